@@ -1,0 +1,13 @@
+//! What the plugin and the sidecar must agree on byte for byte: the names, the
+//! objects and the paths of design. No IO happens here.
+//!
+//! - [`name`]: cluster names, parsed once
+//! - [`member_cluster`]: the `MemberCluster` custom resource
+//! - [`path`]: where a member is found below the host's API
+
+pub mod member_cluster;
+pub mod name;
+pub mod path;
+
+pub use member_cluster::{MemberCluster, MemberClusterSpec, MemberClusterStatus};
+pub use name::{ClusterName, InvalidClusterName};

@@ -1,0 +1,90 @@
+//! `MemberCluster`, the registry of members on the host. Its connection and credential
+//! are not here but in the Secret `<name>.member` of the sidecar's namespace.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A cluster that is reached through this host.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "fleet.kubectl-mc.dev",
+    version = "v1alpha1",
+    kind = "MemberCluster",
+    plural = "memberclusters",
+    shortname = "mcl",
+    status = "MemberClusterStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "A cluster that is reached through this host. Its connection and credential are the Secret <name>.member in the sidecar's namespace.",
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"Version","type":"string","jsonPath":".status.version"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63").message("a cluster's name must be a DNS label")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberClusterSpec {
+    /// How the caller's identity is passed to the member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub impersonation: Option<Impersonation>,
+}
+
+/// How the caller's identity is passed to the member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Impersonation {
+    /// Whether the caller's uid is passed on.
+    #[serde(default)]
+    pub uid: Forwarding,
+    /// Whether the caller's extra is passed on.
+    #[serde(default)]
+    pub extra: Forwarding,
+    /// Whether the member's role names every user that may be impersonated there.
+    #[serde(default)]
+    pub users: Users,
+}
+
+/// Whether a part of the caller's identity is passed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Forwarding {
+    /// The member sees it, and its impersonation role must allow it.
+    #[default]
+    Forward,
+    /// The member never sees it.
+    Omit,
+}
+
+/// Which users the member's role lets the sidecar impersonate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Users {
+    /// Those who may use the member's proxy on the host, by name.
+    #[default]
+    Listed,
+    /// Every user name.
+    Any,
+}
+
+/// What is known of a member.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberClusterStatus {
+    /// The server that the member's Secret names, for people to see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The member's Kubernetes version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// When the member last answered: written on change, else at most every 5 minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_seen: Option<Time>,
+    /// Reachable, CredentialValid, AuthSynced and Ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+impl MemberCluster {
+    /// How the caller's identity is passed to this member.
+    pub fn impersonation(&self) -> Impersonation {
+        self.spec.impersonation.unwrap_or_default()
+    }
+}

@@ -1,0 +1,128 @@
+//! Cluster names. A name is a DNS label (RFC 1123): it becomes a path segment, a
+//! Secret's name (`<name>.member`) and a kubeconfig context, so nothing else gets in.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The name of a member cluster: a DNS label of at most 63 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClusterName(String);
+
+impl ClusterName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name of the Secret that holds the member's connection and credential.
+    pub fn member_secret(&self) -> String {
+        format!("{self}{MEMBER_SECRET_SUFFIX}")
+    }
+
+    /// The member that a Secret belongs to, if the Secret's name is that of a member's connection.
+    pub fn of_member_secret(secret: &str) -> Option<Self> {
+        secret.strip_suffix(MEMBER_SECRET_SUFFIX)?.parse().ok()
+    }
+}
+
+impl FromStr for ClusterName {
+    type Err = InvalidClusterName;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::try_from(name.to_owned())
+    }
+}
+
+impl TryFrom<String> for ClusterName {
+    type Error = InvalidClusterName;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        let reason = if name.is_empty() {
+            "it is empty"
+        } else if name.len() > MAX_LABEL {
+            "it is longer than 63 characters"
+        } else if !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+            "only lower case letters, digits and '-' are allowed"
+        } else if name.starts_with('-') || name.ends_with('-') {
+            "it must start and end with a letter or a digit"
+        } else {
+            return Ok(Self(name));
+        };
+        Err(InvalidClusterName { name, reason })
+    }
+}
+
+impl From<ClusterName> for String {
+    fn from(name: ClusterName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AsRef<str> for ClusterName {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Why a text is no cluster name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid cluster name {name:?}: {reason}")]
+pub struct InvalidClusterName {
+    name: String,
+    reason: &'static str,
+}
+
+const MAX_LABEL: usize = 63;
+const MEMBER_SECRET_SUFFIX: &str = ".member";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dns_labels_are_names() {
+        for name in ["m", "m1", "eu-prod-1", "0", &"a".repeat(63)] {
+            assert_eq!(name.parse::<ClusterName>().unwrap().as_str(), name);
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused_by_name() {
+        for name in [
+            "",
+            "..",
+            ".",
+            "../m2",
+            "m1/proxy",
+            "M1",
+            "m_1",
+            "m.1",
+            "-m",
+            "m-",
+            "m%2f",
+            "mé",
+            &"a".repeat(64),
+        ] {
+            let error = name.parse::<ClusterName>().unwrap_err();
+            assert!(error.to_string().contains(&format!("{name:?}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_member_secret_names_its_cluster_and_only_that() {
+        let m1: ClusterName = "m1".parse().unwrap();
+        assert_eq!(m1.member_secret(), "m1.member");
+        assert_eq!(ClusterName::of_member_secret("m1.member"), Some(m1));
+        for other in ["m1", "m1.manager", ".member", "a.b.member", "m1.member.member"] {
+            assert_eq!(ClusterName::of_member_secret(other), None, "{other}");
+        }
+    }
+}

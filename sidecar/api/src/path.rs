@@ -1,0 +1,35 @@
+//! Where a member is found below the host's API:
+//! `/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/<name>/proxy[/…]`.
+
+use crate::ClusterName;
+
+/// The API group that the sidecar serves by aggregation.
+pub const PROXY_GROUP: &str = "proxy.kubectl-mc.dev";
+/// The version of [`PROXY_GROUP`] that is served.
+pub const PROXY_VERSION: &str = "v1alpha1";
+/// `<group>/<version>` of the aggregated API.
+pub const PROXY_GROUP_VERSION: &str = "proxy.kubectl-mc.dev/v1alpha1";
+/// The plural resource name of the aggregated view of the inventory.
+pub const CLUSTERS: &str = "clusters";
+/// The collection of clusters, below the host's root.
+pub const CLUSTERS_PATH: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
+
+/// The path of a member's API root below the host's, without a trailing slash.
+pub fn member_root(cluster: &ClusterName) -> String {
+    format!("{CLUSTERS_PATH}/{cluster}/proxy")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_constants_agree_with_each_other() {
+        assert_eq!(PROXY_GROUP_VERSION, format!("{PROXY_GROUP}/{PROXY_VERSION}"));
+        assert_eq!(CLUSTERS_PATH, format!("/apis/{PROXY_GROUP_VERSION}/{CLUSTERS}"));
+        assert_eq!(
+            member_root(&"m1".parse().unwrap()),
+            "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy"
+        );
+    }
+}

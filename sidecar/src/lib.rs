@@ -1,0 +1,1 @@
+//! The cluster proxy beside a host cluster's kube-apiserver.

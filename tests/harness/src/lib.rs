@@ -1,1 +1,25 @@
-//! What the end-to-end tests share.
+//! What the end-to-end tests share: the bed they run in and everything they hold in
+//! their hands there. Nothing here judges; the tests do.
+//!
+//! - [`bed`]: the running test bed; [`api`]: its clusters' APIs as their administrator
+//! - [`scene`]: one test's own namespace, users and rights
+//! - [`caller`]: people and programs that log in to the host
+//! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal
+//! - [`audit`]: what a cluster's audit log says
+//! - [`fake_member`]: a member that misbehaves on demand and remembers every byte
+//! - [`http1`]: HTTP/1.1 exactly as written, for attacks
+//! - [`connect_proxy`]: a CONNECT proxy that remembers what it was asked for
+//! - [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
+
+pub mod api;
+pub mod audit;
+pub mod bed;
+pub mod caller;
+pub mod connect_proxy;
+pub mod fake_member;
+pub mod http1;
+pub mod noise;
+pub mod pty;
+pub mod scene;
+pub mod tool;
+pub mod wait;

@@ -1,0 +1,62 @@
+//! What a cluster's audit log says: the word of the member itself on who came as whom.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use testbed::Cluster;
+
+use crate::wait::{SOON, eventually};
+
+/// One cluster's log.
+pub struct AuditLog {
+    path: PathBuf,
+}
+
+impl AuditLog {
+    pub fn of(cluster: &Cluster) -> Self {
+        Self { path: cluster.audit_log.clone() }
+    }
+
+    /// The first finished request whose URI holds this; waits for it.
+    pub fn request(&self, uri: &str) -> Result<Value> {
+        eventually(&format!("the audit log names {uri:?}"), SOON, || {
+            Ok(self.requests(uri)?.into_iter().next())
+        })
+    }
+
+    /// All finished requests so far whose URI holds this.
+    pub fn requests(&self, uri: &str) -> Result<Vec<Value>> {
+        self.find(|event| {
+            event["stage"] == "ResponseComplete"
+                && event["requestURI"].as_str().is_some_and(|other| other.contains(uri))
+        })
+    }
+
+    /// All events so far that are wanted.
+    pub fn find(&self, wanted: impl Fn(&Value) -> bool) -> Result<Vec<Value>> {
+        let file =
+            File::open(&self.path).with_context(|| format!("no audit log: {}", self.path.display()))?;
+        let mut found = Vec::new();
+        for line in BufReader::new(file).lines() {
+            // The last line may be half written.
+            if let Ok(event) = serde_json::from_str::<Value>(&line?)
+                && wanted(&event)
+            {
+                found.push(event);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Who the member took the caller for: `impersonatedUser`, with its groups in order.
+pub fn impersonated(event: &Value) -> Value {
+    let mut user = event["impersonatedUser"].clone();
+    if let Some(groups) = user["groups"].as_array_mut() {
+        groups.sort_by_key(ToString::to_string);
+    }
+    user
+}

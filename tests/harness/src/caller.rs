@@ -1,0 +1,119 @@
+//! People and programs that log in to the host, one kind for each way to do so. Each is a
+//! kubeconfig of its own.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testbed::ClientCertificate;
+
+use crate::bed::{bed, host};
+
+/// Somebody with a credential for the host.
+#[derive(Clone)]
+pub struct Caller {
+    pub user: String,
+    pub groups: Vec<String>,
+    /// The bearer token, if that is how they log in.
+    pub token: Option<String>,
+    /// The client certificate, if that is how they log in.
+    pub certificate: Option<Arc<ClientCertificate>>,
+    folder: Arc<TempDir>,
+}
+
+impl Caller {
+    /// By client certificate: any name and groups one likes.
+    pub fn certificate(user: &str, groups: &[&str]) -> Result<Self> {
+        let certificate = bed()?.host.client_certificate(user, groups)?;
+        let folder = tempfile::tempdir()?;
+        std::fs::write(folder.path().join("tls.crt"), &certificate.certificate)?;
+        std::fs::write(folder.path().join("tls.key"), &certificate.key)?;
+        let credential = json!({"client-certificate": "tls.crt", "client-key": "tls.key"});
+        Self {
+            user: user.to_owned(),
+            groups: groups.iter().map(|&group| group.to_owned()).collect(),
+            token: None,
+            certificate: Some(Arc::new(certificate)),
+            folder: Arc::new(folder),
+        }
+        .with_credential(credential)
+    }
+
+    /// By a token that the host reads from its token file: ulrike (groups dev and ops) or theo (no groups).
+    pub fn token(user: &str) -> Result<Self> {
+        let groups: &[&str] = if user == "ulrike" { &["dev", "ops"] } else { &[] };
+        Self::bearer(user, groups, format!("{user}-token"))
+    }
+
+    /// As a service account of the host, which is made.
+    pub fn service_account(namespace: &str, name: &str) -> Result<Self> {
+        let host = host()?;
+        host.apply(
+            &format!("/api/v1/namespaces/{namespace}"),
+            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        )?;
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}");
+        host.apply(
+            &path,
+            &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}),
+        )?;
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let answer = host.create(&format!("{path}/token"), &request)?;
+        let token = answer["status"]["token"].as_str().context("a TokenRequest without a token")?;
+        let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+        let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+        Self::bearer(&format!("system:serviceaccount:{namespace}:{name}"), &groups, token.to_owned())
+    }
+
+    /// The kubeconfig: one cluster `host`, one context `host`.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    /// The folder of the kubeconfig, for what it names by a relative path.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Changes the kubeconfig, as people do.
+    pub fn edit(self, change: impl FnOnce(&mut Value)) -> Result<Self> {
+        let mut config: Value = serde_json::from_slice(&std::fs::read(self.kubeconfig())?)?;
+        change(&mut config);
+        std::fs::write(self.kubeconfig(), config.to_string())?;
+        Ok(self)
+    }
+
+    /// The header line that proves who this is; empty for who has a certificate.
+    pub fn authorization(&self) -> String {
+        self.token.as_ref().map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"))
+    }
+
+    fn bearer(user: &str, groups: &[&str], token: String) -> Result<Self> {
+        let credential = json!({"token": token});
+        Self {
+            user: user.to_owned(),
+            groups: groups.iter().map(|&group| group.to_owned()).collect(),
+            token: Some(token),
+            certificate: None,
+            folder: Arc::new(tempfile::tempdir()?),
+        }
+        .with_credential(credential)
+    }
+
+    fn with_credential(self, credential: Value) -> Result<Self> {
+        let host = &bed()?.host;
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "host",
+            "clusters": [{"name": "host", "cluster": {
+                "server": host.server, "certificate-authority": host.ca_certificate,
+            }}],
+            "users": [{"name": "caller", "user": credential}],
+            "contexts": [{"name": "host", "context": {"cluster": "host", "user": "caller"}}],
+        });
+        // JSON is YAML, and kubectl reads it.
+        std::fs::write(self.kubeconfig(), config.to_string())?;
+        Ok(self)
+    }
+}

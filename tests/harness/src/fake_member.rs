@@ -1,0 +1,232 @@
+//! A member that misbehaves on demand: a TLS server with a CA of its own, registered on
+//! the host like any other, that remembers every byte it was sent and answers by a script.
+
+mod server;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use crate::bed::{SYSTEM, bed, host};
+use crate::http1::member_path;
+use crate::wait::{SOON, eventually};
+
+/// What the member does next, once it has read a request's head and announced body.
+#[derive(Clone)]
+pub enum Step {
+    /// Writes this as it is.
+    Send(Vec<u8>),
+    /// Waits until the test lets it go on.
+    Wait(Gate),
+    /// Keeps what the client sends until there are so many bytes.
+    Receive(usize),
+    /// Keeps what the client sends until it stops.
+    ReceiveAll,
+    /// Says that it will send no more (a TLS goodbye), and goes on.
+    Finish,
+    /// Closes without a word.
+    Close,
+    /// Neither reads nor writes, and stays.
+    Hang,
+}
+
+/// An answer of one piece.
+pub fn reply(status: &str, headers: &str, body: &str) -> Vec<Step> {
+    let length = body.len();
+    vec![Step::Send(
+        format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\r\n{body}").into_bytes(),
+    )]
+}
+
+/// A plain 200.
+pub fn ok() -> Vec<Step> {
+    reply("200 OK", "Content-Type: application/json\r\n", "{}")
+}
+
+/// Holds a script up until it is opened.
+#[derive(Clone)]
+pub struct Gate(watch::Sender<bool>);
+
+impl Gate {
+    pub fn closed() -> Self {
+        Self(watch::Sender::new(false))
+    }
+
+    pub fn open(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Which of the member's connections it came on.
+    pub connection: usize,
+    /// The head, byte for byte.
+    pub head: String,
+    /// The body, and whatever else came on the connection while the script received.
+    pub received: Vec<u8>,
+    /// The client stopped sending.
+    pub ended: bool,
+}
+
+impl Request {
+    /// The target in the request line.
+    pub fn target(&self) -> &str {
+        self.head.split(' ').nth(1).unwrap_or_default()
+    }
+
+    /// All values of a header, whatever its case, in their order.
+    pub fn values(&self, name: &str) -> Vec<&str> {
+        self.head
+            .split("\r\n")
+            .skip(1)
+            .filter_map(|line| line.split_once(':'))
+            .filter(|(other, _)| other.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+            .collect()
+    }
+}
+
+/// The member, until it is let go.
+pub struct FakeMember {
+    pub name: String,
+    /// The credential that the sidecar holds for it.
+    pub token: String,
+    pub address: SocketAddr,
+    ca: String,
+    requests: watch::Receiver<Vec<Request>>,
+    runtime: Runtime,
+}
+
+impl FakeMember {
+    /// A member that answers each request by the steps that the script makes of it, registered and reachable.
+    pub fn start(name: &str, script: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Result<Self> {
+        let fake = Self::unregistered(name, script)?;
+        fake.register(&json!({}))?;
+        fake.wait_until_reachable()?;
+        Ok(fake)
+    }
+
+    /// The same, not yet known to the host.
+    pub fn unregistered(
+        name: &str,
+        script: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let listener = runtime.block_on(TcpListener::bind((bed()?.address, 0)))?;
+        let address = listener.local_addr()?;
+        let issuer = issuer()?;
+        let key = KeyPair::generate()?;
+        let leaf = CertificateParams::new([address.ip().to_string(), SERVER_NAME.to_owned()])?
+            .signed_by(&key, &issuer)?;
+        let (sender, requests) = watch::channel(Vec::new());
+        let acceptor = server::acceptor(leaf.der().clone(), key.serialize_der())?;
+        runtime.spawn(server::run(listener, acceptor, script, sender));
+        Ok(Self {
+            name: name.to_owned(),
+            token: format!("token-of-the-member-{name}"),
+            address,
+            ca: issuer.pem(),
+            requests,
+            runtime,
+        })
+    }
+
+    /// Registers it on the host, with keys of the Secret more or other.
+    pub fn register(&self, keys: &Value) -> Result<()> {
+        let mut data = json!({
+            "server": format!("https://{}", self.address), "ca.crt": self.ca, "token": self.token,
+        });
+        if let (Some(data), Some(keys)) = (data.as_object_mut(), keys.as_object()) {
+            data.extend(keys.clone());
+        }
+        let host = host()?;
+        let secret = format!("{}.member", self.name);
+        host.apply(
+            &format!("/api/v1/namespaces/{SYSTEM}/secrets/{secret}"),
+            &json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret},
+                "type": "fleet.kubectl-mc.dev/member", "stringData": data,
+            }),
+        )?;
+        host.apply(
+            &format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{}", self.name),
+            &json!({
+                "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "MemberCluster",
+                "metadata": {"name": self.name}, "spec": {},
+            }),
+        )?;
+        Ok(())
+    }
+
+    /// Until a call through the host gets here.
+    pub fn wait_until_reachable(&self) -> Result<()> {
+        let host = host()?;
+        let path = member_path(&self.name, READY);
+        eventually("the fake member is reachable through the host", SOON, || host.get(&path).map(Some))?;
+        Ok(())
+    }
+
+    /// The requests so far whose target holds this.
+    pub fn requests(&self, target: &str) -> Vec<Request> {
+        self.requests.borrow().iter().filter(|request| request.target().contains(target)).cloned().collect()
+    }
+
+    /// The first request whose target holds this, as soon as it is as wanted.
+    pub fn wait_for(&self, target: &str, wanted: impl Fn(&Request) -> bool) -> Result<Request> {
+        let mut requests = self.requests.clone();
+        let first = |all: &Vec<Request>| {
+            all.iter().find(|request| request.target().contains(target) && wanted(request)).cloned()
+        };
+        let waited = self.runtime.block_on(async {
+            let patience = tokio::time::timeout(PATIENCE, requests.wait_for(|all| first(all).is_some()));
+            patience.await.map(|changed| changed.map(|all| first(&all)))
+        });
+        waited
+            .with_context(|| format!("no such request for {target}: {:?}", self.requests(target)))??
+            .context("the fake member is gone")
+    }
+
+    /// How many connections it has accepted.
+    pub fn connections(&self) -> usize {
+        self.requests.borrow().iter().map(|request| request.connection + 1).max().unwrap_or(0)
+    }
+}
+
+/// The name in its certificate beside its address, for members that are reached by another name.
+pub const SERVER_NAME: &str = "fake.member.test";
+
+/// Always answered by 200, whatever the script.
+const READY: &str = "/harness-ready";
+
+const PATIENCE: Duration = SOON;
+
+fn issuer() -> Result<CertifiedIssuer<'static, KeyPair>> {
+    let mut params = CertificateParams::new(Vec::<String>::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    Ok(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_found_whatever_its_case_and_every_time() {
+        let request = Request {
+            connection: 0,
+            head: "GET /a?b HTTP/1.1\r\nimpersonate-user: x\r\nImpersonate-User: y\r\n\r\n".to_owned(),
+            received: Vec::new(),
+            ended: false,
+        };
+        assert_eq!(request.values("Impersonate-User"), ["x", "y"]);
+        assert_eq!(request.target(), "/a?b");
+    }
+}

@@ -1,0 +1,166 @@
+//! The fake member's server: reads heads as they come and walks through the script.
+
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::server::TlsStream;
+
+use super::{READY, Request, Step, ok};
+
+type Stream = TlsStream<TcpStream>;
+
+pub(super) fn acceptor(certificate: CertificateDer<'static>, key: Vec<u8>) -> Result<TlsAcceptor> {
+    let key = PrivateKeyDer::try_from(key).map_err(|error| anyhow!("{error}"))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+pub(super) async fn run(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    script: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static,
+    requests: watch::Sender<Vec<Request>>,
+) {
+    let script = Arc::new(script);
+    let mut connection = 0;
+    while let Ok((socket, _)) = listener.accept().await {
+        let (acceptor, script, requests) = (acceptor.clone(), Arc::clone(&script), requests.clone());
+        tokio::spawn(async move {
+            let stream = acceptor.accept(socket).await?;
+            let (read, write) = tokio::io::split(stream);
+            let record = Record { requests, index: 0 };
+            Conversation { connection, read, write, record, read_ahead: Vec::new() }.hold(&*script).await
+        });
+        connection += 1;
+    }
+}
+
+/// One connection, request after request.
+struct Conversation {
+    connection: usize,
+    read: ReadHalf<Stream>,
+    write: WriteHalf<Stream>,
+    record: Record,
+    read_ahead: Vec<u8>,
+}
+
+impl Conversation {
+    async fn hold(mut self, script: &(impl Fn(&Request) -> Vec<Step> + ?Sized)) -> Result<()> {
+        while let Some(head) = self.head().await? {
+            let request = Request { connection: self.connection, head, received: Vec::new(), ended: false };
+            self.record.begin(request.clone());
+            self.body(&request).await?;
+            let steps = if request.target() == READY { ok() } else { script(&request) };
+            for step in steps {
+                if !self.walk(step).await? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one step; false when there is no next.
+    async fn walk(&mut self, step: Step) -> Result<bool> {
+        match step {
+            Step::Send(bytes) => {
+                self.write.write_all(&bytes).await?;
+                self.write.flush().await?;
+            }
+            Step::Wait(gate) => {
+                gate.0.subscribe().wait_for(|&open| open).await?;
+            }
+            Step::Receive(length) => self.receive(length).await?,
+            Step::ReceiveAll => self.receive(usize::MAX).await?,
+            Step::Finish => self.write.shutdown().await?,
+            Step::Close => return Ok(false),
+            Step::Hang => std::future::pending::<()>().await,
+        }
+        Ok(true)
+    }
+
+    async fn head(&mut self) -> Result<Option<String>> {
+        loop {
+            if let Some(at) = self.read_ahead.windows(4).position(|window| window == b"\r\n\r\n") {
+                let rest = self.read_ahead.split_off(at + 4);
+                let head = std::mem::replace(&mut self.read_ahead, rest);
+                return Ok(Some(String::from_utf8_lossy(&head).into_owned()));
+            }
+            if self.read.read_buf(&mut self.read_ahead).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn body(&mut self, request: &Request) -> Result<()> {
+        if let Some(length) = request.values("content-length").first() {
+            return self.receive(length.parse()?).await;
+        }
+        if request.values("transfer-encoding").iter().any(|coding| coding.contains("chunked")) {
+            // Kept as it comes: the tests that look at it look for their own words.
+            while !self.read_ahead.ends_with(b"0\r\n\r\n") {
+                if self.read.read_buf(&mut self.read_ahead).await? == 0 {
+                    break;
+                }
+            }
+            self.record.add(&std::mem::take(&mut self.read_ahead));
+        }
+        Ok(())
+    }
+
+    async fn receive(&mut self, mut length: usize) -> Result<()> {
+        let mut buffer = vec![0; 64 * 1024];
+        while length > 0 {
+            let taken = if self.read_ahead.is_empty() {
+                // A connection that is cut ends as one that is closed: both have no more bytes.
+                let wanted = buffer.len().min(length);
+                match self.read.read(&mut buffer[..wanted]).await {
+                    Ok(0) | Err(_) => {
+                        self.record.end();
+                        return Ok(());
+                    }
+                    Ok(read) => buffer[..read].to_vec(),
+                }
+            } else {
+                let rest = self.read_ahead.split_off(self.read_ahead.len().min(length));
+                std::mem::replace(&mut self.read_ahead, rest)
+            };
+            length -= taken.len();
+            self.record.add(&taken);
+        }
+        Ok(())
+    }
+}
+
+/// Where the current request of a connection is kept for the test.
+struct Record {
+    requests: watch::Sender<Vec<Request>>,
+    index: usize,
+}
+
+impl Record {
+    fn begin(&mut self, request: Request) {
+        self.requests.send_modify(|all| {
+            self.index = all.len();
+            all.push(request);
+        });
+    }
+
+    fn add(&self, bytes: &[u8]) {
+        self.requests.send_modify(|all| all[self.index].received.extend_from_slice(bytes));
+    }
+
+    fn end(&self) {
+        self.requests.send_modify(|all| all[self.index].ended = true);
+    }
+}

@@ -1,0 +1,286 @@
+//! HTTP/1.1 over TLS, exactly as written: what is sent are the caller's bytes, what comes
+//! back is told byte for byte. No library here, because a library would refuse or mend
+//! what the attacks are made of.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use testbed::{Bed, ClientCertificate, Cluster, Sidecar};
+
+/// A TLS server and who we are to it.
+#[derive(Clone)]
+pub struct Endpoint {
+    address: SocketAddr,
+    name: ServerName<'static>,
+    config: Arc<ClientConfig>,
+}
+
+impl Endpoint {
+    /// A cluster's kube-apiserver.
+    pub fn cluster(cluster: &Cluster, certificate: Option<&ClientCertificate>) -> Result<Self> {
+        let address = authority(&cluster.server)?;
+        let name = ServerName::from(address.ip());
+        Self::new(address, name, &std::fs::read(&cluster.ca_certificate)?, certificate)
+    }
+
+    /// The sidecar's own port, past the host's kube-apiserver.
+    pub fn sidecar(sidecar: &Sidecar, certificate: Option<&ClientCertificate>) -> Result<Self> {
+        let name = ServerName::try_from(SIDECAR_NAME)?;
+        Self::new(authority(&sidecar.url)?, name, &std::fs::read(&sidecar.ca_certificate)?, certificate)
+    }
+
+    fn new(
+        address: SocketAddr,
+        name: ServerName<'static>,
+        ca: &[u8],
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        for root in CertificateDer::pem_slice_iter(ca) {
+            roots.add(root.context("a CA is not PEM")?)?;
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots);
+        let config = match certificate {
+            None => builder.with_no_client_auth(),
+            Some(ClientCertificate { certificate, key }) => builder.with_client_auth_cert(
+                CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>()?,
+                PrivateKeyDer::from_pem_slice(key.as_bytes())?,
+            )?,
+        };
+        Ok(Self { address, name, config: Arc::new(config) })
+    }
+
+    pub fn connect(&self) -> Result<Connection> {
+        let socket = TcpStream::connect_timeout(&self.address, PATIENCE)
+            .with_context(|| format!("cannot connect to {}", self.address))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_nodelay(true)?;
+        let tls = ClientConnection::new(Arc::clone(&self.config), self.name.clone())?;
+        Ok(Connection { stream: StreamOwned::new(tls, socket), early: Vec::new() })
+    }
+
+    /// Sends one request on a connection of its own and reads the whole answer.
+    pub fn exchange(&self, request: &[u8]) -> Result<Response> {
+        let mut connection = self.connect()?;
+        connection.send(request)?;
+        connection.response()
+    }
+}
+
+/// One connection. What was read too far is kept for the next read.
+pub struct Connection {
+    stream: StreamOwned<ClientConnection, TcpStream>,
+    early: Vec<u8>,
+}
+
+impl Connection {
+    /// How long a read may take before it is an error. [`PATIENCE`] unless told.
+    pub fn set_patience(&self, patience: Duration) -> Result<()> {
+        Ok(self.stream.sock.set_read_timeout(Some(patience))?)
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        self.stream.write_all(bytes)?;
+        Ok(self.stream.flush()?)
+    }
+
+    /// Says that nothing more will be sent, and goes on reading.
+    pub fn finish(&mut self) -> Result<()> {
+        self.stream.conn.send_close_notify();
+        Ok(self.stream.flush()?)
+    }
+
+    /// The head of the answer; its body stays on the connection.
+    pub fn head(&mut self) -> Result<Head> {
+        let mut read = std::mem::take(&mut self.early);
+        let end = loop {
+            if let Some(at) = read.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+            if !self.more(&mut read)? {
+                bail!("closed inside the head: {:?}", String::from_utf8_lossy(&read));
+            }
+        };
+        self.early = read.split_off(end);
+        Head::parse(&read)
+    }
+
+    /// The whole answer: the head and the body it announces.
+    pub fn response(&mut self) -> Result<Response> {
+        let head = self.head()?;
+        let body = if head.status == 101 || head.status == 204 || head.status == 304 {
+            Vec::new()
+        } else if head.value("transfer-encoding").is_some_and(|coding| coding.contains("chunked")) {
+            self.chunked()?
+        } else if let Some(length) = head.value("content-length") {
+            self.exactly(length.parse()?)?
+        } else {
+            self.rest()?
+        };
+        Ok(Response { head, body })
+    }
+
+    /// Exactly so many bytes.
+    pub fn exactly(&mut self, length: usize) -> Result<Vec<u8>> {
+        let mut read = std::mem::take(&mut self.early);
+        while read.len() < length {
+            if !self.more(&mut read)? {
+                bail!("closed after {} of {length} bytes", read.len());
+            }
+        }
+        self.early = read.split_off(length);
+        Ok(read)
+    }
+
+    /// Everything until the other side closes.
+    pub fn rest(&mut self) -> Result<Vec<u8>> {
+        let mut read = std::mem::take(&mut self.early);
+        while self.more(&mut read)? {}
+        Ok(read)
+    }
+
+    /// One chunk of a chunked body; empty at its end.
+    pub fn chunk(&mut self) -> Result<Vec<u8>> {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            line.extend(self.exactly(1)?);
+        }
+        let size = std::str::from_utf8(&line)?.trim().split(';').next().unwrap_or_default().to_owned();
+        let size = usize::from_str_radix(&size, 16).with_context(|| format!("no chunk size: {size:?}"))?;
+        let mut chunk = self.exactly(size + 2)?;
+        chunk.truncate(size);
+        Ok(chunk)
+    }
+
+    fn chunked(&mut self) -> Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let chunk = self.chunk()?;
+            if chunk.is_empty() {
+                return Ok(body);
+            }
+            body.extend(chunk);
+        }
+    }
+
+    /// Reads what there is; false when the other side closed, be it without a TLS goodbye.
+    fn more(&mut self, into: &mut Vec<u8>) -> Result<bool> {
+        let mut buffer = [0; 16 * 1024];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => Ok(false),
+            Ok(length) => {
+                into.extend_from_slice(&buffer[..length]);
+                Ok(true)
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+                ) =>
+            {
+                Ok(false)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => bail!("no answer in time"),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// An answer's head: its status and its header lines as they came.
+#[derive(Debug, Clone)]
+pub struct Head {
+    pub status: u16,
+    pub lines: Vec<(String, String)>,
+}
+
+impl Head {
+    fn parse(bytes: &[u8]) -> Result<Self> {
+        let text = String::from_utf8_lossy(bytes);
+        let mut lines = text.split("\r\n");
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|code| code.parse().ok());
+        let status = status.with_context(|| format!("no status line: {text:?}"))?;
+        let lines = lines
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        Ok(Self { status, lines })
+    }
+
+    /// The first value of a header, named in lower case.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.lines.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// A whole answer.
+#[derive(Debug, Clone)]
+pub struct Response {
+    pub head: Head,
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    pub fn status(&self) -> u16 {
+        self.head.status
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// Where the sidecar is found on the host, through which its certificate names it.
+pub const SIDECAR_NAME: &str = "mc-sidecar.kubectl-mc-system.svc";
+
+/// The address of a `https://ip:port` URL.
+fn authority(url: &str) -> Result<SocketAddr> {
+    let authority = url.trim_start_matches("https://").trim_end_matches('/');
+    authority.parse().with_context(|| format!("no ip:port in {url:?}"))
+}
+
+/// The path of something of a member, below the host's root.
+pub fn member_path(cluster: &str, rest: &str) -> String {
+    format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/{cluster}/proxy{rest}")
+}
+
+/// An endpoint for the host's kube-apiserver with no certificate: who calls is in the bytes.
+pub fn host_endpoint(bed: &Bed) -> Result<Endpoint> {
+    Endpoint::cluster(&bed.host, None)
+}
+
+/// How long an answer may take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_keeps_every_line_in_its_order() {
+        let head = Head::parse(b"HTTP/1.1 403 Forbidden\r\nA: 1\r\nB: x\r\na:2\r\n\r\n").unwrap();
+        assert_eq!(head.status, 403);
+        assert_eq!(head.value("a"), Some("1"));
+        assert_eq!(head.lines[2], ("a".to_owned(), "2".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_http_is_an_error() {
+        assert!(Head::parse(b"hello\r\n\r\n").is_err());
+    }
+
+    #[test]
+    fn an_address_is_read_from_the_url() {
+        assert_eq!(authority("https://10.88.0.5:10250").unwrap(), "10.88.0.5:10250".parse().unwrap());
+        assert!(authority("https://name/").is_err());
+    }
+}

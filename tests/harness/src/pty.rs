@@ -1,0 +1,112 @@
+//! A program on a terminal, whose size can change under its feet.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::tool::{Tool, contains};
+
+/// A program that believes in a person.
+pub struct Terminal {
+    child: Child,
+    controller: File,
+    output: Receiver<Vec<u8>>,
+    seen: Vec<u8>,
+}
+
+impl Terminal {
+    pub fn start<S: AsRef<OsStr>>(tool: &Tool, arguments: &[S], rows: u16, columns: u16) -> Result<Self> {
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&controller)?;
+        unlockpt(&controller)?;
+        tcsetwinsize(&controller, size(rows, columns))?;
+        let name = ptsname(&controller, Vec::new())?;
+        let terminal =
+            rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+
+        // setsid(1) makes it the controlling terminal: only then does a new size raise SIGWINCH.
+        let wanted = tool.command(arguments);
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", "--wait"]).arg(wanted.get_program()).args(wanted.get_args());
+        command.env_clear().current_dir(tool.home());
+        command.envs(wanted.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.env("TERM", "xterm");
+        let side = |terminal: &OwnedFd| anyhow::Ok(Stdio::from(terminal.try_clone()?));
+        command.stdin(side(&terminal)?).stdout(side(&terminal)?).stderr(side(&terminal)?);
+        let child = command.spawn().context("cannot start setsid(1)")?;
+
+        let controller = File::from(controller);
+        let mut reader = controller.try_clone()?;
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            // The end of a terminal is an error (EIO), as good as an end of file.
+            while let Ok(length @ 1..) = reader.read(&mut buffer) {
+                if sender.send(buffer[..length].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { child, controller, output, seen: Vec::new() })
+    }
+
+    pub fn resize(&self, rows: u16, columns: u16) -> Result<()> {
+        Ok(tcsetwinsize(&self.controller, size(rows, columns))?)
+    }
+
+    pub fn type_in(&mut self, text: &str) -> Result<()> {
+        Ok(self.controller.write_all(text.as_bytes())?)
+    }
+
+    /// Waits until the screen shows this.
+    pub fn wait_for(&mut self, text: &str, deadline: Duration) -> Result<()> {
+        let begin = Instant::now();
+        while !contains(&self.seen, text) {
+            match self.output.recv_timeout(deadline.saturating_sub(begin.elapsed())) {
+                Ok(bytes) => self.seen.extend(bytes),
+                Err(RecvTimeoutError::Timeout) => bail!("not shown in time: {text:?}: {}", self.screen()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("it ended before it showed {text:?}: {}", self.screen())
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for its end and gives its exit code.
+    pub fn finish(mut self, deadline: Duration) -> Result<i32> {
+        let begin = Instant::now();
+        loop {
+            match self.output.recv_timeout(deadline.saturating_sub(begin.elapsed())) {
+                Ok(bytes) => self.seen.extend(bytes),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => bail!("it does not end: {}", self.screen()),
+            }
+        }
+        Ok(self.child.wait()?.code().unwrap_or(-1))
+    }
+
+    fn screen(&self) -> String {
+        String::from_utf8_lossy(&self.seen).into_owned()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn size(rows: u16, columns: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}

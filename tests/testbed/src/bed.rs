@@ -1,0 +1,134 @@
+//! What a test sees of a bed: where its clusters are and how to become anybody there.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::certificates::{Authority, ClientCertificate};
+use crate::control_plane;
+use crate::process::MARK;
+
+/// A running bed.
+#[derive(Serialize, Deserialize)]
+pub struct Bed {
+    pub id: String,
+    pub dir: PathBuf,
+    /// The network namespace that all of it is in.
+    pub netns: Option<String>,
+    /// That others in the bed reach this machine by: the bridge's, or 127.0.0.1.
+    pub address: IpAddr,
+    /// kube-apiserver, kubectl, agnhost …
+    pub bin: PathBuf,
+    pub host: Cluster,
+    pub members: BTreeMap<String, Cluster>,
+    pub sidecar: Option<Sidecar>,
+    /// What was asked for and cannot be had here, and why.
+    pub skipped: Vec<String>,
+}
+
+impl Bed {
+    /// The bed that this process was started in.
+    pub fn from_env() -> Result<Self> {
+        let dir = std::env::var_os(TESTBED)
+            .context("TESTBED is not set: start this by `testbed run -- COMMAND` (see tests/testbed)")?;
+        Self::load(Path::new(&dir))
+    }
+
+    /// The bed in a folder.
+    pub fn load(dir: &Path) -> Result<Self> {
+        let path = dir.join("bed.json");
+        let bytes = fs::read(&path).with_context(|| format!("no bed: {}", path.display()))?;
+        serde_json::from_slice(&bytes).with_context(|| format!("not a bed: {}", path.display()))
+    }
+
+    /// A cluster by its name, `host` included.
+    pub fn cluster(&self, name: &str) -> Result<&Cluster> {
+        let cluster = if name == self.host.name { Some(&self.host) } else { self.members.get(name) };
+        cluster.with_context(|| format!("no such cluster: {name}"))
+    }
+
+    /// A command that runs in the bed, and ends with it at the latest.
+    pub fn command(&self, command: &[OsString]) -> Result<Command> {
+        let (program, args) = command.split_first().context("no command")?;
+        let mut command = Command::new(program);
+        command.args(args).envs(self.environment()).env(MARK, &self.id);
+        Ok(command)
+    }
+
+    /// What a program in the bed finds in its environment.
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let inherited = |name| std::env::var_os(name).unwrap_or_default();
+        let joined = |first: &OsStr, separator: &str, rest: OsString| {
+            let mut value = first.to_owned();
+            if !rest.is_empty() {
+                value.push(separator);
+                value.push(rest);
+            }
+            value
+        };
+        let direct = OsStr::new("10.88.0.0/16,127.0.0.1,localhost");
+        vec![
+            (TESTBED, self.dir.clone().into()),
+            ("KUBECONFIG", self.host.kubeconfig.clone().into()),
+            ("PATH", joined(self.bin.as_os_str(), ":", inherited("PATH"))),
+            // No proxy of the machine's network can reach the bed's.
+            ("NO_PROXY", joined(direct, ",", inherited("NO_PROXY"))),
+            ("no_proxy", joined(direct, ",", inherited("no_proxy"))),
+        ]
+    }
+
+    pub(crate) fn save(&self) -> Result<()> {
+        Ok(fs::write(self.dir.join("bed.json"), serde_json::to_vec_pretty(self)?)?)
+    }
+}
+
+/// A cluster of a bed.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Cluster {
+    pub name: String,
+    pub version: String,
+    /// `https://address:port`
+    pub server: String,
+    pub dir: PathBuf,
+    /// An administrator's, in `system:masters`.
+    pub kubeconfig: PathBuf,
+    pub ca_certificate: PathBuf,
+    pub ca_key: PathBuf,
+    pub audit_log: PathBuf,
+    /// Its node's name.
+    pub node: Option<String>,
+}
+
+impl Cluster {
+    /// A client certificate of this cluster for anybody.
+    pub fn client_certificate(&self, user: &str, groups: &[&str]) -> Result<ClientCertificate> {
+        Authority::load(&control_plane::authority_name(&self.name), &self.ca_certificate, &self.ca_key)?
+            .client(user, groups)
+    }
+
+    /// Stops the kube-apiserver, starts it again and waits until it is ready.
+    pub fn restart_apiserver(&self) -> Result<()> {
+        control_plane::restart_apiserver(&self.dir, &self.server, &self.ca_certificate)
+    }
+}
+
+/// The sidecar of a bed, and where it answers.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Sidecar {
+    /// `https://address:port`
+    pub url: String,
+    pub ca_certificate: PathBuf,
+    /// `http://address:port` of /readyz and /metrics.
+    pub admin: String,
+    pub log: PathBuf,
+    pub pid: u32,
+}
+
+/// The variable that holds the bed's folder.
+pub(crate) const TESTBED: &str = "TESTBED";

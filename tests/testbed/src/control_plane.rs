@@ -1,0 +1,277 @@
+//! A control plane: etcd, kube-apiserver, kube-controller-manager, and kube-scheduler where there is a node.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::bed::Cluster;
+use crate::certificates::{self, Authority};
+use crate::kubeconfig::{self, User};
+use crate::kubectl::Kubectl;
+use crate::network::Ports;
+use crate::plan::{ClusterPlan, HOST};
+use crate::probe::Probe;
+use crate::process::{self, Daemon, Launch};
+use crate::programs;
+
+/// What the control planes of one bed have in common.
+pub(crate) struct Site<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) dir: &'a Path,
+    pub(crate) loopback: bool,
+}
+
+impl Site<'_> {
+    pub(crate) fn launch(&self, dir: &Path, program: PathBuf, args: Vec<String>) -> Launch {
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Launch { bed: self.id.to_owned(), name, dir: dir.to_owned(), program, args, netns: None }
+    }
+
+    pub(crate) fn kubectl(&self, kubeconfig: &Path) -> Kubectl {
+        Kubectl {
+            bed: self.id.to_owned(),
+            program: programs::path(programs::DEFAULT_VERSION, "kubectl"),
+            kubeconfig: kubeconfig.to_owned(),
+            home: self.dir.to_owned(),
+        }
+    }
+}
+
+/// Starts it and waits until the apiserver is ready.
+pub(crate) fn start(site: &Site<'_>, plan: &ClusterPlan) -> Result<Cluster> {
+    let dir = site.dir.join(&plan.name);
+    fs::create_dir_all(&dir)?;
+    let ports = Ports::of(plan, site.loopback)?;
+    let server = format!("https://{}", ports.apiserver);
+    let authority = certificates(plan, &ports, &dir, &server)?;
+    fs::write(dir.join("audit-policy.yaml"), AUDIT_POLICY)?;
+    if plan.name == HOST {
+        fs::write(dir.join("tokens.csv"), TOKENS)?;
+    }
+
+    let etcd = programs::path(programs::DEFAULT_VERSION, "etcd");
+    site.launch(&dir, etcd, etcd_args(&dir, &ports)).start()?;
+    let apiserver = programs::path(&plan.version, "kube-apiserver");
+    let apiserver = site.launch(&dir, apiserver, apiserver_args(site.loopback, plan, &ports, &dir));
+    let mut apiserver = apiserver.start()?;
+    ready(&mut apiserver, ports.apiserver, &authority.certificate)?;
+
+    let manager = programs::path(&plan.version, "kube-controller-manager");
+    site.launch(&dir, manager, controller_manager_args(&ports, &dir)).start()?;
+    if plan.node {
+        let scheduler = programs::path(&plan.version, "kube-scheduler");
+        site.launch(&dir, scheduler, scheduler_args(&ports, &dir)).start()?;
+    }
+    Ok(Cluster {
+        name: plan.name.clone(),
+        version: plan.version.clone(),
+        server,
+        kubeconfig: dir.join("admin.kubeconfig"),
+        ca_certificate: authority.certificate,
+        ca_key: authority.key,
+        audit_log: dir.join("audit.log"),
+        node: plan.node.then(|| plan.name.clone()),
+        dir,
+    })
+}
+
+/// The controllers are at work when the default namespace has its service account: pods need it.
+pub(crate) fn controllers_work(kubectl: &Kubectl) -> Result<()> {
+    kubectl.run(&["wait", "--for=create", "serviceaccount/default", "--timeout=120s"]).map(drop)
+}
+
+pub(crate) fn restart_apiserver(dir: &Path, server: &str, ca: &Path) -> Result<()> {
+    let mut apiserver = process::restart(dir, "kube-apiserver")?;
+    let address = server.trim_start_matches("https://").parse().context("not an address")?;
+    ready(&mut apiserver, address, ca)
+}
+
+/// The name of a cluster's certificate authority.
+pub(crate) fn authority_name(cluster: &str) -> String {
+    format!("{cluster}-ca")
+}
+
+fn ready(apiserver: &mut Daemon, address: SocketAddr, ca: &Path) -> Result<()> {
+    let probe = Probe::https(address, ca)?;
+    apiserver.until_ready(|| Ok(probe.ok("/readyz")))
+}
+
+fn certificates(plan: &ClusterPlan, ports: &Ports, dir: &Path, server: &str) -> Result<Authority> {
+    let authority = Authority::create(&authority_name(&plan.name), dir, "ca")?;
+    let front_proxy = Authority::create(&format!("{}-front-proxy-ca", plan.name), dir, "front-proxy-ca")?;
+    front_proxy.client_files("front-proxy-client", &[], dir, "front-proxy-client")?;
+    let address = ports.apiserver.ip().to_string();
+    let names =
+        ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost", "10.0.0.1", &address];
+    authority.serving_files(&names, dir, "apiserver")?;
+    authority.client_files(KUBELET_CLIENT, &[], dir, "kubelet-client")?;
+    certificates::signing_files(dir, "service-account")?;
+
+    for (stem, user, groups) in [
+        ("admin", "kubernetes-admin", &["system:masters"] as &[&str]),
+        ("kube-controller-manager", "system:kube-controller-manager", &[]),
+        ("kube-scheduler", "system:kube-scheduler", &[]),
+    ] {
+        let certificate = authority.client(user, groups)?;
+        let path = dir.join(format!("{stem}.kubeconfig"));
+        kubeconfig::write(
+            &path,
+            &plan.name,
+            server,
+            &authority.certificate,
+            User::Certificate(&certificate),
+        )?;
+    }
+    Ok(authority)
+}
+
+fn etcd_args(dir: &Path, ports: &Ports) -> Vec<String> {
+    let (client, peer) = (format!("http://{}", ports.etcd), format!("http://{}", ports.etcd_peer));
+    vec![
+        format!("--data-dir={}", dir.join("etcd").display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+        // Nothing here outlives a crash of the machine.
+        "--unsafe-no-fsync".to_owned(),
+        "--log-level=warn".to_owned(),
+    ]
+}
+
+fn apiserver_args(loopback: bool, plan: &ClusterPlan, ports: &Ports, dir: &Path) -> Vec<String> {
+    let file = |name: &str| dir.join(name).display().to_string();
+    let address = ports.apiserver.ip();
+    let mut args = vec![
+        format!("--etcd-servers=http://{}", ports.etcd),
+        format!("--bind-address={address}"),
+        format!("--advertise-address={address}"),
+        format!("--secure-port={}", ports.apiserver.port()),
+        format!("--tls-cert-file={}", file("apiserver.crt")),
+        format!("--tls-private-key-file={}", file("apiserver.key")),
+        format!("--client-ca-file={}", file("ca.crt")),
+        format!("--service-account-key-file={}", file("service-account.pub")),
+        format!("--service-account-signing-key-file={}", file("service-account.key")),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--authorization-mode=Node,RBAC".to_owned(),
+        "--enable-admission-plugins=NodeRestriction".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        format!("--requestheader-client-ca-file={}", file("front-proxy-ca.crt")),
+        "--requestheader-allowed-names=front-proxy-client".to_owned(),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-uid-headers=X-Remote-Uid".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+        format!("--proxy-client-cert-file={}", file("front-proxy-client.crt")),
+        format!("--proxy-client-key-file={}", file("front-proxy-client.key")),
+        format!("--kubelet-client-certificate={}", file("kubelet-client.crt")),
+        format!("--kubelet-client-key={}", file("kubelet-client.key")),
+        format!("--kubelet-certificate-authority={}", file("ca.crt")),
+        "--kubelet-preferred-address-types=InternalIP".to_owned(),
+        format!("--audit-policy-file={}", file("audit-policy.yaml")),
+        format!("--audit-log-path={}", file("audit.log")),
+        // An event is in the file before its answer is out: tests read it.
+        "--audit-log-mode=blocking".to_owned(),
+        // Service addresses are not routed here, the aggregator goes to endpoints; these may not be loopback
+        // ones, so without a bridge it goes to an ExternalName instead.
+        format!("--enable-aggregator-routing={}", !loopback),
+    ];
+    if loopback {
+        args.push("--endpoint-reconciler-type=none".to_owned());
+    }
+    if plan.name == HOST {
+        args.push(format!("--token-auth-file={}", file("tokens.csv")));
+    }
+    args
+}
+
+fn controller_manager_args(ports: &Ports, dir: &Path) -> Vec<String> {
+    let file = |name: &str| dir.join(name).display().to_string();
+    let mut args = client_args("kube-controller-manager", ports.controller_manager, dir);
+    args.extend([
+        format!("--service-account-private-key-file={}", file("service-account.key")),
+        format!("--root-ca-file={}", file("ca.crt")),
+        format!("--cluster-signing-cert-file={}", file("ca.crt")),
+        format!("--cluster-signing-key-file={}", file("ca.key")),
+        "--use-service-account-credentials=true".to_owned(),
+    ]);
+    args
+}
+
+fn scheduler_args(ports: &Ports, dir: &Path) -> Vec<String> {
+    client_args("kube-scheduler", ports.scheduler, dir)
+}
+
+/// What controller manager and scheduler have in common.
+fn client_args(program: &str, address: SocketAddr, dir: &Path) -> Vec<String> {
+    let kubeconfig = dir.join(format!("{program}.kubeconfig"));
+    let kubeconfig = kubeconfig.display();
+    vec![
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        format!("--bind-address={}", address.ip()),
+        format!("--secure-port={}", address.port()),
+        "--leader-elect=false".to_owned(),
+    ]
+}
+
+/// Who the apiserver is to kubelets.
+pub(crate) const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
+
+/// Everything but the noise of leases; metadata tell who did what, also by impersonation.
+const AUDIT_POLICY: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  verbs: [get, list, watch]
+  resources: [{group: coordination.k8s.io, resources: [leases]}]
+- level: Metadata
+";
+
+/// token,user,uid,\"groups\"
+const TOKENS: &str = "\
+ulrike-token,ulrike,uid-ulrike,\"dev,ops\"
+theo-token,theo,uid-theo
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apiserver(name: &str, loopback: bool) -> Vec<String> {
+        let plan = ClusterPlan { name: name.into(), version: "v1.36.3".into(), index: 1, node: false };
+        let ports = Ports::of(&plan, loopback).unwrap();
+        apiserver_args(loopback, &plan, &ports, Path::new("/bed/m1"))
+    }
+
+    fn has(args: &[String], wanted: &str) -> bool {
+        args.iter().any(|arg| arg == wanted)
+    }
+
+    #[test]
+    fn only_the_host_knows_the_static_tokens() {
+        assert!(has(&apiserver("host", false), "--token-auth-file=/bed/m1/tokens.csv"));
+        assert!(!apiserver("m1", false).iter().any(|arg| arg.starts_with("--token-auth-file")));
+    }
+
+    #[test]
+    fn on_the_bridge_each_cluster_has_an_address_and_the_usual_port() {
+        let args = apiserver("m1", false);
+        assert!(has(&args, "--bind-address=10.88.0.11") && has(&args, "--secure-port=6443"), "{args:?}");
+        assert!(has(&args, "--enable-aggregator-routing=true"));
+    }
+
+    #[test]
+    fn without_a_bridge_the_aggregator_does_not_look_for_endpoints() {
+        let args = apiserver("m1", true);
+        assert!(has(&args, "--bind-address=127.0.0.1") && has(&args, "--endpoint-reconciler-type=none"));
+        assert!(has(&args, "--enable-aggregator-routing=false"));
+    }
+}

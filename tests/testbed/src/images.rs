@@ -1,0 +1,109 @@
+//! The images on nodes, made without a registry: one layer with one static program, as a docker archive.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use crate::programs;
+
+/// Upstream's program for tests of pods; also what keeps a pod's sandbox (`/agnhost pause`).
+pub(crate) const AGNHOST: &str = "testbed.local/agnhost:1";
+/// A shell and its tools.
+const BUSYBOX: &str = "testbed.local/busybox:1";
+/// Where Debian's busybox-static puts it.
+pub(crate) const BUSYBOX_PROGRAM: &str = "/bin/busybox";
+
+/// The archives of all images, made when they are missing or older than their program.
+pub(crate) fn archives() -> Result<Vec<PathBuf>> {
+    let folder = programs::target().join("kubernetes/images");
+    fs::create_dir_all(&folder)?;
+    let lock = fs::File::create(folder.join(".lock"))?;
+    lock.lock()?;
+    let agnhost = programs::path(programs::DEFAULT_VERSION, "agnhost");
+    let mut archives = Vec::new();
+    for (name, image, program, entrypoint) in [
+        ("agnhost", AGNHOST, agnhost.as_path(), &["/agnhost"] as &[&str]),
+        ("busybox", BUSYBOX, Path::new(BUSYBOX_PROGRAM), &[]),
+    ] {
+        let archive = folder.join(format!("{name}.tar"));
+        if !is_newer(&archive, program) {
+            let work = folder.join(format!("{name}.work"));
+            make(image, program, entrypoint, &work, &archive).with_context(|| format!("image {image}"))?;
+        }
+        archives.push(archive);
+    }
+    Ok(archives)
+}
+
+fn is_newer(archive: &Path, program: &Path) -> bool {
+    let time = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
+    matches!((time(archive), time(program)), (Ok(archive), Ok(program)) if archive > program)
+}
+
+fn make(image: &str, program: &Path, entrypoint: &[&str], work: &Path, archive: &Path) -> Result<()> {
+    let _ = fs::remove_dir_all(work);
+    let root = work.join("root");
+    for folder in ["bin", "etc", "tmp"] {
+        fs::create_dir_all(root.join(folder))?;
+    }
+    fs::write(root.join("etc/passwd"), "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n")?;
+    fs::write(root.join("etc/group"), "root:x:0:\nnogroup:x:65534:\n")?;
+    if entrypoint.is_empty() {
+        fs::copy(program, root.join("bin/busybox"))?;
+        for applet in run(Command::new(program).arg("--list"))?.lines().filter(|&applet| applet != "busybox")
+        {
+            symlink("busybox", root.join("bin").join(applet))?;
+        }
+    } else {
+        fs::copy(program, root.join("agnhost"))?;
+    }
+    let layer = work.join("layer.tar");
+    run(Command::new("chmod").arg("1777").arg(root.join("tmp")))?;
+    run(Command::new("tar")
+        .args(["--owner=0", "--group=0", "-cf"])
+        .arg(&layer)
+        .arg("-C")
+        .arg(&root)
+        .arg("."))?;
+    let digest = run(Command::new("sha256sum").arg(&layer))?;
+    let digest = digest.split(' ').next().unwrap_or_default();
+    let config = json!({
+        "architecture": architecture(),
+        "os": "linux",
+        "config": {
+            "Env": ["PATH=/bin"],
+            "Entrypoint": entrypoint,
+            "Cmd": if entrypoint.is_empty() { ["sh"] } else { ["pause"] },
+        },
+        "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
+    });
+    fs::write(work.join("config.json"), config.to_string())?;
+    let manifest = json!([{"Config": "config.json", "RepoTags": [image], "Layers": ["layer.tar"]}]);
+    fs::write(work.join("manifest.json"), manifest.to_string())?;
+    let new = work.join("image.tar");
+    let parts = ["manifest.json", "config.json", "layer.tar"];
+    run(Command::new("tar").arg("-cf").arg(&new).arg("-C").arg(work).args(parts))?;
+    fs::rename(new, archive)?;
+    Ok(fs::remove_dir_all(work)?)
+}
+
+/// Go's word for this machine's processor.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn run(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start: {:?}", command.get_program()))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}

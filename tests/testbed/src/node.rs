@@ -1,0 +1,225 @@
+//! A node: containerd, kubelet and kube-proxy in a network namespace of their own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::bed::Cluster;
+use crate::certificates::Authority;
+use crate::control_plane::{KUBELET_CLIENT, Site, authority_name};
+use crate::images;
+use crate::kubeconfig::{self, User};
+use crate::kubectl::Kubectl;
+use crate::network;
+use crate::plan::ClusterPlan;
+use crate::process::{self, Launch};
+use crate::programs;
+
+/// What a node needs of the machine: the program and its Debian package.
+const PACKAGES: &[(&str, &str)] = &[
+    ("/usr/bin/containerd", "containerd"),
+    ("/usr/sbin/runc", "runc"),
+    ("/usr/lib/cni/ptp", "containernetworking-plugins"),
+    ("/usr/sbin/nft", "nftables"),
+    (images::BUSYBOX_PROGRAM, "busybox-static"),
+];
+
+/// Fails with the packages that are missing for a node, all of them at once.
+pub(crate) fn check_packages() -> Result<()> {
+    let missing = PACKAGES.iter().filter(|(path, _)| !Path::new(path).exists());
+    let missing = missing.map(|(_, package)| *package).collect::<Vec<_>>();
+    if !missing.is_empty() {
+        bail!("a node needs Debian packages that are not here: {}: run `make setup`", missing.join(" "));
+    }
+    Ok(())
+}
+
+/// A node whose containerd runs and has its images; the rest waits for the control plane.
+pub(crate) struct Prepared {
+    dir: PathBuf,
+    netns: String,
+}
+
+/// Starts containerd and loads the images, which needs no control plane.
+pub(crate) fn prepare(site: &Site<'_>, plan: &ClusterPlan) -> Result<Prepared> {
+    let dir = site.dir.join(&plan.name).join("node");
+    let cni = dir.join("cni");
+    fs::create_dir_all(&cni)?;
+    fs::write(
+        cni.join("10-pods.conflist"),
+        cni_config(&plan.pod_range(), &dir.join("addresses")).to_string(),
+    )?;
+    fs::write(dir.join("containerd.toml"), containerd_config(&dir))?;
+    let node = Prepared { netns: network::node_namespace(site.id, &plan.name), dir };
+    let args = vec![format!("--config={}", node.dir.join("containerd.toml").display())];
+    let mut containerd = node.launch(site, "/usr/bin/containerd".into(), args).start()?;
+    containerd.until_ready(|| Ok(node.ctr(site, &["version"]).map_err(|error| format!("{error:#}"))))?;
+    for archive in images::archives()? {
+        node.ctr(site, &["-n", "k8s.io", "images", "import", &archive.display().to_string()])?;
+    }
+    Ok(node)
+}
+
+/// Starts kubelet and kube-proxy and waits until the node is ready.
+pub(crate) fn join(site: &Site<'_>, plan: &ClusterPlan, node: &Prepared, cluster: &Cluster) -> Result<()> {
+    let authority =
+        Authority::load(&authority_name(&cluster.name), &cluster.ca_certificate, &cluster.ca_key)?;
+    let address = plan.node_address().to_string();
+    authority.serving_files(&[&plan.name, &address], &node.dir, "kubelet")?;
+    let node_user = format!("system:node:{}", plan.name);
+    for (stem, user, groups) in [
+        ("kubelet", node_user.as_str(), &["system:nodes"] as &[&str]),
+        ("kube-proxy", "system:kube-proxy", &[]),
+    ] {
+        let certificate = authority.client(user, groups)?;
+        let path = node.dir.join(format!("{stem}.kubeconfig"));
+        let user = User::Certificate(&certificate);
+        kubeconfig::write(&path, &plan.name, &cluster.server, &cluster.ca_certificate, user)?;
+    }
+    let config = kubelet_config(&node.dir, &cluster.ca_certificate, &address);
+    fs::write(node.dir.join("kubelet.yaml"), config.to_string())?;
+
+    let kubectl = site.kubectl(&cluster.kubeconfig);
+    kubectl.apply(&[kubelet_access()])?;
+    let file = |name: &str| node.dir.join(name).display().to_string();
+    let kubelet_args = vec![
+        format!("--kubeconfig={}", file("kubelet.kubeconfig")),
+        format!("--config={}", file("kubelet.yaml")),
+        format!("--hostname-override={}", plan.name),
+        format!("--node-ip={address}"),
+        format!("--root-dir={}", file("kubelet")),
+        format!("--cert-dir={}", file("kubelet/pki")),
+    ];
+    let proxy_args = vec![
+        format!("--kubeconfig={}", file("kube-proxy.kubeconfig")),
+        format!("--hostname-override={}", plan.name),
+        "--proxy-mode=nftables".to_owned(),
+        // The limit is the machine's, not a namespace's.
+        "--conntrack-max-per-core=0".to_owned(),
+        "--conntrack-min=0".to_owned(),
+    ];
+    node.launch(site, programs::path(&plan.version, "kube-proxy"), proxy_args).start()?;
+    let mut kubelet = node.launch(site, programs::path(&plan.version, "kubelet"), kubelet_args).start()?;
+    kubelet.until_ready(|| Ok(is_ready(&kubectl, &plan.name)))
+}
+
+impl Prepared {
+    fn launch(&self, site: &Site<'_>, program: PathBuf, args: Vec<String>) -> Launch {
+        Launch { netns: Some(self.netns.clone()), ..site.launch(&self.dir, program, args) }
+    }
+
+    fn ctr(&self, site: &Site<'_>, args: &[&str]) -> Result<()> {
+        let mut command = Command::new("ctr");
+        let output = process::environment(&mut command, site.id)
+            .arg("--address")
+            .arg(self.dir.join(SOCKET))
+            .args(args)
+            .output()
+            .context("cannot start: ctr")?;
+        if !output.status.success() {
+            bail!("ctr {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
+    }
+}
+
+fn is_ready(kubectl: &Kubectl, node: &str) -> Result<(), String> {
+    let ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status} {.spec.taints}";
+    match kubectl.run(&["get", "node", node, "-o", ready]) {
+        Ok(ready) if ready == "True " => Ok(()),
+        Ok(other) => Err(format!("its node has readiness and taints: {other}")),
+        Err(error) => Err(format!("{error:#}")),
+    }
+}
+
+/// The apiserver may do to the kubelet what exec, logs and port-forward need.
+fn kubelet_access() -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "testbed:kube-apiserver-to-kubelet"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:kubelet-api-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": KUBELET_CLIENT}],
+    })
+}
+
+/// Point-to-point links: all of a pod's packets pass the node, where kube-proxy's rules are.
+fn cni_config(pods: &str, addresses: &Path) -> Value {
+    json!({
+        "cniVersion": "0.4.0",
+        "name": "pods",
+        "plugins": [{
+            "type": "ptp",
+            "ipMasq": false,
+            "ipam": {
+                "type": "host-local",
+                "subnet": pods,
+                "dataDir": addresses,
+                "routes": [{"dst": "0.0.0.0/0"}],
+            },
+        }],
+    })
+}
+
+fn containerd_config(dir: &Path) -> String {
+    let (dir, sandbox) = (dir.display(), images::AGNHOST);
+    format!(
+        r#"version = 2
+root = "{dir}/containerd"
+state = "{dir}/run"
+[grpc]
+address = "{dir}/{SOCKET}"
+[plugins."io.containerd.internal.v1.opt"]
+path = "{dir}/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{sandbox}"
+# Containers may not make themselves more precious than the one this runs in.
+restrict_oom_score_adj = true
+netns_mounts_under_state_dir = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "/usr/lib/cni"
+conf_dir = "{dir}/cni"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+"#
+    )
+}
+
+fn kubelet_config(dir: &Path, ca: &Path, address: &str) -> Value {
+    let file = |name: &str| dir.join(name).display().to_string();
+    json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": address,
+        "authentication": {
+            "anonymous": {"enabled": false},
+            "webhook": {"enabled": true},
+            "x509": {"clientCAFile": ca},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": file("kubelet.crt"),
+        "tlsPrivateKeyFile": file("kubelet.key"),
+        "containerRuntimeEndpoint": format!("unix://{}", file(SOCKET)),
+        "podLogsDir": file("pods"),
+        "volumePluginDir": file("volume-plugins"),
+        // What the machine has is good enough.
+        "cgroupDriver": "cgroupfs",
+        "cgroupsPerQOS": false,
+        "enforceNodeAllocatable": [],
+        "failCgroupV1": false,
+        "failSwapOn": false,
+        "oomScoreAdj": 0,
+        "evictionHard": {},
+        "imageGCHighThresholdPercent": 100,
+        "readOnlyPort": 0,
+        "healthzPort": 0,
+        "clusterDNS": ["10.0.0.10"],
+        "clusterDomain": "cluster.local",
+        "resolvConf": "",
+    })
+}
+
+const SOCKET: &str = "containerd.sock";

@@ -1,0 +1,199 @@
+//! What is to be started: the command line's words, checked and completed before anything runs.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+use crate::programs::DEFAULT_VERSION;
+
+/// What somebody asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// m1 … mN.
+    pub members: usize,
+    /// `m2` or `m2=v1.34.4`: further members, or other versions of those above.
+    pub member: Vec<String>,
+    /// Clusters with a node.
+    pub nodes: Vec<String>,
+    pub sidecar: Option<PathBuf>,
+    /// No network namespace although one could be had.
+    pub loopback: bool,
+}
+
+/// What will be started.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The host first.
+    pub(crate) clusters: Vec<ClusterPlan>,
+    pub(crate) sidecar: Option<PathBuf>,
+    /// What was asked for and cannot be had, and why.
+    pub(crate) skipped: Vec<String>,
+    pub(crate) loopback: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ClusterPlan {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// Its place among the bed's clusters; addresses and ports follow from it.
+    pub(crate) index: u8,
+    pub(crate) node: bool,
+}
+
+impl Plan {
+    /// `namespaces`: whether this user may make network namespaces.
+    pub(crate) fn new(wanted: &Wanted, namespaces: bool) -> Result<Self> {
+        let Wanted { members, member, nodes, sidecar, loopback } = wanted;
+        let mut versions = BTreeMap::new();
+        for number in 1..=*members {
+            versions.insert(format!("m{number}"), DEFAULT_VERSION.to_owned());
+        }
+        for word in member {
+            let (name, version) = word.split_once('=').unwrap_or((word, DEFAULT_VERSION));
+            check_name(name)?;
+            versions.insert(name.to_owned(), version.to_owned());
+        }
+        if versions.len() > MAX_MEMBERS {
+            bail!("too many members: {}: at most {MAX_MEMBERS}", versions.len());
+        }
+        let mut clusters = vec![(HOST.to_owned(), DEFAULT_VERSION.to_owned())];
+        clusters.extend(versions);
+        if let Some(unknown) = nodes.iter().find(|node| !clusters.iter().any(|(name, _)| name == *node)) {
+            bail!("a node for a cluster that is not there: {unknown}");
+        }
+
+        let loopback = *loopback || !namespaces;
+        let mut skipped = Vec::new();
+        if loopback {
+            skipped
+                .push("a network of its own: without root on Linux everything listens on 127.0.0.1".into());
+            skipped.extend(nodes.iter().map(|node| format!("the node of {node}: it needs root on Linux")));
+        }
+        let clusters = (0..).zip(clusters);
+        let clusters = clusters
+            .map(|(index, (name, version))| ClusterPlan {
+                node: !loopback && nodes.contains(&name),
+                name,
+                version,
+                index,
+            })
+            .collect();
+        Ok(Self { clusters, sidecar: sidecar.clone(), skipped, loopback })
+    }
+
+    /// The address that others in the bed reach this machine by.
+    pub(crate) fn address(&self) -> IpAddr {
+        if self.loopback { Ipv4Addr::LOCALHOST } else { BRIDGE }.into()
+    }
+}
+
+impl ClusterPlan {
+    /// Of its apiserver on the bridge.
+    pub(crate) fn bridge_address(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 88, 0, 10 + self.index)
+    }
+
+    /// Of its node on the bridge.
+    pub(crate) fn node_address(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 88, 0, 100 + self.index)
+    }
+
+    /// Of its pods: an address range for `host-local`, routed by the node.
+    pub(crate) fn pod_range(&self) -> String {
+        format!("10.89.{}.0/24", self.index)
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let valid = !name.is_empty()
+        && name.len() <= 20
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-');
+    if !valid || name == HOST {
+        bail!(
+            "not a name for a member: {name:?}: at most 20 lower case letters, digits and '-', and not `{HOST}`"
+        );
+    }
+    Ok(())
+}
+
+/// The host cluster's name.
+pub(crate) const HOST: &str = "host";
+/// The bridge's own address, 10.88.0.1/16.
+pub(crate) const BRIDGE: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
+/// Where the sidecar listens.
+pub(crate) const SIDECAR: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 5);
+/// Addresses end there; memory ends long before.
+const MAX_MEMBERS: usize = 80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted() -> Wanted {
+        Wanted { members: 2, ..Wanted::default() }
+    }
+
+    fn names(plan: &Plan) -> Vec<&str> {
+        plan.clusters.iter().map(|cluster| cluster.name.as_str()).collect()
+    }
+
+    #[test]
+    fn members_are_numbered_and_the_host_comes_first() {
+        let plan = Plan::new(&wanted(), true).unwrap();
+        assert_eq!(names(&plan), ["host", "m1", "m2"]);
+        assert!(plan.clusters.iter().all(|cluster| cluster.version == DEFAULT_VERSION && !cluster.node));
+        assert!(plan.skipped.is_empty());
+    }
+
+    #[test]
+    fn a_member_may_have_another_version() {
+        let plan = Plan::new(&Wanted { member: vec!["m2=v1.34.4".into()], ..wanted() }, true).unwrap();
+        assert_eq!(names(&plan), ["host", "m1", "m2"]);
+        assert_eq!(plan.clusters[2].version, "v1.34.4");
+    }
+
+    #[test]
+    fn a_member_may_have_a_name_of_its_own() {
+        let plan = Plan::new(&Wanted { member: vec!["paris".into()], ..wanted() }, true).unwrap();
+        assert_eq!(names(&plan), ["host", "m1", "m2", "paris"]);
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_refused() {
+        for name in ["", "=v1.34.4", "host", "M1", "-m", "a.b", "m/1"] {
+            let refused = Plan::new(&Wanted { member: vec![name.into()], ..wanted() }, true);
+            assert!(refused.is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_goes_to_a_cluster_that_is_there() {
+        let plan = Plan::new(&Wanted { nodes: vec!["m2".into(), "host".into()], ..wanted() }, true).unwrap();
+        assert_eq!(plan.clusters.iter().map(|cluster| cluster.node).collect::<Vec<_>>(), [true, false, true]);
+        assert!(Plan::new(&Wanted { nodes: vec!["m7".into()], ..wanted() }, true).is_err());
+    }
+
+    #[test]
+    fn without_namespaces_a_node_is_left_out_and_said_to_be() {
+        let plan = Plan::new(&Wanted { nodes: vec!["m1".into()], ..wanted() }, false).unwrap();
+        assert!(plan.loopback);
+        assert!(!plan.clusters[1].node);
+        assert!(plan.skipped.iter().any(|line| line.contains("node of m1")), "{:?}", plan.skipped);
+    }
+
+    #[test]
+    fn every_cluster_has_addresses_of_its_own() {
+        let plan = Plan::new(&wanted(), true).unwrap();
+        let mut addresses = plan.clusters.iter().map(ClusterPlan::bridge_address).collect::<Vec<_>>();
+        addresses.extend(plan.clusters.iter().map(ClusterPlan::node_address));
+        addresses.extend([BRIDGE, SIDECAR]);
+        let count = addresses.len();
+        addresses.sort();
+        addresses.dedup();
+        assert_eq!(addresses.len(), count);
+    }
+}

@@ -1,0 +1,140 @@
+//! The programs of a bed: started with their output in a log file, and found again by a mark in their
+//! environment, so that no process of anybody else is ever touched.
+
+mod find;
+
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Error, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+
+use find::end;
+pub(crate) use find::end_all;
+
+use crate::wait;
+
+/// The mark: every process of a bed has the bed's id under this name in its environment.
+pub(crate) const MARK: &str = "TESTBED_PROCESS_OF";
+
+/// How a program is started; kept beside its log, so that it can be started again.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Launch {
+    pub(crate) bed: String,
+    /// Names the log and the record: `<dir>/<name>.log`, `<dir>/<name>.json`.
+    pub(crate) name: String,
+    pub(crate) dir: PathBuf,
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<String>,
+    /// The network namespace, where it is not that of the bed.
+    pub(crate) netns: Option<String>,
+}
+
+/// What is kept of a started program.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    pid: u32,
+    launch: Launch,
+}
+
+/// A program that this process has started.
+pub(crate) struct Daemon {
+    launch: Launch,
+    child: Child,
+}
+
+impl Launch {
+    pub(crate) fn start(self) -> Result<Daemon> {
+        let log = File::options().create(true).append(true).open(self.log())?;
+        let mut command = match &self.netns {
+            None => Command::new(&self.program),
+            // nsenter becomes the program, so the pid is the program's.
+            Some(netns) => {
+                let mut command = Command::new("nsenter");
+                command.arg(format!("--net=/run/netns/{netns}")).arg(&self.program);
+                command
+            }
+        };
+        let child = environment(&mut command, &self.bed)
+            .args(&self.args)
+            .current_dir(&self.dir)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start: {}", self.program.display()))?;
+        let record = Record { pid: child.id(), launch: self.clone() };
+        fs::write(record_path(&self.dir, &self.name), serde_json::to_vec_pretty(&record)?)?;
+        Ok(Daemon { launch: self, child })
+    }
+
+    pub(crate) fn log(&self) -> PathBuf {
+        self.dir.join(format!("{}.log", self.name))
+    }
+}
+
+impl Daemon {
+    /// Asks until the program is ready; an error shows the end of its log.
+    pub(crate) fn until_ready(&mut self, mut ask: impl FnMut() -> Result<Result<(), String>>) -> Result<()> {
+        let what = format!("{} is ready", self.launch.name);
+        let ready = wait::until(&what, wait::DEADLINE, || {
+            Ok(match self.child.try_wait()? {
+                None => ask()?,
+                Some(status) => bail!("{} ended: {status}", self.launch.name),
+            })
+        });
+        ready.map_err(|error| self.explain(error))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// An error with the end of this program's log.
+    fn explain(&self, error: impl Display) -> Error {
+        let log = self.launch.log();
+        anyhow!(
+            "{error:#}\n{} says last:\n{}\nthe whole log: {}",
+            self.launch.name,
+            tail(&log),
+            log.display()
+        )
+    }
+}
+
+/// Ends a program and starts it again as it was, whoever started it.
+pub(crate) fn restart(dir: &Path, name: &str) -> Result<Daemon> {
+    let path = record_path(dir, name);
+    let bytes = fs::read(&path).with_context(|| format!("never started: {}", path.display()))?;
+    let Record { pid, launch } = serde_json::from_slice(&bytes)?;
+    end(pid, &launch.bed)?;
+    launch.start()
+}
+
+/// A command of the bed `id`: of this process's environment only what a program needs to run.
+pub(crate) fn environment<'a>(command: &'a mut Command, id: &str) -> &'a mut Command {
+    command.env_clear();
+    for name in ["PATH", "TMPDIR", "RUST_LOG", "RUST_BACKTRACE"] {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    // Own process group: a Ctrl-C is for the command, the bed is then taken down in order.
+    std::os::unix::process::CommandExt::process_group(command, 0);
+    command.env(MARK, id)
+}
+
+/// The last lines of a log.
+fn tail(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines = text.lines().collect::<Vec<_>>();
+    let last = &lines[lines.len().saturating_sub(15)..];
+    last.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+}
+
+fn record_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.json"))
+}

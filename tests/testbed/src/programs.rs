@@ -1,0 +1,151 @@
+//! The programs of Kubernetes: built from upstream's Go modules (`tests/kubernetes/<version>`), kept in
+//! `target/kubernetes/<version>`, and built again only when their module changes.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::progress;
+
+/// The version of the host, of members that name none, and of etcd and kubectl in any case.
+pub const DEFAULT_VERSION: &str = "v1.36.3";
+
+/// What a control plane needs.
+pub(crate) const CONTROL_PLANE: &[&str] = &["kube-apiserver", "kube-controller-manager"];
+/// What a cluster with a node needs beside its control plane.
+pub(crate) const NODE: &[&str] = &["kube-scheduler", "kubelet", "kube-proxy"];
+/// What every bed needs, in the default version.
+pub(crate) const COMMON: &[&str] = &["etcd", "kubectl"];
+/// What nodes need in the default version: the image that pods and sandboxes run.
+pub(crate) const IMAGES: &[&str] = &["agnhost"];
+
+/// Where the tree is; this crate is only ever used from it.
+pub(crate) fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Cargo's folder for what is built.
+pub(crate) fn target() -> PathBuf {
+    let dir = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    fs::canonicalize(&dir).unwrap_or(dir)
+}
+
+/// Where a program of a version is; `KUBEBUILDER_ASSETS` (envtest's variable) comes before our own.
+pub(crate) fn path(version: &str, program: &str) -> PathBuf {
+    let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|_| version == DEFAULT_VERSION);
+    let provided = assets.map(|dir| PathBuf::from(dir).join(program)).filter(|path| path.is_file());
+    provided.unwrap_or_else(|| folder(version).join(program))
+}
+
+/// Builds everything a version has.
+pub fn build_all(version: &str) -> Result<()> {
+    for programs in [COMMON, CONTROL_PLANE, NODE, IMAGES] {
+        build(version, programs)?;
+    }
+    Ok(())
+}
+
+/// Builds what is missing of some programs.
+pub(crate) fn build(version: &str, programs: &[&str]) -> Result<()> {
+    let module = root().join("tests/kubernetes").join(version);
+    let stamp = stamp(version, &module)?;
+    let folder = folder(version);
+    fs::create_dir_all(&folder)?;
+    // Two beds started at once build once.
+    let lock = File::create(folder.join(".lock"))?;
+    lock.lock()?;
+    for program in programs {
+        let path = path(version, program);
+        let stamp_file = folder.join(format!(".{program}.stamp"));
+        let built = path.is_file() && fs::read_to_string(&stamp_file).is_ok_and(|old| old == stamp);
+        if built || !path.starts_with(&folder) {
+            continue;
+        }
+        progress::say(format_args!("building {program} {version}, which may take minutes the first time"));
+        progress::step(format_args!("{program} {version} built"), || {
+            go_build(&module, version, program, &path)
+        })?;
+        fs::write(&stamp_file, &stamp)?;
+    }
+    Ok(())
+}
+
+fn go_build(module: &Path, version: &str, program: &str, path: &Path) -> Result<()> {
+    // Through a new file: a bed may be running the old one.
+    let new = path.with_extension("new");
+    let status = Command::new("go")
+        .args(["build", "-mod=readonly", "-trimpath", "-ldflags", &ldflags(version), "-o"])
+        .args([&new, &PathBuf::from(package(program))])
+        .envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local")])
+        .current_dir(module)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .context("cannot start: go (needed to build Kubernetes; https://go.dev/doc/install)")?;
+    if !status.success() {
+        bail!("go build in {}: {status}", module.display());
+    }
+    Ok(fs::rename(new, path)?)
+}
+
+fn package(program: &str) -> String {
+    match program {
+        "etcd" => "go.etcd.io/etcd/server/v3".to_owned(),
+        "agnhost" => "k8s.io/kubernetes/test/images/agnhost".to_owned(),
+        _ => format!("k8s.io/kubernetes/cmd/{program}"),
+    }
+}
+
+/// The version is stamped in as upstream's own build does it.
+fn ldflags(version: &str) -> String {
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let package = "k8s.io/component-base/version";
+    format!(
+        "-s -w -X {package}.gitVersion={version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
+    )
+}
+
+/// All that decides what is built: the module, the checksums of what it requires, the flags.
+fn stamp(version: &str, module: &Path) -> Result<String> {
+    let unknown = || format!("no such version here: {version}: tests/kubernetes/add-version.sh adds one");
+    let go_mod = fs::read_to_string(module.join("go.mod")).with_context(unknown)?;
+    let go_sum = fs::read_to_string(module.join("go.sum")).with_context(unknown)?;
+    Ok([go_mod, go_sum, ldflags(version)].join("\n"))
+}
+
+fn folder(version: &str) -> PathBuf {
+    target().join("kubernetes").join(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_stamped_into_the_programs() {
+        let flags = ldflags("v1.34.4");
+        assert!(flags.contains("gitVersion=v1.34.4"), "{flags}");
+        assert!(flags.contains("gitMajor=1 ") && flags.ends_with("gitMinor=34"), "{flags}");
+    }
+
+    #[test]
+    fn every_module_here_keeps_the_checksums_of_what_it_requires() {
+        for entry in fs::read_dir(root().join("tests/kubernetes")).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                let version = path.file_name().unwrap().to_str().unwrap();
+                let stamp = stamp(version, &path).unwrap();
+                assert!(stamp.contains(&format!("k8s.io/kubernetes {version} h1:")), "{version}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_version_that_is_not_here_is_named() {
+        let error = build("v1.0.0", &["kubectl"]).unwrap_err();
+        assert!(error.to_string().contains("v1.0.0"), "{error}");
+    }
+}

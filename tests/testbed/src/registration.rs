@@ -1,0 +1,261 @@
+//! The sidecar as a process of the bed, put before the host by the manifests that users apply, and the members
+//! registered with it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, Cluster, Sidecar};
+use crate::certificates::Authority;
+use crate::control_plane::Site;
+use crate::kubeconfig::{self, User};
+use crate::kubectl::Kubectl;
+use crate::network;
+use crate::plan::SIDECAR;
+use crate::probe::Probe;
+use crate::programs;
+use crate::progress::step;
+
+/// Installs the sidecar on the host, registers all members and waits until the host serves its group.
+pub(crate) fn start_sidecar(site: &Site<'_>, bed: &Bed, program: &Path) -> Result<Sidecar> {
+    let dir = site.dir.join(NAME);
+    fs::create_dir_all(&dir)?;
+    let host = site.kubectl(&bed.host.kubeconfig);
+    step("sidecar: registration", || {
+        thread::scope(|scope| {
+            let members = scope.spawn(|| member_secrets(site, &bed.members));
+            install(&host)?;
+            let members = members.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked")))?;
+            host.apply(&members)
+        })
+    })?;
+    let addresses = Addresses::of(site)?;
+    let authority = Authority::create("mc-sidecar-ca", &dir, "ca")?;
+    let sidecar =
+        step("sidecar: process", || serve(site, bed, &host, program, &dir, &addresses, &authority))?;
+    step("sidecar: APIService", || serve_group(site, &host, addresses.secure, &authority))?;
+    Ok(sidecar)
+}
+
+/// Where the sidecar listens.
+struct Addresses {
+    secure: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Addresses {
+    fn of(site: &Site<'_>) -> Result<Self> {
+        if site.loopback {
+            return Ok(Self { secure: network::free_port()?, admin: network::free_port()? });
+        }
+        Ok(Self { secure: (SIDECAR, 10250).into(), admin: (SIDECAR, 8080).into() })
+    }
+}
+
+fn install(host: &Kubectl) -> Result<()> {
+    let mut objects = Vec::new();
+    for file in ["namespace.yaml", "crd.yaml", "rbac.yaml"] {
+        objects.extend(manifest(file)?);
+    }
+    host.apply(&objects)?;
+    host.run(&["wait", "--for=condition=Established", CRD, "--timeout=60s"]).map(drop)
+}
+
+/// Prepares the members, each with its own manifest, and makes what the host needs to know of them.
+fn member_secrets(site: &Site<'_>, members: &BTreeMap<String, Cluster>) -> Result<Vec<Value>> {
+    let manifest = manifest("member.yaml")?;
+    thread::scope(|scope| {
+        let threads = members.values().map(|member| {
+            let kubectl = site.kubectl(&member.kubeconfig);
+            let manifest = &manifest;
+            scope.spawn(move || {
+                kubectl.apply(manifest)?;
+                register(member, token(&kubectl, "kubectl-mc-impersonator")?.trim())
+            })
+        });
+        let mut objects = Vec::new();
+        for thread in threads.collect::<Vec<_>>() {
+            objects.extend(thread.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked")))?);
+        }
+        Ok(objects)
+    })
+}
+
+fn register(member: &Cluster, token: &str) -> Result<[Value; 2]> {
+    let name = &member.name;
+    Ok([
+        json!({
+            "apiVersion": "fleet.kubectl-mc.dev/v1alpha1",
+            "kind": "MemberCluster",
+            "metadata": {"name": name},
+            "spec": {},
+        }),
+        json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "fleet.kubectl-mc.dev/member",
+            "metadata": {"name": format!("{name}.member"), "namespace": NAMESPACE},
+            "stringData": {
+                "server": member.server,
+                "ca.crt": fs::read_to_string(&member.ca_certificate)?,
+                "token": token,
+            },
+        }),
+    ])
+}
+
+fn serve(
+    site: &Site<'_>,
+    bed: &Bed,
+    host: &Kubectl,
+    program: &Path,
+    dir: &Path,
+    addresses: &Addresses,
+    authority: &Authority,
+) -> Result<Sidecar> {
+    let Addresses { secure, admin } = addresses;
+    let service = format!("{NAME}.{NAMESPACE}.svc");
+    let names = [service.as_str(), "localhost", &secure.ip().to_string()];
+    authority.serving_files(&names, dir, "serving")?;
+    let token = token(host, NAME)?;
+    let kubeconfig = dir.join("kubeconfig");
+    let user = User::Token(token.trim());
+    kubeconfig::write(&kubeconfig, &bed.host.name, &bed.host.server, &bed.host.ca_certificate, user)?;
+    let args = [
+        "serve".to_owned(),
+        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--namespace={NAMESPACE}"),
+        format!("--bind-address={}", secure.ip()),
+        format!("--secure-port={}", secure.port()),
+        format!("--tls-cert-file={}", dir.join("serving.crt").display()),
+        format!("--tls-private-key-file={}", dir.join("serving.key").display()),
+        format!("--admin-bind-address={admin}"),
+    ];
+    let launch = site.launch(dir, program.to_owned(), args.into());
+    let log = launch.log();
+    let mut daemon = launch.start()?;
+    let probe = Probe::http(*admin);
+    daemon.until_ready(|| Ok(probe.ok("/readyz")))?;
+    Ok(Sidecar {
+        url: format!("https://{secure}"),
+        ca_certificate: authority.certificate.clone(),
+        admin: format!("http://{admin}"),
+        log,
+        pid: daemon.pid(),
+    })
+}
+
+/// Puts the sidecar before the host's apiserver.
+fn serve_group(site: &Site<'_>, host: &Kubectl, address: SocketAddr, authority: &Authority) -> Result<()> {
+    let mut service = single("service.yaml")?;
+    let mut api_service = single("apiservice.yaml")?;
+    api_service["spec"]["caBundle"] = STANDARD.encode(fs::read(&authority.certificate)?).into();
+    let mut objects = Vec::new();
+    if site.loopback {
+        service["spec"] = json!({"type": "ExternalName", "externalName": "localhost"});
+        api_service["spec"]["service"]["port"] = address.port().into();
+    } else {
+        // A process has no pod that a selector could find.
+        if let Some(spec) = service["spec"].as_object_mut() {
+            spec.remove("selector");
+        }
+        objects.push(endpoints(address.ip(), address.port()));
+    }
+    objects.extend([service, api_service]);
+    host.apply(&objects)?;
+    host.run(&["wait", "--for=condition=Available", API_SERVICE, "--timeout=60s"]).map(drop)
+}
+
+fn endpoints(address: IpAddr, port: u16) -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": NAME,
+            "namespace": NAMESPACE,
+            "labels": {"kubernetes.io/service-name": NAME, "endpointslice.kubernetes.io/managed-by": "testbed"},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    })
+}
+
+/// A token of a service account in the sidecar's namespace, for longer than any test.
+fn token(kubectl: &Kubectl, account: &str) -> Result<String> {
+    kubectl.run(&["create", "token", account, "--namespace", NAMESPACE, "--duration=24h"])
+}
+
+/// The objects of a file of `sidecar/deploy`.
+fn manifest(file: &str) -> Result<Vec<Value>> {
+    let path = programs::root().join("sidecar/deploy").join(file);
+    let text = fs::read_to_string(&path).with_context(|| format!("no manifest: {}", path.display()))?;
+    serde_saphyr::from_multiple(&text).with_context(|| format!("not a manifest: {}", path.display()))
+}
+
+fn single(file: &str) -> Result<Value> {
+    manifest(file)?.pop().with_context(|| format!("an empty manifest: {file}"))
+}
+
+const NAMESPACE: &str = "kubectl-mc-system";
+const NAME: &str = "mc-sidecar";
+const CRD: &str = "customresourcedefinition/memberclusters.fleet.kubectl-mc.dev";
+const API_SERVICE: &str = "apiservice/v1alpha1.proxy.kubectl-mc.dev";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(file: &str) -> Vec<Value> {
+        let roles = manifest(file).unwrap().into_iter().filter(|object| !object["rules"].is_null());
+        roles.flat_map(|role| role["rules"].as_array().unwrap().clone()).collect()
+    }
+
+    #[test]
+    fn the_sidecar_may_only_read_and_ask_on_the_host() {
+        let own =
+            manifest("rbac.yaml").unwrap().into_iter().filter(|object| object["metadata"]["name"] == NAME);
+        for rule in own.filter_map(|role| role["rules"].as_array().cloned()).flatten() {
+            let reviews = rule["resources"][0].as_str().unwrap().ends_with("reviews");
+            let allowed = if reviews { json!(["create"]) } else { json!(["get", "list", "watch"]) };
+            assert_eq!(rule["verbs"], allowed, "{rule}");
+        }
+    }
+
+    #[test]
+    fn the_roles_for_people_are_of_our_group_only_and_are_not_aggregated() {
+        for role in manifest("rbac.yaml").unwrap() {
+            if role["metadata"]["name"].as_str().unwrap().starts_with("kubectl-mc-")
+                && role["kind"] == "ClusterRole"
+            {
+                assert!(role["metadata"]["labels"].is_null(), "{role}");
+                for rule in role["rules"].as_array().unwrap() {
+                    assert_eq!(rule["apiGroups"], json!(["proxy.kubectl-mc.dev"]));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_members_account_may_impersonate_and_nothing_else() {
+        for rule in rules("member.yaml") {
+            assert_eq!(rule["verbs"], json!(["impersonate"]), "{rule}");
+        }
+    }
+
+    #[test]
+    fn the_service_reaches_the_port_that_the_deployment_serves() {
+        let container = &single("deployment.yaml").unwrap()["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(
+            container["ports"][0]["containerPort"],
+            single("service.yaml").unwrap()["spec"]["ports"][0]["targetPort"]
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! Starting a bed: all clusters and nodes at the same time, then the sidecar.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::thread::{self, ScopedJoinHandle};
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::bed::{Bed, Cluster};
+use crate::control_plane::{self, Site};
+use crate::network;
+use crate::node;
+use crate::plan::{ClusterPlan, HOST, Plan, Wanted};
+use crate::programs;
+use crate::progress::{say, step};
+use crate::registration;
+
+/// A bed that is about to start: what is wanted can be had.
+pub struct Ready(Plan);
+
+/// Checks what is wanted and builds what is missing.
+pub fn check(wanted: &Wanted) -> Result<Ready> {
+    let mut plan = Plan::new(wanted, network::namespaces())?;
+    if let Some(sidecar) = &mut plan.sidecar {
+        *sidecar =
+            fs::canonicalize(&sidecar).with_context(|| format!("no sidecar: {}", sidecar.display()))?;
+    }
+    if plan.clusters.iter().any(|cluster| cluster.node) {
+        node::check_packages()?;
+        programs::build(programs::DEFAULT_VERSION, programs::IMAGES)?;
+    }
+    programs::build(programs::DEFAULT_VERSION, programs::COMMON)?;
+    for cluster in &plan.clusters {
+        programs::build(&cluster.version, programs::CONTROL_PLANE)?;
+        if cluster.node {
+            programs::build(&cluster.version, programs::NODE)?;
+        }
+    }
+    for line in &plan.skipped {
+        say(format_args!("skipped: {line}"));
+    }
+    Ok(Ready(plan))
+}
+
+/// Starts it in a folder. What was started before an error is for the bed's owner to take down.
+pub fn start(Ready(plan): &Ready, id: &str, dir: &Path) -> Result<Bed> {
+    if !plan.loopback {
+        step("network", || network::create(id, plan))?;
+        network::enter(id)?;
+    }
+    let site = Site { id, dir, loopback: plan.loopback };
+    let clusters = thread::scope(|scope| {
+        let threads = plan
+            .clusters
+            .iter()
+            .map(|cluster| scope.spawn(|| start_cluster(&site, cluster)))
+            .collect::<Vec<_>>();
+        join_all(threads)
+    })?;
+    let mut members =
+        clusters.into_iter().map(|cluster| (cluster.name.clone(), cluster)).collect::<BTreeMap<_, _>>();
+    let mut bed = Bed {
+        id: id.to_owned(),
+        dir: dir.to_owned(),
+        netns: (!plan.loopback).then(|| id.to_owned()),
+        address: plan.address(),
+        bin: link_programs(dir, plan)?,
+        host: members.remove(HOST).context("no host")?,
+        members,
+        sidecar: None,
+        skipped: plan.skipped.clone(),
+    };
+    if let Some(program) = &plan.sidecar {
+        bed.sidecar = Some(registration::start_sidecar(&site, &bed, program)?);
+    }
+    bed.save()?;
+    Ok(bed)
+}
+
+fn start_cluster(site: &Site<'_>, plan: &ClusterPlan) -> Result<Cluster> {
+    let name = &plan.name;
+    thread::scope(|scope| {
+        let prepared = plan
+            .node
+            .then(|| scope.spawn(|| step(at(name, "containerd and images"), || node::prepare(site, plan))));
+        let cluster = step(at(name, "control plane"), || control_plane::start(site, plan))?;
+        let kubectl = site.kubectl(&cluster.kubeconfig);
+        if let Some(prepared) = prepared {
+            let prepared = join(prepared)?;
+            step(at(name, "node"), || node::join(site, plan, &prepared, &cluster))?;
+        }
+        step(at(name, "controllers"), || control_plane::controllers_work(&kubectl))?;
+        Ok(cluster)
+    })
+}
+
+/// One folder with all programs, for a PATH.
+fn link_programs(dir: &Path, plan: &Plan) -> Result<PathBuf> {
+    let bin = dir.join("bin");
+    fs::create_dir_all(&bin)?;
+    let mut names = [programs::COMMON, programs::CONTROL_PLANE].concat();
+    if plan.clusters.iter().any(|cluster| cluster.node) {
+        names.extend([programs::NODE, programs::IMAGES].concat());
+    }
+    for name in names {
+        symlink(programs::path(programs::DEFAULT_VERSION, name), bin.join(name))?;
+    }
+    Ok(bin)
+}
+
+/// The results of all threads, or the errors of all that failed.
+fn join_all<T>(threads: Vec<ScopedJoinHandle<'_, Result<T>>>) -> Result<Vec<T>> {
+    let (mut results, mut errors) = (Vec::new(), Vec::new());
+    for thread in threads {
+        match join(thread) {
+            Ok(result) => results.push(result),
+            Err(error) => errors.push(format!("{error:#}")),
+        }
+    }
+    if errors.is_empty() { Ok(results) } else { Err(anyhow!(errors.join("\n"))) }
+}
+
+fn join<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked")))
+}
+
+fn at(cluster: &str, what: impl Display) -> String {
+    format!("{cluster}: {what}")
+}

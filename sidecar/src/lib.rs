@@ -1,1 +1,50 @@
-//! The cluster proxy beside a host cluster's kube-apiserver.
+//! The cluster proxy beside a host cluster's kube-apiserver: it learns who a caller is, asks the
+//! host whether they may use a member, and forwards the request to the member as that user.
+//!
+//! [`handler`] is the request's path, read downwards; `docs/request-path.md` tells it in prose and
+//! `docs/architecture.md` is the map of these modules.
+
+// The program
+pub mod app;
+pub mod args;
+pub mod config;
+pub mod crds;
+pub mod log;
+pub mod shutdown;
+
+// The way in
+pub mod admin;
+pub mod listener;
+pub mod peer;
+pub mod tls;
+
+// The request's path
+pub mod handler;
+pub mod request_info;
+
+pub mod authentication;
+pub mod authorization;
+pub mod identity;
+pub mod impersonation;
+pub mod limits;
+
+// The way to a member
+pub mod headers;
+pub mod inventory;
+pub mod proxy;
+pub mod upgrade;
+pub mod upstream;
+
+// What is answered here
+pub mod clusters;
+pub mod discovery;
+
+// What is said about it
+pub mod body;
+pub mod error;
+pub mod metrics;
+pub mod readiness;
+pub mod record;
+pub mod status;
+
+pub use error::Error;

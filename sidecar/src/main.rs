@@ -1,1 +1,55 @@
-fn main() {}
+//! `mc-sidecar`: arguments, configuration, server, exit code.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use sidecar::app::App;
+use sidecar::args::{Cli, Command};
+use sidecar::config::Config;
+use sidecar::{crds, log, shutdown, tls};
+
+fn main() -> ExitCode {
+    let ran = match Cli::parse().command {
+        Command::Serve(serve) => match Config::try_from(*serve) {
+            Ok(config) => run(config),
+            Err(error) => return fail(&error.into(), BAD_CONFIGURATION),
+        },
+        Command::Crds => {
+            crds::yaml().and_then(|yaml| Ok(std::io::stdout().lock().write_all(yaml.as_bytes())?))
+        }
+    };
+    match ran {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error, 1),
+    }
+}
+
+#[tokio::main]
+async fn run(config: Config) -> anyhow::Result<()> {
+    log::start(config.log_format);
+    tls::install_provider();
+    raise_open_files();
+    let shutdown = shutdown::on_signal()?;
+    App::build(config).await?.run(shutdown).await;
+    Ok(())
+}
+
+/// Connections are files: take as many as the machine grants.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(error = %error, "the limit of open files cannot be raised");
+    }
+}
+
+fn fail(error: &anyhow::Error, code: u8) -> ExitCode {
+    // Nobody is left to tell if this fails.
+    let _ = writeln!(std::io::stderr().lock(), "error: {error:#}");
+    ExitCode::from(code)
+}
+
+/// EX_USAGE of sysexits.h
+const BAD_CONFIGURATION: u8 = 64;

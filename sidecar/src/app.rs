@@ -1,0 +1,191 @@
+//! Where the parts are put together, and nowhere else. [`App::build`] reads no port and no flag: a
+//! [`Config`] goes in, a server that is bound comes out.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use arc_swap::ArcSwap;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use rustls::ServerConfig;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use crate::authentication::Authenticator;
+use crate::authentication::token_review::TokenReviews;
+use crate::authentication::trust::{self, Trust};
+use crate::authorization::Authorizer;
+use crate::clusters::Registry;
+use crate::config::Config;
+use crate::impersonation::member;
+use crate::inventory::{self, HostInventory, Inventory};
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::readiness::Readiness;
+use crate::tls::certificates::ServingCertificate;
+use crate::upgrade::Tunnels;
+use crate::{admin, listener, tls};
+
+/// What every request needs.
+pub struct App {
+    pub authenticator: Authenticator,
+    pub authorizer: Authorizer,
+    pub limits: Limits,
+    pub inventory: Arc<dyn Inventory>,
+    pub registry: Registry,
+    pub rules: member::Rules,
+    pub tunnels: Tunnels,
+    pub metrics: Arc<Metrics>,
+    pub readiness: Readiness,
+}
+
+/// A server whose ports are bound.
+pub struct Bound {
+    pub address: SocketAddr,
+    pub admin_address: SocketAddr,
+    app: Arc<App>,
+    secure: TcpListener,
+    admin: TcpListener,
+    tls: Arc<ServerConfig>,
+    shutdown_grace: Duration,
+}
+
+impl App {
+    /// Puts the server together and begins to follow the host.
+    pub async fn build(config: Config) -> anyhow::Result<Bound> {
+        let Config {
+            kubeconfig,
+            namespace,
+            address,
+            admin_address,
+            certificate,
+            trust: trust_flags,
+            audiences,
+            rules,
+            max_inflight,
+            max_mutating_inflight,
+            max_member_inflight,
+            shutdown_grace,
+            log_format: _,
+        } = config;
+        let host = host(kubeconfig.as_deref()).await?;
+        let certificates = match certificate {
+            Some(files) => {
+                let certificates = Arc::new(ServingCertificate::from_files(&files)?);
+                tokio::spawn(certificates.clone().follow(files));
+                certificates
+            }
+            None => {
+                warn!("no --tls-cert-file: serving with a self-signed certificate that nobody can verify");
+                Arc::new(ServingCertificate::self_signed(vec!["localhost".to_owned()])?)
+            }
+        };
+        let secure = bind(address).await?;
+        let admin = bind(admin_address).await?;
+
+        let metrics = Arc::new(Metrics::default());
+        let readiness = Readiness::default();
+        let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
+        tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
+        let inventory = Arc::new(HostInventory::default());
+        let (registry, writer) = Registry::new();
+        let watch = inventory::watch::Watch {
+            namespace,
+            inventory: inventory.clone(),
+            registry: writer,
+            metrics: metrics.clone(),
+            max_inflight_per_member: max_member_inflight,
+            pending: readiness.pending(),
+        };
+        tokio::spawn(inventory::watch::run(host.clone(), watch));
+
+        let tokens = TokenReviews::new(host.clone(), audiences).context("no random numbers")?;
+        let tunnels =
+            Tunnels { tasks: TaskTracker::new(), stop: CancellationToken::new(), metrics: metrics.clone() };
+        let app = Self {
+            authenticator: Authenticator::new(trust, tokens),
+            authorizer: Authorizer::new(host),
+            limits: Limits::new(max_inflight, max_mutating_inflight),
+            inventory,
+            registry,
+            rules,
+            tunnels,
+            metrics,
+            readiness,
+        };
+        Ok(Bound {
+            address: secure.local_addr()?,
+            admin_address: admin.local_addr()?,
+            app: Arc::new(app),
+            secure,
+            admin,
+            tls: Arc::new(tls::server_config(certificates)),
+            shutdown_grace,
+        })
+    }
+}
+
+impl Bound {
+    /// Serves until `shutdown`, then lets what is under way end: requests first, then tunnels, each
+    /// within the grace period.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let Self { address, admin_address, app, secure, admin, tls, shutdown_grace } = self;
+        info!(%address, %admin_address, "serving");
+        let (connections, probes) = (TaskTracker::new(), TaskTracker::new());
+        let stop_admin = CancellationToken::new();
+        probes.spawn(admin::run(admin, app.clone(), probes.clone(), stop_admin.clone()));
+        let serving = listener::run(secure, tls, app.clone(), connections.clone(), shutdown.clone());
+        tokio::pin!(serving);
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => app.readiness.drain(),
+            () = &mut serving => {}
+        }
+        app.readiness.drain();
+        info!(connections = connections.len(), tunnels = app.tunnels.tasks.len(), "shutting down");
+        serving.await;
+
+        connections.close();
+        app.tunnels.tasks.close();
+        let ended = async {
+            connections.wait().await;
+            app.tunnels.tasks.wait().await;
+        };
+        if timeout(shutdown_grace, ended).await.is_err() {
+            info!(tunnels = app.tunnels.tasks.len(), "the grace period is over: tunnels are closed");
+            app.tunnels.stop.cancel();
+            if timeout(CLOSE_TIMEOUT, app.tunnels.tasks.wait()).await.is_err() {
+                warn!("some tunnels did not close in time");
+            }
+        }
+        stop_admin.cancel();
+        probes.close();
+        probes.wait().await;
+        info!("bye");
+    }
+}
+
+async fn host(kubeconfig: Option<&std::path::Path>) -> anyhow::Result<kube::Client> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let kubeconfig =
+                Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("cannot use {}", path.display()))?
+        }
+        None => kube::Config::incluster().context("no --kubeconfig, and not in a pod")?,
+    };
+    kube::Client::try_from(config).context("the host cannot be reached with this kubeconfig")
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot bind {address}"))
+}
+
+/// What closing a tunnel takes: a TLS alert and a FIN.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

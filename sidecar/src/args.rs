@@ -1,0 +1,103 @@
+//! The command line. Flags that a kube-apiserver or an aggregated API server has bear its names.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::impersonation::member::{DEFAULT_ADMIN_GROUPS, DEFAULT_OMITTED_EXTRA};
+
+/// The cluster proxy beside a host cluster's kube-apiserver.
+#[derive(Debug, Parser)]
+#[command(name = "mc-sidecar", version, about, long_about = None)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the cluster proxy.
+    Serve(Box<Serve>),
+    /// Print the custom resource definitions.
+    Crds,
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Kubeconfig of the host cluster; without it the in-cluster credential.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Namespace of the members' Secrets; by default the pod's own, else kubectl-mc-system.
+    #[arg(long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Address to serve HTTPS on.
+    #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
+    pub bind_address: IpAddr,
+    /// Port to serve HTTPS on.
+    #[arg(long, value_name = "PORT", default_value_t = 10250)]
+    pub secure_port: u16,
+    /// Address of /livez, /readyz and /metrics by plain HTTP.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
+    pub admin_bind_address: SocketAddr,
+    /// Serving certificate (PEM); without it a self-signed one is made.
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// Key of the serving certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    pub tls_private_key_file: Option<PathBuf>,
+    /// CA of client certificates; by default what the host publishes.
+    #[arg(long, value_name = "FILE")]
+    pub client_ca_file: Option<PathBuf>,
+    /// CA of the front proxy's certificate; by default what the host publishes.
+    #[arg(long, value_name = "FILE")]
+    pub requestheader_client_ca_file: Option<PathBuf>,
+    /// Common names that the front proxy may have; by default what the host publishes.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub requestheader_allowed_names: Option<Vec<String>>,
+    /// Headers of the user's name; by default what the host publishes.
+    #[arg(long, value_name = "HEADER", value_delimiter = ',')]
+    pub requestheader_username_headers: Option<Vec<String>>,
+    /// Headers of the user's uid; by default what the host publishes.
+    #[arg(long, value_name = "HEADER", value_delimiter = ',')]
+    pub requestheader_uid_headers: Option<Vec<String>>,
+    /// Headers of the user's groups; by default what the host publishes.
+    #[arg(long, value_name = "HEADER", value_delimiter = ',')]
+    pub requestheader_group_headers: Option<Vec<String>>,
+    /// Prefixes of the headers of the user's extra; by default what the host publishes.
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
+    pub requestheader_extra_headers_prefix: Option<Vec<String>>,
+    /// Audiences that a bearer token may be meant for; by default the host's own.
+    #[arg(long, value_name = "AUDIENCE", value_delimiter = ',')]
+    pub api_audiences: Vec<String>,
+    /// Groups that are never sent to a member; kubectl-mc:host-admins is sent in their place.
+    #[arg(long, value_name = "GROUP", value_delimiter = ',', default_values = DEFAULT_ADMIN_GROUPS)]
+    pub admin_groups: Vec<String>,
+    /// Extra keys that are never sent to a member; * at either end matches any text.
+    #[arg(long, value_name = "KEY", value_delimiter = ',', default_values = DEFAULT_OMITTED_EXTRA)]
+    pub omit_extra: Vec<String>,
+    /// Let identities of the host's control plane act on members.
+    #[arg(long)]
+    pub allow_privileged_identity: bool,
+    /// Reads under way at once, long-running ones not counted; 0 is no limit.
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    pub max_requests_inflight: usize,
+    /// Writes under way at once; 0 is no limit.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub max_mutating_requests_inflight: usize,
+    /// Requests under way at once to one member; 0 is no limit.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub max_member_requests_inflight: usize,
+    /// Time that open requests and tunnels have at a shutdown, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    pub shutdown_grace_period: u64,
+    /// Format of the log.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}

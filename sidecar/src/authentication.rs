@@ -1,0 +1,135 @@
+//! Who is calling: the delegated authenticators of an aggregated API server, in upstream's order
+//! (apiserver: `authenticatorfactory/delegating.go`): request header, client certificate, bearer
+//! token. Errors are collected, the first success wins. The caller's credential is taken out of the
+//! headers here, whatever the outcome.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use crate::identity::Identity;
+use crate::peer::Peer;
+
+pub mod request_header;
+pub mod token_review;
+pub mod trust;
+pub mod websocket_protocol;
+pub mod x509;
+
+use token_review::TokenReviews;
+use trust::Trust;
+
+/// The chain of authenticators.
+pub struct Authenticator {
+    trust: Arc<ArcSwap<Trust>>,
+    tokens: TokenReviews,
+}
+
+/// A caller whose credential was accepted.
+#[derive(Clone, Debug)]
+pub struct Authenticated {
+    pub identity: Arc<Identity>,
+    pub by: By,
+}
+
+/// What the caller was known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The host's front proxy vouched for the caller, and already applied the caller's impersonation.
+    RequestHeader,
+    ClientCertificate,
+    Token,
+}
+
+impl Authenticator {
+    pub fn new(trust: Arc<ArcSwap<Trust>>, tokens: TokenReviews) -> Self {
+        Self { trust, tokens }
+    }
+
+    /// Finds out who sends `headers` over `peer`'s connection and removes every credential from them.
+    pub async fn authenticate(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Error> {
+        let trust = self.trust.load_full();
+        let proven = peer.proven(&trust);
+        let vouched = match (&trust.front_proxy, proven.front_proxy) {
+            (Some(names), true) => request_header::identity(names, headers)?,
+            _ => None,
+        };
+        let bearer = bearer_token(headers);
+        let protocol = websocket_protocol::take_token(headers)?;
+        remove_credentials(headers, &trust);
+
+        if let Some(identity) = vouched {
+            return Ok(Authenticated { identity: Arc::new(identity.authenticated()), by: By::RequestHeader });
+        }
+        if let Some(identity) = proven.user {
+            return Ok(Authenticated { identity, by: By::ClientCertificate });
+        }
+        match bearer.or(protocol) {
+            Some(token) => {
+                let identity = self.tokens.authenticate(&token).await?;
+                Ok(Authenticated { identity, by: By::Token })
+            }
+            None => Err(proven.refused.map_or(Error::NoCredential, Error::Certificate)),
+        }
+    }
+}
+
+/// The bearer token (RFC 6750, 2.1); the scheme's case does not matter.
+fn bearer_token(headers: &HeaderMap) -> Option<String> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.to_owned())
+}
+
+fn remove_credentials(headers: &mut HeaderMap, trust: &Trust) {
+    headers.remove(header::AUTHORIZATION);
+    let Some(names) = &trust.front_proxy else { return };
+    let identity: Vec<HeaderName> = headers.keys().filter(|name| names.owns(name)).cloned().collect();
+    for name in identity {
+        while headers.remove(&name).is_some() {}
+    }
+}
+
+/// The value of an identity header: raw bytes that must be UTF-8, as Go sends them.
+fn text(value: &HeaderValue) -> Result<&str, Error> {
+    std::str::from_utf8(value.as_bytes()).map_err(|_| Error::NotUtf8)
+}
+
+/// Why nobody is known to be calling.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("no credential was given")]
+    NoCredential,
+    #[error("the client certificate was refused: {0}")]
+    Certificate(String),
+    #[error("the token was refused")]
+    Token,
+    #[error("an identity header is not UTF-8")]
+    NotUtf8,
+    #[error("the websocket protocols carry a malformed token: {0}")]
+    WebSocketToken(&'static str),
+    #[error("too many tokens are being reviewed")]
+    TooManyReviews,
+    #[error("the host could not review the token: {0}")]
+    Review(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bearer_token_is_read_whatever_the_case_of_its_scheme() {
+        for (value, token) in [
+            ("Bearer abc", Some("abc")),
+            ("bearer  abc ", Some("abc")),
+            ("Basic abc", None),
+            ("Bearer", None),
+            ("Bearer ", None),
+        ] {
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static(value))]);
+            assert_eq!(bearer_token(&headers).as_deref(), token, "{value:?}");
+        }
+    }
+}

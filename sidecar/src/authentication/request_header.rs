@@ -1,0 +1,143 @@
+//! The identity that the host's front proxy vouches for (apiserver:
+//! `authentication/request/headerrequest`). The caller of this module has already checked that the
+//! peer is the front proxy: nobody else's headers are ever looked at.
+
+use http::{HeaderMap, HeaderName};
+use percent_encoding::percent_decode_str;
+
+use super::{Error, text};
+use crate::identity::Identity;
+
+/// The names of the headers in which the front proxy sends identities.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderNames {
+    pub user: Vec<HeaderName>,
+    /// Empty unless the host names them: an older host does not strip a client's own.
+    pub uid: Vec<HeaderName>,
+    pub group: Vec<HeaderName>,
+    /// Prefixes in lower case.
+    pub extra: Vec<String>,
+}
+
+impl HeaderNames {
+    /// Whether a header can carry identity from the front proxy.
+    pub fn owns(&self, name: &HeaderName) -> bool {
+        [&self.user, &self.uid, &self.group].iter().any(|names| names.contains(name))
+            || self.extra.iter().any(|prefix| name.as_str().starts_with(prefix.as_str()))
+    }
+}
+
+/// Reads the identity from a front proxy's request; `None` if it names no user.
+pub fn identity(names: &HeaderNames, headers: &HeaderMap) -> Result<Option<Identity>, Error> {
+    let Some(user) = first(&names.user, headers)? else { return Ok(None) };
+    let mut identity = Identity { user, uid: first(&names.uid, headers)?, ..Identity::default() };
+    for name in &names.group {
+        for value in headers.get_all(name) {
+            identity.groups.push(text(value)?.to_owned());
+        }
+    }
+    for (name, value) in headers {
+        let key = names.extra.iter().find_map(|prefix| name.as_str().strip_prefix(prefix.as_str()));
+        if let Some(key) = key {
+            identity.extra.entry(extra_key(key)).or_default().push(text(value)?.to_owned());
+        }
+    }
+    Ok(Some(identity))
+}
+
+/// The key of an extra header: lower case, then unescaped; a bad escape leaves it as it is.
+pub fn extra_key(escaped: &str) -> String {
+    let lower = escaped.to_lowercase();
+    let bytes = lower.as_bytes();
+    let well_formed =
+        bytes.iter().enumerate().filter(|(_, b)| **b == b'%').all(|(at, _)| {
+            bytes.get(at + 1..at + 3).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))
+        });
+    if !well_formed {
+        return lower;
+    }
+    match percent_decode_str(&lower).decode_utf8() {
+        Ok(key) => key.into_owned(),
+        Err(_) => lower,
+    }
+}
+
+fn first(names: &[HeaderName], headers: &HeaderMap) -> Result<Option<String>, Error> {
+    for name in names {
+        for value in headers.get_all(name) {
+            if !value.is_empty() {
+                return Ok(Some(text(value)?.to_owned()));
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn names() -> HeaderNames {
+        let name = |name| vec![HeaderName::from_static(name)];
+        HeaderNames {
+            user: name("x-remote-user"),
+            uid: name("x-remote-uid"),
+            group: name("x-remote-group"),
+            extra: vec!["x-remote-extra-".to_owned()],
+        }
+    }
+
+    fn headers(lines: &[(&'static str, &[u8])]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_bytes(value).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn every_part_of_an_identity_arrives() {
+        let headers = headers(&[
+            ("x-remote-user", "jané".as_bytes()),
+            ("x-remote-uid", b"42"),
+            ("x-remote-group", b"dev"),
+            ("x-remote-group", b"ops, all"),
+            ("x-remote-extra-scopes.io%2fa%20b%25", b"x"),
+            ("x-remote-extra-scopes.io%2fa%20b%25", b"y"),
+        ]);
+        let identity = identity(&names(), &headers).unwrap().unwrap();
+        assert_eq!(identity.user, "jané");
+        assert_eq!(identity.uid.as_deref(), Some("42"));
+        assert_eq!(identity.groups, ["dev", "ops, all"]);
+        assert_eq!(identity.extra["scopes.io/a b%"], ["x", "y"]);
+    }
+
+    #[test]
+    fn no_user_is_nobody() {
+        assert_eq!(identity(&names(), &headers(&[("x-remote-group", b"dev")])).unwrap(), None);
+        assert_eq!(identity(&names(), &headers(&[("x-remote-user", b"")])).unwrap(), None);
+    }
+
+    #[test]
+    fn a_uid_counts_only_if_the_host_names_its_header() {
+        let names = HeaderNames { uid: Vec::new(), ..names() };
+        let headers = headers(&[("x-remote-user", b"jane"), ("x-remote-uid", b"0")]);
+        assert_eq!(identity(&names, &headers).unwrap().unwrap().uid, None);
+    }
+
+    #[test]
+    fn what_is_not_utf8_is_an_error_and_not_another_user() {
+        assert!(identity(&names(), &headers(&[("x-remote-user", b"jan\xff")])).is_err());
+    }
+
+    #[test]
+    fn a_bad_escape_in_an_extra_key_is_kept_as_it_is() {
+        for (escaped, key) in
+            [("a%2fb", "a/b"), ("a%zz", "a%zz"), ("a%2", "a%2"), ("A", "a"), ("a%ff", "a%ff")]
+        {
+            assert_eq!(extra_key(escaped), key);
+        }
+    }
+}

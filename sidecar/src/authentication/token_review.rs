@@ -1,0 +1,109 @@
+//! Bearer tokens, reviewed by the host (apiserver: `plugin/pkg/authenticator/token/webhook` behind
+//! `authentication/token/cache`). Verdicts are kept for 10 seconds, equal look-ups are joined, and
+//! the reviews under way are bounded, so that strangers with made-up tokens cost the host little.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::{hmac, rand};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use kube::api::{Api, PostParams};
+use moka::future::Cache;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::Error;
+use crate::identity::Identity;
+
+/// The host's verdicts on tokens.
+pub struct TokenReviews {
+    reviews: Api<TokenReview>,
+    audiences: Vec<String>,
+    /// Tokens are kept only as a keyed digest.
+    key: hmac::Key,
+    verdicts: Cache<[u8; 32], Option<Arc<Identity>>>,
+    under_way: Semaphore,
+}
+
+impl TokenReviews {
+    /// `audiences` are what a token may be meant for; empty leaves it to the host.
+    pub fn new(host: kube::Client, audiences: Vec<String>) -> Result<Self, aws_lc_rs::error::Unspecified> {
+        Ok(Self {
+            reviews: Api::all(host),
+            audiences,
+            key: hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())?,
+            verdicts: Cache::builder().max_capacity(MAX_VERDICTS).time_to_live(KEPT).build(),
+            under_way: Semaphore::new(MAX_UNDER_WAY),
+        })
+    }
+
+    /// The user of a token.
+    pub async fn authenticate(&self, token: &str) -> Result<Arc<Identity>, Error> {
+        let digest = self.digest(token);
+        let verdict = match self.verdicts.get(&digest).await {
+            Some(verdict) => verdict,
+            None => self.verdicts.try_get_with(digest, self.review(token)).await.map_err(
+                |error: Arc<Error>| Arc::try_unwrap(error).unwrap_or_else(|shared| shared.again()),
+            )?,
+        };
+        verdict.ok_or(Error::Token)
+    }
+
+    async fn review(&self, token: &str) -> Result<Option<Arc<Identity>>, Error> {
+        let Ok(Ok(_permit)) = timeout(REVIEW_TIMEOUT, self.under_way.acquire()).await else {
+            return Err(Error::TooManyReviews);
+        };
+        let spec = TokenReviewSpec {
+            token: Some(token.to_owned()),
+            audiences: (!self.audiences.is_empty()).then(|| self.audiences.clone()),
+        };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let params = PostParams::default();
+        let review = match timeout(REVIEW_TIMEOUT, self.reviews.create(&params, &review)).await {
+            Ok(Ok(review)) => review,
+            Ok(Err(error)) => return Err(Error::Review(error.to_string())),
+            Err(_) => return Err(Error::Review("it did not answer in time".to_owned())),
+        };
+        let status = review.status.unwrap_or_default();
+        let meant_for_us = self.audiences.is_empty()
+            || status.audiences.unwrap_or_default().iter().any(|a| self.audiences.contains(a));
+        let accepted = status.authenticated == Some(true) && meant_for_us;
+        Ok(status.user.filter(|_| accepted).and_then(identity).map(Arc::new))
+    }
+
+    fn digest(&self, token: &str) -> [u8; 32] {
+        let mut digest = [0; 32];
+        digest.copy_from_slice(hmac::sign(&self.key, token.as_bytes()).as_ref());
+        digest
+    }
+}
+
+impl Error {
+    /// The same error for the next of several callers who shared one look-up.
+    fn again(&self) -> Self {
+        match self {
+            Self::TooManyReviews => Self::TooManyReviews,
+            other => Self::Review(other.to_string()),
+        }
+    }
+}
+
+fn identity(user: UserInfo) -> Option<Identity> {
+    let name = user.username.filter(|name| !name.is_empty())?;
+    let extra: BTreeMap<String, Vec<String>> = user.extra.unwrap_or_default();
+    let identity = Identity {
+        user: name,
+        uid: user.uid.filter(|uid| !uid.is_empty()),
+        groups: user.groups.unwrap_or_default(),
+        extra: extra.into_iter().map(|(key, values)| (key.to_lowercase(), values)).collect(),
+    };
+    Some(identity.authenticated())
+}
+
+/// Upstream keeps accepted and refused tokens alike for 10 s.
+const KEPT: Duration = Duration::from_secs(10);
+const MAX_VERDICTS: u64 = 8192;
+/// Upstream's limit for one review.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_UNDER_WAY: usize = 64;

@@ -1,0 +1,132 @@
+//! SubjectAccessReview on the host, with upstream's cache (allow and deny for 10 s, LRU of 8192,
+//! nothing kept whose attributes are 10,000 bytes or more), equal look-ups joined, and a bound on
+//! those under way. A failed review allows nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::api::{Api, PostParams};
+use moka::future::Cache;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::Attributes;
+use crate::identity::Identity;
+
+/// The host's decisions.
+pub struct SubjectAccessReviews {
+    reviews: Api<SubjectAccessReview>,
+    decisions: Cache<(Arc<Identity>, Attributes), Decision>,
+    under_way: Semaphore,
+}
+
+/// What the host decided, and why if it says so.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    pub allowed: bool,
+    pub reason: String,
+}
+
+impl SubjectAccessReviews {
+    pub fn new(host: kube::Client) -> Self {
+        Self {
+            reviews: Api::all(host),
+            decisions: Cache::builder().max_capacity(MAX_DECISIONS).time_to_live(KEPT).build(),
+            under_way: Semaphore::new(MAX_UNDER_WAY),
+        }
+    }
+
+    /// The host's decision, fresh or at most 10 s old.
+    pub async fn decide(
+        &self,
+        identity: &Arc<Identity>,
+        attributes: &Attributes,
+    ) -> Result<Decision, Arc<Error>> {
+        if identity.size() + attributes.size() >= MAX_KEPT_SIZE {
+            return self.review(identity, attributes).await.map_err(Arc::new);
+        }
+        let key = (identity.clone(), attributes.clone());
+        if let Some(decision) = self.decisions.get(&key).await {
+            return Ok(decision);
+        }
+        self.decisions.try_get_with(key, self.review(identity, attributes)).await
+    }
+
+    async fn review(&self, identity: &Identity, attributes: &Attributes) -> Result<Decision, Error> {
+        let review =
+            SubjectAccessReview { spec: spec(identity, attributes), ..SubjectAccessReview::default() };
+        let answer = async {
+            let _permit = self.under_way.acquire().await.map_err(|_| Error::Closed)?;
+            self.reviews.create(&PostParams::default(), &review).await.map_err(Error::Host)
+        };
+        let answer = timeout(REVIEW_TIMEOUT, answer).await.map_err(|_| Error::Timeout)??;
+        let status = answer.status.unwrap_or_default();
+        Ok(Decision {
+            allowed: status.allowed && status.denied != Some(true),
+            reason: status.reason.unwrap_or_default(),
+        })
+    }
+}
+
+impl Attributes {
+    fn size(&self) -> usize {
+        match self {
+            Self::Resource { group, resource, subresource, namespace, name, .. } => {
+                group.len() + resource.len() + subresource.len() + namespace.len() + name.len()
+            }
+            Self::NonResource { path, .. } => path.len(),
+        }
+    }
+}
+
+fn spec(identity: &Identity, attributes: &Attributes) -> SubjectAccessReviewSpec {
+    let text = |value: &str| (!value.is_empty()).then(|| value.to_owned());
+    let mut spec = SubjectAccessReviewSpec {
+        user: Some(identity.user.clone()),
+        uid: identity.uid.clone(),
+        groups: (!identity.groups.is_empty()).then(|| identity.groups.clone()),
+        extra: (!identity.extra.is_empty()).then(|| identity.extra.clone()),
+        ..SubjectAccessReviewSpec::default()
+    };
+    match attributes {
+        Attributes::Resource { verb, group, resource, subresource, namespace, name } => {
+            spec.resource_attributes = Some(ResourceAttributes {
+                verb: text(verb),
+                group: text(group),
+                version: Some(kubectl_mc_api::path::PROXY_VERSION.to_owned()).filter(|_| !group.is_empty()),
+                resource: text(resource),
+                subresource: text(subresource),
+                namespace: text(namespace),
+                name: text(name),
+                ..ResourceAttributes::default()
+            });
+        }
+        Attributes::NonResource { verb, path } => {
+            spec.non_resource_attributes = Some(NonResourceAttributes { verb: text(verb), path: text(path) });
+        }
+    }
+    spec
+}
+
+/// Why there is no decision.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("it did not answer in time")]
+    Timeout,
+    #[error("the sidecar is shutting down")]
+    Closed,
+    #[error(transparent)]
+    Host(kube::Error),
+}
+
+/// Upstream's lifetime of an aggregated server's decisions, allow and deny alike.
+const KEPT: Duration = Duration::from_secs(10);
+const MAX_DECISIONS: u64 = 8192;
+/// Upstream keeps nothing from this size on.
+const MAX_KEPT_SIZE: usize = 10_000;
+/// Upstream's limit for one review.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_UNDER_WAY: usize = 200;

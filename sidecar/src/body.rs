@@ -1,0 +1,112 @@
+//! The body of every response: a document of ours, a stream of ours, or the member's own bytes
+//! passed on as they come. [`Guarded`] keeps the request's record, and with it its permits, until
+//! the last byte left or the client went away.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::sync::mpsc;
+
+use crate::record::Record;
+
+/// What a response carries.
+#[derive(Debug)]
+pub enum Body {
+    Empty,
+    /// A document that is complete.
+    Full(Bytes),
+    /// A stream that we write: a watch of `clusters`. It ends when its sender is dropped.
+    Stream(mpsc::Receiver<Bytes>),
+    /// The member's.
+    Upstream(Incoming),
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(document: Vec<u8>) -> Self {
+        Self::Full(document.into())
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(document: Bytes) -> Self {
+        Self::Full(document)
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut *self {
+            Self::Empty => Poll::Ready(None),
+            Self::Full(_) => {
+                let Self::Full(document) = std::mem::replace(&mut *self, Self::Empty) else {
+                    return Poll::Ready(None);
+                };
+                Poll::Ready((!document.is_empty()).then(|| Ok(Frame::data(document))))
+            }
+            Self::Stream(events) => {
+                Poll::Ready(ready!(events.poll_recv(cx)).map(|chunk| Ok(Frame::data(chunk))))
+            }
+            Self::Upstream(incoming) => Pin::new(incoming).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Full(document) => document.is_empty(),
+            Self::Stream(_) => false,
+            Self::Upstream(incoming) => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Full(document) => SizeHint::with_exact(document.len() as u64),
+            Self::Stream(_) => SizeHint::default(),
+            Self::Upstream(incoming) => incoming.size_hint(),
+        }
+    }
+}
+
+/// A body that holds its request's record to the end of the stream.
+#[derive(Debug)]
+pub struct Guarded {
+    body: Body,
+    _record: Record,
+}
+
+impl Guarded {
+    pub fn new(body: Body, record: Record) -> Self {
+        Self { body, _record: record }
+    }
+}
+
+impl http_body::Body for Guarded {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

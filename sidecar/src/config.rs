@@ -1,0 +1,165 @@
+//! The configuration: plain data, complete before a port is bound.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::args::{LogFormat, Serve};
+use crate::impersonation::member;
+use crate::tls::certificates::Files;
+
+/// All that a server needs to know.
+#[derive(Debug)]
+pub struct Config {
+    pub kubeconfig: Option<PathBuf>,
+    pub namespace: String,
+    pub address: SocketAddr,
+    pub admin_address: SocketAddr,
+    pub certificate: Option<Files>,
+    /// Keys of `extension-apiserver-authentication` that flags replace.
+    pub trust: BTreeMap<String, String>,
+    pub audiences: Vec<String>,
+    pub rules: member::Rules,
+    pub max_inflight: usize,
+    pub max_mutating_inflight: usize,
+    pub max_member_inflight: usize,
+    pub shutdown_grace: Duration,
+    pub log_format: LogFormat,
+}
+
+impl TryFrom<Serve> for Config {
+    type Error = Error;
+
+    fn try_from(args: Serve) -> Result<Self, Error> {
+        let Serve {
+            kubeconfig,
+            namespace,
+            bind_address,
+            secure_port,
+            admin_bind_address,
+            tls_cert_file,
+            tls_private_key_file,
+            client_ca_file,
+            requestheader_client_ca_file,
+            requestheader_allowed_names,
+            requestheader_username_headers,
+            requestheader_uid_headers,
+            requestheader_group_headers,
+            requestheader_extra_headers_prefix,
+            api_audiences,
+            admin_groups,
+            omit_extra,
+            allow_privileged_identity,
+            max_requests_inflight,
+            max_mutating_requests_inflight,
+            max_member_requests_inflight,
+            shutdown_grace_period,
+            log_format,
+        } = args;
+        let mut trust = BTreeMap::new();
+        for (key, file) in [
+            ("client-ca-file", client_ca_file),
+            ("requestheader-client-ca-file", requestheader_client_ca_file),
+        ] {
+            if let Some(file) = file {
+                trust.insert(key.to_owned(), read(key, &file)?);
+            }
+        }
+        for (key, list) in [
+            ("requestheader-allowed-names", requestheader_allowed_names),
+            ("requestheader-username-headers", requestheader_username_headers),
+            ("requestheader-uid-headers", requestheader_uid_headers),
+            ("requestheader-group-headers", requestheader_group_headers),
+            ("requestheader-extra-headers-prefix", requestheader_extra_headers_prefix),
+        ] {
+            if let Some(list) = list {
+                trust.insert(key.to_owned(), serde_json::json!(list).to_string());
+            }
+        }
+        crate::authentication::trust::Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
+        Ok(Self {
+            kubeconfig,
+            namespace: namespace.unwrap_or_else(own_namespace),
+            address: SocketAddr::new(bind_address, secure_port),
+            admin_address: admin_bind_address,
+            certificate: tls_cert_file
+                .zip(tls_private_key_file)
+                .map(|(certificate, key)| Files { certificate, key }),
+            trust,
+            audiences: api_audiences,
+            rules: member::Rules { admin_groups, omitted_extra: omit_extra, allow_privileged_identity },
+            max_inflight: max_requests_inflight,
+            max_mutating_inflight: max_mutating_requests_inflight,
+            max_member_inflight: max_member_requests_inflight,
+            shutdown_grace: Duration::from_secs(shutdown_grace_period),
+            log_format,
+        })
+    }
+}
+
+fn read(flag: &str, file: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(file)
+        .map_err(|error| Error::Flag(format!("{flag}: cannot read {}: {error}", file.display())))
+}
+
+fn own_namespace() -> String {
+    let own = std::fs::read_to_string(NAMESPACE_FILE).unwrap_or_default();
+    let own = own.trim();
+    if own.is_empty() { DEFAULT_NAMESPACE.to_owned() } else { own.to_owned() }
+}
+
+/// Where every pod finds the name of its namespace.
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+const DEFAULT_NAMESPACE: &str = "kubectl-mc-system";
+
+/// A flag whose value cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("--{0}")]
+    Flag(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn config(flags: &[&str]) -> Result<Config, Error> {
+        let cli = Cli::try_parse_from(["mc-sidecar", "serve"].iter().chain(flags)).unwrap();
+        match cli.command {
+            Command::Serve(serve) => Config::try_from(*serve),
+            Command::Crds => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_design() {
+        let config = config(&[]).unwrap();
+        assert_eq!(config.address, "0.0.0.0:10250".parse().unwrap());
+        assert_eq!(config.rules.admin_groups, ["system:masters", "kubeadm:cluster-admins"]);
+        assert!(config.trust.is_empty());
+    }
+
+    #[test]
+    fn request_header_flags_take_the_place_of_the_hosts_keys() {
+        let config =
+            config(&["--requestheader-allowed-names=a,b", "--requestheader-username-headers=X-User"])
+                .unwrap();
+        assert_eq!(config.trust["requestheader-allowed-names"], r#"["a","b"]"#);
+        assert_eq!(config.trust["requestheader-username-headers"], r#"["X-User"]"#);
+    }
+
+    #[test]
+    fn a_flag_that_cannot_be_used_is_named() {
+        for (flag, named) in [
+            ("--client-ca-file=/does/not/exist", "--client-ca-file: cannot read /does/not/exist"),
+            ("--requestheader-username-headers=a b", "--requestheader-username-headers: no header name"),
+        ] {
+            let error = config(&[flag]).unwrap_err().to_string();
+            assert!(error.starts_with(named), "{error}");
+        }
+    }
+}

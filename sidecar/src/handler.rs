@@ -1,0 +1,103 @@
+//! The request's path, read downwards. Each step takes the value that the step before it made, so
+//! that none can be left out. `docs/request-path.md` tells the same story in prose.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+
+use crate::app::App;
+use crate::body::{Body, Guarded};
+use crate::error::Error;
+use crate::peer::Peer;
+use crate::record::Record;
+use crate::request_info::{Health, RequestInfo, Route};
+use crate::{clusters, discovery, headers, impersonation, metrics, proxy, status, upgrade};
+
+/// Answers one request, whatever happens.
+pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) -> Response<Guarded> {
+    let record = Record::begin(app.metrics.clone(), request.method());
+    let response = respond(&app, &peer, request, &record).await;
+    let mut response = response.unwrap_or_else(|error| status::response(&error, &record));
+    if record.is_upgrade() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        // What the client sends next may be meant for the protocol it did not get.
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    record.answered(response.status());
+    response.map(|body| Guarded::new(body, record))
+}
+
+async fn respond(
+    app: &App,
+    peer: &Peer,
+    mut request: Request<Incoming>,
+    record: &Record,
+) -> Result<Response<Body>, Error> {
+    let info = RequestInfo::parse(&request)?;
+    record.understood(&info);
+    // These wait for nobody, neither host nor member.
+    match &info.route {
+        Route::Discovery(document) => return Ok(discovery::respond(*document, request.headers())),
+        Route::Health(health) => return Ok(self::health(app, *health)),
+        Route::Metrics | Route::Clusters(_) | Route::Proxy(..) => {}
+    }
+
+    let caller = app.authenticator.authenticate(peer, request.headers_mut()).await?;
+    let identity = match impersonation::requested(&caller, request.headers_mut())? {
+        Some(requested) => requested.check(&caller.identity, &app.authorizer).await?,
+        None => caller.identity,
+    };
+    record.authenticated(&identity);
+
+    let long_running = info.is_long_running(request.uri().query());
+    if !long_running {
+        record.admitted(app.limits.admit(info.verb.is_read())?);
+    }
+    let allowed = app.authorizer.authorize(&identity, &info).await?;
+
+    let (name, path) = match &info.route {
+        Route::Proxy(name, path) => (name, path),
+        Route::Clusters(name) => {
+            let (parts, _) = request.into_parts();
+            return Ok(clusters::respond(&app.registry, info.verb, name.as_ref(), &parts).await?);
+        }
+        Route::Metrics | Route::Discovery(_) | Route::Health(_) => return Ok(self::metrics(app)),
+    };
+    let cluster = app.inventory.find(name)?;
+    if !long_running {
+        record.admitted_by_member(cluster.admit()?);
+    }
+
+    let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
+    let prepared = proxy::prepare(request, path, info.upgrade, &allowed, &app.rules, &cluster)?;
+    let mut response = match (info.upgrade, downstream) {
+        (Some(protocol), Some(downstream)) => {
+            upgrade::forward(&cluster, prepared, protocol, downstream, &app.tunnels, record.clone()).await?
+        }
+        _ => proxy::forward(&cluster, prepared).await?,
+    };
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        headers::clean_response(response.headers_mut());
+    }
+    Ok(response)
+}
+
+pub(crate) fn health(app: &App, health: Health) -> Response<Body> {
+    let healthy = health == Health::Live || app.readiness.is_ready();
+    let mut response =
+        Response::new(Body::Full(Bytes::from_static(if healthy { b"ok" } else { b"not ready" })));
+    if !healthy {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+pub(crate) fn metrics(app: &App) -> Response<Body> {
+    let mut response = Response::new(Body::from(app.metrics.text().into_bytes()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
+    response
+}

@@ -1,0 +1,57 @@
+//! Who a caller is on the host (apiserver: `authentication/user.Info`).
+
+use std::collections::BTreeMap;
+
+/// An authenticated user.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Identity {
+    pub user: String,
+    pub uid: Option<String>,
+    pub groups: Vec<String>,
+    /// Keys are lower case, as they arrive in headers and leave in headers.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// Every authenticated user is in this group; each server adds it for itself.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// Everybody who gave no credential.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The user who gave no credential.
+pub const ANONYMOUS: &str = "system:anonymous";
+/// The group that a kube-apiserver allows everything.
+pub const MASTERS: &str = "system:masters";
+
+impl Identity {
+    /// Adds the group that says that authentication succeeded, as the apiserver does.
+    pub fn authenticated(mut self) -> Self {
+        let named = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
+        if self.user != ANONYMOUS && !self.groups.iter().any(named) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|g| g == group)
+    }
+
+    /// The namespace and the name, if this is a service account.
+    pub fn service_account(&self) -> Option<(&str, &str)> {
+        let (namespace, name) = self.user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+        (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+    }
+
+    /// About how many bytes the identity takes, to keep monsters out of caches.
+    pub fn size(&self) -> usize {
+        let strings = |list: &[String]| list.iter().map(String::len).sum::<usize>();
+        self.user.len()
+            + self.uid.as_ref().map_or(0, String::len)
+            + strings(&self.groups)
+            + self.extra.iter().map(|(key, values)| key.len() + strings(values)).sum::<usize>()
+    }
+}
+
+/// The groups that a service account of a namespace is in (apiserver: `serviceaccount.MakeGroupNames`).
+pub fn service_account_groups(namespace: &str) -> [String; 2] {
+    ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
+}

@@ -1,0 +1,187 @@
+//! Impersonation, both ends of it. [`requested`] is the caller's own, checked on the host item by
+//! item and applied before anything else is asked. [`member::Headers`] is ours: the one place where
+//! the identity that a member sees is made.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::authentication::request_header::extra_key;
+use crate::authentication::{Authenticated, By};
+use crate::authorization::{self, Attributes, Authorizer};
+use crate::identity::{self, Identity};
+
+pub mod member;
+
+/// The identity a caller asks to act as.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Requested(Identity);
+
+/// Takes every `Impersonate-*` out of a request and says what they ask for.
+///
+/// Through the host there can be none: it has applied the caller's and removed them, and one that
+/// is left was not understood there.
+pub fn requested(caller: &Authenticated, headers: &mut HeaderMap) -> Result<Option<Requested>, Error> {
+    let names: Vec<HeaderName> = headers.keys().filter(|name| is_impersonation(name)).cloned().collect();
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let mut asked = Identity::default();
+    let mut unknown = None;
+    for name in &names {
+        let values: Vec<_> = headers.get_all(name).iter().map(text).collect::<Result<_, _>>()?;
+        match name.as_str() {
+            USER => asked.user = values.into_iter().next().unwrap_or_default(),
+            UID => asked.uid = values.into_iter().next().filter(|uid| !uid.is_empty()),
+            GROUP => asked.groups = values,
+            other => match other.strip_prefix(EXTRA) {
+                Some(key) if !key.is_empty() => {
+                    asked.extra.insert(extra_key(key), values);
+                }
+                _ => unknown = Some(name.clone()),
+            },
+        }
+        while headers.remove(name).is_some() {}
+    }
+    if caller.by == By::RequestHeader {
+        return Err(Error::LeftByHost(names[0].clone()));
+    }
+    if let Some(name) = unknown {
+        return Err(Error::Unknown(name));
+    }
+    if asked.user.is_empty() {
+        return Err(Error::WithoutUser);
+    }
+    Ok(Some(Requested(asked)))
+}
+
+impl Requested {
+    /// Asks the host for the right to each item (apiserver: `filters/impersonation`) and returns
+    /// the identity that the request goes on with.
+    pub async fn check(
+        self,
+        caller: &Arc<Identity>,
+        authorizer: &Authorizer,
+    ) -> Result<Arc<Identity>, Error> {
+        let mut asked = self.0;
+        let user = match asked.service_account() {
+            Some((namespace, name)) => Attributes::impersonate("", "serviceaccounts", "", namespace, name),
+            None => Attributes::impersonate("", "users", "", "", &asked.user),
+        };
+        authorizer.check(caller, user).await?;
+        for group in &asked.groups {
+            authorizer.check(caller, Attributes::impersonate("", "groups", "", "", group)).await?;
+        }
+        if let Some(uid) = &asked.uid {
+            authorizer.check(caller, Attributes::impersonate(AUTHENTICATION, "uids", "", "", uid)).await?;
+        }
+        for (key, values) in &asked.extra {
+            for value in values {
+                let item = Attributes::impersonate(AUTHENTICATION, "userextras", key, "", value);
+                authorizer.check(caller, item).await?;
+            }
+        }
+        if asked.groups.is_empty() {
+            let derived =
+                asked.service_account().map(|(namespace, _)| identity::service_account_groups(namespace));
+            asked.groups.extend(derived.into_iter().flatten());
+            if asked.user == identity::ANONYMOUS {
+                asked.groups.push(identity::UNAUTHENTICATED.to_owned());
+            }
+        }
+        Ok(Arc::new(asked.authenticated()))
+    }
+}
+
+/// Whether a header belongs to impersonation, however a reader that maps `_` to `-` would see it.
+pub fn is_impersonation(name: &HeaderName) -> bool {
+    name.as_str().starts_with("impersonate")
+}
+
+fn text(value: &HeaderValue) -> Result<String, Error> {
+    std::str::from_utf8(value.as_bytes()).map(str::to_owned).map_err(|_| Error::NotUtf8)
+}
+
+/// Headers by their lower-case names.
+pub(crate) const USER: &str = "impersonate-user";
+const UID: &str = "impersonate-uid";
+const GROUP: &str = "impersonate-group";
+const EXTRA: &str = "impersonate-extra-";
+const AUTHENTICATION: &str = "authentication.k8s.io";
+
+/// Why an identity cannot be acted as.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the host left the header {0} in the request")]
+    LeftByHost(HeaderName),
+    #[error("the header {0} is not one of impersonation")]
+    Unknown(HeaderName),
+    #[error("groups, uid or extra were requested without a user to impersonate")]
+    WithoutUser,
+    #[error("an impersonation header is not UTF-8")]
+    NotUtf8,
+    #[error(transparent)]
+    Denied(#[from] authorization::Error),
+    #[error(transparent)]
+    Member(#[from] member::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn ask(by: By, lines: &[(&'static str, &'static str)]) -> (Result<Option<Requested>, Error>, HeaderMap) {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let caller = Authenticated { identity: Arc::new(Identity::default()), by };
+        (requested(&caller, &mut headers), headers)
+    }
+
+    #[test]
+    fn what_is_asked_for_is_taken_out_of_the_headers() {
+        let (asked, headers) = ask(
+            By::Token,
+            &[
+                ("impersonate-user", "bob"),
+                ("impersonate-group", "a"),
+                ("impersonate-group", "b"),
+                ("impersonate-uid", "7"),
+                ("impersonate-extra-x%2fy", "1"),
+                ("accept", "*/*"),
+            ],
+        );
+        let Requested(asked) = asked.unwrap().unwrap();
+        assert_eq!((asked.user.as_str(), asked.uid.as_deref()), ("bob", Some("7")));
+        assert_eq!(asked.groups, ["a", "b"]);
+        assert_eq!(asked.extra, BTreeMap::from([("x/y".to_owned(), vec!["1".to_owned()])]));
+        assert_eq!(headers.len(), 1);
+    }
+
+    #[test]
+    fn through_the_host_a_left_over_header_is_an_error() {
+        for name in ["impersonate-user", "impersonate-x", "impersonate_user"] {
+            let (asked, _) = ask(By::RequestHeader, &[(name, "")]);
+            assert!(matches!(asked, Err(Error::LeftByHost(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_only_looks_like_impersonation_is_an_error() {
+        for name in ["impersonate-x", "impersonate_user", "impersonate", "impersonate-extra-"] {
+            let (asked, _) = ask(By::Token, &[("impersonate-user", "bob"), (name, "x")]);
+            assert!(matches!(asked, Err(Error::Unknown(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn groups_without_a_user_are_an_error() {
+        let (asked, _) = ask(By::Token, &[("impersonate-group", "system:masters")]);
+        assert!(matches!(asked, Err(Error::WithoutUser)));
+        let (asked, _) = ask(By::Token, &[("impersonate-user", "")]);
+        assert!(matches!(asked, Err(Error::WithoutUser)));
+    }
+}

@@ -1,0 +1,200 @@
+//! The identity that a member sees, as `Impersonate-*` headers (apiserver: `filters/impersonation`).
+//! This is the only place where they are made.
+//!
+//! - `system:authenticated` and `system:unauthenticated` are left out: the member adds them.
+//! - A service account's groups are left out when they are the derived ones, and its host uid always:
+//!   namespace ns' account n here acts as the member's own account n of namespace ns.
+//! - The admin groups are never sent. `kubectl-mc:host-admins` takes their place, so that the
+//!   member's RBAC stays in charge.
+//! - Control-plane identities of the host are refused: they mean another program on the member.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use kubectl_mc_api::member_cluster::{Forwarding, Impersonation};
+
+use super::{EXTRA, GROUP, UID, USER, is_impersonation};
+use crate::identity::{AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED, service_account_groups};
+
+/// The rules that flags may change.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Groups that are never sent; [`HOST_ADMINS`] is sent in their place.
+    pub admin_groups: Vec<String>,
+    /// Extra keys that are never sent; a `*` at either end matches any text there.
+    pub omitted_extra: Vec<String>,
+    /// Whether control-plane identities of the host may act on members.
+    pub allow_privileged_identity: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let list = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
+        Self {
+            admin_groups: list(DEFAULT_ADMIN_GROUPS),
+            omitted_extra: list(DEFAULT_OMITTED_EXTRA),
+            allow_privileged_identity: false,
+        }
+    }
+}
+
+/// The headers that make a member see one identity.
+#[derive(Debug)]
+pub struct Headers(Vec<(HeaderName, HeaderValue)>);
+
+impl Headers {
+    /// The headers for `identity` at a member that takes `impersonation`.
+    pub fn new(rules: &Rules, identity: &Identity, impersonation: Impersonation) -> Result<Self, Error> {
+        rules.refuse_privileged(identity)?;
+        let mut headers = vec![(HeaderName::from_static(USER), value("user name", &identity.user)?)];
+        for group in rules.groups(identity) {
+            headers.push((HeaderName::from_static(GROUP), value("group", group)?));
+        }
+        if let Some(uid) = &identity.uid
+            && impersonation.uid == Forwarding::Forward
+            && identity.service_account().is_none()
+        {
+            headers.push((HeaderName::from_static(UID), value("uid", uid)?));
+        }
+        if impersonation.extra == Forwarding::Forward {
+            for (key, values) in &identity.extra {
+                if rules.omits(key) || values.is_empty() {
+                    continue;
+                }
+                let name = extra_name(key)?;
+                for text in values {
+                    headers.push((name.clone(), value("extra value", text)?));
+                }
+            }
+        }
+        Ok(Self(headers))
+    }
+
+    /// Puts the identity into the headers of a request, where nothing of its kind may be yet.
+    pub fn apply(self, headers: &mut HeaderMap) -> Result<(), Error> {
+        if headers.keys().any(is_impersonation) {
+            return Err(Error::Present);
+        }
+        for (name, value) in self.0 {
+            headers.append(name, value);
+        }
+        Ok(())
+    }
+}
+
+impl Rules {
+    fn refuse_privileged(&self, identity: &Identity) -> Result<(), Error> {
+        if self.allow_privileged_identity {
+            return Ok(());
+        }
+        let user = &identity.user;
+        let account = identity.service_account().is_some_and(|(namespace, _)| namespace == "kube-system");
+        if account || is_privileged(user) {
+            return Err(Error::Privileged(user.clone()));
+        }
+        match identity.groups.iter().find(|group| is_privileged(group) || *group == KUBE_SYSTEM_ACCOUNTS) {
+            Some(group) => Err(Error::Privileged(group.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn groups<'a>(&self, identity: &'a Identity) -> Vec<&'a str> {
+        let is_admin = |group: &str| self.admin_groups.iter().any(|admin| admin == group);
+        let mut groups: Vec<&str> = Vec::new();
+        let mut admin = false;
+        for group in identity.groups.iter().map(String::as_str) {
+            match group {
+                AUTHENTICATED | UNAUTHENTICATED => {}
+                _ if is_admin(group) => admin = true,
+                _ => groups.push(group),
+            }
+        }
+        if let Some((namespace, _)) = identity.service_account() {
+            let derived = service_account_groups(namespace);
+            let is_derived = |group: &&str| derived.iter().any(|d| d == group);
+            if !admin
+                && groups.len() == derived.len()
+                && groups.iter().all(is_derived)
+                && groups[0] != groups[1]
+            {
+                groups.clear();
+            }
+        }
+        if admin {
+            groups.push(HOST_ADMINS);
+        }
+        groups
+    }
+
+    fn omits(&self, key: &str) -> bool {
+        self.omitted_extra.iter().any(|pattern| {
+            let start = pattern.strip_prefix('*');
+            let end = start.unwrap_or(pattern).strip_suffix('*');
+            match (start, end) {
+                (None, None) => key == pattern,
+                (None, Some(prefix)) => key.starts_with(prefix),
+                (Some(suffix), None) => key.ends_with(suffix),
+                (Some(_), Some(part)) => key.contains(part),
+            }
+        })
+    }
+}
+
+fn is_privileged(name: &str) -> bool {
+    PRIVILEGED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || name == "system:nodes"
+}
+
+/// A value must reach the member as it is. White space at either end would be lost on the way, and
+/// the member would see another identity.
+fn value(what: &'static str, text: &str) -> Result<HeaderValue, Error> {
+    let blank = |b: &u8| matches!(b, b' ' | b'\t');
+    let bytes = text.as_bytes();
+    if bytes.is_empty() || bytes.first().is_some_and(blank) || bytes.last().is_some_and(blank) {
+        return Err(Error::NotCarried(what, text.to_owned()));
+    }
+    HeaderValue::from_bytes(bytes).map_err(|_| Error::NotCarried(what, text.to_owned()))
+}
+
+/// Escapes a key as client-go does: every byte that no header name may have, and `%` itself.
+fn extra_name(key: &str) -> Result<HeaderName, Error> {
+    if key.is_empty() {
+        return Err(Error::NotCarried("extra key", String::new()));
+    }
+    let mut name = EXTRA.to_owned();
+    for byte in key.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => name.push(char::from(byte)),
+            b'!' | b'#' | b'$' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|'
+            | b'~' => {
+                name.push(char::from(byte));
+            }
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    name.parse().map_err(|_| Error::NotCarried("extra key", key.to_owned()))
+}
+
+/// Takes the place of the admin groups on members; a join binds it to cluster-admin there.
+pub const HOST_ADMINS: &str = "kubectl-mc:host-admins";
+/// `--admin-groups`
+pub const DEFAULT_ADMIN_GROUPS: &[&str] = &[MASTERS, "kubeadm:cluster-admins"];
+/// `--omit-extra`: facts about a node, a pod or a credential of the host that mean nothing elsewhere.
+pub const DEFAULT_OMITTED_EXTRA: &[&str] =
+    &["authentication.kubernetes.io/pod-*", "authentication.kubernetes.io/node-*", "*user-assertion*"];
+const PRIVILEGED_PREFIXES: &[&str] = &["system:node:", "system:kube-", "kubectl-mc:"];
+const KUBE_SYSTEM_ACCOUNTS: &str = "system:serviceaccounts:kube-system";
+
+/// Why a member cannot be shown an identity.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "{0:?} is an identity of the host's own control plane and may not act on members \
+         (the sidecar's flag --allow-privileged-identity would let it)"
+    )]
+    Privileged(String),
+    #[error("the {0} {1:?} cannot be sent to a member unchanged")]
+    NotCarried(&'static str, String),
+    #[error("the request already bears an identity")]
+    Present,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+use super::*;
+use crate::identity::Identity;
+
+fn identity(user: &str, groups: &[&str]) -> Identity {
+    let groups = groups.iter().map(|&g| g.to_owned()).collect();
+    Identity { user: user.to_owned(), groups, ..Identity::default() }
+}
+
+fn sent(identity: &Identity, impersonation: Impersonation) -> Vec<String> {
+    let mut headers = HeaderMap::new();
+    Headers::new(&Rules::default(), identity, impersonation).unwrap().apply(&mut headers).unwrap();
+    let line = |(name, value): (&HeaderName, &HeaderValue)| {
+        format!(
+            "{}={}",
+            name.as_str().trim_start_matches("impersonate-"),
+            String::from_utf8_lossy(value.as_bytes())
+        )
+    };
+    headers.iter().map(line).collect()
+}
+
+fn refusal(identity: &Identity) -> Error {
+    Headers::new(&Rules::default(), identity, Impersonation::default()).unwrap_err()
+}
+
+#[test]
+fn user_groups_uid_and_extra_are_sent() {
+    let jane = Identity {
+        uid: Some("42".to_owned()),
+        extra: [("Scopes.io/a b%".to_owned(), vec!["x".to_owned(), "y".to_owned()])].into(),
+        ..identity("jané", &["dev", "system:authenticated"])
+    };
+    assert_eq!(
+        sent(&jane, Impersonation::default()),
+        ["user=jané", "group=dev", "uid=42", "extra-scopes.io%2fa%20b%25=x", "extra-scopes.io%2fa%20b%25=y"]
+    );
+    let omit = Impersonation { uid: Forwarding::Omit, extra: Forwarding::Omit, ..Impersonation::default() };
+    assert_eq!(sent(&jane, omit), ["user=jané", "group=dev"]);
+}
+
+#[test]
+fn a_service_accounts_derived_groups_and_uid_are_left_out() {
+    let derived = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"];
+    let account = Identity { uid: Some("1".to_owned()), ..identity("system:serviceaccount:ns:n", &derived) };
+    assert_eq!(sent(&account, Impersonation::default()), ["user=system:serviceaccount:ns:n"]);
+}
+
+#[test]
+fn a_service_accounts_other_groups_are_sent_all() {
+    for groups in [
+        &["system:serviceaccounts", "system:serviceaccounts:ns", "dev"][..],
+        &["system:serviceaccounts"],
+        &["system:serviceaccounts", "system:serviceaccounts"],
+        &["system:serviceaccounts", "system:serviceaccounts:other"],
+    ] {
+        let lines = sent(&identity("system:serviceaccount:ns:n", groups), Impersonation::default());
+        let expected: Vec<_> = groups.iter().map(|g| format!("group={g}")).collect();
+        assert_eq!(lines[1..], expected);
+    }
+}
+
+#[test]
+fn the_admin_groups_are_never_sent() {
+    for group in ["system:masters", "kubeadm:cluster-admins"] {
+        let lines = sent(&identity("root", &["a", group, "b"]), Impersonation::default());
+        assert_eq!(lines, ["user=root", "group=a", "group=b", "group=kubectl-mc:host-admins"]);
+    }
+    let account = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:masters"];
+    let lines = sent(&identity("system:serviceaccount:ns:n", &account), Impersonation::default());
+    assert!(lines.contains(&"group=kubectl-mc:host-admins".to_owned()) && lines.len() == 4, "{lines:?}");
+}
+
+#[test]
+fn control_plane_identities_are_refused() {
+    for (user, groups) in [
+        ("system:node:n1", &[][..]),
+        ("jane", &["system:nodes"]),
+        ("system:kube-scheduler", &[]),
+        ("system:serviceaccount:kube-system:x", &[]),
+        ("jane", &["system:serviceaccounts:kube-system"]),
+        ("kubectl-mc:host-admins", &[]),
+        ("jane", &["kubectl-mc:host-admins"]),
+    ] {
+        let refusal = refusal(&identity(user, groups));
+        assert!(matches!(refusal, Error::Privileged(_)), "{user} {groups:?}");
+        assert!(refusal.to_string().contains("--allow-privileged-identity"));
+    }
+    let rules = Rules { allow_privileged_identity: true, ..Rules::default() };
+    assert!(Headers::new(&rules, &identity("system:node:n1", &[]), Impersonation::default()).is_ok());
+}
+
+#[test]
+fn an_identity_that_would_change_on_the_way_is_refused() {
+    for user in ["", " jane", "jane ", "jane\t", "ja\nne", "ja\0ne", "\u{7f}"] {
+        assert!(matches!(refusal(&identity(user, &[])), Error::NotCarried(..)), "{user:?}");
+    }
+    assert!(matches!(refusal(&identity("jane", &[" system:masters"])), Error::NotCarried(..)));
+    assert!(matches!(refusal(&identity("jane", &[""])), Error::NotCarried(..)));
+    let mut jane = identity("jane", &[]);
+    jane.extra.insert(String::new(), vec!["x".to_owned()]);
+    assert!(matches!(refusal(&jane), Error::NotCarried(..)));
+}
+
+#[test]
+fn extra_about_the_hosts_pods_and_nodes_is_not_sent() {
+    let mut jane = identity("jane", &[]);
+    for key in [
+        "authentication.kubernetes.io/pod-name",
+        "authentication.kubernetes.io/node-uid",
+        "x.io/user-assertion.y",
+        "authentication.kubernetes.io/credential-id",
+    ] {
+        jane.extra.insert(key.to_owned(), vec!["v".to_owned()]);
+    }
+    assert_eq!(
+        sent(&jane, Impersonation::default()),
+        ["user=jane", "extra-authentication.kubernetes.io%2fcredential-id=v"]
+    );
+}
+
+#[test]
+fn nothing_is_added_to_an_identity_that_is_there() {
+    for name in ["impersonate-user", "impersonate-extra-x", "impersonate_user"] {
+        let mut headers =
+            HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static("eve"))]);
+        let ours = Headers::new(&Rules::default(), &identity("jane", &[]), Impersonation::default()).unwrap();
+        assert!(matches!(ours.apply(&mut headers), Err(Error::Present)), "{name}");
+    }
+}
+
+#[test]
+fn five_hundred_groups_are_five_hundred_lines() {
+    let groups: Vec<_> = (0..500).map(|n| format!("g{n}")).collect();
+    let groups: Vec<_> = groups.iter().map(String::as_str).collect();
+    assert_eq!(sent(&identity("jane", &groups), Impersonation::default()).len(), 501);
+}

@@ -1,0 +1,231 @@
+//! Follows the host's MemberClusters and the Secrets of the sidecar's namespace: the only writer of
+//! the inventory and of the registry behind `clusters`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt, stream};
+use k8s_openapi::api::core::v1::Secret;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, ResourceExt};
+use kubectl_mc_api::{ClusterName, MemberCluster};
+use tracing::{info, warn};
+
+use super::{Cluster, HostInventory, Members};
+use crate::clusters;
+use crate::limits::Bound;
+use crate::metrics::Metrics;
+use crate::readiness::Pending;
+use crate::upstream::Upstream;
+use crate::upstream::connection::Connection;
+
+/// What the watch writes to, and by which rules.
+pub struct Watch {
+    pub namespace: String,
+    pub inventory: Arc<HostInventory>,
+    pub registry: clusters::Writer,
+    pub metrics: Arc<Metrics>,
+    /// Requests under way to one member, 0 for no limit.
+    pub max_inflight_per_member: usize,
+    /// Done when both lists were read once.
+    pub pending: Pending,
+}
+
+/// Follows the host until the process ends.
+pub async fn run(host: kube::Client, watch: Watch) {
+    let Watch { namespace, inventory, registry, metrics, max_inflight_per_member, pending } = watch;
+    let members = Api::<MemberCluster>::all(host.clone());
+    let secrets = Api::<Secret>::namespaced(host, &namespace);
+    let of_members = watcher::Config::default().fields(&format!("type={SECRET_TYPE}"));
+    let events = stream::select(
+        events(members, watcher::Config::default()).map(Change::Member),
+        events(secrets, of_members).map(Change::Secret),
+    );
+    let mut events = std::pin::pin!(events);
+    let mut state = State {
+        inventory,
+        registry,
+        metrics,
+        max_inflight_per_member,
+        pending: Some(pending),
+        members: Listed::default(),
+        secrets: Listed::default(),
+        ways: HashMap::new(),
+        in_flight: HashMap::new(),
+    };
+    while let Some(change) = events.next().await {
+        match change {
+            Change::Member(event) => state.member(event),
+            Change::Secret(event) => state.secret(event),
+        }
+    }
+}
+
+enum Change {
+    Member(watcher::Event<MemberCluster>),
+    Secret(watcher::Event<Secret>),
+}
+
+/// Events without the errors, which are told and tried again.
+fn events<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Event<K>>
+where
+    K: kube::Resource<DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned
+        + Send
+        + 'static,
+{
+    watcher(api, config).default_backoff().filter_map(async |event| {
+        event
+            .inspect_err(
+                |error| warn!(kind = %K::kind(&()), error = %error, "the host's list cannot be read"),
+            )
+            .ok()
+    })
+}
+
+/// One kind of object by cluster, and the list being read anew.
+struct Listed<T> {
+    objects: HashMap<ClusterName, T>,
+    anew: Option<HashMap<ClusterName, T>>,
+    synced: bool,
+}
+
+impl<T> Default for Listed<T> {
+    fn default() -> Self {
+        Self { objects: HashMap::new(), anew: None, synced: false }
+    }
+}
+
+struct State {
+    inventory: Arc<HostInventory>,
+    registry: clusters::Writer,
+    metrics: Arc<Metrics>,
+    max_inflight_per_member: usize,
+    pending: Option<Pending>,
+    members: Listed<MemberCluster>,
+    secrets: Listed<Secret>,
+    /// The way to a member stays, with its pool, as long as its Secret's content does.
+    ways: HashMap<ClusterName, Way>,
+    /// Kept over changes of the Secret, or each change would grant the member's share anew.
+    in_flight: HashMap<ClusterName, Bound>,
+}
+
+struct Way {
+    secret: Secret,
+    upstream: Result<Arc<Upstream>, Arc<str>>,
+}
+
+impl State {
+    fn member(&mut self, event: watcher::Event<MemberCluster>) {
+        let name = |member: &MemberCluster| member.name_any().parse::<ClusterName>().ok();
+        match event {
+            watcher::Event::Init => self.members.anew = Some(HashMap::new()),
+            watcher::Event::InitApply(member) => {
+                if let (Some(name), Some(anew)) = (name(&member), &mut self.members.anew) {
+                    anew.insert(name, member);
+                }
+            }
+            watcher::Event::InitDone => {
+                self.members.objects = self.members.anew.take().unwrap_or_default();
+                self.members.synced = true;
+                self.registry.replace(self.members.objects.values().cloned().collect());
+            }
+            watcher::Event::Apply(member) => {
+                if let Some(name) = name(&member) {
+                    self.registry.apply(member.clone());
+                    self.members.objects.insert(name, member);
+                }
+            }
+            watcher::Event::Delete(member) => {
+                if let Some(name) = name(&member) {
+                    self.members.objects.remove(&name);
+                    self.registry.delete(member);
+                }
+            }
+        }
+        self.publish();
+    }
+
+    fn secret(&mut self, event: watcher::Event<Secret>) {
+        let name = |secret: &Secret| ClusterName::of_member_secret(&secret.name_any());
+        match event {
+            watcher::Event::Init => self.secrets.anew = Some(HashMap::new()),
+            watcher::Event::InitApply(secret) => {
+                if let (Some(name), Some(anew)) = (name(&secret), &mut self.secrets.anew) {
+                    anew.insert(name, secret);
+                }
+            }
+            watcher::Event::InitDone => {
+                self.secrets.objects = self.secrets.anew.take().unwrap_or_default();
+                self.secrets.synced = true;
+            }
+            watcher::Event::Apply(secret) => {
+                if let Some(name) = name(&secret) {
+                    self.secrets.objects.insert(name, secret);
+                }
+            }
+            watcher::Event::Delete(secret) => {
+                if let Some(name) = name(&secret) {
+                    self.secrets.objects.remove(&name);
+                }
+            }
+        }
+        self.publish();
+    }
+
+    /// Makes a new snapshot. Nothing is published until both lists were read: half a list would
+    /// call members unknown that are not.
+    fn publish(&mut self) {
+        if !(self.members.synced && self.secrets.synced) {
+            return;
+        }
+        let mut members = Members::with_capacity(self.members.objects.len());
+        let mut ways = std::mem::take(&mut self.ways);
+        self.in_flight.retain(|name, _| self.members.objects.contains_key(name));
+        for (name, member) in &self.members.objects {
+            let Some(secret) = self.secrets.objects.get(name) else {
+                members.insert(name.clone(), Err(Arc::from("does not exist")));
+                continue;
+            };
+            let way = match ways.remove(name) {
+                Some(way) if way.secret.data == secret.data => way,
+                _ => Way::new(name, secret),
+            };
+            let in_flight = self.in_flight.entry(name.clone());
+            let in_flight = in_flight.or_insert_with(|| Bound::new(self.max_inflight_per_member)).clone();
+            let cluster = way.upstream.clone().map(|upstream| {
+                Arc::new(Cluster::new(name.clone(), member.impersonation(), upstream, in_flight))
+            });
+            members.insert(name.clone(), cluster);
+            self.ways.insert(name.clone(), way);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "the number of members is small")]
+        self.metrics.members.set(members.len() as f64);
+        self.inventory.0.store(Arc::new(Some(members)));
+        self.pending.take();
+    }
+}
+
+impl Way {
+    fn new(name: &ClusterName, secret: &Secret) -> Self {
+        let data = secret.data.clone().unwrap_or_default();
+        let upstream =
+            Connection::parse(&data).and_then(|connection| Upstream::new(name.clone(), connection));
+        let upstream = match upstream {
+            Ok(upstream) => {
+                info!(cluster = %name, "the way to the member is known");
+                Ok(Arc::new(upstream))
+            }
+            Err(error) => {
+                warn!(cluster = %name, error = %error, "the member's Secret cannot be used");
+                Err(Arc::from(format!("cannot be used: {error}")))
+            }
+        };
+        Self { secret: secret.clone(), upstream }
+    }
+}
+
+/// The type of the Secrets that hold members' connections.
+const SECRET_TYPE: &str = "fleet.kubectl-mc.dev/member";

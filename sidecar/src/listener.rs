@@ -1,0 +1,193 @@
+//! The secure port: accepts connections, speaks TLS, and serves HTTP/1.1 or HTTP/2 on each. Limits
+//! are those of a kube-apiserver (`server/secure_serving.go`), raised where hyper's are lower.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, debug, info_span, warn};
+
+use crate::app::App;
+use crate::handler;
+use crate::peer::Peer;
+
+/// Accepts connections until `shutdown`, then lets the requests under way end.
+pub async fn run(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    app: Arc<App>,
+    connections: TaskTracker,
+    shutdown: CancellationToken,
+) {
+    let acceptor = TlsAcceptor::from(tls);
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        // Both arms are cancel-safe: accept() loses no connection.
+        let accepted = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            accepted = accept(&listener, &room) => accepted,
+        };
+        let (stream, address, permit) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                warn!(error = %error, "a connection cannot be accepted");
+                // Mostly too many open files, which no haste will mend.
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let (acceptor, app, shutdown) = (acceptor.clone(), app.clone(), shutdown.clone());
+        let span = info_span!("connection", client.address = %address);
+        connections.spawn(
+            async move {
+                let _permit = permit;
+                app.metrics.connections.inc();
+                if let Err(error) = serve(stream, address, acceptor, &app, shutdown).await {
+                    debug!(error = %error, "connection ended");
+                }
+                app.metrics.connections.dec();
+            }
+            .instrument(span),
+        );
+    }
+}
+
+type Room = tokio::sync::OwnedSemaphorePermit;
+
+/// Waits for room first: what cannot be served stays in the kernel's queue.
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, SocketAddr, Room)> {
+    let permit = room.clone().acquire_owned().await.map_err(std::io::Error::other)?;
+    let (stream, address) = listener.accept().await?;
+    Ok((stream, address, permit))
+}
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+async fn serve(
+    stream: TcpStream,
+    address: SocketAddr,
+    acceptor: TlsAcceptor,
+    app: &Arc<App>,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    let stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
+    let (_, session) = stream.get_ref();
+    let peer = Arc::new(Peer::new(address, session.peer_certificates()));
+    // kubectl's upgrades come without ALPN and mean HTTP/1.1.
+    let is_http2 = session.alpn_protocol() == Some(b"h2");
+    let service = {
+        let app = app.clone();
+        service_fn(move |request: Request<Incoming>| {
+            let (app, peer) = (app.clone(), peer.clone());
+            async move { Ok::<_, Infallible>(handler::handle(app, peer, request).await) }
+        })
+    };
+    if is_http2 {
+        let connection = http2().serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        tokio::select! {
+            ended = connection.as_mut() => return Ok(ended?),
+            () = retirement(&shutdown) => connection.as_mut().graceful_shutdown(),
+        }
+        Ok(connection.await?)
+    } else {
+        let connection = http1().serve_connection(TokioIo::new(stream), service).with_upgrades();
+        let mut connection = pin!(connection);
+        tokio::select! {
+            ended = connection.as_mut() => return Ok(ended?),
+            () = retirement(&shutdown) => connection.as_mut().graceful_shutdown(),
+        }
+        Ok(connection.await?)
+    }
+}
+
+/// When a connection takes no more requests: at the shutdown, or after some ten minutes, so that a
+/// host's one connection does not stay with one replica for good.
+fn retirement(shutdown: &CancellationToken) -> impl Future<Output = ()> {
+    let jitter = rand_fraction();
+    async move {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => {}
+            () = sleep(CONNECTION_AGE.mul_f64(1.0 + CONNECTION_AGE_JITTER * jitter)) => {}
+        }
+    }
+}
+
+/// Between -1 and 1.
+fn rand_fraction() -> f64 {
+    let mut bytes = [0; 2];
+    match aws_lc_rs::rand::fill(&mut bytes) {
+        Ok(()) => f64::from(i16::from_be_bytes(bytes)) / f64::from(i16::MAX),
+        Err(_) => 0.0,
+    }
+}
+
+fn http1() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        // Covers an idle connection too, and that is a kube-apiserver's IdleTimeout.
+        .header_read_timeout(IDLE_TIMEOUT)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_HEADER_BYTES);
+    builder
+}
+
+fn http2() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        // A connection's window is that of all its streams together: one upload that nobody reads
+        // must not stop the others (kubernetes/kubernetes#67902).
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
+        .max_send_buf_size(STREAM_WINDOW as usize)
+        .max_header_list_size(MAX_HEADER_LIST)
+        .keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE);
+    builder
+}
+
+/// Each takes a task, a socket and TLS buffers.
+const MAX_CONNECTIONS: usize = 16_384;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The aggregator gives up after as long.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const KEEPALIVE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// One line per group and extra value: hyper's 100 refuses real users.
+const MAX_HEADERS: usize = 4096;
+/// A kube-apiserver's `MaxHeaderBytes`.
+const MAX_HEADER_BYTES: usize = 1 << 20;
+const MAX_HEADER_LIST: u32 = 1 << 20;
+/// Go opens another connection beyond them.
+const MAX_STREAMS: u32 = 250;
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_AGE: Duration = Duration::from_secs(600);
+/// A share of the age, either way.
+const CONNECTION_AGE_JITTER: f64 = 0.2;

@@ -1,0 +1,56 @@
+//! The downstream end of a connection: its address and the certificates it showed.
+//!
+//! The handshake proved that the peer holds the leaf's key and nothing more. Whether the chain leads
+//! to a root we trust is asked for each request against the roots of that moment; the answer is kept
+//! only as long as those roots and for a minute, so that expiry is noticed on a long connection.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use rustls_pki_types::CertificateDer;
+
+use crate::authentication::trust::{Proven, Trust};
+
+/// The downstream end of a connection.
+#[derive(Debug)]
+pub struct Peer {
+    pub address: SocketAddr,
+    certificates: Vec<CertificateDer<'static>>,
+    checked: ArcSwapOption<Checked>,
+}
+
+#[derive(Debug)]
+struct Checked {
+    trust: Arc<Trust>,
+    at: Instant,
+    proven: Proven,
+}
+
+impl Peer {
+    pub fn new(address: SocketAddr, certificates: Option<&[CertificateDer<'_>]>) -> Self {
+        let certificates = certificates.unwrap_or_default().iter().map(|c| c.clone().into_owned()).collect();
+        Self { address, certificates, checked: ArcSwapOption::empty() }
+    }
+
+    /// What the peer's certificates prove under `trust`; nothing if it showed none.
+    pub fn proven(&self, trust: &Arc<Trust>) -> Proven {
+        if self.certificates.is_empty() {
+            return Proven::default();
+        }
+        if let Some(checked) = &*self.checked.load()
+            && Arc::ptr_eq(&checked.trust, trust)
+            && checked.at.elapsed() < RECHECK
+        {
+            return checked.proven.clone();
+        }
+        let proven = trust.prove(&self.certificates);
+        let checked = Checked { trust: trust.clone(), at: Instant::now(), proven: proven.clone() };
+        self.checked.store(Some(Arc::new(checked)));
+        proven
+    }
+}
+
+/// A certificate that expires is refused at most this much later.
+const RECHECK: Duration = Duration::from_secs(60);

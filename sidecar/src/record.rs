@@ -1,0 +1,113 @@
+//! One record per request. It is begun with the request, learns on the way, and is written once,
+//! when its last holder lets go: the response's body or the splice of an upgraded connection. The
+//! permits it keeps are given back at that moment, and not when the response's head leaves.
+
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use http::{Method, StatusCode};
+use kubectl_mc_api::ClusterName;
+use tracing::debug;
+
+use crate::error::Hop;
+use crate::identity::Identity;
+use crate::limits::Permit;
+use crate::metrics::{self, Metrics};
+use crate::request_info::{RequestInfo, Route};
+
+/// A handle on a request's record; clones share it.
+#[derive(Clone, Debug)]
+pub struct Record(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    metrics: Arc<Metrics>,
+    begun: Instant,
+    method: Method,
+    route: OnceLock<metrics::Route>,
+    cluster: OnceLock<ClusterName>,
+    member_discovery: AtomicBool,
+    user: OnceLock<Arc<Identity>>,
+    hop: OnceLock<Hop>,
+    code: AtomicU16,
+    admitted: OnceLock<Permit>,
+    admitted_by_member: OnceLock<Permit>,
+}
+
+impl Record {
+    pub fn begin(metrics: Arc<Metrics>, method: &Method) -> Self {
+        metrics.in_flight.inc();
+        Self(Arc::new(Inner {
+            metrics,
+            begun: Instant::now(),
+            method: method.clone(),
+            route: OnceLock::new(),
+            cluster: OnceLock::new(),
+            member_discovery: AtomicBool::new(false),
+            user: OnceLock::new(),
+            hop: OnceLock::new(),
+            code: AtomicU16::new(0),
+            admitted: OnceLock::new(),
+            admitted_by_member: OnceLock::new(),
+        }))
+    }
+
+    pub fn understood(&self, info: &RequestInfo) {
+        let _ = self.0.route.set(metrics::Route::of(info));
+        self.0.member_discovery.store(info.is_member_discovery(), Ordering::Relaxed);
+        if let Route::Proxy(cluster, _) = &info.route {
+            let _ = self.0.cluster.set(cluster.clone());
+        }
+    }
+
+    pub fn authenticated(&self, user: &Arc<Identity>) {
+        let _ = self.0.user.set(user.clone());
+    }
+
+    /// Keeps a permit until the request is over.
+    pub fn admitted(&self, permit: Permit) {
+        let _ = self.0.admitted.set(permit);
+    }
+
+    /// Keeps a member's permit until the request is over.
+    pub fn admitted_by_member(&self, permit: Permit) {
+        let _ = self.0.admitted_by_member.set(permit);
+    }
+
+    pub fn refused_at(&self, hop: Hop) {
+        let _ = self.0.hop.set(hop);
+    }
+
+    pub fn answered(&self, code: StatusCode) {
+        self.0.code.store(code.as_u16(), Ordering::Relaxed);
+    }
+
+    /// Whether the request asks for an upgrade of its connection.
+    pub fn is_upgrade(&self) -> bool {
+        self.0.route.get() == Some(&metrics::Route::Upgrade)
+    }
+
+    /// Whether the request is one of kubectl's discovery calls to a member.
+    pub fn is_member_discovery(&self) -> bool {
+        self.0.member_discovery.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let elapsed = self.begun.elapsed();
+        let route = self.route.get().copied().unwrap_or(metrics::Route::Unknown);
+        let code = self.code.load(Ordering::Relaxed);
+        self.metrics.ended(route, code, self.hop.get().copied(), elapsed);
+        debug!(
+            method = %self.method,
+            cluster = self.cluster.get().map_or("", ClusterName::as_str),
+            user = self.user.get().map_or("", |user| &user.user),
+            code,
+            hop = self.hop.get().map_or("", |hop| hop.as_str()),
+            seconds = elapsed.as_secs_f64(),
+            "request"
+        );
+    }
+}

@@ -1,0 +1,276 @@
+//! What a request asks for, from its head alone (apiserver: `endpoints/request/requestinfo.go`).
+//!
+//! One strict parse serves routing, authorization and forwarding, so the three cannot disagree.
+//! Two entry paths lead here: the host's aggregator hands over a decoded path, direct callers a raw
+//! one. What the two would read differently in the part that is parsed here is refused.
+
+use std::fmt;
+
+use http::{HeaderMap, Method, Request, header};
+use kubectl_mc_api::{ClusterName, InvalidClusterName, path};
+
+use crate::upgrade::Protocol;
+
+mod member_path;
+
+pub use member_path::MemberPath;
+
+/// What a request asks for.
+#[derive(Debug)]
+pub struct RequestInfo {
+    pub route: Route,
+    pub verb: Verb,
+    /// The protocol to switch to, when the request asks for an upgrade of its connection.
+    pub upgrade: Option<Protocol>,
+}
+
+/// Where a request goes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Route {
+    /// Documents that say what is served here. Static, and answered before authentication: the
+    /// host's discovery, and with it the deletion of namespaces, must wait for nobody.
+    Discovery(Document),
+    /// `/livez`, `/readyz` and `/healthz`.
+    Health(Health),
+    /// `/metrics`.
+    Metrics,
+    /// The read-only view of the inventory; `None` is the collection.
+    Clusters(Option<ClusterName>),
+    /// A member's API.
+    Proxy(ClusterName, MemberPath),
+}
+
+/// The static documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Document {
+    /// `/apis`
+    Groups,
+    /// `/apis/<group>`
+    Group,
+    /// `/apis/<group>/<version>`
+    Resources,
+    /// `/openapi/v2`
+    OpenApiV2,
+    /// `/openapi/v3`
+    OpenApiV3Index,
+    /// `/openapi/v3/apis/<group>/<version>`
+    OpenApiV3,
+    /// `/version`
+    Version,
+}
+
+/// The health checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    Live,
+    Ready,
+}
+
+/// A Kubernetes request verb; [`Verb::None`] is what the apiserver calls the empty verb, which only
+/// a `*` rule allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    None,
+}
+
+impl RequestInfo {
+    /// Reads a request's head.
+    pub fn parse<B>(request: &Request<B>) -> Result<Self, Error> {
+        if *request.method() == Method::CONNECT {
+            return Err(Error::Method(request.method().clone()));
+        }
+        let target = request.uri().path();
+        let route = Route::parse(target)?;
+        let upgrade = match &route {
+            Route::Proxy(..) => Protocol::requested(request.method(), request.headers())?,
+            _ => None,
+        };
+        let verb = match &route {
+            Route::Proxy(..) => Verb::of_method(request.method()),
+            Route::Clusters(name) => Verb::of_read(request.method(), name.is_some(), request.uri().query())
+                .ok_or_else(|| Error::Method(request.method().clone()))?,
+            _ if matches!(*request.method(), Method::GET | Method::HEAD) => Verb::Get,
+            _ => return Err(Error::Method(request.method().clone())),
+        };
+        framing(request.headers())?;
+        Ok(Self { route, verb, upgrade })
+    }
+
+    /// Whether this is one of kubectl's discovery calls to a member. kubectl hides a JSON Status
+    /// that answers one, so errors of ours are plain text there.
+    pub fn is_member_discovery(&self) -> bool {
+        matches!(&self.route, Route::Proxy(_, path) if path.is_discovery())
+    }
+
+    /// Whether the request has no natural end (apiserver: `filters/longrunning.go`, by the inner path).
+    pub fn is_long_running(&self, query: Option<&str>) -> bool {
+        match &self.route {
+            Route::Proxy(_, path) => self.upgrade.is_some() || path.is_long_running(query),
+            _ => self.verb == Verb::Watch,
+        }
+    }
+}
+
+impl Route {
+    fn parse(target: &str) -> Result<Self, Error> {
+        // A path-cleaning reader would see another path than we do: refuse what invites cleaning.
+        let Some(rest) = target.strip_prefix(path::CLUSTERS_PATH) else {
+            return Self::fixed(target).ok_or_else(|| Error::NotFound(target.to_owned()));
+        };
+        let Some(rest) = rest.strip_prefix('/') else {
+            let collection = rest.is_empty();
+            return if collection {
+                Ok(Self::Clusters(None))
+            } else {
+                Err(Error::NotFound(target.to_owned()))
+            };
+        };
+        if rest.is_empty() {
+            return Ok(Self::Clusters(None));
+        }
+        let (name, rest) = rest.split_once('/').map_or((rest, None), |(name, rest)| (name, Some(rest)));
+        let name: ClusterName = name.parse()?;
+        match rest {
+            None | Some("") => Ok(Self::Clusters(Some(name))),
+            Some("proxy") => Ok(Self::Proxy(name, MemberPath::root())),
+            Some(rest) => {
+                let inner = rest.strip_prefix("proxy/").ok_or_else(|| Error::NotFound(target.to_owned()))?;
+                Ok(Self::Proxy(name, MemberPath::parse(inner)?))
+            }
+        }
+    }
+
+    fn fixed(target: &str) -> Option<Self> {
+        let group = |path: &str| path.strip_prefix('/')?.strip_prefix(path::PROXY_GROUP).map(str::to_owned);
+        Some(match target {
+            "/apis" | "/apis/" => Self::Discovery(Document::Groups),
+            "/openapi/v2" => Self::Discovery(Document::OpenApiV2),
+            "/openapi/v3" | "/openapi/v3/" => Self::Discovery(Document::OpenApiV3Index),
+            "/version" | "/version/" => Self::Discovery(Document::Version),
+            "/livez" | "/healthz" => Self::Health(Health::Live),
+            "/readyz" => Self::Health(Health::Ready),
+            "/metrics" => Self::Metrics,
+            _ => {
+                let (document, rest) = match target.strip_prefix("/openapi/v3") {
+                    Some(rest) => (Document::OpenApiV3, rest),
+                    None => (Document::Resources, target),
+                };
+                match (document, group(rest.strip_prefix("/apis")?)?.trim_end_matches('/')) {
+                    (document, version) if version.strip_prefix('/') == Some(path::PROXY_VERSION) => {
+                        Self::Discovery(document)
+                    }
+                    (Document::Resources, "") => Self::Discovery(Document::Group),
+                    _ => return None,
+                }
+            }
+        })
+    }
+}
+
+impl Verb {
+    fn of_method(method: &Method) -> Self {
+        match *method {
+            Method::GET | Method::HEAD => Self::Get,
+            Method::POST => Self::Create,
+            Method::PUT => Self::Update,
+            Method::PATCH => Self::Patch,
+            Method::DELETE => Self::Delete,
+            _ => Self::None,
+        }
+    }
+
+    fn of_read(method: &Method, named: bool, query: Option<&str>) -> Option<Self> {
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return None;
+        }
+        Some(match () {
+            () if named => Self::Get,
+            () if asks_to_watch(query) => Self::Watch,
+            () => Self::List,
+        })
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::None => "",
+        }
+    }
+
+    /// Whether the verb changes nothing (apiserver: `filters/maxinflight.go`).
+    pub fn is_read(self) -> bool {
+        matches!(self, Self::Get | Self::List | Self::Watch)
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Whether a query says `watch`, read as the apiserver reads it: a value it cannot decode still
+/// means watch, unless it is `false` or `0`.
+pub(crate) fn asks_to_watch(query: Option<&str>) -> bool {
+    pairs(query)
+        .any(|(key, value)| key == "watch" && !matches!(value, "false" | "0" | "False" | "FALSE" | "f" | "F"))
+}
+
+pub(crate) fn pairs(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
+    query
+        .unwrap_or_default()
+        .split('&')
+        .filter(|p| !p.is_empty())
+        .map(|p| p.split_once('=').unwrap_or((p, "")))
+}
+
+/// One message must have one length, or two readers may disagree where it ends (RFC 9112, 6.3).
+fn framing(headers: &HeaderMap) -> Result<(), Error> {
+    let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
+    let codings: Vec<_> = headers.get_all(header::TRANSFER_ENCODING).iter().collect();
+    let chunked = match codings.as_slice() {
+        [] => false,
+        [coding] if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => true,
+        _ => return Err(Error::Framing("the only transfer coding that is accepted is chunked")),
+    };
+    if lengths > 1 || (lengths == 1 && chunked) {
+        return Err(Error::Framing("a request has one Content-Length or is chunked, not both"));
+    }
+    if headers.get_all(header::HOST).iter().count() > 1 {
+        return Err(Error::Framing("a request has one Host"));
+    }
+    Ok(())
+}
+
+/// Why a request's head is not understood.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the server could not find the requested resource: {0}")]
+    NotFound(String),
+    #[error(transparent)]
+    Cluster(#[from] InvalidClusterName),
+    #[error("the path below the member {0}")]
+    MemberPath(&'static str),
+    #[error("the method {0} is not allowed here")]
+    Method(Method),
+    #[error("ambiguous request: {0}")]
+    Framing(&'static str),
+    #[error(transparent)]
+    Upgrade(#[from] crate::upgrade::NotAllowed),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+use super::*;
+
+const M1: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1";
+
+fn parse(method: &str, target: &str) -> Result<RequestInfo, Error> {
+    RequestInfo::parse(&Request::builder().method(method).uri(target).body(()).unwrap())
+}
+
+fn route(target: &str) -> Route {
+    parse("GET", target).unwrap().route
+}
+
+#[test]
+fn a_proxy_path_is_split_into_the_cluster_and_what_belongs_to_the_member() {
+    for (rest, inner) in [
+        ("/proxy", "/"),
+        ("/proxy/", "/"),
+        ("/proxy/api/v1/pods", "/api/v1/pods"),
+        ("/proxy//api", "//api"),
+        ("/proxy/api/v1/namespaces/a%2Fb", "/api/v1/namespaces/a%2Fb"),
+        ("/proxy/x/proxy/y", "/x/proxy/y"),
+    ] {
+        let Route::Proxy(name, path) = route(&format!("{M1}{rest}")) else { panic!("{rest}") };
+        assert_eq!((name.as_str(), path.as_str()), ("m1", inner));
+    }
+}
+
+#[test]
+fn a_spelling_that_others_could_read_differently_is_refused() {
+    for rest in [
+        "/proxy/../../m2/proxy/api",
+        "/proxy/api/..",
+        "/proxy/./api",
+        "/proxy/%2e%2e/api",
+        "/proxy/%2E./api",
+        "/proxy/api%2f..%2fx",
+        "/proxy/api%00",
+        "/proxy/api%5c..",
+        "/proxy/%0d%0aX:y",
+        "//proxy/api",
+        "/PROXY/api",
+        "/proxyx",
+        "%2Fproxy/api",
+        "/%70roxy/api",
+        "/proxy%2Fapi",
+        "/status",
+    ] {
+        assert!(parse("GET", &format!("{M1}{rest}")).is_err(), "{rest}");
+    }
+    for target in [
+        "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters//m1/proxy/api",
+        "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/../proxy/api",
+        "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/%2e%2e/proxy/api",
+        "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/M1/proxy/api",
+        "/apis//proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api",
+        "/apis/proxy.kubectl-mc.dev/v1alpha1/watch/clusters/m1/proxy/api",
+        "/apis/proxy.kubectl-mc.dev/v1alpha1/namespaces/a/clusters/m1/proxy/api",
+        "/apis/proxy.kubectl-mc.dev/v1alpha1/clustersx",
+        "/apis/proxy.kubectl-mc.devx/v1alpha1",
+        "/apis/proxy.kubectl-mc.dev/v1",
+        "/openapi/v3/apis/proxy.kubectl-mc.dev",
+        "/",
+        "/api",
+    ] {
+        assert!(parse("GET", target).is_err(), "{target}");
+    }
+}
+
+#[test]
+fn the_verb_of_a_proxy_request_is_its_methods() {
+    for (method, verb) in [
+        ("GET", "get"),
+        ("HEAD", "get"),
+        ("POST", "create"),
+        ("PUT", "update"),
+        ("PATCH", "patch"),
+        ("DELETE", "delete"),
+        ("OPTIONS", ""),
+        ("get", ""),
+    ] {
+        assert_eq!(
+            parse(method, &format!("{M1}/proxy/api?watch=true")).unwrap().verb.as_str(),
+            verb,
+            "{method}"
+        );
+    }
+    assert!(matches!(parse("CONNECT", "m1:443"), Err(Error::Method(_))));
+}
+
+#[test]
+fn clusters_are_read_and_never_written() {
+    let collection = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
+    for (target, verb) in [
+        (collection.to_owned(), Verb::List),
+        (format!("{collection}?watch=false"), Verb::List),
+        (format!("{collection}?watch"), Verb::Watch),
+        (format!("{collection}?watch=bogus"), Verb::Watch),
+        (format!("{collection}/m1?watch=true"), Verb::Get),
+    ] {
+        assert_eq!(parse("GET", &target).unwrap().verb, verb, "{target}");
+    }
+    for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+        assert!(matches!(parse(method, collection), Err(Error::Method(_))), "{method}");
+    }
+}
+
+#[test]
+fn the_static_documents_are_found() {
+    for (target, document) in [
+        ("/apis", Document::Groups),
+        ("/apis/proxy.kubectl-mc.dev", Document::Group),
+        ("/apis/proxy.kubectl-mc.dev/", Document::Group),
+        ("/apis/proxy.kubectl-mc.dev/v1alpha1", Document::Resources),
+        ("/openapi/v2", Document::OpenApiV2),
+        ("/openapi/v3", Document::OpenApiV3Index),
+        ("/openapi/v3/apis/proxy.kubectl-mc.dev/v1alpha1", Document::OpenApiV3),
+        ("/version", Document::Version),
+    ] {
+        assert_eq!(route(target), Route::Discovery(document), "{target}");
+    }
+}
+
+#[test]
+fn long_running_is_told_by_the_inner_path() {
+    for (rest, long) in [
+        ("/proxy/api/v1/namespaces/a/pods/p/log?follow=true", true),
+        ("/proxy/api/v1/namespaces/a/pods/p/log", false),
+        ("/proxy/api/v1/namespaces/a/pods/p/exec?command=ls", true),
+        ("/proxy/api/v1/nodes/n/proxy/metrics", true),
+        ("/proxy/api/v1/pods?watch=1", true),
+        ("/proxy/api/v1/watch/pods", true),
+        ("/proxy/api/v1/namespaces/log", false),
+        ("/proxy/api/v1/namespaces/a/pods/exec", false),
+        ("/proxy/apis/apps/v1/namespaces/a/deployments/d", false),
+    ] {
+        let target = format!("{M1}{rest}");
+        let info = parse("GET", &target).unwrap();
+        assert_eq!(info.is_long_running(target.split_once('?').map(|(_, q)| q)), long, "{rest}");
+    }
+}
+
+#[test]
+fn discovery_calls_of_a_member_are_known() {
+    for (rest, discovery) in [
+        ("/proxy/api", true),
+        ("/proxy/apis", true),
+        ("/proxy/apis/apps/v1", true),
+        ("/proxy/api/v1", true),
+        ("/proxy/version", true),
+        ("/proxy/openapi/v3/apis/apps/v1", true),
+        ("/proxy/api/v1/pods", false),
+        ("/proxy/apis/apps/v1/deployments", false),
+        ("/proxy/healthz", false),
+    ] {
+        assert_eq!(parse("GET", &format!("{M1}{rest}")).unwrap().is_member_discovery(), discovery, "{rest}");
+    }
+}
+
+#[test]
+fn a_request_with_two_lengths_is_refused() {
+    for lines in [
+        &[("content-length", "3"), ("content-length", "3")][..],
+        &[("content-length", "3"), ("transfer-encoding", "chunked")],
+        &[("transfer-encoding", "gzip, chunked")],
+        &[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")],
+        &[("host", "a"), ("host", "b")],
+    ] {
+        let mut request = Request::builder().method("POST").uri(format!("{M1}/proxy/api"));
+        for (name, value) in lines {
+            request = request.header(*name, *value);
+        }
+        let parsed = RequestInfo::parse(&request.body(()).unwrap());
+        assert!(matches!(parsed, Err(Error::Framing(_))), "{lines:?}");
+    }
+}

@@ -1,0 +1,87 @@
+use std::sync::Arc;
+
+use http::{Method, Request};
+use serde_json::Value;
+
+use super::*;
+use crate::metrics::Metrics;
+use crate::request_info::RequestInfo as Info;
+
+fn record(target: &str) -> Record {
+    let record = Record::begin(Arc::new(Metrics::default()), &Method::GET);
+    let request = Request::builder().uri(format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters{target}"));
+    record.understood(&Info::parse(&request.body(()).unwrap()).unwrap());
+    record
+}
+
+fn body(response: Response<Body>) -> (StatusCode, String) {
+    let (parts, body) = response.into_parts();
+    let Body::Full(body) = body else { panic!("an error's body is complete") };
+    (parts.status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
+    let m1 = || "m1".parse().unwrap();
+    let unreachable = Upstream::Unreachable { cluster: m1(), reason: "connection refused".to_owned() };
+    let redirect = Upstream::Redirect { cluster: m1(), status: StatusCode::FOUND };
+    let off = Inventory::ProxyOff { cluster: m1(), why: "does not exist".into() };
+    let privileged = member::Error::Privileged("system:node:a".to_owned());
+    vec![
+        (RequestInfo::NotFound("/x".to_owned()).into(), 404, "NotFound", Hop::Request),
+        (Authentication::Token.into(), 401, "Unauthorized", Hop::HostAuthentication),
+        (Authentication::TooManyReviews.into(), 429, "TooManyRequests", Hop::HostAuthentication),
+        (Authorization::Review("down".to_owned()).into(), 500, "InternalError", Hop::HostAuthorization),
+        (Impersonation::Member(privileged).into(), 403, "Forbidden", Hop::HostAuthorization),
+        (Impersonation::WithoutUser.into(), 400, "BadRequest", Hop::HostAuthorization),
+        (crate::limits::Error::InAll.into(), 429, "TooManyRequests", Hop::Sidecar),
+        (Inventory::Unknown(m1()).into(), 404, "NotFound", Hop::ClusterUnknown),
+        (Inventory::NotSynced.into(), 503, "ServiceUnavailable", Hop::Sidecar),
+        (off.into(), 503, "ServiceUnavailable", Hop::ProxyOff),
+        (unreachable.into(), 503, "ServiceUnavailable", Hop::MemberUnreachable),
+        (Upstream::Credential { cluster: m1() }.into(), 503, "ServiceUnavailable", Hop::MemberAuthentication),
+        (redirect.into(), 502, "BadGateway", Hop::MemberUnreachable),
+        (Clusters::Expired.into(), 410, "Expired", Hop::Request),
+    ]
+}
+
+#[test]
+fn every_error_is_a_status_that_names_its_hop() {
+    for (error, code, reason, hop) in errors() {
+        let (status, body) = body(response(&error, &record("/m1/proxy/api/v1/pods")));
+        let status_object: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(status.as_u16(), code, "{body}");
+        assert_eq!(status_object["kind"], "Status");
+        assert_eq!(status_object["apiVersion"], "v1");
+        assert_eq!(status_object["status"], "Failure");
+        assert_eq!(status_object["reason"], reason);
+        assert_eq!(status_object["code"], code);
+        let causes = status_object["details"]["causes"].as_array().unwrap();
+        let cause = causes.iter().find(|cause| cause["reason"] == "Hop").unwrap();
+        assert_eq!(cause["message"], hop.as_str());
+    }
+}
+
+#[test]
+fn on_kubectls_discovery_calls_an_error_is_text_with_403_or_502() {
+    for (error, code, _, hop) in errors() {
+        let (status, body) = body(response(&error, &record("/m1/proxy/version")));
+        let expected = if matches!(code, 401 | 403 | 404) { 403 } else { 502 };
+        assert_eq!(status.as_u16(), expected, "{body}");
+        assert!(body.starts_with(&format!("{hop}: ")), "{body}");
+    }
+}
+
+#[test]
+fn a_refused_login_reads_as_kubectl_expects_it() {
+    let (_, body) = body(response(&Authentication::NoCredential.into(), &record("")));
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["message"], "Unauthorized");
+}
+
+#[test]
+fn a_client_is_told_to_come_again_only_where_nothing_was_sent() {
+    for (error, code, ..) in errors() {
+        let retry = response(&error, &record("/m1/proxy/api/v1/pods")).headers().contains_key("retry-after");
+        let nothing_sent = code == 429 || matches!(error, Error::Inventory(Inventory::NotSynced));
+        assert_eq!(retry, nothing_sent, "{error}");
+    }
+}

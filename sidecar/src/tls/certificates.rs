@@ -1,0 +1,97 @@
+//! The serving certificate: from files that are read again when they change (apiserver:
+//! `dynamiccertificates`), or made at start, for the manifests' first try.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use arc_swap::ArcSwap;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::time::interval;
+use tracing::{info, warn};
+
+/// The certificate that is shown at the moment.
+#[derive(Debug)]
+pub struct ServingCertificate(ArcSwap<CertifiedKey>);
+
+/// `--tls-cert-file` and `--tls-private-key-file`.
+#[derive(Clone, Debug)]
+pub struct Files {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+impl ServingCertificate {
+    pub fn from_files(files: &Files) -> anyhow::Result<Self> {
+        Ok(Self(ArcSwap::from_pointee(files.read()?.1)))
+    }
+
+    /// A certificate that nobody can verify, for `names`.
+    pub fn self_signed(names: Vec<String>) -> anyhow::Result<Self> {
+        let made = rcgen::generate_simple_self_signed(names).context("cannot make a certificate")?;
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
+        Ok(Self(ArcSwap::from_pointee(certified(vec![made.cert.der().clone()], key)?)))
+    }
+
+    /// Reads the files again each minute until the process ends.
+    pub async fn follow(self: Arc<Self>, files: Files) {
+        let mut every = interval(REREAD);
+        let mut seen = None;
+        loop {
+            every.tick().await;
+            match files.read() {
+                Ok((content, key)) if seen.as_ref() != Some(&content) => {
+                    if seen.replace(content).is_some() {
+                        info!("the serving certificate changed");
+                    }
+                    self.0.store(Arc::new(key));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    warn!(
+                        error = format!("{error:#}"),
+                        "the serving certificate cannot be read: the old one stays"
+                    );
+                }
+            }
+        }
+    }
+}
+
+impl ResolvesServerCert for ServingCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}
+
+impl Files {
+    fn read(&self) -> anyhow::Result<((Vec<u8>, Vec<u8>), CertifiedKey)> {
+        let read =
+            |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+        let (certificate, key) = (read(&self.certificate)?, read(&self.key)?);
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&certificate)
+            .collect::<Result<_, _>>()
+            .with_context(|| format!("no PEM certificate: {}", self.certificate.display()))?;
+        if chain.is_empty() {
+            bail!("no PEM certificate: {}", self.certificate.display());
+        }
+        let parsed = PrivateKeyDer::from_pem_slice(&key)
+            .with_context(|| format!("no PEM key: {}", self.key.display()))?;
+        let certified = certified(chain, parsed)?;
+        Ok(((certificate, key), certified))
+    }
+}
+
+fn certified(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'_>) -> anyhow::Result<CertifiedKey> {
+    let key = CertifiedKey::new(chain, any_supported_type(&key).context("the key is of no supported type")?);
+    key.keys_match().context("the certificate does not fit the key")?;
+    Ok(key)
+}
+
+/// As long as it takes a mounted Secret to change.
+const REREAD: Duration = Duration::from_secs(60);

@@ -1,0 +1,244 @@
+//! Upgrades of a connection for exec, attach, port-forward and cp: the handshake is passed on, and
+//! after the member's 101 two byte streams are joined. Nothing in between reads SPDY or WebSocket.
+//!
+//! An upgrade has a connection to the member of its own, as kube-apiserver's proxies do
+//! (apimachinery: `util/proxy/upgradeaware.go`). Whatever is not a 101 for the protocol that was
+//! asked for ends both connections, so that no byte of the client's can reach the member as a
+//! request that nobody authorized (CVE-2018-1002105).
+
+use std::io;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional_with_sizes;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, debug};
+
+use crate::body::Body;
+use crate::headers::tokens;
+use crate::inventory::Cluster;
+use crate::metrics::Metrics;
+use crate::proxy::Prepared;
+use crate::record::Record;
+use crate::upstream;
+
+/// The protocols that kubectl upgrades to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    WebSocket,
+    Spdy,
+}
+
+impl Protocol {
+    /// The protocol a request asks for. A request that only hints at an upgrade is refused: the
+    /// host's proxy treats it as one (it looks for `upgrade` anywhere in `Connection`), and two
+    /// readings of one request are one too many.
+    pub fn requested(method: &Method, headers: &HeaderMap) -> Result<Option<Self>, NotAllowed> {
+        let hints =
+            |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().windows(7).any(|w| w == b"upgrade");
+        let hinted = headers.get_all(header::CONNECTION).iter().any(hints);
+        let named: Vec<_> = headers.get_all(header::UPGRADE).iter().collect();
+        if !hinted && named.is_empty() {
+            return Ok(None);
+        }
+        if !tokens(headers, &header::CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade")) {
+            return Err(NotAllowed::Connection);
+        }
+        let protocol = match named.as_slice() {
+            [one] => Self::named(one).ok_or(NotAllowed::Protocol)?,
+            _ => return Err(NotAllowed::Protocol),
+        };
+        let has_body = headers.contains_key(header::TRANSFER_ENCODING)
+            || headers.get_all(header::CONTENT_LENGTH).iter().any(|length| length != "0");
+        match (protocol, method) {
+            _ if has_body => Err(NotAllowed::Body),
+            (Self::WebSocket, &Method::GET) | (Self::Spdy, &Method::GET | &Method::POST) => {
+                Ok(Some(protocol))
+            }
+            _ => Err(NotAllowed::Method),
+        }
+    }
+
+    fn named(value: &HeaderValue) -> Option<Self> {
+        let value = value.as_bytes().trim_ascii();
+        [Self::WebSocket, Self::Spdy].into_iter().find(|p| value.eq_ignore_ascii_case(p.as_str().as_bytes()))
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WebSocket => "websocket",
+            Self::Spdy => "SPDY/3.1",
+        }
+    }
+}
+
+/// What outlives the request: the tasks that join connections.
+#[derive(Clone, Debug)]
+pub struct Tunnels {
+    pub tasks: TaskTracker,
+    /// Ends every tunnel.
+    pub stop: CancellationToken,
+    pub metrics: Arc<Metrics>,
+}
+
+/// Takes from a request its claim on the connection it came by.
+pub fn downstream(request: &mut Request<Incoming>) -> OnUpgrade {
+    hyper::upgrade::on(request)
+}
+
+/// Sends an upgrade to the member and, if it agrees, joins the two connections.
+pub async fn forward(
+    cluster: &Cluster,
+    prepared: Prepared,
+    protocol: Protocol,
+    downstream: OnUpgrade,
+    tunnels: &Tunnels,
+    record: Record,
+) -> Result<Response<Body>, crate::Error> {
+    let mut exchange = cluster.upstream.upgrade(prepared).await?;
+    let response = &mut exchange.response;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let agreed = match response.headers().get_all(header::UPGRADE).iter().collect::<Vec<_>>().as_slice() {
+            [one] => Protocol::named(one),
+            _ => None,
+        };
+        if agreed != Some(protocol) {
+            return Err(Error::OtherProtocol(cluster.name.to_string(), protocol.as_str()).into());
+        }
+        let upstream = hyper::upgrade::on(&mut *response);
+        let mut head = Response::new(Body::Empty);
+        *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        *head.headers_mut() = std::mem::take(response.headers_mut());
+        let stop = tunnels.stop.child_token();
+        let open = Open::new(tunnels.metrics.clone());
+        tunnels.tasks.spawn(
+            async move {
+                // Held to the end: what the member's connection needs to live, the permits, the count.
+                let _held = (exchange.connection, record, open);
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => debug!("tunnel stopped"),
+                    joined = join(downstream, upstream) => match joined {
+                        Ok((sent, received)) => debug!(sent, received, "tunnel ended"),
+                        Err(error) => debug!(error = %error, "tunnel broke"),
+                    },
+                }
+            }
+            .in_current_span(),
+        );
+        return Ok(head);
+    }
+    if response.status().as_u16() < 400 {
+        return Err(Error::NoSwitch(cluster.name.to_string(), response.status()).into());
+    }
+    // The member's own refusal is passed on, and its end is the end of both connections.
+    let connection = exchange.connection;
+    tunnels.tasks.spawn(connection.closed_by_peer_or(tunnels.stop.child_token()));
+    Ok(exchange.response.map(Body::Upstream))
+}
+
+/// Copies both ways until both ended. A half-close is passed on as one.
+async fn join(downstream: OnUpgrade, upstream: OnUpgrade) -> io::Result<(u64, u64)> {
+    let (downstream, upstream) = tokio::try_join!(downstream, upstream).map_err(io::Error::other)?;
+    let (mut downstream, mut upstream) = (TokioIo::new(downstream), TokioIo::new(upstream));
+    copy_bidirectional_with_sizes(&mut downstream, &mut upstream, BUFFER, BUFFER).await
+}
+
+/// Counts an open tunnel.
+#[derive(Debug)]
+struct Open(Arc<Metrics>);
+
+impl Open {
+    fn new(metrics: Arc<Metrics>) -> Self {
+        metrics.tunnels.inc();
+        Self(metrics)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.tunnels.dec();
+    }
+}
+
+/// One TLS record's plain text: a larger buffer would be filled a record at a time all the same.
+const BUFFER: usize = 16 * 1024;
+
+/// Why a request may not ask for an upgrade.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAllowed {
+    #[error("an upgrade needs the token Upgrade in Connection and a protocol in Upgrade")]
+    Connection,
+    #[error("a connection can be upgraded to websocket or SPDY/3.1 only")]
+    Protocol,
+    #[error("an upgrade has no body")]
+    Body,
+    #[error("this method cannot upgrade a connection")]
+    Method,
+}
+
+/// Why a member's answer to an upgrade is not passed on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("member {0} switched to another protocol than {1}")]
+    OtherProtocol(String, &'static str),
+    #[error("member {0} answered an upgrade with {1}")]
+    NoSwitch(String, StatusCode),
+    #[error(transparent)]
+    Upstream(#[from] upstream::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderName;
+
+    use super::*;
+
+    fn requested(
+        method: &Method,
+        lines: &[(&'static str, &'static str)],
+    ) -> Result<Option<Protocol>, NotAllowed> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        Protocol::requested(method, &headers)
+    }
+
+    #[test]
+    fn kubectls_two_ways_are_known() {
+        let web_socket =
+            requested(&Method::GET, &[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]);
+        assert_eq!(web_socket.unwrap(), Some(Protocol::WebSocket));
+        let spdy = requested(&Method::POST, &[("connection", "upgrade"), ("upgrade", "spdy/3.1")]);
+        assert_eq!(spdy.unwrap(), Some(Protocol::Spdy));
+        assert_eq!(requested(&Method::GET, &[("connection", "keep-alive")]).unwrap(), None);
+    }
+
+    #[test]
+    fn every_other_hint_of_an_upgrade_is_refused() {
+        for (method, lines) in [
+            (Method::GET, &[("connection", "x-upgrade-y")][..]),
+            (Method::GET, &[("connection", "x-upgrade-y"), ("upgrade", "websocket")]),
+            (Method::GET, &[("upgrade", "websocket")]),
+            (Method::GET, &[("connection", "upgrade")]),
+            (Method::GET, &[("connection", "upgrade"), ("upgrade", "h2c")]),
+            (Method::GET, &[("connection", "upgrade"), ("upgrade", "websocket, h2c")]),
+            (Method::GET, &[("connection", "upgrade"), ("upgrade", "websocket"), ("upgrade", "h2c")]),
+            (Method::GET, &[("connection", "upgrade"), ("upgrade", "tls/1.0")]),
+            (Method::POST, &[("connection", "upgrade"), ("upgrade", "websocket")]),
+            (Method::DELETE, &[("connection", "upgrade"), ("upgrade", "SPDY/3.1")]),
+            (Method::POST, &[("connection", "upgrade"), ("upgrade", "SPDY/3.1"), ("content-length", "5")]),
+            (
+                Method::POST,
+                &[("connection", "upgrade"), ("upgrade", "SPDY/3.1"), ("transfer-encoding", "chunked")],
+            ),
+        ] {
+            assert!(requested(&method, lines).is_err(), "{method} {lines:?}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The way to one member: a pool of HTTP/1.1 connections for plain requests, and a fresh connection
+//! for each upgrade. Only [`Prepared`] requests are sent.
+//!
+//! HTTP/1.1, because a pooled HTTP/2 connection admits 100 streams and hyper opens no second one
+//! (hyperium/hyper#3623): a hundred watches would block everybody else.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use http::{Response, StatusCode, header};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::client::legacy::{self, Client};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kubectl_mc_api::ClusterName;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::proxy::Prepared;
+
+pub mod connect;
+pub mod connection;
+
+use connect::Connector;
+use connection::Connection;
+
+/// The way to one member, with the connection and the credential of one version of its Secret.
+#[derive(Debug)]
+pub struct Upstream {
+    cluster: ClusterName,
+    connection: Connection,
+    connector: Connector,
+    pool: Client<Connector, Incoming>,
+}
+
+/// A member's answer on a connection of its own.
+pub struct Exchange {
+    pub response: Response<Incoming>,
+    pub connection: OwnConnection,
+}
+
+/// A connection that no other request shares. Dropping it closes it.
+pub struct OwnConnection {
+    task: AbortOnDropHandle<()>,
+}
+
+impl OwnConnection {
+    /// Keeps the connection until the exchange on it is over.
+    pub async fn closed_by_peer_or(self, stop: CancellationToken) {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            _ = self.task => {}
+        }
+    }
+}
+
+impl Upstream {
+    pub fn new(cluster: ClusterName, connection: Connection) -> Result<Self, connection::Error> {
+        let connector = Connector::new(&connection)?;
+        let pool = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(POOL_IDLE)
+            .pool_max_idle_per_host(POOL_MAX_IDLE)
+            .http1_max_headers(MAX_RESPONSE_HEADERS)
+            .set_host(false)
+            .build(connector.clone());
+        Ok(Self { cluster, connection, connector, pool })
+    }
+
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Sends a request over a pooled connection.
+    pub async fn send(&self, prepared: Prepared) -> Result<Response<Incoming>, Error> {
+        let response =
+            self.pool.request(prepared.into_request()).await.map_err(|error| self.broken(error))?;
+        self.checked(response)
+    }
+
+    /// Sends an upgrade over a connection of its own.
+    pub async fn upgrade(&self, prepared: Prepared) -> Result<Exchange, Error> {
+        let io = self.connector.connect().await.map_err(|error| self.unreachable(error.as_ref()))?;
+        let handshake = http1::Builder::new().max_headers(MAX_RESPONSE_HEADERS).handshake(io).await;
+        let (mut sender, connection) = handshake.map_err(|error| self.unreachable(&error))?;
+        let task = AbortOnDropHandle::new(tokio::spawn(async move {
+            // How the connection ended is told by the response or by the splice.
+            let _ = connection.with_upgrades().await;
+        }));
+        let mut request = prepared.into_request();
+        // On a connection of one's own the target is in origin form.
+        *request.uri_mut() = connection::origin_form(request.uri());
+        let response = sender.send_request(request).await.map_err(|error| self.unreachable(&error))?;
+        Ok(Exchange { response: self.checked(response)?, connection: OwnConnection { task } })
+    }
+
+    /// Answers that must not reach the caller as they are.
+    fn checked(&self, response: Response<Incoming>) -> Result<Response<Incoming>, Error> {
+        let cluster = || self.cluster.clone();
+        match response.status() {
+            // A 401 sends the caller to log in again, though it is our credential that was refused.
+            StatusCode::UNAUTHORIZED => Err(Error::Credential { cluster: cluster() }),
+            // Followed or relayed, it would take the credential or the caller elsewhere (CVE-2022-3172).
+            status if status.is_redirection() && response.headers().contains_key(header::LOCATION) => {
+                Err(Error::Redirect { cluster: cluster(), status })
+            }
+            _ => Ok(response),
+        }
+    }
+
+    fn broken(&self, error: legacy::Error) -> Error {
+        self.unreachable(&error)
+    }
+
+    fn unreachable(&self, error: &(dyn StdError + 'static)) -> Error {
+        Error::Unreachable { cluster: self.cluster.clone(), reason: innermost(error) }
+    }
+}
+
+/// The innermost causes tell what happened; the outer ones only that something did.
+fn innermost(error: &(dyn StdError + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+/// A kube-apiserver closes idle connections after 90 s; we are first, so that no request meets a
+/// connection that is just being closed.
+const POOL_IDLE: Duration = Duration::from_secs(75);
+const POOL_MAX_IDLE: usize = 128;
+/// hyper's own limit is 100.
+const MAX_RESPONSE_HEADERS: usize = 1000;
+
+/// Why a member's answer does not come.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("member {cluster} is unreachable: {reason}")]
+    Unreachable { cluster: ClusterName, reason: String },
+    #[error(
+        "member {cluster} refused the sidecar's own credential (its Secret is {cluster}.member); \
+         the caller's login is not the cause"
+    )]
+    Credential { cluster: ClusterName },
+    #[error("member {cluster} attempted to redirect this request ({status}), which is not permitted")]
+    Redirect { cluster: ClusterName, status: StatusCode },
+    #[error("the path cannot be sent to a member: {0}")]
+    Target(http::Error),
+}
+
+impl Error {
+    pub fn cluster(&self) -> Option<&ClusterName> {
+        match self {
+            Self::Unreachable { cluster, .. }
+            | Self::Credential { cluster }
+            | Self::Redirect { cluster, .. } => Some(cluster),
+            Self::Target(_) => None,
+        }
+    }
+}

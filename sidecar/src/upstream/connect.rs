@@ -1,0 +1,304 @@
+//! Connections to a member: TCP, or a tunnel through its `proxy-url`, then TLS. Plain requests and
+//! upgrades take the same way.
+
+use std::error::Error as StdError;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use base64::Engine;
+use http::{HeaderValue, Uri};
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connected, Connection as ConnectionInfo, HttpConnector};
+use hyper_util::rt::TokioIo;
+use percent_encoding::percent_decode_str;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{self, CryptoProvider};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
+use tower_service::Service;
+
+use super::connection::{self, Connection};
+
+/// Opens connections to one member.
+#[derive(Clone, Debug)]
+pub struct Connector(Arc<Way>);
+
+#[derive(Debug)]
+struct Way {
+    address: Uri,
+    server_name: ServerName<'static>,
+    tls: Arc<ClientConfig>,
+    hop: Hop,
+}
+
+/// What lies between here and the member.
+#[derive(Clone, Debug)]
+enum Hop {
+    Direct(HttpConnector),
+    Http(Tunnel<HttpConnector>),
+    Https(Tunnel<TlsToProxy>),
+    Socks5(SocksV5<HttpConnector>),
+}
+
+/// The transport under the member's TLS.
+type Transport = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+type BoxError = Box<dyn StdError + Send + Sync>;
+type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
+
+/// A connection to a member, for hyper.
+#[derive(Debug)]
+pub struct MemberStream(TlsStream<Transport>);
+
+impl Connector {
+    pub fn new(connection: &Connection) -> Result<Self, connection::Error> {
+        let address = connection.address().map_err(|_| connection::Error::unusable_server())?;
+        let hop = Hop::new(connection.proxy.as_ref())?;
+        let (server_name, tls) = (connection.server_name.clone(), connection.tls.clone());
+        Ok(Self(Arc::new(Way { address, server_name, tls, hop })))
+    }
+
+    /// Opens a connection.
+    pub async fn connect(&self) -> Result<TokioIo<MemberStream>, BoxError> {
+        let way = &self.0;
+        let opened = async {
+            let transport = way.hop.clone().open(way.address.clone()).await?;
+            let connector = TlsConnector::from(way.tls.clone());
+            let stream = connector.connect(way.server_name.clone(), transport).await?;
+            Ok(TokioIo::new(MemberStream(stream)))
+        };
+        timeout(CONNECT_TIMEOUT, opened).await.unwrap_or_else(|_| Err("it did not answer in time".into()))
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<MemberStream>;
+    type Error = BoxError;
+    type Future = Connecting<Self::Response>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// The URI is not asked: a member's address is what its Secret says.
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let connector = self.clone();
+        Box::pin(async move { connector.connect().await })
+    }
+}
+
+impl Hop {
+    fn new(proxy: Option<&Uri>) -> Result<Self, connection::Error> {
+        let tcp = tcp();
+        let Some(proxy) = proxy else { return Ok(Self::Direct(tcp)) };
+        let credentials = credentials(proxy);
+        let address = without_credentials(proxy)?;
+        Ok(match proxy.scheme_str() {
+            Some("socks5" | "socks5h") => {
+                let socks = SocksV5::new(address, tcp);
+                Self::Socks5(match credentials {
+                    Some((user, password)) => socks.with_auth(user, password),
+                    None => socks,
+                })
+            }
+            Some("https") => {
+                let tls = TlsToProxy::new(&address, tcp)?;
+                Self::Https(authorized(Tunnel::new(address, tls), credentials))
+            }
+            _ => Self::Http(authorized(Tunnel::new(address, tcp), credentials)),
+        })
+    }
+
+    async fn open(self, address: Uri) -> Result<Transport, BoxError> {
+        let plain = |io: TokioIo<TcpStream>| Either::Left(io.into_inner());
+        Ok(match self {
+            Self::Direct(mut tcp) => plain(tcp.call(address).await?),
+            Self::Http(mut tunnel) => plain(tunnel.call(address).await?),
+            Self::Socks5(mut socks) => plain(socks.call(address).await?),
+            Self::Https(mut tunnel) => Either::Right(Box::new(tunnel.call(address).await?.into_inner())),
+        })
+    }
+}
+
+fn authorized<C>(tunnel: Tunnel<C>, credentials: Option<(String, String)>) -> Tunnel<C> {
+    let Some((user, password)) = credentials else { return tunnel };
+    let encoded = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+    match HeaderValue::try_from(format!("Basic {encoded}")) {
+        Ok(value) => tunnel.with_auth(value),
+        Err(_) => tunnel,
+    }
+}
+
+fn tcp() -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE));
+    tcp.set_keepalive_retries(Some(3));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(USER_TIMEOUT));
+    tcp
+}
+
+/// User and password of a proxy's URL, percent-decoded.
+fn credentials(proxy: &Uri) -> Option<(String, String)> {
+    let (info, _) = proxy.authority()?.as_str().rsplit_once('@')?;
+    let (user, password) = info.split_once(':').unwrap_or((info, ""));
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    Some((decoded(user), decoded(password)))
+}
+
+/// The proxy's address, with the port that its scheme means: the connector knows only http's and https'.
+fn without_credentials(proxy: &Uri) -> Result<Uri, connection::Error> {
+    let unusable = || connection::Error::unusable_proxy();
+    let host = proxy.host().ok_or_else(unusable)?;
+    let (scheme, port) = match proxy.scheme_str() {
+        Some("https") => ("https", 443),
+        Some("socks5" | "socks5h") => ("socks5", 1080),
+        _ => ("http", 80),
+    };
+    let port = proxy.port_u16().unwrap_or(port);
+    format!("{scheme}://{host}:{port}/").parse().map_err(|_| unusable())
+}
+
+/// TLS to a proxy whose URL begins with https, verified by the system's roots.
+#[derive(Clone, Debug)]
+struct TlsToProxy {
+    tcp: HttpConnector,
+    name: ServerName<'static>,
+    tls: Arc<ClientConfig>,
+}
+
+impl TlsToProxy {
+    fn new(proxy: &Uri, tcp: HttpConnector) -> Result<Self, connection::Error> {
+        let host = proxy.host().unwrap_or_default().trim_matches(['[', ']']);
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| connection::Error::unusable_proxy())?;
+        Ok(Self { tcp, name, tls: Arc::new(connection::verified_by_the_system()?) })
+    }
+}
+
+impl Service<Uri> for TlsToProxy {
+    type Response = TokioIo<TlsStream<TcpStream>>;
+    type Error = BoxError;
+    type Future = Connecting<Self::Response>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, proxy: Uri) -> Self::Future {
+        let Self { mut tcp, name, tls } = self.clone();
+        Box::pin(async move {
+            let stream = tcp.call(proxy).await?.into_inner();
+            Ok(TokioIo::new(TlsConnector::from(tls).connect(name, stream).await?))
+        })
+    }
+}
+
+impl ConnectionInfo for MemberStream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl AsyncRead for MemberStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for MemberStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// Accepts any certificate, as `insecure-skip-tls-verify` asks; the handshake's signature still counts.
+#[derive(Debug)]
+pub(super) struct Unverified(Arc<CryptoProvider>);
+
+impl Default for Unverified {
+    fn default() -> Self {
+        Self(Arc::new(crypto::aws_lc_rs::default_provider()))
+    }
+}
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Name, TCP, proxy and TLS together (client-go: 30 s for TCP, 10 s for TLS).
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection whose other end is gone is noticed within about a minute when idle …
+const KEEPALIVE: Duration = Duration::from_secs(15);
+/// … and this long after something was sent.
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,0 +1,223 @@
+//! How a member is reached and by which credential: the data of its Secret `<name>.member`, parsed
+//! once. Nothing else says where a credential goes, and nothing in a request can change it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderValue, Uri};
+use k8s_openapi::ByteString;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+
+/// A member's connection and credential.
+pub struct Connection {
+    authority: Authority,
+    /// Joined raw before each path; without a slash at its end.
+    base_path: String,
+    host: HeaderValue,
+    authorization: Option<HeaderValue>,
+    pub(super) server_name: ServerName<'static>,
+    pub(super) proxy: Option<Uri>,
+    pub(super) tls: Arc<ClientConfig>,
+}
+
+impl Connection {
+    /// Reads a Secret's data.
+    pub fn parse(data: &BTreeMap<String, ByteString>) -> Result<Self, Error> {
+        let text = |key: &'static str| match data.get(key) {
+            None => Ok(None),
+            Some(value) => match std::str::from_utf8(&value.0) {
+                Ok(text) => Ok(Some(text.trim()).filter(|text| !text.is_empty())),
+                Err(_) => Err(Error::new(key, "it is not UTF-8")),
+            },
+        };
+        let server = text("server")?.ok_or_else(|| Error::new("server", "it is missing"))?;
+        let (authority, base_path) = server_address(server).map_err(|reason| Error::new("server", reason))?;
+        let host = HeaderValue::from_str(authority.as_str()).map_err(|_| Error::new("server", "no host"))?;
+
+        let name = text("tls-server-name")?.unwrap_or_else(|| authority.host().trim_matches(['[', ']']));
+        let server_name = ServerName::try_from(name.to_owned())
+            .map_err(|_| Error::new("tls-server-name", "it is no DNS name or IP address"))?;
+
+        let token = text("token")?;
+        let certificate = client_certificate(data)?;
+        if token.is_none() && certificate.is_none() {
+            return Err(Error::new(
+                "token",
+                "there is no credential, neither a token nor tls.crt and tls.key",
+            ));
+        }
+        let authorization = match token {
+            None => None,
+            Some(token) => {
+                let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+                    .map_err(|_| Error::new("token", "it has characters that no header may have"))?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+        };
+        let insecure = match text("insecure-skip-tls-verify")? {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return Err(Error::new("insecure-skip-tls-verify", "it is neither true nor false")),
+        };
+        let proxy =
+            text("proxy-url")?.map(proxy_address).transpose().map_err(|r| Error::new("proxy-url", r))?;
+        let tls = Arc::new(tls(data.get("ca.crt").map(|pem| pem.0.as_slice()), insecure, certificate)?);
+        Ok(Self { authority, base_path, host, authorization, server_name, proxy, tls })
+    }
+
+    /// The value of `Host`.
+    pub fn host(&self) -> HeaderValue {
+        self.host.clone()
+    }
+
+    /// The value of `Authorization`, if the credential is a token.
+    pub fn authorization(&self) -> Option<HeaderValue> {
+        self.authorization.clone()
+    }
+
+    /// The member's URI for a path, which stays as the client spelt it.
+    pub fn uri(&self, path: &str, query: Option<&str>) -> Result<Uri, http::Error> {
+        let mut target =
+            String::with_capacity(self.base_path.len() + path.len() + 1 + query.map_or(0, str::len));
+        target.push_str(&self.base_path);
+        target.push_str(path);
+        if let Some(query) = query {
+            target.push('?');
+            target.push_str(query);
+        }
+        let target = PathAndQuery::try_from(target)?;
+        Uri::builder().scheme(Scheme::HTTPS).authority(self.authority.clone()).path_and_query(target).build()
+    }
+
+    pub(super) fn address(&self) -> Result<Uri, http::Error> {
+        self.uri("/", None)
+    }
+}
+
+/// Never shows a credential.
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("server", &self.authority).finish_non_exhaustive()
+    }
+}
+
+/// The target without scheme and authority (RFC 9112, 3.2.1).
+pub(super) fn origin_form(uri: &Uri) -> Uri {
+    uri.path_and_query().cloned().map(Uri::from).unwrap_or_default()
+}
+
+fn server_address(server: &str) -> Result<(Authority, String), &'static str> {
+    if server.contains(['?', '#']) {
+        return Err("it may have no query and no fragment");
+    }
+    let uri: Uri = server.parse().map_err(|_| "it is no URL")?;
+    if uri.scheme() != Some(&Scheme::HTTPS) {
+        return Err("it must begin with https://");
+    }
+    let authority = uri.authority().ok_or("it has no host")?;
+    if authority.as_str().contains('@') {
+        return Err("it may have no user info");
+    }
+    if authority.host().is_empty()
+        || (authority.as_str() != authority.host() && authority.port_u16().is_none())
+    {
+        return Err("it has no host or no valid port");
+    }
+    Ok((authority.clone(), uri.path().trim_end_matches('/').to_owned()))
+}
+
+fn proxy_address(url: &str) -> Result<Uri, &'static str> {
+    let uri: Uri = url.parse().map_err(|_| "it is no URL")?;
+    match uri.scheme_str() {
+        Some("http" | "https" | "socks5" | "socks5h") if uri.host().is_some_and(|host| !host.is_empty()) => {
+            Ok(uri)
+        }
+        _ => Err("it must begin with http://, https:// or socks5:// and name a host"),
+    }
+}
+
+type Certificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn client_certificate(data: &BTreeMap<String, ByteString>) -> Result<Option<Certificate>, Error> {
+    let (chain, key) = match (data.get("tls.crt"), data.get("tls.key")) {
+        (None, None) => return Ok(None),
+        (Some(chain), Some(key)) => (chain, key),
+        (Some(_), None) => return Err(Error::new("tls.key", "it is missing, though tls.crt is there")),
+        (None, Some(_)) => return Err(Error::new("tls.crt", "it is missing, though tls.key is there")),
+    };
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&chain.0)
+        .collect::<Result<_, _>>()
+        .map_err(|_| Error::new("tls.crt", "it is no PEM certificate"))?;
+    let key = PrivateKeyDer::from_pem_slice(&key.0).map_err(|_| Error::new("tls.key", "it is no PEM key"))?;
+    Ok(Some((chain, key)))
+}
+
+fn tls(ca: Option<&[u8]>, insecure: bool, certificate: Option<Certificate>) -> Result<ClientConfig, Error> {
+    let builder = ClientConfig::builder();
+    let builder = if insecure {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(super::connect::Unverified::default()))
+    } else {
+        builder.with_root_certificates(roots(ca)?)
+    };
+    match certificate {
+        None => Ok(builder.with_no_client_auth()),
+        Some((chain, key)) => builder
+            .with_client_auth_cert(chain, key)
+            .map_err(|_| Error::new("tls.crt", "it does not fit tls.key")),
+    }
+}
+
+/// For TLS to a proxy, whose authority no Secret names.
+pub(super) fn verified_by_the_system() -> Result<ClientConfig, Error> {
+    Ok(ClientConfig::builder().with_root_certificates(roots(None)?).with_no_client_auth())
+}
+
+fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    match ca {
+        Some(pem) => {
+            for certificate in CertificateDer::pem_slice_iter(pem) {
+                let certificate =
+                    certificate.map_err(|_| Error::new("ca.crt", "it is no PEM certificate"))?;
+                roots.add(certificate).map_err(|_| Error::new("ca.crt", "it is no certificate authority"))?;
+            }
+        }
+        None => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    if roots.is_empty() {
+        return Err(Error::new("ca.crt", "it names no certificate authority, and the system has none"));
+    }
+    Ok(roots)
+}
+
+/// A key of a member's Secret that is not understood. The value, which may be a secret, is not told.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("key {key}: {reason}")]
+pub struct Error {
+    key: &'static str,
+    reason: String,
+}
+
+impl Error {
+    pub(super) fn unusable_server() -> Self {
+        Self::new("server", "it is no URL that can be reached")
+    }
+
+    pub(super) fn unusable_proxy() -> Self {
+        Self::new("proxy-url", "it is no URL that can be reached")
+    }
+
+    fn new(key: &'static str, reason: impl Into<String>) -> Self {
+        Self { key, reason: reason.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

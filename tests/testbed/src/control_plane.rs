@@ -26,7 +26,7 @@ pub(crate) struct Site<'a> {
 impl Site<'_> {
     pub(crate) fn launch(&self, dir: &Path, program: PathBuf, args: Vec<String>) -> Launch {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Launch { bed: self.id.to_owned(), name, dir: dir.to_owned(), program, args, netns: None }
+        Launch { bed: self.id.to_owned(), name, dir: dir.to_owned(), program, args, within: Vec::new() }
     }
 
     pub(crate) fn kubectl(&self, kubeconfig: &Path) -> Kubectl {

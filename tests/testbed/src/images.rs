@@ -52,6 +52,11 @@ fn make(image: &str, program: &Path, entrypoint: &[&str], work: &Path, archive: 
     }
     fs::write(root.join("etc/passwd"), "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n")?;
     fs::write(root.join("etc/group"), "root:x:0:\nnogroup:x:65534:\n")?;
+    // Without it a static glibc looks for modules to load.
+    fs::write(
+        root.join("etc/nsswitch.conf"),
+        "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n",
+    )?;
     if entrypoint.is_empty() {
         fs::copy(program, root.join("bin/busybox"))?;
         for applet in run(Command::new(program).arg("--list"))?.lines().filter(|&applet| applet != "busybox")

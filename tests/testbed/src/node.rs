@@ -1,4 +1,5 @@
-//! A node: containerd, kubelet and kube-proxy in a network namespace of their own.
+//! A node: containerd, kubelet and kube-proxy in namespaces of their own, as if on a machine of their own:
+//! the network's is named, the mounts' lives as long as containerd and its containers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,10 @@ pub(crate) fn check_packages() -> Result<()> {
 /// A node whose containerd runs and has its images; the rest waits for the control plane.
 pub(crate) struct Prepared {
     dir: PathBuf,
-    netns: String,
+    /// The command that enters the node's network.
+    network: Vec<String>,
+    /// The process that has the node's mounts.
+    containerd: u32,
 }
 
 /// Starts containerd and loads the images, which needs no control plane.
@@ -53,9 +57,13 @@ pub(crate) fn prepare(site: &Site<'_>, plan: &ClusterPlan) -> Result<Prepared> {
         cni_config(&plan.pod_range(), &dir.join("addresses")).to_string(),
     )?;
     fs::write(dir.join("containerd.toml"), containerd_config(&dir))?;
-    let node = Prepared { netns: network::node_namespace(site.id, &plan.name), dir };
-    let args = vec![format!("--config={}", node.dir.join("containerd.toml").display())];
-    let mut containerd = node.launch(site, "/usr/bin/containerd".into(), args).start()?;
+    let network = network::node_namespace(site.id, &plan.name);
+    let network = vec!["nsenter".to_owned(), format!("--net=/run/netns/{network}")];
+    let args = vec![format!("--config={}", dir.join("containerd.toml").display())];
+    let within = network.iter().map(String::as_str).chain(OWN_MOUNTS.iter().copied()).map(str::to_owned);
+    let launch = site.launch(&dir, "/usr/bin/containerd".into(), args);
+    let mut containerd = Launch { within: within.collect(), ..launch }.start()?;
+    let node = Prepared { dir, network, containerd: containerd.pid() };
     containerd.until_ready(|| Ok(node.ctr(site, &["version"]).map_err(|error| format!("{error:#}"))))?;
     for archive in images::archives()? {
         node.ctr(site, &["-n", "k8s.io", "images", "import", &archive.display().to_string()])?;
@@ -101,16 +109,17 @@ pub(crate) fn join(site: &Site<'_>, plan: &ClusterPlan, node: &Prepared, cluster
         "--conntrack-max-per-core=0".to_owned(),
         "--conntrack-min=0".to_owned(),
     ];
-    node.launch(site, programs::path(&plan.version, "kube-proxy"), proxy_args).start()?;
-    let mut kubelet = node.launch(site, programs::path(&plan.version, "kubelet"), kubelet_args).start()?;
+    let mut within = node.network.clone();
+    let proxy = site.launch(&node.dir, programs::path(&plan.version, "kube-proxy"), proxy_args);
+    Launch { within: within.clone(), ..proxy }.start()?;
+    // The volumes that the kubelet mounts are there for the containers.
+    within.push(format!("--mount=/proc/{}/ns/mnt", node.containerd));
+    let kubelet = site.launch(&node.dir, programs::path(&plan.version, "kubelet"), kubelet_args);
+    let mut kubelet = Launch { within, ..kubelet }.start()?;
     kubelet.until_ready(|| Ok(is_ready(&kubectl, &plan.name)))
 }
 
 impl Prepared {
-    fn launch(&self, site: &Site<'_>, program: PathBuf, args: Vec<String>) -> Launch {
-        Launch { netns: Some(self.netns.clone()), ..site.launch(&self.dir, program, args) }
-    }
-
     fn ctr(&self, site: &Site<'_>, args: &[&str]) -> Result<()> {
         let mut command = Command::new("ctr");
         let output = process::environment(&mut command, site.id)
@@ -222,4 +231,19 @@ fn kubelet_config(dir: &Path, ca: &Path, address: &str) -> Value {
     })
 }
 
+/// Becomes the program in a new mount namespace, where the folders that containerd, CNI and kubelets use whatever
+/// their configuration says are empty: nothing is left of them on the machine, and nothing of it is in the way.
+const OWN_MOUNTS: &[&str] = &[
+    "unshare",
+    "--mount",
+    "sh",
+    "-ec",
+    "for folder in /run/containerd /var/lib/cni /var/lib/kubelet /var/log/containers; do
+        mkdir -p $folder
+        mount -t tmpfs node $folder
+    done
+    mount --make-rshared /
+    exec \"$@\"",
+    "node",
+];
 const SOCKET: &str = "containerd.sock";

@@ -3,6 +3,7 @@
 
 mod find;
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -28,8 +29,8 @@ pub(crate) struct Launch {
     pub(crate) dir: PathBuf,
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<String>,
-    /// The network namespace, where it is not that of the bed.
-    pub(crate) netns: Option<String>,
+    /// A command that becomes the program in other namespaces; its pid is then the program's. Often empty.
+    pub(crate) within: Vec<String>,
 }
 
 /// What is kept of a started program.
@@ -48,16 +49,10 @@ pub(crate) struct Daemon {
 impl Launch {
     pub(crate) fn start(self) -> Result<Daemon> {
         let log = File::options().create(true).append(true).open(self.log())?;
-        let mut command = match &self.netns {
-            None => Command::new(&self.program),
-            // nsenter becomes the program, so the pid is the program's.
-            Some(netns) => {
-                let mut command = Command::new("nsenter");
-                command.arg(format!("--net=/run/netns/{netns}")).arg(&self.program);
-                command
-            }
-        };
+        let mut words = self.within.iter().map(OsStr::new).chain([self.program.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
         let child = environment(&mut command, &self.bed)
+            .args(words)
             .args(&self.args)
             .current_dir(&self.dir)
             .stdin(Stdio::null())

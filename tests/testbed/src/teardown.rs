@@ -4,18 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use rustix::mount::{UnmountFlags, unmount};
 
 use crate::network;
 use crate::process;
 
-/// Ends the bed's processes and removes its mounts, its namespaces and its folder; on wish not its logs.
+/// Ends the bed's processes, with which its mounts go, and removes its cgroups, its namespaces and its folder;
+/// on wish not its logs.
 pub fn teardown(dir: &Path, keep_logs: bool) -> Result<()> {
     let id = dir.file_name().context("not a bed's folder")?.to_string_lossy();
     process::end_all(&id, dir)?;
-    unmount_all(dir)?;
-    remove_shim_sockets(dir);
-    remove_log_links(dir);
+    remove_cgroups(dir);
     network::remove(&id)?;
     if keep_logs {
         return remove_state(dir);
@@ -23,39 +21,32 @@ pub fn teardown(dir: &Path, keep_logs: bool) -> Result<()> {
     fs::remove_dir_all(dir).with_context(|| format!("cannot remove: {}", dir.display()))
 }
 
-/// Last mounted, first unmounted; lazily, because whoever is in there is dead.
-fn unmount_all(dir: &Path) -> Result<()> {
-    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return Ok(()) };
-    for path in mounts_below(&mounts, dir).iter().rev() {
-        unmount(path, UnmountFlags::DETACH).with_context(|| format!("cannot unmount: {}", path.display()))?;
-    }
-    Ok(())
-}
-
-fn mounts_below(mounts: &str, dir: &Path) -> Vec<PathBuf> {
-    let paths = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    paths.map(|path| PathBuf::from(path.replace("\\040", " "))).filter(|path| path.starts_with(dir)).collect()
-}
-
-/// Containerd's shims have their sockets in one folder of the machine; where, is written in the task's folder.
-fn remove_shim_sockets(dir: &Path) {
-    for tasks in children(dir).map(|cluster| cluster.join("node/run/io.containerd.runtime.v2.task/k8s.io")) {
-        for task in children(&tasks) {
-            let address = fs::read_to_string(task.join("address")).unwrap_or_default();
-            if let Some(socket) = address.trim().strip_prefix("unix://") {
-                let _ = fs::remove_file(socket);
-            }
+/// Containers have cgroups by their ids, below a folder that all containerds of a machine share. Those of containers
+/// that were running are left; the folders of their tasks name them.
+fn remove_cgroups(dir: &Path) {
+    let tasks = children(dir).map(|cluster| cluster.join("node/run/io.containerd.runtime.v2.task/k8s.io"));
+    let ids =
+        tasks.flat_map(|tasks| children(&tasks)).filter_map(|task| task.file_name().map(ToOwned::to_owned));
+    let root = Path::new("/sys/fs/cgroup");
+    let parents = children(root).chain([root.to_owned()]).map(|parent| parent.join("k8s.io"));
+    let parents = parents.filter(|parent| parent.is_dir()).collect::<Vec<_>>();
+    for id in ids {
+        for parent in &parents {
+            remove_cgroup(&parent.join(&id));
         }
     }
+    for parent in parents {
+        // Only when it is empty: somebody else's containers keep it.
+        let _ = fs::remove_dir(parent);
+    }
 }
 
-/// A kubelet links the logs of its containers into one folder of the machine.
-fn remove_log_links(dir: &Path) {
-    for link in children(Path::new("/var/log/containers")) {
-        if fs::read_link(&link).is_ok_and(|log| log.starts_with(dir)) {
-            let _ = fs::remove_file(link);
-        }
+/// From the leaves; what is not there or not empty is no reason to stop.
+fn remove_cgroup(cgroup: &Path) {
+    for child in children(cgroup).filter(|child| child.is_dir()) {
+        remove_cgroup(&child);
     }
+    let _ = fs::remove_dir(cgroup);
 }
 
 /// What is large and tells nothing.
@@ -71,7 +62,7 @@ fn remove_state(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn children(dir: &Path) -> impl Iterator<Item = PathBuf> {
+fn children(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
 }
 
@@ -80,13 +71,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_mounted_below_the_bed_is_unmounted() {
-        let mounts = "\
-1 0 8:1 / / rw - ext4 /dev/sda rw
-2 1 0:9 / /beds/mc-1/m1/a rw - overlay overlay rw
-3 1 0:9 / /beds/mc-1/m1/a/b\\040c rw - tmpfs tmpfs rw
-4 1 0:9 / /beds/mc-12/m1 rw - tmpfs tmpfs rw";
-        let paths = mounts_below(mounts, Path::new("/beds/mc-1"));
-        assert_eq!(paths, [Path::new("/beds/mc-1/m1/a"), Path::new("/beds/mc-1/m1/a/b c")]);
+    fn state_goes_and_logs_stay() {
+        let dir = std::env::temp_dir().join(format!("testbed-state-{}", std::process::id()));
+        fs::create_dir_all(dir.join("m1/etcd/member")).unwrap();
+        fs::write(dir.join("m1/etcd.log"), "log").unwrap();
+        remove_state(&dir).unwrap();
+        assert!(dir.join("m1/etcd.log").exists() && !dir.join("m1/etcd").exists());
+        fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::ClientCertificate;
 
 use crate::bed::{bed, host};
+use crate::noise::sha256;
 
 /// Somebody with a credential for the host.
 #[derive(Clone)]
@@ -49,22 +52,32 @@ impl Caller {
 
     /// As a service account of the host, which is made.
     pub fn service_account(namespace: &str, name: &str) -> Result<Self> {
-        let host = host()?;
-        host.apply(
-            &format!("/api/v1/namespaces/{namespace}"),
-            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        make_service_account(namespace, name)?;
+        Self::by_token_request(namespace, name, &json!({}))
+    }
+
+    /// As a service account in a pod of the host: the token is bound to the pod, and names it.
+    pub fn pod(namespace: &str, name: &str) -> Result<Self> {
+        make_service_account(namespace, name)?;
+        let pod = host()?.apply(
+            &format!("/api/v1/namespaces/{namespace}/pods/{name}"),
+            &json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+                "spec": {"serviceAccountName": name, "containers": [{"name": "main", "image": "none"}]},
+            }),
         )?;
-        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}");
-        host.apply(
-            &path,
-            &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}),
-        )?;
-        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-        let answer = host.create(&format!("{path}/token"), &request)?;
+        let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"]});
+        Self::by_token_request(namespace, name, &json!({"boundObjectRef": bound}))
+    }
+
+    fn by_token_request(namespace: &str, name: &str, spec: &Value) -> Result<Self> {
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+        let answer = host()?.create(&path, &request)?;
         let token = answer["status"]["token"].as_str().context("a TokenRequest without a token")?;
-        let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
-        let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
-        Self::bearer(&format!("system:serviceaccount:{namespace}:{name}"), &groups, token.to_owned())
+        let of_namespace = format!("system:serviceaccounts:{namespace}");
+        let user = format!("system:serviceaccount:{namespace}:{name}");
+        Self::bearer(&user, &["system:serviceaccounts", &of_namespace], token.to_owned())
     }
 
     /// The kubeconfig: one cluster `host`, one context `host`.
@@ -88,6 +101,12 @@ impl Caller {
     /// The header line that proves who this is; empty for who has a certificate.
     pub fn authorization(&self) -> String {
         self.token.as_ref().map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"))
+    }
+
+    /// What Kubernetes calls the certificate: the extra `authentication.kubernetes.io/credential-id`.
+    pub fn certificate_id(&self) -> Result<String> {
+        let pem = &self.certificate.as_ref().context("no certificate")?.certificate;
+        Ok(format!("X509SHA256={}", sha256(&CertificateDer::from_pem_slice(pem.as_bytes())?)))
     }
 
     fn bearer(user: &str, groups: &[&str], token: String) -> Result<Self> {
@@ -116,4 +135,17 @@ impl Caller {
         std::fs::write(self.kubeconfig(), config.to_string())?;
         Ok(self)
     }
+}
+
+fn make_service_account(namespace: &str, name: &str) -> Result<()> {
+    let host = host()?;
+    host.apply(
+        &format!("/api/v1/namespaces/{namespace}"),
+        &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+    )?;
+    host.apply(
+        &format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}"),
+        &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}),
+    )?;
+    Ok(())
 }

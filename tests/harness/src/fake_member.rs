@@ -194,9 +194,9 @@ impl FakeMember {
             .context("the fake member is gone")
     }
 
-    /// How many connections it has accepted.
-    pub fn connections(&self) -> usize {
-        self.requests.borrow().iter().map(|request| request.connection + 1).max().unwrap_or(0)
+    /// The certificate authority of its server certificate.
+    pub fn ca(&self) -> &str {
+        &self.ca
     }
 }
 

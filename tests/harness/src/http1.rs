@@ -12,7 +12,7 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use testbed::{Bed, ClientCertificate, Cluster, Sidecar};
+use testbed::{ClientCertificate, Cluster, Sidecar};
 
 /// A TLS server and who we are to it.
 #[derive(Clone)]
@@ -75,6 +75,19 @@ impl Endpoint {
         connection.send(request)?;
         connection.response()
     }
+}
+
+/// What a plain HTTP server, as `http://ip:port`, answers to a GET.
+pub fn plain_get(server: &str, path: &str) -> Result<Response> {
+    let address = authority(server)?;
+    let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.write_all(format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes())?;
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer)?;
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").context("no head")? + 4;
+    let body = answer.split_off(end);
+    Ok(Response { head: Head::parse(&answer)?, body })
 }
 
 /// One connection. What was read too far is kept for the next read.
@@ -242,20 +255,15 @@ impl Response {
 /// Where the sidecar is found on the host, through which its certificate names it.
 pub const SIDECAR_NAME: &str = "mc-sidecar.kubectl-mc-system.svc";
 
-/// The address of a `https://ip:port` URL.
+/// The address of a URL `<scheme>://ip:port`.
 fn authority(url: &str) -> Result<SocketAddr> {
-    let authority = url.trim_start_matches("https://").trim_end_matches('/');
+    let authority = url.rsplit("//").next().unwrap_or_default();
     authority.parse().with_context(|| format!("no ip:port in {url:?}"))
 }
 
 /// The path of something of a member, below the host's root.
 pub fn member_path(cluster: &str, rest: &str) -> String {
     format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/{cluster}/proxy{rest}")
-}
-
-/// An endpoint for the host's kube-apiserver with no certificate: who calls is in the bytes.
-pub fn host_endpoint(bed: &Bed) -> Result<Endpoint> {
-    Endpoint::cluster(&bed.host, None)
 }
 
 /// How long an answer may take on a busy machine.
@@ -281,6 +289,6 @@ mod tests {
     #[test]
     fn an_address_is_read_from_the_url() {
         assert_eq!(authority("https://10.88.0.5:10250").unwrap(), "10.88.0.5:10250".parse().unwrap());
-        assert!(authority("https://name/").is_err());
+        assert!(authority("https://name:443").is_err());
     }
 }

@@ -1,0 +1,139 @@
+//! What one client or member may cost the others: nothing they notice.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use harness::bed::sidecar;
+use harness::caller::Caller;
+use harness::fake_member::{FakeMember, Step, ok};
+use harness::http1::{Connection, Endpoint, member_path, plain_get};
+use harness::noise::MEBIBYTE;
+use harness::scene::Scene;
+
+use crate::plugin_in;
+
+#[test]
+fn a_member_that_hangs_slows_no_other() -> Result<()> {
+    let scene = Scene::on("m2", "beside-hanging")?;
+    let plugin = plugin_in(&scene, &scene.caller()?)?;
+    plugin.ok(&["get", "configmaps"])?;
+    let fake = FakeMember::start("e2e-hangs", |_| vec![Step::Hang])?;
+    let mut waiting = Vec::new();
+    for number in 0..50 {
+        waiting.push(ask(&direct("hangs")?, &fake, &format!("/hang/{number}"))?);
+    }
+    fake.wait_for("/hang/49", |_| true)?;
+    let asked = Instant::now();
+    plugin.ok(&["get", "configmaps"])?;
+    ensure!(asked.elapsed() < Duration::from_secs(3), "it took {:?}", asked.elapsed());
+    Ok(())
+}
+
+#[test]
+fn a_client_that_does_not_read_slows_no_other() -> Result<()> {
+    // Far more than sockets buffer: the sidecar must hold it back at the member.
+    let fake = FakeMember::start("e2e-flood", |request| {
+        if !request.target().ends_with("/flood") {
+            return ok();
+        }
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 256 * MEBIBYTE);
+        let mut steps = vec![Step::Send(head.into())];
+        steps.extend((0..256).map(|_| Step::Send(vec![b'x'; MEBIBYTE])));
+        steps
+    })?;
+    let before = resident_memory()?;
+    let mut waiting = Vec::new();
+    for _ in 0..10 {
+        let mut connection = ask(&direct("flood")?, &fake, "/flood")?;
+        connection.head()?;
+        waiting.push(connection);
+    }
+    let mut other = ask(&direct("flood")?, &fake, "/other")?;
+    ensure!(other.response()?.status() == 200, "another request does not get through");
+    let grown = resident_memory()?.saturating_sub(before);
+    ensure!(grown < 64 * MEBIBYTE, "it keeps {} MiB for clients that do not read", grown / MEBIBYTE);
+    Ok(())
+}
+
+#[test]
+fn a_header_of_two_mebibytes_is_refused() -> Result<()> {
+    refused("header", &format!("X-Large: {}\r\n", "x".repeat(2 * MEBIBYTE)))
+}
+
+#[test]
+fn a_hundred_thousand_header_lines_are_refused() -> Result<()> {
+    refused("lines", &"X-Many: x\r\n".repeat(100_000))
+}
+
+#[test]
+fn a_user_of_hundreds_of_groups_gets_through() -> Result<()> {
+    let groups: Vec<String> = (0..300).map(|number| format!("e2e-group-{number:03}")).collect();
+    let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+    let scene = Scene::on("m2", "many-groups")?;
+    let caller = Caller::certificate("e2e-many-groups", &groups)?;
+    scene.welcome(&caller)?;
+    plugin_in(&scene, &caller)?.ok(&["get", "configmaps"])?;
+    Ok(())
+}
+
+#[test]
+fn a_head_that_never_ends_is_given_up() -> Result<()> {
+    let endpoint = direct("slow-head")?;
+    let mut connection = endpoint.connect()?;
+    connection.set_patience(Duration::from_secs(60))?;
+    connection.send(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")?;
+    // Whether it says so (408) or just closes: it does not wait for ever.
+    connection.rest()?;
+    Ok(())
+}
+
+#[test]
+fn a_member_with_an_endless_head_is_given_up() -> Result<()> {
+    let fake = FakeMember::start("e2e-endless-head", |_| {
+        let mut steps = vec![Step::Send(b"HTTP/1.1 200 OK\r\n".to_vec())];
+        steps.extend((0..16).map(|_| Step::Send(b"X-More: more\r\n".repeat(100_000))));
+        steps.push(Step::Hang);
+        steps
+    })?;
+    let mut connection = ask(&direct("endless-head")?, &fake, "/endless")?;
+    let head = connection.head()?;
+    ensure!(head.status == 502, "answered {}", head.status);
+    Ok(())
+}
+
+/// The request is answered by an error or a closed connection, and the next one is served.
+fn refused(name: &str, headers: &str) -> Result<()> {
+    let fake = FakeMember::start(&format!("e2e-large-{name}"), |_| ok())?;
+    let endpoint = direct(name)?;
+    let mut connection = endpoint.connect()?;
+    let path = member_path(&fake.name, "/large");
+    // The other side may hang up before it is all sent.
+    let sent = connection.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n").as_bytes());
+    if let (Ok(()), Ok(head)) = (sent, connection.head()) {
+        ensure!((400..500).contains(&head.status), "answered {}", head.status);
+    }
+    assert_eq!(fake.requests("/large").len(), 0);
+    ensure!(ask(&endpoint, &fake, "/next")?.response()?.status() == 200, "the next request is not served");
+    Ok(())
+}
+
+fn ask(endpoint: &Endpoint, fake: &FakeMember, rest: &str) -> Result<Connection> {
+    let mut connection = endpoint.connect()?;
+    let path = member_path(&fake.name, rest);
+    connection.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
+    Ok(connection)
+}
+
+/// The sidecar's own port, as an administrator.
+fn direct(name: &str) -> Result<Endpoint> {
+    let admin = Caller::certificate(&format!("e2e-bounds-{name}"), &["system:masters"])?;
+    Endpoint::sidecar(sidecar()?, admin.certificate.as_deref())
+}
+
+/// What the sidecar's process holds, by the kernel's word.
+fn resident_memory() -> Result<usize> {
+    ensure!(plain_get(&sidecar()?.admin, "/livez")?.status() == 200, "the sidecar is not alive");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", sidecar()?.pid))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<usize>()? * 1024)
+}

@@ -1,0 +1,249 @@
+//! Nothing a client sends adds to, hides or replaces the identity that the member sees.
+//! Each attack goes straight to the sidecar and through the host, as a plain request and
+//! as an upgrade. It may be refused; what must not happen is that it arrives as somebody else.
+
+use anyhow::{Context, Result, ensure};
+use harness::bed::{bed, sidecar};
+use harness::caller::Caller;
+use harness::fake_member::{FakeMember, Request, Step, ok};
+use harness::http1::{Endpoint, member_path};
+use harness::scene::{EVERY_VERB, Scene};
+
+#[test]
+fn without_an_attack_the_request_arrives_as_the_caller() -> Result<()> {
+    let attack = Attack::prepare("control")?;
+    for way in attack.ways()? {
+        ensure!(attack.send("", &way)?.is_some(), "an honest request did not arrive: {way:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn connection_nominates_no_identity_away() -> Result<()> {
+    Attack::prepare("nominate")?.try_all(&[
+        "Connection: Impersonate-User",
+        "Connection: impersonate-user, impersonate-group, impersonate-uid",
+        "Connection: close, Impersonate-User",
+        "Connection: ,  Impersonate-User",
+        "Connection: keep-alive\r\nConnection: Impersonate-User",
+        "connection:\tImpersonate-User",
+        "Connection: Impersonate-User\r\nKeep-Alive: timeout=5",
+        "Proxy-Connection: Impersonate-User",
+    ])
+}
+
+#[test]
+fn connection_nominates_no_credential_away() -> Result<()> {
+    Attack::prepare("nominate-credential")?.try_all(&[
+        "Connection: Authorization",
+        "Connection: close, Authorization, Impersonate-User",
+        "Connection: X-Remote-User, X-Remote-Group",
+        "Connection: Host, Content-Length",
+    ])
+}
+
+#[test]
+fn impersonation_asked_for_without_the_right_to_it_is_never_granted() -> Result<()> {
+    Attack::prepare("impersonate")?.try_all(&[
+        "Impersonate-User: admin",
+        "impersonate-user: admin",
+        "Impersonate-User: admin\r\nImpersonate-User: ulrike",
+        "Impersonate-User: ",
+        "Impersonate-Group: system:masters",
+        "Impersonate-User: ulrike\r\nImpersonate-Group: system:masters",
+        "Impersonate-Uid: 0",
+        "Impersonate-Extra-Scopes: everything",
+        "Impersonate-Anything: else",
+    ])
+}
+
+#[test]
+fn front_proxy_headers_from_strangers_mean_nothing() -> Result<()> {
+    Attack::prepare("front-proxy")?.try_all(&[
+        "X-Remote-User: admin",
+        "X-Remote-User: admin\r\nX-Remote-Group: system:masters",
+        "x-remote-group: system:masters",
+        "X-Remote-Uid: 0",
+        "X-Remote-Extra-Scopes: everything",
+    ])
+}
+
+#[test]
+fn underscores_are_no_hyphens() -> Result<()> {
+    Attack::prepare("underscores")?.try_all(&[
+        "Impersonate_User: admin",
+        "IMPERSONATE_GROUP: system:masters",
+        "x_remote_user: admin",
+        "X_Remote_Group: system:masters",
+        "Impersonate-User_: admin",
+    ])
+}
+
+#[test]
+fn a_second_authorization_does_not_arrive() -> Result<()> {
+    Attack::prepare("authorization")?.try_all(&[
+        "Authorization: Bearer made-up",
+        "Authorization: Basic YWRtaW46YWRtaW4=",
+        "Proxy-Authorization: Bearer ulrike-token",
+    ])
+}
+
+#[test]
+fn ambiguous_bodies_do_not_smuggle_a_second_request() -> Result<()> {
+    let attack = Attack::prepare("smuggle")?;
+    let smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\nImpersonate-User: admin\r\n\r\n";
+    for headers in [
+        format!("Content-Length: {}\r\nTransfer-Encoding: chunked", 5 + smuggled.len()),
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity".to_owned(),
+        "Transfer-Encoding: gzip, chunked".to_owned(),
+        "Transfer-Encoding: xchunked".to_owned(),
+        "Content-Length: 5\r\nContent-Length: 0".to_owned(),
+        "Content-Length: +5".to_owned(),
+    ] {
+        for way in attack.ways()? {
+            let path = member_path(&attack.fake.name, "/body");
+            let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\n{}{headers}\r\n\r\n", way.authorization);
+            let mut connection = way.endpoint.connect()?;
+            connection.send(format!("{head}0\r\n\r\n{smuggled}").as_bytes())?;
+            connection.head().with_context(|| format!("{headers:?} {way:?}"))?;
+        }
+    }
+    assert_eq!(attack.fake.requests("/smuggled").len(), 0);
+    attack.fake.requests("/body").iter().try_for_each(|request| attack.is_honest(request))
+}
+
+#[test]
+fn trailers_bring_no_identity() -> Result<()> {
+    let attack = Attack::prepare("trailers")?;
+    for way in attack.ways()? {
+        let path = member_path(&attack.fake.name, "/trailers");
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: x\r\n{}Transfer-Encoding: chunked\r\nTrailer: Impersonate-User\r\n\r\n",
+            way.authorization
+        );
+        let trailers = "0\r\nImpersonate-User: admin\r\nX-Remote-User: admin\r\n\r\n";
+        let mut connection = way.endpoint.connect()?;
+        connection.send(format!("{head}{trailers}").as_bytes())?;
+        connection.head().with_context(|| format!("{way:?}"))?;
+    }
+    for request in attack.fake.requests("/trailers") {
+        attack.is_honest(&request)?;
+        assert!(!String::from_utf8_lossy(&request.received).contains("admin"), "{request:?}");
+    }
+    Ok(())
+}
+
+/// A member that would like to be deceived, and ulrike, who may use it.
+struct Attack {
+    fake: FakeMember,
+    caller: Caller,
+}
+
+/// Where an attack comes from and what it looks like.
+struct Way {
+    endpoint: Endpoint,
+    entrance: &'static str,
+    upgrade: bool,
+    authorization: String,
+}
+
+impl Attack {
+    fn prepare(name: &str) -> Result<Self> {
+        let fake = FakeMember::start(&format!("e2e-attack-{name}"), |request| {
+            if request.values("upgrade").is_empty() {
+                return ok();
+            }
+            let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";
+            vec![Step::Send(head.into()), Step::Close]
+        })?;
+        let caller = Caller::token("ulrike")?;
+        Scene::on("m2", &format!("attack-{name}"))?.let_in(&caller, &[&fake.name], EVERY_VERB)?;
+        Ok(Self { fake, caller })
+    }
+
+    /// Every way in, plain and upgraded.
+    fn ways(&self) -> Result<Vec<Way>> {
+        let direct = Endpoint::sidecar(sidecar()?, None)?;
+        let host = Endpoint::cluster(&bed()?.host, None)?;
+        let mut ways = Vec::new();
+        for upgrade in [false, true] {
+            for (entrance, endpoint) in [("direct", &direct), ("host", &host)] {
+                let (endpoint, authorization) = (endpoint.clone(), self.caller.authorization());
+                ways.push(Way { endpoint, entrance, upgrade, authorization });
+            }
+        }
+        Ok(ways)
+    }
+
+    fn try_all(&self, attacks: &[&str]) -> Result<()> {
+        for headers in attacks {
+            for way in self.ways()? {
+                self.send(headers, &way).with_context(|| format!("{headers:?} {way:?}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends one attack; what arrived at the member, if it did, is what the caller may be there.
+    fn send(&self, headers: &str, way: &Way) -> Result<Option<Request>> {
+        let before = self.fake.requests("/target").len();
+        let path = member_path(&self.fake.name, "/target");
+        let headers = if headers.is_empty() { String::new() } else { format!("{headers}\r\n") };
+        let upgrade = if way.upgrade {
+            "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n"
+        } else {
+            ""
+        };
+        let method = if way.upgrade { "POST" } else { "GET" };
+        let length = if way.upgrade { "Content-Length: 0\r\n" } else { "" };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\n{}{upgrade}{length}{headers}\r\n",
+            way.authorization
+        );
+        let mut connection = way.endpoint.connect()?;
+        connection.send(request.as_bytes())?;
+        // Any answer or a closed door: after it the member has seen what it will see.
+        let answer = connection.head();
+        let arrived = self.fake.requests("/target");
+        let arrived = arrived.get(before..).unwrap_or_default();
+        ensure!(arrived.len() <= 1, "one request arrived {} times", arrived.len());
+        for request in arrived {
+            self.is_honest(request)?;
+        }
+        if arrived.is_empty() {
+            let status = answer.map_or(0, |head| head.status);
+            ensure!(status == 0 || (400..600).contains(&status), "not forwarded, yet answered by {status}");
+        }
+        Ok(arrived.first().cloned())
+    }
+
+    /// The member saw ulrike, all of her and nothing else, by the sidecar's credential alone.
+    fn is_honest(&self, request: &Request) -> Result<()> {
+        let mut groups = request.values("impersonate-group");
+        groups.sort_unstable();
+        ensure!(request.values("impersonate-user") == ["ulrike"], "{}", request.head);
+        ensure!(groups == ["dev", "ops"], "{}", request.head);
+        ensure!(request.values("impersonate-uid") == ["uid-ulrike"], "{}", request.head);
+        let credential = format!("Bearer {}", self.fake.token);
+        ensure!(request.values("authorization") == [credential.as_str()], "{}", request.head);
+        let head = request.head.to_lowercase();
+        for word in ["x-remote-", "x_remote_", "impersonate_", "proxy-authorization", "ulrike-token"] {
+            ensure!(!head.contains(word), "{word} arrived: {}", request.head);
+        }
+        for connection in request.values("connection") {
+            let named = connection.split(',').map(|name| name.trim().to_lowercase());
+            for name in named {
+                ensure!(["upgrade", "keep-alive", "close", ""].contains(&name.as_str()), "{}", request.head);
+            }
+        }
+        ensure!(!head.contains("impersonate-extra-scopes"), "{}", request.head);
+        ensure!(!head.contains("impersonate-anything"), "{}", request.head);
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.entrance, if self.upgrade { "upgrade" } else { "plain" })
+    }
+}

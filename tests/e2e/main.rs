@@ -1,0 +1,41 @@
+//! The promises, kept on a real Kubernetes: one file for each subject, one test for each
+//! promise. All tests share one bed, in any order and at the same time; each brings its
+//! own namespace, users and members. `make test` starts the bed.
+
+mod attach;
+mod authorization;
+mod bounds;
+mod clusters;
+mod copy;
+mod credentials;
+mod discovery;
+mod exec;
+mod identity;
+mod identity_attacks;
+mod kubeconfig;
+mod logs;
+mod member_changes;
+mod plugin;
+mod port_forward;
+mod protocol;
+mod refused_upgrades;
+mod routing;
+mod streams;
+mod verbs;
+
+use std::path::Path;
+
+use anyhow::Result;
+use harness::caller::Caller;
+use harness::scene::Scene;
+use harness::tool::Tool;
+
+/// The plugin under test, run by a caller.
+fn plugin(caller: &Caller) -> Result<Tool> {
+    Tool::plugin(Path::new(env!("CARGO_BIN_EXE_kubectl-mc")), caller)
+}
+
+/// The plugin under test at the scene's member and namespace, run by a caller.
+fn plugin_in(scene: &Scene, caller: &Caller) -> Result<Tool> {
+    Ok(plugin(caller)?.with(&[&format!("--cluster={}", scene.member), "--namespace", &scene.name]))
+}

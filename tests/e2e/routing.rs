@@ -1,0 +1,156 @@
+//! A request goes to the member that its path names and to nowhere else.
+
+use anyhow::{Context, Result, ensure};
+use harness::bed::{bed, sidecar};
+use harness::caller::Caller;
+use harness::fake_member::{FakeMember, Step, ok, reply};
+use harness::http1::{Endpoint, Response, member_path};
+
+#[test]
+fn a_redirect_is_an_error_and_is_not_followed() -> Result<()> {
+    let elsewhere = FakeMember::unregistered("e2e-elsewhere", |_| ok())?;
+    let location = format!("https://{}/stolen", elsewhere.address);
+    let fake = FakeMember::start("e2e-redirect", {
+        let location = location.clone();
+        move |_| reply("302 Found", &format!("Location: {location}\r\n"), "")
+    })?;
+    for endpoint in both_entrances("redirect")? {
+        let answer = get(&endpoint, &member_path(&fake.name, "/api"))?;
+        assert_eq!(answer.status(), 502, "{}", answer.text());
+        assert!(answer.head.value("location").is_none(), "{:?}", answer.head);
+        assert!(!answer.text().contains(&location), "{}", answer.text());
+    }
+    assert_eq!(elsewhere.requests("/").len(), 0);
+    Ok(())
+}
+
+#[test]
+fn the_host_header_does_not_choose_the_member() -> Result<()> {
+    let (fake, other, direct) = two_members("host-header")?;
+    for authority in [other.address.to_string(), other.name.clone(), "kubernetes.default".to_owned()] {
+        let path = member_path(&fake.name, "/here");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\n\r\n");
+        assert_eq!(direct.exchange(request.as_bytes())?.status(), 200);
+    }
+    assert_eq!(fake.requests("/here").len(), 3);
+    assert_eq!(other.requests("/here").len(), 0);
+    for request in fake.requests("/here") {
+        assert_eq!(request.values("host"), [fake.address.to_string()], "{}", request.head);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_absolute_target_does_not_choose_the_member() -> Result<()> {
+    let (fake, other, direct) = two_members("absolute")?;
+    let path = member_path(&fake.name, "/absolute");
+    let request = format!("GET https://{}{path} HTTP/1.1\r\nHost: x\r\n\r\n", other.address);
+    let _ = direct.exchange(request.as_bytes());
+    assert_eq!(other.requests("/absolute").len(), 0);
+    for request in fake.requests("/absolute") {
+        assert_eq!(request.target(), "/absolute");
+    }
+    Ok(())
+}
+
+#[test]
+fn dots_and_encoded_slashes_lead_to_no_other_cluster() -> Result<()> {
+    let (fake, other, direct) = two_members("dots")?;
+    let host = both_entrances("dots-host")?.pop().context("no entrance")?;
+    let clusters = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
+    let (one, two) = (&fake.name, &other.name);
+    for path in [
+        format!("{clusters}/{one}/../{two}/proxy/reached"),
+        format!("{clusters}/{one}/%2e%2e/{two}/proxy/reached"),
+        format!("{clusters}/{one}/.%2E/{two}/proxy/reached"),
+        format!("{clusters}/{one}/proxy/../../{two}/proxy/reached"),
+        format!("{clusters}/{one}/proxy/%2e%2e/%2e%2e/{two}/proxy/reached"),
+        format!("{clusters}/{one}/proxy/api/..%2f..%2f..%2f{two}/proxy/reached"),
+        format!("{clusters}/{one}%2fproxy%2freached/../../{two}/proxy/reached"),
+        format!("{clusters}/{one}%2f..%2f{two}/proxy/reached"),
+        format!("{clusters}/{one}%00/proxy/reached"),
+        format!("{clusters}/{one}\\..\\{two}/proxy/reached"),
+        format!("{clusters}//{one}/proxy/reached"),
+        format!("{clusters}/{one}//proxy/reached"),
+        format!("{clusters}/./{one}/proxy/reached"),
+        format!("{clusters}/%2e/{one}/proxy/reached"),
+        format!("//apis/proxy.kubectl-mc.dev/v1alpha1/clusters/{one}/proxy/reached"),
+    ] {
+        let answer = get(&direct, &path)?;
+        ensure!((400..500).contains(&answer.status()), "{path}: {}: {}", answer.status(), answer.text());
+        // The host may tidy up a path by itself; whatever it makes of it, dots do not arrive.
+        let _ = get(&host, &path);
+    }
+    for request in fake.requests("reached").iter().chain(&other.requests("reached")) {
+        let target = request.target().to_lowercase();
+        ensure!(!target.contains("..") && !target.contains("%2e"), "{target}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_members_part_of_the_path_and_the_query_arrive_as_they_were() -> Result<()> {
+    let (fake, _, direct) = two_members("verbatim")?;
+    for target in [
+        "/verbatim?command=sh&command=-c&command=echo%20a%2Fb&stdin=true",
+        "/verbatim/a%2Fb/c%20d?x=%2f&y=;z&y",
+        "/verbatim//double/",
+        "/verbatim/?",
+        "/verbatim/%C3%A9?q=%zz",
+    ] {
+        let answer = get(&direct, &member_path(&fake.name, target))?;
+        assert_eq!(answer.status(), 200, "{target}: {}", answer.text());
+        let requests = fake.requests("/verbatim");
+        assert_eq!(requests.last().context("nothing arrived")?.target(), target);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_base_path_in_the_secret_comes_first() -> Result<()> {
+    let fake = FakeMember::unregistered("e2e-base-path", |_| ok())?;
+    let server = format!("https://{}/k8s/clusters/c-1", fake.address);
+    fake.register(&serde_json::json!({"server": server}))?;
+    let direct = both_entrances("base-path")?.remove(0);
+    harness::wait::eventually("it is reachable", harness::wait::SOON, || {
+        Ok((get(&direct, &member_path(&fake.name, "/api/v1"))?.status() == 200).then_some(()))
+    })?;
+    assert_eq!(fake.requests("/api/v1")[0].target(), "/k8s/clusters/c-1/api/v1");
+    Ok(())
+}
+
+#[test]
+fn a_member_whose_certificate_is_another_ones_gets_no_request() -> Result<()> {
+    let other = FakeMember::unregistered("e2e-other-ca", |_| ok())?;
+    let fake = FakeMember::unregistered("e2e-wrong-ca", |_| ok())?;
+    fake.register(&serde_json::json!({"ca.crt": other.ca()}))?;
+    let direct = both_entrances("wrong-ca")?.remove(0);
+    let path = member_path(&fake.name, "/secret");
+    let answer = harness::wait::eventually("the sidecar knows the member", harness::wait::SOON, || {
+        let answer = get(&direct, &path)?;
+        Ok((answer.status() != 404).then_some(answer))
+    })?;
+    assert_eq!(answer.status(), 502, "{}", answer.text());
+    assert!(answer.text().contains("member unreachable"), "{}", answer.text());
+    assert_eq!(fake.requests("/").len(), 0);
+    Ok(())
+}
+
+/// Two members, and the sidecar's own port as an administrator.
+fn two_members(name: &str) -> Result<(FakeMember, FakeMember, Endpoint)> {
+    let script = |_: &harness::fake_member::Request| -> Vec<Step> { ok() };
+    let fake = FakeMember::start(&format!("e2e-{name}-one"), script)?;
+    let other = FakeMember::start(&format!("e2e-{name}-two"), script)?;
+    Ok((fake, other, both_entrances(name)?.remove(0)))
+}
+
+/// The sidecar's own port and the host's, as an administrator.
+fn both_entrances(name: &str) -> Result<Vec<Endpoint>> {
+    let admin = Caller::certificate(&format!("e2e-{name}-admin"), &["system:masters"])?;
+    let certificate = admin.certificate.as_deref();
+    Ok(vec![Endpoint::sidecar(sidecar()?, certificate)?, Endpoint::cluster(&bed()?.host, certificate)?])
+}
+
+fn get(endpoint: &Endpoint, path: &str) -> Result<Response> {
+    endpoint.exchange(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+}

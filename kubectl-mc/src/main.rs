@@ -1,1 +1,39 @@
-fn main() {}
+//! `kubectl mc`: kubectl for many clusters, through one.
+//!
+//! The way of a command, read downwards in [`commands`]: scan argv → settings → host →
+//! overlay kubeconfig → preflight → rewrite → execve of kubectl.
+
+mod argv;
+mod cache;
+mod cli;
+mod client;
+mod commands;
+mod env;
+mod error;
+mod exit;
+mod hop;
+mod host;
+mod kubeconfig;
+mod kubectl;
+mod preflight;
+mod printer;
+mod rewrite;
+mod settings;
+mod table;
+
+use std::process::ExitCode;
+
+use crate::env::Env;
+use crate::printer::Printer;
+
+fn main() -> ExitCode {
+    let printer = Printer;
+    let arguments = std::env::args_os().skip(1).collect();
+    match commands::run(arguments, &Env::from_process(), &printer) {
+        Ok(status) => status.into(),
+        Err(failure) => {
+            printer.failure(&failure);
+            failure.status.into()
+        }
+    }
+}

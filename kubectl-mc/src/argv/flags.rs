@@ -1,0 +1,147 @@
+//! Which flags take a value in the next word. Without this a word such as `--cluster` in
+//! `-l --cluster` could not be told from a flag of ours.
+//!
+//! The lists are what kubectl 1.27 to 1.36 say of themselves: a flag is in them when
+//! `kubectl VERB --FLAG` answers "flag needs an argument".
+
+use std::ffi::OsStr;
+
+/// Whether a flag takes a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Value,
+    Switch,
+}
+
+/// A flag of our own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Own {
+    pub(super) shape: Shape,
+    /// Whether it is ours after the verb too.
+    pub(super) after_verb: bool,
+}
+
+/// Our own flag of that long name. The same flags as in [`crate::cli::Flags`]; a test compares them.
+pub(super) fn own(name: &str) -> Option<Own> {
+    let (_, own) = OWN.iter().find(|(own, _)| *own == name)?;
+    Some(*own)
+}
+
+/// Whether kubectl's flag `--name` takes the next word as its value.
+pub(super) fn long_takes_value(verb: Option<&OsStr>, name: &str) -> bool {
+    let verb = verb.and_then(OsStr::to_str).unwrap_or_default();
+    match name {
+        // The same name is a switch for one verb and takes a value for another.
+        "command" => verb == "kuberc",
+        "containers" => verb != "top",
+        "prefix" => verb != "logs",
+        "raw" => verb != "config",
+        _ => KUBECTL_LONG.binary_search(&name).is_ok(),
+    }
+}
+
+/// Whether kubectl's flag `-letter` takes the rest of the word, or the next word, as its value.
+pub(super) fn short_takes_value(verb: Option<&OsStr>, letter: u8) -> bool {
+    let verb = verb.and_then(OsStr::to_str).unwrap_or_default();
+    match letter {
+        b'f' => verb != "logs",
+        b'p' => matches!(verb, "patch" | "proxy"),
+        b'w' => verb == "proxy",
+        _ => b"LPceklnorsuv".contains(&letter),
+    }
+}
+
+/// The long name of a short flag that we look at.
+pub(super) fn long_of(letter: u8) -> &'static str {
+    match letter {
+        b'h' => "help",
+        b's' => "server",
+        b'n' => "namespace",
+        b'o' => "output",
+        _ => "",
+    }
+}
+
+/// Whether kubectl has this verb itself.
+pub(super) fn is_builtin(verb: &str) -> bool {
+    BUILTIN.contains(&verb)
+}
+
+const AFTER_VERB: Own = Own { shape: Shape::Value, after_verb: true };
+
+const OWN: &[(&str, Own)] = &[
+    ("cluster", AFTER_VERB),
+    ("cluster-selector", AFTER_VERB),
+    ("all-clusters", Own { shape: Shape::Switch, after_verb: true }),
+    // kubectl's own flags of these names would overrule the overlay, so they never reach it.
+    ("context", AFTER_VERB),
+    ("kubeconfig", AFTER_VERB),
+    ("help", Own { shape: Shape::Switch, after_verb: false }),
+    ("version", Own { shape: Shape::Switch, after_verb: false }),
+];
+
+#[rustfmt::skip]
+const BUILTIN: &[&str] = &[
+    "alpha", "annotate", "api-resources", "api-versions", "apply", "attach", "auth", "autoscale",
+    "certificate", "cluster-info", "completion", "config", "cordon", "cp", "create", "debug", "delete",
+    "describe", "diff", "drain", "edit", "events", "exec", "explain", "expose", "get", "help", "kuberc",
+    "kustomize", "label", "logs", "options", "patch", "plugin", "port-forward", "proxy", "replace",
+    "rollout", "run", "scale", "set", "taint", "top", "uncordon", "version", "wait",
+];
+
+/// Sorted.
+#[rustfmt::skip]
+const KUBECTL_LONG: &[&str] = &[
+    "accept-hosts", "accept-paths", "address", "aggregation-rule", "allowlist-entry", "annotation",
+    "annotations", "api-group", "api-prefix", "api-version", "appendarg", "as", "as-group", "as-uid",
+    "as-user-extra", "audience", "auth-provider", "auth-provider-arg", "bound-object-kind",
+    "bound-object-name", "bound-object-uid", "cache-dir", "categories", "cert", "certificate-authority",
+    "chunk-size", "class", "client-certificate", "client-key", "cluster-ip", "clusterip", "clusterrole",
+    "concurrency", "container", "copy-to", "cpu", "cpu-percent", "current-replicas", "custom",
+    "default-backend", "description", "detach-keys", "docker-email", "docker-password", "docker-server",
+    "docker-username", "duration", "env", "exec-api-version", "exec-arg", "exec-command", "exec-env",
+    "exec-interactive-mode", "external-ip", "external-name", "field-manager", "field-selector", "filename",
+    "for", "from", "from-env-file", "from-file", "from-literal", "grace-period", "group", "hard",
+    "helm-api-versions", "helm-command", "helm-kube-version", "image", "image-pull-policy", "keepalive",
+    "key", "keys", "kustomize", "label-columns", "labels", "limit-bytes", "limits", "load-balancer-ip",
+    "load-restrictor", "log-flush-frequency", "max", "max-log-requests", "max-unavailable", "memory",
+    "min", "min-available", "mount", "name", "namespace", "namespaces", "network-name", "node-port",
+    "non-resource-url", "option", "output", "output-directory", "override-type", "overrides", "password",
+    "patch", "patch-file", "pod-running-timeout", "pod-selector", "policy", "port", "preemption-policy",
+    "prependarg", "profile", "profile-output", "protocol", "proxy-url", "prune-allowlist",
+    "reject-methods", "reject-paths", "replicas", "request-timeout", "requests", "resource",
+    "resource-name", "resource-version", "restart", "retries", "revision", "role", "rule", "schedule",
+    "scopes", "section", "selector", "server", "serviceaccount", "session-affinity", "set-image", "since",
+    "since-time", "skip-wait-for-delete-timeout", "sort-by", "subresource", "tail", "target",
+    "target-port", "tcp", "template", "timeout", "tls-server-name", "to-revision", "token", "type",
+    "types", "unix-socket", "user", "username", "v", "value", "verb", "verbs", "vmodule", "www",
+    "www-prefix",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_sorted_so_that_it_can_be_searched() {
+        assert!(KUBECTL_LONG.is_sorted());
+    }
+
+    #[test]
+    fn our_flags_are_those_that_the_parser_knows() {
+        let command = <crate::cli::Cli as clap::CommandFactory>::command();
+        let mut parsed: Vec<_> = command
+            .get_arguments()
+            .filter_map(|arg| {
+                let shape = if arg.get_action().takes_values() { Shape::Value } else { Shape::Switch };
+                Some((arg.get_long()?.to_owned(), shape))
+            })
+            // clap adds these two when it builds the command.
+            .chain([("help", Shape::Switch), ("version", Shape::Switch)].map(|(n, s)| (n.to_owned(), s)))
+            .collect();
+        let mut scanned: Vec<_> = OWN.iter().map(|(name, own)| ((*name).to_owned(), own.shape)).collect();
+        parsed.sort_by(|a, b| a.0.cmp(&b.0));
+        scanned.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_eq!(parsed, scanned);
+    }
+}

@@ -1,0 +1,139 @@
+use super::*;
+
+fn words(line: &str) -> Vec<OsString> {
+    line.split_whitespace().map(OsString::from).collect()
+}
+
+fn joined(words: &[OsString]) -> String {
+    words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// (what was typed, ours, kubectl's)
+#[test]
+fn our_flags_are_taken_and_the_rest_is_left_as_it_was() {
+    for (line, own, kubectl) in [
+        ("get pods", "", "get pods"),
+        ("--cluster=m1 get pods -A", "--cluster=m1", "get pods -A"),
+        ("--cluster m1 get pods", "--cluster m1", "get pods"),
+        ("-C m1 get pods", "-C m1", "get pods"),
+        ("-Cm1 get pods", "-Cm1", "get pods"),
+        ("-C=m1 get pods", "-C=m1", "get pods"),
+        ("get pods --cluster=m1", "--cluster=m1", "get pods"),
+        ("get pods -C m1 -o wide", "-C m1", "get pods -o wide"),
+        ("get --context c pods --kubeconfig=f", "--context c --kubeconfig=f", "get pods"),
+        ("-n ns --cluster=m1 get pods", "--cluster=m1", "-n ns get pods"),
+        ("-n get --cluster=m1 get pods", "--cluster=m1", "-n get get pods"),
+        ("--as joe -v=6 -C m1 get pods", "-C m1", "--as joe -v=6 get pods"),
+        ("get pods --all-clusters -l a=b", "--all-clusters", "get pods -l a=b"),
+        ("--help", "--help", ""),
+        ("-C m1 get --help", "-C m1", "get --help"),
+        ("-C m1 get -h", "-C m1", "get -h"),
+    ] {
+        let scanned = scan(words(line));
+        assert_eq!(
+            (joined(&scanned.own).as_str(), joined(&scanned.kubectl).as_str()),
+            (own, kubectl),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn the_value_of_a_flag_of_kubectl_is_never_taken_for_a_flag_of_ours() {
+    for line in [
+        "get pods -l --cluster",
+        "get pods --selector -C",
+        "get pods -o --cluster=x",
+        "get pods -Al -C",
+        "-n --cluster get pods",
+        "--token --cluster=x get pods",
+        "patch deploy/x -p --cluster=x",
+        "create configmap c --from-literal --cluster=x",
+        "apply -f -C",
+        "proxy -w -C",
+        "annotate pod p --overwrite --field-manager --cluster=x",
+    ] {
+        let scanned = scan(words(line));
+        assert_eq!((joined(&scanned.own).as_str(), joined(&scanned.kubectl).as_str()), ("", line));
+    }
+}
+
+#[test]
+fn a_switch_of_kubectl_takes_no_word_away_from_us() {
+    for (line, kubectl) in [
+        ("get pods -w --cluster=m1", "get pods -w"),
+        ("get pods -A --cluster=m1", "get pods -A"),
+        ("logs -f --cluster=m1 p", "logs -f p"),
+        ("logs -p --cluster=m1 p", "logs -p p"),
+        ("logs --prefix --cluster=m1 p", "logs --prefix p"),
+        ("exec -it --cluster=m1 p -- sh", "exec -it p -- sh"),
+        ("apply --dry-run --cluster=m1 -f x", "apply --dry-run -f x"),
+        ("delete --cascade --cluster=m1 pod p", "delete --cascade pod p"),
+        ("get pods -oyaml --cluster=m1", "get pods -oyaml"),
+        ("get pods -n=kube-system --cluster=m1", "get pods -n=kube-system"),
+        ("top pod --containers --cluster=m1", "top pod --containers"),
+        ("someplugin --whatever --cluster=m1", "someplugin --whatever"),
+    ] {
+        let scanned = scan(words(line));
+        assert_eq!(
+            (joined(&scanned.own).as_str(), joined(&scanned.kubectl).as_str()),
+            ("--cluster=m1", kubectl)
+        );
+    }
+}
+
+#[test]
+fn nothing_past_two_dashes_is_looked_at() {
+    let scanned = scan(words("exec p -- tar -C / --cluster=x --context y --raw=/z"));
+    assert!(scanned.own.is_empty());
+    assert_eq!(joined(&scanned.kubectl), "exec p -- tar -C / --cluster=x --context y --raw=/z");
+    assert_eq!(scanned.value("raw"), None);
+    let scanned = scan(words("-- get --cluster=m1"));
+    assert_eq!((scanned.verb(), joined(&scanned.kubectl).as_str()), (None, "-- get --cluster=m1"));
+}
+
+#[cfg(unix)]
+#[test]
+fn words_that_are_no_utf8_pass_byte_for_byte() {
+    use std::os::unix::ffi::OsStringExt;
+    let odd = |prefix: &str| OsString::from_vec([prefix.as_bytes(), b"\xff\xfe"].concat());
+    let typed =
+        vec!["get".into(), odd(""), odd("--field-selector="), odd("-n"), odd("-"), "--cluster=m1".into()];
+    let scanned = scan(typed.clone());
+    assert_eq!(scanned.kubectl, typed[..5]);
+    assert_eq!(joined(&scanned.own), "--cluster=m1");
+}
+
+#[test]
+fn the_values_of_kubectls_flags_can_be_asked_for() {
+    let scanned = scan(words("get --raw=/a --as joe --as-group=a --as-group b -n1 pods -it --raw /b --help"));
+    assert_eq!(scanned.verb(), Some("get".as_ref()));
+    assert_eq!(scanned.value("raw"), Some("/b".as_ref()));
+    assert_eq!(scanned.value("as"), Some("joe".as_ref()));
+    assert_eq!(scanned.values("as-group").collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(scanned.value("namespace"), Some("1".as_ref()));
+    assert!(scanned.has("help"));
+    assert!(!scan(words("get --help=false")).has("help"));
+    assert!(scan(words("exec -ith p")).has("help"));
+    assert_eq!(scan(words("get --raw")).value("raw"), None);
+}
+
+#[test]
+fn a_value_is_replaced_in_the_form_it_was_given() {
+    for (line, expected) in
+        [("get --raw=/a -v=6", "get --raw=/p/a -v=6"), ("--v 6 get --raw /a", "--v 6 get --raw /p/a")]
+    {
+        let mut scanned = scan(words(line));
+        scanned.set_value("raw", "/p/a".as_ref());
+        assert_eq!(joined(&scanned.kubectl), expected);
+        assert_eq!(scanned.value("raw"), Some("/p/a".as_ref()));
+    }
+}
+
+#[test]
+fn a_flag_is_put_right_after_the_verb() {
+    let mut scanned = scan(words("-n x proxy --port 1 -- y"));
+    scanned.insert_after_verb("--append-server-path");
+    assert_eq!(joined(&scanned.kubectl), "-n x proxy --append-server-path --port 1 -- y");
+    assert_eq!(scanned.value("port"), Some("1".as_ref()));
+}

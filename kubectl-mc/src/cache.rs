@@ -1,0 +1,191 @@
+//! The overlays' folder: `$XDG_CACHE_HOME/kubectl-mc`, else `~/.cache/kubectl-mc`. Only its owner
+//! can look into it. A file's name is the hash of its content, so two commands at once never
+//! write different things to one place.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::digest;
+
+use crate::env::{self, Env};
+use crate::error::Explain;
+
+/// The private folder.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    folder: PathBuf,
+}
+
+impl Cache {
+    /// Opens the folder, making it when it is not there.
+    pub(crate) fn open(env: &Env) -> Result<Self, CacheError> {
+        let base = match env.var(env::XDG_CACHE_HOME).map(Path::new).filter(|base| base.is_absolute()) {
+            Some(base) => base.to_owned(),
+            None => Path::new(env.home().ok_or(CacheError::NoHome)?).join(".cache"),
+        };
+        let folder = base.join("kubectl-mc");
+        make_private(&folder).map_err(|source| CacheError::Make { folder: folder.clone(), source })?;
+        check_private(&folder)?;
+        Ok(Self { folder })
+    }
+
+    /// Whether this content was stored before and is still as it was.
+    pub(crate) fn holds(&self, content: &[u8]) -> bool {
+        let path = self.path(content);
+        is_private_file(&path) && fs::read(&path).is_ok_and(|stored| stored == content)
+    }
+
+    /// Stores the content, or finds it stored, and says where.
+    pub(crate) fn store(&self, content: &[u8], now: SystemTime) -> Result<PathBuf, CacheError> {
+        let path = self.path(content);
+        let stored =
+            if self.holds(content) { self.touch(&path, now) } else { self.write(&path, content, now) };
+        stored.map_err(|source| CacheError::Write { path: path.clone(), source })?;
+        Ok(path)
+    }
+
+    /// The time of the last use is what pruning goes by.
+    fn touch(&self, path: &Path, now: SystemTime) -> io::Result<()> {
+        OpenOptions::new().write(true).open(path)?.set_modified(now)
+    }
+
+    /// A new file under a name of its own, then a rename: no reader ever sees half a file.
+    fn write(&self, path: &Path, content: &[u8], now: SystemTime) -> io::Result<()> {
+        self.prune(now);
+        let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+        // Left over by a process of the same id that was killed.
+        let _ = fs::remove_file(&temporary);
+        let mut file = create_private(&temporary)?;
+        let written = file.write_all(content).and_then(|()| fs::rename(&temporary, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    /// Removes what was not used for a while. Best effort: another process may be at it too.
+    fn prune(&self, now: SystemTime) {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        for entry in entries.flatten() {
+            let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+            let used = entry.metadata().and_then(|metadata| metadata.modified());
+            let unused = used.is_ok_and(|used| now.duration_since(used).is_ok_and(|age| age > UNUSED));
+            if ours && unused {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    fn path(&self, content: &[u8]) -> PathBuf {
+        let hash = digest::digest(&digest::SHA256, content);
+        let name: String = hash.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        self.folder.join(format!("{PREFIX}{name}.json"))
+    }
+}
+
+const PREFIX: &str = "overlay-";
+/// Long enough that a shell or a watch that was started with an overlay outlives no workday without it.
+const UNUSED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CacheError {
+    #[error("no folder for the cache: neither XDG_CACHE_HOME nor HOME is set")]
+    NoHome,
+    #[error("cannot make the cache folder {}", folder.display())]
+    Make { folder: PathBuf, source: io::Error },
+    #[error("refusing the cache folder {}: {reason}", folder.display())]
+    NotPrivate { folder: PathBuf, reason: &'static str, hint: Option<String> },
+    #[error("cannot write {}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+}
+
+impl Explain for CacheError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoHome | Self::Make { .. } | Self::Write { .. } => {
+                Some("set XDG_CACHE_HOME to a folder that you can write to".to_owned())
+            }
+            Self::NotPrivate { hint, .. } => hint.clone(),
+        }
+    }
+}
+
+/// Where the cache of kubectl itself is: `--cache-dir`, else `KUBECACHEDIR`, else `~/.kube/cache`.
+pub(crate) fn of_kubectl(flag: Option<&OsStr>, env: &Env) -> Option<PathBuf> {
+    match flag.filter(|flag| !flag.is_empty()).or_else(|| env.var(env::KUBECACHEDIR)) {
+        Some(folder) => Some(folder.into()),
+        None => Some(Path::new(env.home()?).join(".kube").join("cache")),
+    }
+}
+
+#[cfg(unix)]
+fn make_private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)
+        }
+        made => made,
+    }
+}
+
+#[cfg(not(unix))]
+fn make_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).create(folder)
+}
+
+/// A folder of someone else's could hold an overlay that leads the user's credential elsewhere.
+#[cfg(unix)]
+fn check_private(folder: &Path) -> Result<(), CacheError> {
+    use std::os::unix::fs::MetadataExt;
+    let refuse = |reason, hint| Err(CacheError::NotPrivate { folder: folder.to_owned(), reason, hint });
+    let metadata = fs::symlink_metadata(folder)
+        .map_err(|source| CacheError::Make { folder: folder.to_owned(), source })?;
+    if !metadata.is_dir() {
+        return refuse("it is not a folder (symbolic links are not followed)", None);
+    }
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return refuse("it belongs to someone else", None);
+    }
+    if metadata.mode() & 0o077 != 0 {
+        let hint = format!("chmod 700 {}", folder.display());
+        return refuse("others than its owner have access", Some(hint));
+    }
+    Ok(())
+}
+
+/// Elsewhere the user's profile is private by its own rules.
+#[cfg(not(unix))]
+fn check_private(_folder: &Path) -> Result<(), CacheError> {
+    Ok(())
+}
+
+#[cfg(unix)]
+fn is_private_file(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o777 == 0o600)
+}
+
+#[cfg(not(unix))]
+fn is_private_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file())
+}
+
+#[cfg(unix)]
+fn create_private(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+#[cfg(not(unix))]
+fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests;

@@ -1,0 +1,109 @@
+//! Our own requests to the host, with the caller's credential: one GET, any answer. The runtime
+//! and TLS are set up here and nowhere else, so a command that needs no request does not pay for them.
+
+use std::error::Error;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
+
+use crate::argv::Scanned;
+use crate::host::Host;
+
+mod identity;
+mod proxy;
+
+/// An answer from the host's side, whatever its status.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Vec<u8>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    /// The kubeconfig asks for something that this client cannot do, or the credential cannot be had.
+    #[error("cannot set up the connection")]
+    Setup(#[source] Box<dyn Error + Send + Sync>),
+    /// The credential may only be asked for at a terminal.
+    #[error("the credential plugin needs a terminal")]
+    NeedsTerminal,
+    /// The host did not answer.
+    #[error("cannot reach the host")]
+    Unreachable(#[source] Box<dyn Error + Send + Sync>),
+}
+
+/// GETs `path`, below the host's own path prefix. The flags of kubectl in `scanned` that change who
+/// calls or how the host is trusted are kept to.
+pub(crate) fn get(host: &Host, scanned: &Scanned, path: &str, accept: &str) -> Result<Reply, ClientError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| ClientError::Setup(Box::new(error)))?.block_on(async {
+        let client = client(host, scanned).await?;
+        let request = Request::get(path).header(header::ACCEPT, accept).body(Body::empty());
+        let response = client.send(request.map_err(|error| ClientError::Setup(Box::new(error)))?).await;
+        let response = response.map_err(failed)?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(failed)?;
+        Ok(Reply { status, body: body.to_bytes().to_vec() })
+    })
+}
+
+async fn client(host: &Host, scanned: &Scanned) -> Result<kube::Client, ClientError> {
+    let setup = |error: Box<dyn Error + Send + Sync>| ClientError::Setup(error);
+    let (mut kubeconfig, options) = (host.kubeconfig.clone(), options(host, scanned));
+    identity::apply(&mut kubeconfig, &options, scanned).map_err(setup)?;
+    keep_stdin(&mut kubeconfig, std::io::stdin().is_terminal())?;
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    let mut config = config.map_err(|error| setup(Box::new(error)))?;
+    config.cluster_url = host.server.parse().map_err(|error| setup(Box::new(error)))?;
+    if host.cluster.proxy_url.as_deref().is_none_or(str::is_empty) {
+        config.proxy_url = proxy::from_environment(&config.cluster_url);
+    }
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(READ_TIMEOUT);
+    // The first answer is the one to show.
+    config.default_retry = false;
+    kube::Client::try_from(config).map_err(|error| setup(Box::new(error)))
+}
+
+fn options(host: &Host, scanned: &Scanned) -> KubeConfigOptions {
+    let user = scanned.value("user").and_then(|user| user.to_str()).map(str::to_owned);
+    KubeConfigOptions { context: host.context.clone(), cluster: None, user }
+}
+
+/// client-go gives a credential plugin standard input only when it is a terminal. Otherwise it is
+/// the data of the command (`apply -f -`), which the plugin must not eat.
+fn keep_stdin(kubeconfig: &mut Kubeconfig, terminal: bool) -> Result<(), ClientError> {
+    if terminal {
+        return Ok(());
+    }
+    for exec in kubeconfig.auth_infos.iter_mut().filter_map(|entry| entry.auth_info.as_mut()?.exec.as_mut()) {
+        if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
+            return Err(ClientError::NeedsTerminal);
+        }
+        exec.interactive_mode = Some(ExecInteractiveMode::Never);
+    }
+    Ok(())
+}
+
+/// A failure to get a credential is ours to leave to kubectl; everything else is the host's not answering.
+fn failed(error: kube::Error) -> ClientError {
+    match error {
+        kube::Error::Auth(_) => ClientError::Setup(Box::new(error)),
+        kube::Error::Service(error) => match error.downcast::<kube::Error>() {
+            Ok(error) if matches!(*error, kube::Error::Auth(_)) => ClientError::Setup(error),
+            Ok(error) => ClientError::Unreachable(error),
+            Err(error) => ClientError::Unreachable(error),
+        },
+        kube::Error::HyperError(error) => ClientError::Unreachable(Box::new(error)),
+        error => ClientError::Unreachable(Box::new(error)),
+    }
+}
+
+/// Long enough for a slow link; kubectl's own is 30 s and is tried five times.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than the sidecar needs to find out that a member does not answer.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);

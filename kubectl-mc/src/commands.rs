@@ -1,0 +1,87 @@
+//! From the command line to what it does: our own verbs, or kubectl on one cluster.
+
+mod clusters;
+mod kubectl;
+
+use std::ffi::{OsStr, OsString};
+
+use clap::Parser;
+
+use crate::argv::{self, Scanned};
+use crate::cli::{Cli, Command};
+use crate::env::Env;
+use crate::error::Failure;
+use crate::exit::ExitStatus;
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+/// Runs `kubectl mc <arguments>`.
+pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
+    let scanned = argv::scan(arguments.clone());
+    let alone = arguments.is_empty() || is_our_help(&scanned, env);
+    if alone || scanned.verb().is_some_and(|verb| is_own(verb, &scanned, env)) {
+        return own(arguments, env, printer);
+    }
+    let cli = match Cli::try_parse_from(program(scanned.own.clone())) {
+        Ok(cli) => cli,
+        Err(error) => return Ok(parser_said(&error, printer)),
+    };
+    let settings = Settings::resolve(&cli.flags, env)?;
+    kubectl::run(scanned, settings, env)
+}
+
+/// A verb of our own. Its flags are all ours, so the parser gets every word.
+fn own(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
+    let cli = match Cli::try_parse_from(program(arguments)) {
+        Ok(cli) => cli,
+        Err(error) => return Ok(parser_said(&error, printer)),
+    };
+    match cli.command {
+        Some(Command::Clusters(arguments)) => clusters::run(&arguments, &cli.flags, env, printer),
+        Some(Command::Version) => {
+            printer.out(&format!("{} {}\n", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")));
+            Ok(ExitStatus::Success)
+        }
+        None => {
+            printer.out(&<Cli as clap::CommandFactory>::command().render_help().to_string());
+            Ok(ExitStatus::Success)
+        }
+    }
+}
+
+/// kubectl has `version` and `help` too: they are ours only with no cluster chosen.
+fn is_own(verb: &OsStr, scanned: &Scanned, env: &Env) -> bool {
+    verb == "clusters" || ((verb == "version" || verb == "help") && !is_cluster_chosen(scanned, env))
+}
+
+/// `kubectl mc --help` and `--version`, before any verb.
+fn is_our_help(scanned: &Scanned, env: &Env) -> bool {
+    scanned.verb().is_none()
+        && !is_cluster_chosen(scanned, env)
+        && scanned.kubectl.is_empty()
+        && scanned.own.iter().any(|word| ["--help", "-h", "--version", "-V"].iter().any(|help| word == *help))
+}
+
+fn is_cluster_chosen(scanned: &Scanned, env: &Env) -> bool {
+    let chosen = |word: &OsString| {
+        let word = word.as_encoded_bytes();
+        word.starts_with(b"-C") || word.starts_with(b"--cluster") || word == b"--all-clusters"
+    };
+    scanned.own.iter().any(chosen) || env.var(crate::env::CLUSTER).is_some()
+}
+
+fn program(arguments: Vec<OsString>) -> impl Iterator<Item = OsString> {
+    std::iter::once("kubectl mc".into()).chain(arguments)
+}
+
+/// Help and version are answers; everything else the parser says is an error.
+fn parser_said(error: &clap::Error, printer: &Printer) -> ExitStatus {
+    let text = error.render().to_string();
+    if error.use_stderr() {
+        printer.note(&text);
+        ExitStatus::Usage
+    } else {
+        printer.out(&text);
+        ExitStatus::Success
+    }
+}

@@ -1,0 +1,163 @@
+//! `kubectl mc clusters`: what is behind the host. One request by our own client, so that it can
+//! say which hop refused; the output is kubectl's.
+
+use http::StatusCode;
+use kubectl_mc_api::path;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use crate::argv::Scanned;
+use crate::cli::{ClustersArgs, Flags, Output};
+use crate::client::{self, ClientError};
+use crate::env::Env;
+use crate::error::{Explain, Failure, chain};
+use crate::exit::ExitStatus;
+use crate::hop::{Hop, Refusal};
+use crate::host::Host;
+use crate::printer::Printer;
+use crate::settings::Settings;
+use crate::table::Table;
+
+pub(super) fn run(
+    arguments: &ClustersArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let ClustersArgs { output, selector, no_headers } = arguments;
+    if !flags.cluster.is_empty() || flags.cluster_selector.is_some() || flags.all_clusters {
+        return Err(ListsAll.into());
+    }
+    // A default cluster narrows nothing here, so its variable is not even read.
+    let host = Host::load(&Settings::host_of(flags, env)?, env)?;
+    let as_table = !matches!(output, Some(Output::Json | Output::Yaml));
+    let answer = list(&host, selector.as_deref(), as_table)?;
+    match output {
+        None => table(&answer, false, *no_headers, printer),
+        Some(Output::Wide) => table(&answer, true, *no_headers, printer),
+        Some(Output::Name) => {
+            for name in Table::of(&answer).names() {
+                printer.out(&format!("cluster.{}/{name}\n", path::PROXY_GROUP));
+            }
+        }
+        Some(Output::Json) => printer.out(&format!("{}\n", json(&as_list(answer))?)),
+        Some(Output::Yaml) => {
+            printer.out(
+                &serde_saphyr::to_string(&as_list(answer)).map_err(|error| Unprintable(error.to_string()))?,
+            );
+        }
+    }
+    Ok(ExitStatus::Success)
+}
+
+fn list(host: &Host, selector: Option<&str>, as_table: bool) -> Result<Value, ClustersError> {
+    let mut path = path::CLUSTERS_PATH.to_owned();
+    if let Some(selector) = selector {
+        path = format!("{path}?labelSelector={}", utf8_percent_encode(selector, NON_ALPHANUMERIC));
+    }
+    let accept = if as_table {
+        "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+    } else {
+        "application/json"
+    };
+    let refused = |refusal: Refusal| ClustersError::Refused {
+        host: host.describe(),
+        hint: refusal.hop.hint(host, None),
+        refusal,
+    };
+    let reply = match client::get(host, &Scanned::default(), &path, accept) {
+        Ok(reply) => reply,
+        Err(error @ ClientError::Unreachable(_)) => {
+            return Err(refused(Refusal { hop: Hop::HostUnreachable, message: chain(&error) }));
+        }
+        Err(source) => return Err(ClustersError::Client { host: host.describe(), source }),
+    };
+    if reply.status.is_success() {
+        return serde_json::from_slice(&reply.body)
+            .map_err(|source| ClustersError::Answer { host: host.describe(), source });
+    }
+    Err(Refusal::of(&reply).map_or_else(
+        || ClustersError::Status {
+            host: host.describe(),
+            status: reply.status,
+            message: Refusal::message(&reply),
+        },
+        refused,
+    ))
+}
+
+fn table(answer: &Value, wide: bool, no_headers: bool, printer: &Printer) {
+    let table = Table::of(answer);
+    if table.is_empty() {
+        printer.note("No resources found\n");
+    } else {
+        printer.out(&table.render(wide, !no_headers));
+    }
+}
+
+/// kubectl prints every list as a `v1` `List`.
+fn as_list(answer: Value) -> Value {
+    let items: Vec<Value> = answer.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
+    // Items of a typed list may come without their type.
+    let items: Vec<Value> = items
+        .into_iter()
+        .map(|mut item| {
+            if let Some(fields) = item.as_object_mut() {
+                fields.entry("apiVersion").or_insert_with(|| path::PROXY_GROUP_VERSION.into());
+                fields.entry("kind").or_insert_with(|| "Cluster".into());
+            }
+            item
+        })
+        .collect();
+    serde_json::json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
+}
+
+/// JSON with kubectl's four spaces.
+fn json(value: &Value) -> Result<String, Unprintable> {
+    let mut text = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+    serde::Serialize::serialize(value, &mut serde_json::Serializer::with_formatter(&mut text, formatter))
+        .map_err(|error| Unprintable(error.to_string()))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ClustersError {
+    #[error("cannot list clusters through {host}: {}: {}", refusal.hop.name(), refusal.message)]
+    Refused { host: String, refusal: Refusal, hint: String },
+    #[error("cannot list clusters through {host}")]
+    Client { host: String, source: ClientError },
+    #[error("cannot list clusters through {host}: {status}: {message}")]
+    Status { host: String, status: StatusCode, message: String },
+    #[error("cannot list clusters through {host}: the answer is not JSON")]
+    Answer { host: String, source: serde_json::Error },
+}
+
+impl Explain for ClustersError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Refused { hint, .. } => Some(hint.clone()),
+            Self::Client { .. } | Self::Status { .. } | Self::Answer { .. } => None,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("`kubectl mc clusters` lists all clusters: a choice of clusters does not apply")]
+struct ListsAll;
+
+impl Explain for ListsAll {
+    fn hint(&self) -> Option<String> {
+        Some("--selector=KEY=VALUE narrows the list by labels".to_owned())
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot print the list: {0}")]
+struct Unprintable(String);
+
+impl Explain for Unprintable {}

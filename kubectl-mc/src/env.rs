@@ -1,0 +1,57 @@
+//! Every environment variable that is read, and the environment itself as a value, so that
+//! nothing else asks the process for it.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+/// The cluster when no `--cluster` is given.
+pub(crate) const CLUSTER: &str = "KUBECTL_MC_CLUSTER";
+/// The host's kubeconfig context when no `--context` is given.
+pub(crate) const CONTEXT: &str = "KUBECTL_MC_CONTEXT";
+/// The kubectl to run.
+pub(crate) const KUBECTL: &str = "KUBECTL_MC_KUBECTL";
+/// The kubectl that called us as its plugin (set by kubectl 1.37 and later).
+pub(crate) const KUBECTL_PATH: &str = "KUBECTL_PATH";
+/// kubectl's list of kubeconfig files.
+pub(crate) const KUBECONFIG: &str = "KUBECONFIG";
+/// kubectl's cache folder.
+pub(crate) const KUBECACHEDIR: &str = "KUBECACHEDIR";
+/// The user's cache folder.
+pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
+/// The user's home folder.
+pub(crate) const HOME: &str = "HOME";
+/// The user's home folder on Windows.
+pub(crate) const USERPROFILE: &str = "USERPROFILE";
+/// Where programs are found.
+pub(crate) const PATH: &str = "PATH";
+/// The API server's address, in a pod.
+pub(crate) const KUBERNETES_SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
+/// The API server's port, in a pod.
+pub(crate) const KUBERNETES_SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
+/// The pod's namespace when its manifest says so; kubectl prefers it to the service account's file.
+pub(crate) const POD_NAMESPACE: &str = "POD_NAMESPACE";
+
+/// The environment. An empty variable counts as absent, as it does for kubectl.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Env(BTreeMap<OsString, OsString>);
+
+impl Env {
+    pub(crate) fn from_process() -> Self {
+        std::env::vars_os().collect()
+    }
+
+    pub(crate) fn var(&self, name: &str) -> Option<&OsStr> {
+        self.0.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
+    }
+
+    /// The user's home folder.
+    pub(crate) fn home(&self) -> Option<&OsStr> {
+        self.var(HOME).or_else(|| self.var(USERPROFILE).filter(|_| cfg!(windows)))
+    }
+}
+
+impl<K: Into<OsString>, V: Into<OsString>> FromIterator<(K, V)> for Env {
+    fn from_iter<T: IntoIterator<Item = (K, V)>>(variables: T) -> Self {
+        Self(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}

@@ -1,0 +1,81 @@
+//! What reaches the user when a command fails: one chain of causes, the next step, an exit code.
+//! Each module has its own error type; [`Explain`] is what such a type adds for the user.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::exit::ExitStatus;
+
+/// An error that knows what the user can do about it.
+pub(crate) trait Explain: Error + Send + Sync + 'static {
+    /// The next step, as a sentence or a command.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+
+    /// The exit code that tells this failure from others.
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Failed
+    }
+}
+
+/// A failed command, ready to be printed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: ExitStatus,
+    pub(crate) hint: Option<String>,
+    error: Box<dyn Error + Send + Sync>,
+}
+
+impl<E: Explain> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { status: error.status(), hint: error.hint(), error: Box::new(error) }
+    }
+}
+
+/// The chain of causes on one line: `outer: inner: innermost`.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&chain(&*self.error))
+    }
+}
+
+/// An error and its causes on one line.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut line = error.to_string();
+    let mut last = line.clone();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        // Some libraries repeat the cause in their own text; saying it twice helps nobody.
+        if !last.contains(&text) {
+            line = format!("{line}: {text}");
+        }
+        last = text;
+        source = cause.source();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot read the file")]
+    struct Outer(#[source] std::io::Error);
+
+    impl Explain for Outer {
+        fn hint(&self) -> Option<String> {
+            Some("look at it".to_owned())
+        }
+    }
+
+    #[test]
+    fn the_chain_is_printed_once_and_the_hint_apart() {
+        let failure = Failure::from(Outer(std::io::Error::other("it is gone")));
+        assert_eq!(failure.to_string(), "cannot read the file: it is gone");
+        assert_eq!(failure.hint.as_deref(), Some("look at it"));
+        assert_eq!(failure.status, ExitStatus::Failed);
+    }
+}

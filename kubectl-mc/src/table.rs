@@ -1,0 +1,211 @@
+//! Tables with kubectl's look: the server's own columns (`meta.k8s.io/v1` `Table`), upper case
+//! names, three spaces between.
+
+use std::io::Write;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tabwriter::TabWriter;
+
+/// Columns and rows, with each row's object name.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Column {
+    name: String,
+    /// Shown only when asked for a wide table.
+    wide: bool,
+}
+
+#[derive(Debug, PartialEq)]
+struct Row {
+    name: String,
+    cells: Vec<String>,
+}
+
+impl Table {
+    /// Reads a `Table`, or makes one of a plain list of clusters.
+    pub(crate) fn of(answer: &Value) -> Self {
+        if answer.get("kind").is_some_and(|kind| kind == "Table") {
+            Self::of_server(answer)
+        } else {
+            Self::of_list(answer, Timestamp::now())
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.rows.iter().map(|row| row.name.as_str())
+    }
+
+    /// The table as text, aligned.
+    pub(crate) fn render(&self, wide: bool, headers: bool) -> String {
+        let shown = |values: &mut dyn Iterator<Item = String>| -> String {
+            let cells = self.columns.iter().zip(values).filter(|(column, _)| wide || !column.wide);
+            cells.map(|(_, cell)| cell).collect::<Vec<_>>().join("\t")
+        };
+        let mut text = String::new();
+        if headers {
+            text.push_str(&shown(&mut self.columns.iter().map(|column| column.name.to_uppercase())));
+            text.push('\n');
+        }
+        for row in &self.rows {
+            text.push_str(&shown(&mut row.cells.iter().cloned()));
+            text.push('\n');
+        }
+        let mut writer = TabWriter::new(Vec::new()).padding(3);
+        // Writing to memory cannot fail.
+        let _ = writer.write_all(text.as_bytes());
+        writer.into_inner().map_or(text, |aligned| String::from_utf8_lossy(&aligned).into_owned())
+    }
+
+    fn of_server(table: &Value) -> Self {
+        let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+        let columns = list(table.get("columnDefinitions"));
+        let rows = list(table.get("rows"));
+        Self {
+            columns: columns
+                .iter()
+                .map(|column| Column {
+                    name: text(column.get("name")),
+                    wide: column.get("priority").and_then(Value::as_i64).unwrap_or(0) != 0,
+                })
+                .collect(),
+            rows: rows
+                .iter()
+                .map(|row| {
+                    let cells: Vec<_> =
+                        list(row.get("cells")).iter().map(|cell| self::text(Some(cell))).collect();
+                    let name = row.pointer("/object/metadata/name").map(|name| text(Some(name)));
+                    Row { name: name.or_else(|| cells.first().cloned()).unwrap_or_default(), cells }
+                })
+                .collect(),
+        }
+    }
+
+    fn of_list(list: &Value, now: Timestamp) -> Self {
+        let column = |name: &str| Column { name: name.to_owned(), wide: false };
+        let items = list.get("items").and_then(Value::as_array);
+        let rows = items.into_iter().flatten().map(|item| {
+            let name = text(item.pointer("/metadata/name"));
+            let conditions = item.pointer("/status/conditions").and_then(Value::as_array);
+            let mut conditions = conditions.into_iter().flatten();
+            let ready =
+                conditions.find(|condition| condition.get("type").is_some_and(|kind| kind == "Ready"));
+            let age = text(item.pointer("/metadata/creationTimestamp")).parse::<Timestamp>();
+            let age = age.map_or_else(
+                |_| "<unknown>".to_owned(),
+                |since| age_text(now.as_second() - since.as_second()),
+            );
+            let ready = ready.map_or_else(|| "Unknown".to_owned(), |ready| text(ready.get("status")));
+            Row { cells: vec![name.clone(), ready, text(item.pointer("/status/version")), age], name }
+        });
+        Self { columns: ["Name", "Ready", "Version", "Age"].map(column).into(), rows: rows.collect() }
+    }
+}
+
+/// A cell as kubectl prints it: its first line only, nothing for null.
+fn text(cell: Option<&Value>) -> String {
+    let text = match cell {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    let line = match text.find(['\n', '\r', '\x0c']) {
+        Some(end) => format!("{}...", &text[..end]),
+        None => text,
+    };
+    // A server's text must not steer the terminal.
+    line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// client-go's `HumanDuration`.
+fn age_text(seconds: i64) -> String {
+    let two = |big: i64, unit: &str, small: i64, sub: &str| {
+        if small == 0 { format!("{big}{unit}") } else { format!("{big}{unit}{small}{sub}") }
+    };
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let (days, years) = (hours / 24, hours / 24 / 365);
+    match () {
+        () if seconds < 0 => "0s".to_owned(),
+        () if seconds < 2 * 60 => format!("{seconds}s"),
+        () if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
+        () if minutes < 3 * 60 => format!("{minutes}m"),
+        () if hours < 8 => two(hours, "h", minutes % 60, "m"),
+        () if hours < 48 => format!("{hours}h"),
+        () if hours < 8 * 24 => two(days, "d", hours % 24, "h"),
+        () if days < 2 * 365 => format!("{days}d"),
+        () if days < 8 * 365 => two(years, "y", days % 365, "d"),
+        () => format!("{years}y"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server_table() -> Value {
+        serde_json::json!({
+            "kind": "Table",
+            "columnDefinitions": [
+                {"name": "Name", "priority": 0}, {"name": "Ready", "priority": 0},
+                {"name": "Server", "priority": 1}, {"name": "Age"}],
+            "rows": [
+                {"cells": ["m1", "True", "https://a", "2m"], "object": {"metadata": {"name": "m1"}}},
+                {"cells": ["long-name", null, "two\nlines", 3], "object": {"metadata": {"name": "long-name"}}}]
+        })
+    }
+
+    #[test]
+    fn the_servers_columns_are_aligned_as_kubectl_does() {
+        let table = Table::of(&server_table());
+        assert_eq!(
+            table.render(false, true),
+            "NAME        READY   AGE\nm1          True    2m\nlong-name           3\n"
+        );
+        assert_eq!(
+            table.render(true, false),
+            "m1          True   https://a   2m\nlong-name          two...      3\n"
+        );
+        assert_eq!(table.names().collect::<Vec<_>>(), ["m1", "long-name"]);
+    }
+
+    #[test]
+    fn a_plain_list_is_shown_too() {
+        let list = serde_json::json!({"kind": "ClusterList", "items": [
+            {"metadata": {"name": "m1", "creationTimestamp": "2026-01-01T00:00:00Z"},
+             "status": {"version": "v1.36.3", "conditions": [{"type": "Ready", "status": "True"}]}},
+            {"metadata": {"name": "m2"}}]});
+        let table = Table::of_list(&list, "2026-01-01T00:03:20Z".parse().unwrap());
+        assert_eq!(
+            table.render(false, true),
+            "NAME   READY     VERSION   AGE\nm1     True      v1.36.3   3m20s\nm2     Unknown             <unknown>\n"
+        );
+    }
+
+    #[test]
+    fn ages_are_those_of_kubectl() {
+        for (seconds, expected) in [
+            (-5, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (125, "2m5s"),
+            (3599, "59m"),
+            (4 * 3600 + 60, "4h1m"),
+            (47 * 3600, "47h"),
+            (49 * 3600, "2d1h"),
+            (100 * 86400, "100d"),
+            (3 * 365 * 86400 + 86400, "3y1d"),
+            (9 * 365 * 86400, "9y"),
+        ] {
+            assert_eq!(age_text(seconds), expected, "{seconds}");
+        }
+    }
+}

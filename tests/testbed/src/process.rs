@@ -118,7 +118,7 @@ pub(crate) fn environment<'a>(command: &'a mut Command, id: &str) -> &'a mut Com
     }
     // Own process group: a Ctrl-C is for the command, the bed is then taken down in order.
     std::os::unix::process::CommandExt::process_group(command, 0);
-    command.env(MARK, id)
+    command.env("NO_COLOR", "1").env(MARK, id)
 }
 
 /// The last lines of a log.

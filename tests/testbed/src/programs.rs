@@ -39,12 +39,12 @@ pub(crate) fn path(version: &str, program: &str) -> PathBuf {
     provided.unwrap_or_else(|| folder(version).join(program))
 }
 
-/// Builds everything a version has.
+/// Builds everything that a bed may need of a version.
 pub fn build_all(version: &str) -> Result<()> {
-    for programs in [COMMON, CONTROL_PLANE, NODE, IMAGES] {
-        build(version, programs)?;
+    if version == DEFAULT_VERSION {
+        build(version, &[COMMON, IMAGES].concat())?;
     }
-    Ok(())
+    build(version, &[CONTROL_PLANE, NODE].concat())
 }
 
 /// Builds what is missing of some programs.

@@ -1,0 +1,132 @@
+//! `meta.k8s.io/v1` `Table`: what `kubectl get` prints.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::age;
+use super::form::{Marker, Partial, RV};
+use super::object::{Cluster, Object};
+
+/// What the rows of a table carry beside their cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Include {
+    #[default]
+    Metadata,
+    None,
+    Object,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Table<'a, M> {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: M,
+    /// `null` in all but the first event of a watch, as upstream.
+    column_definitions: Option<&'static [Column]>,
+    rows: Vec<Row<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Column {
+    name: &'static str,
+    r#type: &'static str,
+    format: &'static str,
+    description: &'static str,
+    priority: u8,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Row<'a> {
+    cells: [String; COLUMNS.len()],
+    object: Option<Attachment<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Attachment<'a> {
+    Metadata(Partial<'a>),
+    Object(&'a Object),
+    Marker(&'a Marker),
+}
+
+impl<'a, M> Table<'a, M> {
+    pub(super) fn new(metadata: M, rows: Vec<Row<'a>>, headers: bool) -> Self {
+        let column_definitions = headers.then_some(COLUMNS.as_slice());
+        Self { kind: "Table", api_version: "meta.k8s.io/v1", metadata, column_definitions, rows }
+    }
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn new(cluster: &'a Cluster, include: Include, now: Timestamp) -> Self {
+        let Object { metadata, status, .. } = &cluster.object;
+        let ready = status.ready();
+        let cells = [
+            metadata.name.clone(),
+            ready.map_or_else(unknown, |ready| ready.status.clone()),
+            status.version.clone().unwrap_or_else(unknown),
+            age::since(metadata.creation_timestamp.as_ref().map(|time| time.0), now),
+            ready.map(|ready| ready.reason.clone()).unwrap_or_default(),
+        ];
+        let object = match include {
+            Include::None => None,
+            Include::Metadata => Some(Attachment::Metadata(Partial::new(metadata))),
+            Include::Object => Some(Attachment::Object(&cluster.object)),
+        };
+        Self { cells, object }
+    }
+
+    /// A bookmark's row, which is there for its metadata.
+    pub(super) fn of_marker(marker: &'a Marker) -> Self {
+        let cells =
+            [String::new(), unknown(), unknown(), age::since(None, Timestamp::UNIX_EPOCH), String::new()];
+        Self { cells, object: Some(Attachment::Marker(marker)) }
+    }
+}
+
+/// The metadata of a table of one object.
+pub(super) fn of_one(version: &str) -> RV<'_> {
+    RV { resource_version: version }
+}
+
+fn unknown() -> String {
+    "Unknown".to_owned()
+}
+
+const COLUMNS: [Column; 5] = [
+    Column {
+        name: "Name",
+        r#type: "string",
+        format: "name",
+        description: "The name under which the cluster is reached through this host.",
+        priority: 0,
+    },
+    Column {
+        name: "Ready",
+        r#type: "string",
+        format: "",
+        description: "Whether the cluster can be reached and used as the caller.",
+        priority: 0,
+    },
+    Column {
+        name: "Version",
+        r#type: "string",
+        format: "",
+        description: "The Kubernetes version of the cluster.",
+        priority: 0,
+    },
+    Column {
+        name: "Age",
+        r#type: "string",
+        format: "",
+        description: "How long ago the cluster was registered.",
+        priority: 0,
+    },
+    Column {
+        name: "Reason",
+        r#type: "string",
+        format: "",
+        description: "Why the cluster is, or is not, ready.",
+        priority: 1,
+    },
+];

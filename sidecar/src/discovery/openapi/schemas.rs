@@ -1,0 +1,118 @@
+//! The schemas of what `clusters` answers.
+
+use serde_json::{Value, json};
+
+use super::{Edition, kind, with};
+
+/// A schema's full name: the group backwards, as Kubernetes names them.
+pub(super) fn name(schema: &str) -> String {
+    format!("dev.kubectl-mc.proxy.v1alpha1.{schema}")
+}
+
+pub(super) fn all(edition: Edition) -> Value {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    let time = |description: &str| with(text(description), "format", json!("date-time"));
+    let api_version = text("APIVersion defines the versioned schema of this representation of an object.");
+    let resource = text("Kind is the type of the object.");
+    let cluster = json!({
+        "description": "A member cluster that is reached through this host. Read-only: it shows what \
+                        MemberCluster of fleet.kubectl-mc.dev registers.",
+        "type": "object",
+        "properties": {
+            "apiVersion": api_version,
+            "kind": resource,
+            "metadata": child(edition, "ClusterMetadata", "Name and labels of the cluster."),
+            "status": child(edition, "ClusterStatus", "What is known of the cluster."),
+        },
+        "x-kubernetes-group-version-kind": [kind("Cluster")],
+    });
+    let list = json!({
+        "description": "A list of clusters.",
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "apiVersion": api_version,
+            "kind": resource,
+            "metadata": child(edition, "ClusterListMetadata", "Version and continuation of the list."),
+            "items": {"type": "array", "description": "The clusters.", "items": edition.reference("Cluster")},
+        },
+        "x-kubernetes-group-version-kind": [kind("ClusterList")],
+    });
+    let metadata = json!({
+        "description": "Name and labels of a cluster.",
+        "type": "object",
+        "properties": {
+            "name": text("The name under which the cluster is reached through this host."),
+            "uid": text("The uid of the MemberCluster."),
+            "resourceVersion": text("The version of the MemberCluster."),
+            "creationTimestamp": time("When the cluster was registered."),
+            "labels": {
+                "description": "The labels that select the cluster.",
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+            },
+        },
+    });
+    let status = json!({
+        "description": "What is known of a cluster.",
+        "type": "object",
+        "properties": {
+            "version": text("The Kubernetes version of the cluster."),
+            "conditions": {
+                "description": "Reachable, CredentialValid, AuthSynced and Ready.",
+                "type": "array",
+                "items": edition.reference("Condition"),
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+            },
+        },
+    });
+    let condition = json!({
+        "description": "One aspect of the state of a cluster.",
+        "type": "object",
+        "required": ["type", "status", "lastTransitionTime", "reason", "message"],
+        "properties": {
+            "type": text("The aspect."),
+            "status": text("True, False or Unknown."),
+            "observedGeneration": {
+                "description": "The generation of the MemberCluster that this was said of.",
+                "type": "integer",
+                "format": "int64",
+            },
+            "lastTransitionTime": time("When the status last changed."),
+            "reason": text("Why, in one word for programs."),
+            "message": text("Why, in a sentence for people."),
+        },
+    });
+    let list_metadata = json!({
+        "description": "Version and continuation of a list.",
+        "type": "object",
+        "properties": {
+            "resourceVersion": text("The version that the list is of: a watch goes on from it."),
+            "continue": text("The token of the next page, if there is one."),
+            "remainingItemCount": {
+                "description": "How many clusters follow on other pages, where that is known.",
+                "type": "integer",
+                "format": "int64",
+            },
+        },
+    });
+    json!({
+        name("Cluster"): cluster,
+        name("ClusterList"): list,
+        name("ClusterMetadata"): metadata,
+        name("ClusterListMetadata"): list_metadata,
+        name("ClusterStatus"): status,
+        name("Condition"): condition,
+    })
+}
+
+/// A property with a schema of its own. In version 3 a reference has no place for a description.
+fn child(edition: Edition, schema: &str, description: &str) -> Value {
+    let reference = edition.reference(schema);
+    let property = match edition {
+        Edition::V2 => reference,
+        Edition::V3 => json!({"allOf": [reference]}),
+    };
+    with(property, "description", json!(description))
+}

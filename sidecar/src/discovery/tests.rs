@@ -1,0 +1,188 @@
+use http::StatusCode;
+use http::header::{ACCEPT, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use serde_json::{Value, json};
+
+use super::*;
+
+const ALL: [Document; 7] = [
+    Document::Groups,
+    Document::Group,
+    Document::Resources,
+    Document::OpenApiV2,
+    Document::OpenApiV3Index,
+    Document::OpenApiV3,
+    Document::Version,
+];
+
+fn get(document: Document, headers: &[(http::HeaderName, &str)]) -> Response<Body> {
+    let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
+    respond(document, &headers)
+}
+
+fn json(response: Response<Body>) -> Value {
+    assert_eq!(response.status(), StatusCode::OK);
+    let Body::Full(body) = response.into_body() else { panic!("a whole document") };
+    serde_json::from_slice(&body).unwrap()
+}
+
+#[test]
+fn every_document_is_json_and_not_sent_twice() {
+    for document in ALL {
+        let first = get(document, &[]);
+        assert_eq!(first.headers()[CONTENT_TYPE], "application/json", "{document:?}");
+        let tag = first.headers()[ETAG].to_str().unwrap().to_owned();
+        assert!(json(first).is_object());
+        for known in [tag.clone(), format!("\"x\", W/{tag}"), "*".to_owned()] {
+            let second = get(document, &[(IF_NONE_MATCH, &known)]);
+            assert_eq!(second.status(), StatusCode::NOT_MODIFIED, "{document:?} {known}");
+            assert!(matches!(second.body(), Body::Empty));
+            assert_eq!(second.headers()[ETAG], tag);
+        }
+        assert_eq!(get(document, &[(IF_NONE_MATCH, "\"other\"")]).status(), StatusCode::OK);
+    }
+}
+
+#[test]
+fn aggregated_discovery_has_the_content_type_that_was_asked_for_to_the_letter() {
+    let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let v2beta1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+    for (accept, content_type, version) in [
+        (format!("{v2},{v2beta1}"), v2, "apidiscovery.k8s.io/v2"),
+        (format!("{v2beta1},application/json"), v2beta1, "apidiscovery.k8s.io/v2beta1"),
+        (format!("{v2};profile=nopeer,{v2},application/json"), v2, "apidiscovery.k8s.io/v2"),
+    ] {
+        let response = get(Document::Groups, &[(ACCEPT, &accept)]);
+        assert_eq!(response.headers()[CONTENT_TYPE], content_type);
+        assert_eq!(response.headers()[VARY], "Accept");
+        assert_eq!(json(response)["apiVersion"], version);
+    }
+    let plain = get(Document::Groups, &[(ACCEPT, "application/json")]);
+    assert_eq!(json(plain)["kind"], "APIGroupList");
+}
+
+#[test]
+fn aggregated_discovery_names_the_resource_its_subresource_and_their_kinds() {
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let list = json(get(Document::Groups, &[(ACCEPT, accept)]));
+    let kind = json!({"group": "proxy.kubectl-mc.dev", "version": "v1alpha1", "kind": "Cluster"});
+    let expected = json!([{
+        "resource": "clusters",
+        "responseKind": kind,
+        "scope": "Cluster",
+        "singularResource": "cluster",
+        "verbs": ["get", "list", "watch"],
+        "subresources": [
+            {"subresource": "proxy", "responseKind": kind, "verbs": ["create", "delete", "get", "patch", "update"]},
+        ],
+    }]);
+    assert_eq!(list["items"][0]["versions"][0]["resources"], expected);
+    assert_eq!(list["items"][0]["metadata"]["name"], "proxy.kubectl-mc.dev");
+}
+
+#[test]
+fn plain_discovery_says_the_same() {
+    let group = json(get(Document::Group, &[]));
+    assert_eq!(group["name"], "proxy.kubectl-mc.dev");
+    assert_eq!(group["preferredVersion"]["groupVersion"], "proxy.kubectl-mc.dev/v1alpha1");
+    let resources = json(get(Document::Resources, &[]));
+    let short: Vec<_> = resources["resources"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|resource| {
+            (&resource["name"], &resource["kind"], &resource["namespaced"], &resource["singularName"])
+        })
+        .collect();
+    let [clusters, proxy, kind, cluster] =
+        ["clusters", "clusters/proxy", "Cluster", "cluster"].map(Value::from);
+    let no = Value::from(false);
+    assert_eq!(short, [(&clusters, &kind, &no, &cluster), (&proxy, &kind, &no, &Value::from(""))]);
+}
+
+#[test]
+fn openapi_is_json_for_whoever_takes_json() {
+    for document in [Document::OpenApiV2, Document::OpenApiV3] {
+        let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+        assert_eq!(get(document, &[(ACCEPT, protobuf)]).status(), StatusCode::NOT_ACCEPTABLE);
+        let either = format!("{protobuf}, application/json");
+        assert_eq!(get(document, &[(ACCEPT, &either)]).status(), StatusCode::OK);
+    }
+}
+
+#[test]
+fn the_index_leads_to_the_document_by_its_hash() {
+    let index = json(get(Document::OpenApiV3Index, &[]));
+    let url = index["paths"]["apis/proxy.kubectl-mc.dev/v1alpha1"]["serverRelativeURL"].as_str().unwrap();
+    let (path, hash) = url.split_once("?hash=").unwrap();
+    assert_eq!(path, "/openapi/v3/apis/proxy.kubectl-mc.dev/v1alpha1");
+    assert_eq!(get(Document::OpenApiV3, &[]).headers()[ETAG], format!("\"{hash}\""));
+}
+
+/// What `kubectl explain` follows: path, operation, kind, schema, properties.
+#[test]
+fn openapi_explains_clusters() {
+    for (document, schemas, security) in [
+        (Document::OpenApiV2, "/definitions", "/securityDefinitions"),
+        (Document::OpenApiV3, "/components/schemas", "/components/securitySchemes"),
+    ] {
+        let document = json(get(document, &[]));
+        let path = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
+        let kind = &document["paths"][path]["get"]["x-kubernetes-group-version-kind"];
+        assert_eq!(*kind, json!({"group": "proxy.kubectl-mc.dev", "version": "v1alpha1", "kind": "Cluster"}));
+        let schemas = document.pointer(schemas).unwrap().as_object().unwrap();
+        let of_kind = |schema: &&Value| schema["x-kubernetes-group-version-kind"] == json!([kind]);
+        let cluster = schemas.values().find(of_kind).unwrap();
+        assert!(cluster["properties"]["status"].is_object());
+        assert_eq!(document.pointer(security).unwrap()["BearerToken"]["name"], "authorization");
+        for path in [
+            format!("{path}/{{name}}"),
+            format!("{path}/{{name}}/proxy"),
+            format!("{path}/{{name}}/proxy/{{path}}"),
+        ] {
+            assert!(document["paths"][&path]["get"].is_object(), "{path}");
+        }
+        for reference in references(&document) {
+            assert!(document.pointer(&reference[1..]).is_some(), "{reference} leads somewhere");
+        }
+    }
+}
+
+/// Whether the schemas and the objects have drifted apart.
+#[test]
+fn openapi_knows_every_field_that_a_cluster_shows() {
+    let document = json(get(Document::OpenApiV3, &[]));
+    let schema =
+        |name: &str| &document["components"]["schemas"][format!("dev.kubectl-mc.proxy.v1alpha1.{name}")];
+    for (name, fields) in [
+        ("Cluster", ["apiVersion", "kind", "metadata", "status"].as_slice()),
+        ("ClusterMetadata", &["name", "uid", "resourceVersion", "creationTimestamp", "labels"]),
+        ("ClusterStatus", &["version", "conditions"]),
+        ("ClusterListMetadata", &["resourceVersion", "continue", "remainingItemCount"]),
+    ] {
+        let mut expected = fields.to_vec();
+        expected.sort_unstable();
+        let mut known: Vec<_> =
+            schema(name)["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        known.sort_unstable();
+        assert_eq!(known, expected, "{name}");
+    }
+}
+
+#[test]
+fn the_version_is_our_own() {
+    let info = json(get(Document::Version, &[]));
+    assert_eq!(info["gitVersion"], concat!("v", env!("CARGO_PKG_VERSION")));
+    let platform = info["platform"].as_str().unwrap();
+    assert!(platform.starts_with("linux/") && !platform.contains("x86_64"), "{platform}");
+}
+
+fn references(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(fields) => {
+            let own = fields.get("$ref").and_then(Value::as_str).map(str::to_owned);
+            own.into_iter().chain(fields.values().flat_map(references)).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(references).collect(),
+        _ => Vec::new(),
+    }
+}

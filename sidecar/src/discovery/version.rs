@@ -1,0 +1,28 @@
+//! `/version`: our own, in the words of a kube-apiserver (apimachinery: `version.Info`).
+
+use serde_json::{Value, json};
+
+pub(super) fn info() -> Value {
+    json!({
+        "major": env!("CARGO_PKG_VERSION_MAJOR"),
+        "minor": env!("CARGO_PKG_VERSION_MINOR"),
+        "gitVersion": GIT_VERSION,
+        "gitCommit": option_env!("GIT_COMMIT").unwrap_or_default(),
+        "gitTreeState": "",
+        "buildDate": "",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, architecture()),
+    })
+}
+
+/// Go's names, which Kubernetes uses everywhere.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+pub(super) const GIT_VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));

@@ -1,0 +1,56 @@
+# Every command of the project. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+export PATH := $(CURDIR)/target/tools/bin:$(PATH):/usr/sbin
+TESTBED := target/debug/testbed
+BED := --members 3 --node m1
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## Install what a bare Debian or Ubuntu lacks (says what)
+	@tests/setup.sh
+
+.PHONY: demo
+demo: ## Bring up a host and two members and show everything, with a shell at the end
+	@tests/demo.sh
+
+.PHONY: test
+test: setup ## All of it: lint, unit tests, and the end-to-end tests on a real Kubernetes
+	@tests/test.sh
+
+.PHONY: lint
+lint: ## Format, clippy, dependencies, generated files
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+	cargo deny --log-level error check bans licenses sources
+	cargo run --quiet --package sidecar -- crds | diff -u sidecar/deploy/crd.yaml -
+
+.PHONY: unit
+unit: ## Unit tests
+	cargo test --workspace --lib --bins
+
+.PHONY: e2e
+e2e: kubernetes ## End-to-end tests on a real Kubernetes
+	cargo test --package kubectl-mc --test e2e --no-run
+	$(TESTBED) run $(BED) --sidecar target/debug/mc-sidecar -- cargo test --offline --package kubectl-mc --test e2e -- --test-threads 4
+
+.PHONY: bench
+bench: ## Measure against nginx and the member itself; see docs/benchmarks.md
+	@tests/setup.sh --bench
+	@tests/bench/run.sh
+
+.PHONY: kubernetes
+kubernetes: ## Build the real Kubernetes of the tests (minutes once, then nothing)
+	cargo build --package testbed --package sidecar --package kubectl-mc
+	$(TESTBED) build
+
+.PHONY: clean
+clean: ## Take down test beds that were left behind and remove what was built
+	if [ -x $(TESTBED) ]; then $(TESTBED) down; fi
+	cargo clean

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Installs what a bare Debian or Ubuntu lacks to build, test and show this project, and says what it
+# installs. Nothing is installed that is there already. Needs root for Debian packages; without it
+# the missing ones are named, and what needs them is left out later.
+set -euo pipefail
+
+# program:package
+needs=(
+    ip:iproute2
+    containerd:containerd
+    runc:runc
+    nft:nftables
+    busybox:busybox-static
+    cc:gcc
+    cmake:cmake
+    script:bsdutils
+    curl:curl
+    jq:jq
+    openssl:openssl
+)
+if [ "${1:-}" = --bench ]; then needs+=(nginx:nginx-light wrk:wrk); fi
+
+missing=()
+for need in "${needs[@]}"; do
+    command -v "${need%%:*}" >/dev/null 2>&1 || [ -x "/usr/sbin/${need%%:*}" ] || missing+=("${need##*:}")
+done
+[ -d /usr/lib/cni ] || missing+=(containernetworking-plugins)
+
+if [ "${#missing[@]}" -gt 0 ]; then
+    if [ "$(uname -s)" != Linux ] || ! command -v apt-get >/dev/null 2>&1; then
+        echo "setup: missing, and no apt-get to install them: ${missing[*]}" >&2
+    elif [ "$(id -u)" -ne 0 ]; then
+        echo "setup: missing, and not root to install them: ${missing[*]}" >&2
+        echo "setup:   sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+    else
+        echo "setup: installing Debian packages: ${missing[*]}"
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -qq
+        if [ ! -e /usr/sbin/policy-rc.d ]; then
+            # The services of containerd and nginx are not wanted: tests start their own.
+            printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+            chmod 0755 /usr/sbin/policy-rc.d
+            trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+        fi
+        apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    fi
+fi
+
+for tool in cargo:Rust go:Go; do
+    command -v "${tool%%:*}" >/dev/null 2>&1 || { echo "setup: ${tool##*:} is needed and not here" >&2; exit 1; }
+done
+if [ "${1:-}" != --no-deny ] && ! cargo deny --version >/dev/null 2>&1; then
+    echo "setup: installing cargo-deny (cargo install)"
+    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+        cargo install --quiet --locked --root target/tools cargo-deny@0.20.2 || exit 1
+fi
+echo "setup: complete"

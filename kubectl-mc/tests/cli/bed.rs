@@ -1,0 +1,194 @@
+//! A folder, a fake kubectl and a fake host.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver, Sender};
+
+/// Prints its arguments, its KUBECONFIG and its standard input; ends with 42.
+const KUBECTL: &str = r#"#!/bin/sh
+for word in "$@"; do echo "[$word]"; done
+echo "KUBECONFIG=$KUBECONFIG"
+cat
+exit 42
+"#;
+
+/// What the host answers to a path: status, content type, body.
+pub(crate) type Answer = (u16, &'static str, String);
+
+pub(crate) struct Bed {
+    folder: tempfile::TempDir,
+    requests: Option<Receiver<String>>,
+    server: String,
+}
+
+/// What a run left behind.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Bed {
+    /// Nobody listens at the host's address.
+    pub(crate) fn unreachable() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::new(listener.local_addr().unwrap().port(), None)
+    }
+
+    /// The host answers everything with `answer`.
+    pub(crate) fn answering(answer: Answer) -> Self {
+        Self::serving(move |_| answer.clone())
+    }
+
+    pub(crate) fn serving(answer: impl Fn(&str) -> Answer + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sender, requests) = mpsc::channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                // A client that went away is no concern of the next one.
+                let _ = serve(stream.unwrap(), &sender, &answer);
+            }
+        });
+        Self::new(port, Some(requests))
+    }
+
+    fn new(port: u16, requests: Option<Receiver<String>>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = format!("http://127.0.0.1:{port}/pre");
+        let kubeconfig = format!(
+            r#"{{"current-context": "host",
+                "clusters": [{{"name": "c", "cluster": {{"server": "{server}"}}}}],
+                "contexts": [{{"name": "host", "context": {{"cluster": "c", "user": "u", "namespace": "ns"}}}}],
+                "users": [{{"name": "u", "user": {{"token": "secret"}}}}]}}"#
+        );
+        fs::write(folder.path().join("kubeconfig"), kubeconfig).unwrap();
+        let bed = Self { folder, requests, server };
+        bed.script("bin/kubectl", KUBECTL);
+        bed
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes an executable.
+    pub(crate) fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// Leaves kubectl's discovery cache for cluster m1 as a run of kubectl would.
+    pub(crate) fn warm(&self) {
+        let host = self.server.strip_prefix("http://").unwrap().replace(':', "_");
+        let member = "apis/proxy.kubectl_mc.dev/v1alpha1/clusters/m1/proxy";
+        let folder = self.path("home/.kube/cache/discovery").join(host).join(member);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("servergroups.json"), "{}").unwrap();
+    }
+
+    /// `host "host" (…)`, as messages name it.
+    pub(crate) fn host(&self) -> String {
+        format!("host \"host\" ({})", self.server)
+    }
+
+    /// The heads of the requests since the last call.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.iter().flat_map(Receiver::try_iter).collect()
+    }
+
+    /// `kubectl-mc` with these arguments, in an environment of its own.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-mc"));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("PATH", format!("{}:/usr/bin:/bin", self.path("bin").display()))
+            .env("HOME", self.path("home"))
+            .env("KUBECONFIG", self.path("kubeconfig"))
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
+        self.command(arguments).output().unwrap().into()
+    }
+
+    pub(crate) fn run_with(&self, name: &str, value: impl AsRef<OsStr>, arguments: &[&str]) -> Ran {
+        self.command(arguments).env(name, value).output().unwrap().into()
+    }
+}
+
+impl Ran {
+    /// The arguments that the fake kubectl got.
+    pub(crate) fn arguments(&self) -> Vec<&str> {
+        self.out.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']')).collect()
+    }
+
+    /// The `KUBECONFIG` that the fake kubectl got: the overlay, then the rest.
+    pub(crate) fn kubeconfig(&self) -> (&str, &str) {
+        let list = self.out.lines().find_map(|line| line.strip_prefix("KUBECONFIG=")).unwrap();
+        list.split_once(':').unwrap_or((list, ""))
+    }
+
+    /// A failure before kubectl: its code and its words, nothing on standard output.
+    pub(crate) fn failed(&self) -> (i32, &str) {
+        assert_eq!(self.out, "", "{self:?}");
+        (self.code.unwrap(), &self.err)
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// A `metav1.Status` that names a hop, as the sidecar writes it.
+pub(crate) fn status(code: u16, hop: &str, message: &str) -> Answer {
+    let body = format!(
+        r#"{{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": {code}, "message": {message:?},
+            "details": {{"causes": [{{"reason": "Hop", "message": "{hop}"}}]}}}}"#
+    );
+    (code, "application/json", body)
+}
+
+fn serve(
+    stream: TcpStream,
+    requests: &Sender<String>,
+    answer: &dyn Fn(&str) -> Answer,
+) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head)? == 0 {
+            return Ok(());
+        }
+    }
+    let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    let (code, content_type, body) = answer(&path);
+    // Noted before it is answered: whoever has the answer finds the note.
+    requests.send(head).map_err(std::io::Error::other)?;
+    let length = body.len();
+    let stream = reader.get_mut();
+    write!(
+        stream,
+        "HTTP/1.1 {code} -\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )?;
+    // Until the client has closed: a reset would take the answer back.
+    stream.read_to_end(&mut Vec::new()).map(drop)
+}

@@ -1,0 +1,129 @@
+//! `kubectl mc clusters`.
+
+use crate::bed::Bed;
+
+const TABLE: &str = r#"{"kind": "Table", "apiVersion": "meta.k8s.io/v1",
+  "columnDefinitions": [
+    {"name": "Name"}, {"name": "Ready"}, {"name": "Version"}, {"name": "Age"}, {"name": "Server", "priority": 1}],
+  "rows": [
+    {"cells": ["eu-prod-1", "True", "v1.36.3", "5d", "https://a"], "object": {"metadata": {"name": "eu-prod-1"}}},
+    {"cells": ["m1", "False", "", "3m", "https://b"], "object": {"metadata": {"name": "m1"}}}]}"#;
+const LIST: &str = r#"{"kind": "ClusterList", "apiVersion": "proxy.kubectl-mc.dev/v1alpha1", "metadata": {"resourceVersion": "7"},
+  "items": [{"metadata": {"name": "m1"}}]}"#;
+
+fn answering(body: &str) -> Bed {
+    Bed::answering((200, "application/json", body.to_owned()))
+}
+
+#[test]
+fn the_servers_table_is_shown_with_kubectls_look() {
+    let bed = answering(TABLE);
+    let ran = bed.run(&["clusters"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert_eq!(
+        ran.out,
+        "NAME        READY   VERSION   AGE\n\
+         eu-prod-1   True    v1.36.3   5d\n\
+         m1          False             3m\n"
+    );
+    let request = bed.requests().pop().unwrap();
+    assert!(
+        request.starts_with("GET /pre/apis/proxy.kubectl-mc.dev/v1alpha1/clusters HTTP/1.1\r\n"),
+        "{request}"
+    );
+    assert!(
+        request.contains("\r\naccept: application/json;as=Table;v=v1;g=meta.k8s.io,application/json\r\n")
+    );
+
+    let wide = bed.run(&["clusters", "-o", "wide", "--no-headers"]).out;
+    assert_eq!(wide.lines().next(), Some("eu-prod-1   True    v1.36.3   5d   https://a"));
+    let names = bed.run(&["clusters", "-oname"]).out;
+    assert_eq!(names, "cluster.proxy.kubectl-mc.dev/eu-prod-1\ncluster.proxy.kubectl-mc.dev/m1\n");
+}
+
+#[test]
+fn documents_are_kubectls_lists() {
+    let bed = answering(LIST);
+    let json = bed.run(&["clusters", "-o", "json"]).out;
+    assert_eq!(
+        json,
+        r#"{
+    "apiVersion": "v1",
+    "items": [
+        {
+            "apiVersion": "proxy.kubectl-mc.dev/v1alpha1",
+            "kind": "Cluster",
+            "metadata": {
+                "name": "m1"
+            }
+        }
+    ],
+    "kind": "List",
+    "metadata": {
+        "resourceVersion": ""
+    }
+}
+"#
+    );
+    let yaml = bed.run(&["clusters", "-o", "yaml"]).out;
+    assert!(yaml.starts_with("apiVersion: v1\nitems:\n"), "{yaml}");
+    assert!(bed.requests()[0].contains("\r\naccept: application/json\r\n"));
+}
+
+#[test]
+fn a_selector_is_passed_on() {
+    let bed = answering(TABLE);
+    bed.run(&["clusters", "-l", "env in (prod,dev),a!=b"]);
+    let request = bed.requests().pop().unwrap();
+    assert!(
+        request.contains("clusters?labelSelector=env%20in%20%28prod%2Cdev%29%2Ca%21%3Db HTTP/1.1"),
+        "{request}"
+    );
+}
+
+#[test]
+fn an_empty_list_is_told_beside_the_data() {
+    let ran = answering(r#"{"kind": "Table", "columnDefinitions": [{"name": "Name"}], "rows": []}"#)
+        .run(&["clusters"]);
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), "", "No resources found\n"));
+}
+
+#[test]
+fn who_refused_is_told() {
+    for (code, body, said) in [
+        (404, "404 page not found\n", "sidecar not installed: 404 page not found"),
+        (503, "service unavailable\n", "sidecar not available: service unavailable"),
+        (401, r#"{"kind": "Status", "message": "Unauthorized"}"#, "host authentication: Unauthorized"),
+        (
+            403,
+            r#"{"kind": "Status", "message": "clusters.proxy.kubectl-mc.dev is forbidden"}"#,
+            "host authorization: clusters.proxy.kubectl-mc.dev is forbidden",
+        ),
+        (500, r#"{"kind": "Status", "message": "odd"}"#, "500 Internal Server Error: odd"),
+    ] {
+        let bed = Bed::answering((code, "application/json", body.to_owned()));
+        let ran = bed.run(&["clusters"]);
+        let first = format!("error: cannot list clusters through {}: {said}", bed.host());
+        assert_eq!(ran.failed().0, 1);
+        assert_eq!(ran.err.lines().next(), Some(first.as_str()));
+    }
+    let bed = Bed::unreachable();
+    let ran = bed.run(&["clusters"]);
+    assert!(ran.failed().1.contains("host unreachable: "), "{}", ran.err);
+}
+
+#[test]
+fn a_choice_of_clusters_does_not_apply_but_a_default_one_is_no_hindrance() {
+    let bed = answering(TABLE);
+    assert_eq!(bed.run(&["clusters", "--cluster=m1"]).failed().0, 2);
+    assert_eq!(bed.run_with("KUBECTL_MC_CLUSTER", "m1", &["clusters"]).code, Some(0));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let bed = answering(TABLE);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = bed.command(&["clusters"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}

@@ -1,0 +1,10 @@
+//! The plugin as it is run: in a folder of its own, with a kubectl that tells what it was given
+//! and a host that says what a test wants.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod bed;
+mod clusters;
+mod one_cluster;
+mod preflight;
+mod usage;

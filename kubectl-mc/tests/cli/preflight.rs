@@ -1,0 +1,168 @@
+//! Who refused: told when kubectl would hide it, at the price of one request, and of none when not.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::bed::{Bed, status};
+
+#[test]
+fn a_cold_cache_costs_one_request_and_a_warm_one_none() {
+    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    assert_eq!(bed.run(&["-C", "m1", "get", "pods"]).code, Some(42));
+    let requests = bed.requests();
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    let line = "GET /pre/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/version HTTP/1.1\r\n";
+    assert!(requests[0].starts_with(line), "{requests:?}");
+    assert!(requests[0].contains("\r\nauthorization: Bearer secret\r\n"), "{requests:?}");
+
+    bed.warm();
+    assert_eq!(bed.run(&["-C", "m1", "get", "pods"]).code, Some(42));
+    assert!(bed.requests().is_empty());
+    bed.run(&["-C", "m2", "get", "pods"]);
+    assert_eq!(bed.requests().len(), 1, "a cluster that was not seen before is asked");
+}
+
+#[test]
+fn what_needs_no_server_asks_nobody() {
+    let bed = Bed::unreachable();
+    for arguments in [&["version", "--client"][..], &["get", "--help"], &["kustomize", "."], &["help"]] {
+        let ran = bed.run(&[&["-C", "m1"], arguments].concat());
+        assert_eq!((ran.code, ran.arguments().as_slice()), (Some(42), arguments));
+    }
+}
+
+#[test]
+fn each_hop_that_refuses_is_named_and_kubectl_is_not_started() {
+    let text = |code, text: &str| (code, "text/plain", format!("{text}\n"));
+    let forbidden = r#"clusters.proxy.kubectl-mc.dev "m1" is forbidden: User "theo" cannot get resource "clusters/proxy""#;
+    for (answer, code, said, hint) in [
+        (text(401, "Unauthorized"), 1, "host authentication: Unauthorized", "auth whoami"),
+        (
+            (403, "application/json", format!(r#"{{"kind": "Status", "message": {forbidden:?}}}"#)),
+            1,
+            &*format!("host authorization: {forbidden}"),
+            "kubectl --context=host auth can-i get clusters.proxy.kubectl-mc.dev/m1 --subresource=proxy",
+        ),
+        (
+            text(404, "404 page not found"),
+            1,
+            "sidecar not installed: 404 page not found",
+            "install mc-sidecar",
+        ),
+        (
+            text(503, "service unavailable"),
+            1,
+            "sidecar not available: service unavailable",
+            "kubectl --context=host get apiservice v1alpha1.proxy.kubectl-mc.dev",
+        ),
+        (text(403, "cluster unknown: no m1 here"), 3, "cluster unknown: no m1 here", "kubectl mc clusters"),
+        (status(502, "proxy off", "no credential"), 1, "proxy off: no credential", "Secret m1.member"),
+        (
+            text(502, "member unreachable: connection refused"),
+            1,
+            "member unreachable: connection refused",
+            "kubectl mc clusters",
+        ),
+        (
+            text(502, "member authentication: expired"),
+            1,
+            "member authentication: expired",
+            "Secret m1.member",
+        ),
+        (
+            text(403, "member impersonation: users theo"),
+            1,
+            "member impersonation: users theo",
+            "kubectl-mc-impersonator",
+        ),
+        (
+            status(403, "member authorization", "no"),
+            1,
+            "member authorization: no",
+            "kubectl mc --cluster=m1 auth can-i --list",
+        ),
+    ] {
+        let bed = Bed::answering(answer);
+        let ran = bed.run(&["--cluster=m1", "get", "pods"]);
+        let first = format!("error: kubectl get on cluster m1 through {}: {said}\n", bed.host());
+        let (ended, text) = ran.failed();
+        assert_eq!(ended, code, "{text}");
+        let rest =
+            text.strip_prefix(&first).unwrap_or_else(|| panic!("{text:?} does not begin with {first:?}"));
+        assert!(rest.starts_with("hint: ") && rest.contains(hint), "{rest}");
+        assert_eq!(rest.lines().count(), 1, "{rest}");
+    }
+}
+
+#[test]
+fn a_host_that_does_not_answer_is_named() {
+    let bed = Bed::unreachable();
+    let ran = bed.run(&["--cluster=m1", "delete", "pod", "p"]);
+    let (code, text) = ran.failed();
+    assert_eq!(code, 1);
+    let start = format!("error: kubectl delete on cluster m1 through {}: host unreachable: ", bed.host());
+    assert!(text.starts_with(&start) && text.contains("refused") && text.contains("\nhint: "), "{text}");
+}
+
+#[test]
+fn the_members_own_refusal_is_kubectls_to_show() {
+    let body = r#"{"kind": "Status", "message": "forbidden: User \"theo\" cannot get path \"/version\""}"#;
+    let bed = Bed::answering((403, "application/json", body.to_owned()));
+    assert_eq!(bed.run(&["-C", "m1", "get", "pods"]).code, Some(42));
+}
+
+#[test]
+fn the_question_is_asked_as_the_one_that_kubectl_will_be() {
+    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    let flags = [
+        "--as=joe",
+        "--as-group",
+        "a",
+        "--as-group=b",
+        "--as-uid=7",
+        "--as-user-extra=k=v",
+        "--token",
+        "other",
+    ];
+    bed.run(&[&["-C", "m1", "get", "pods"], &flags[..]].concat());
+    let request = bed.requests().pop().unwrap();
+    for header in [
+        "authorization: Bearer other",
+        "impersonate-user: joe",
+        "impersonate-group: a",
+        "impersonate-group: b",
+        "impersonate-uid: 7",
+        "impersonate-extra-k: v",
+    ] {
+        assert!(request.contains(&format!("\r\n{header}\r\n")), "{header} is missing in {request}");
+    }
+}
+
+#[test]
+fn a_credential_plugin_does_not_eat_the_data() {
+    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    let plugin = r#"#!/bin/sh
+cat > eaten
+echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "fresh"}}'
+"#;
+    bed.script("credentials", plugin);
+    let kubeconfig = std::fs::read_to_string(bed.path("kubeconfig")).unwrap();
+    let exec = r#"{"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./credentials", "interactiveMode": "IfAvailable"}}"#;
+    std::fs::write(bed.path("kubeconfig"), kubeconfig.replace(r#"{"token": "secret"}"#, exec)).unwrap();
+    let mut command = bed.command(&["-C", "m1", "apply", "-f", "-"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"data\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().ends_with("\ndata\n"));
+    assert_eq!(std::fs::read_to_string(bed.path("eaten")).unwrap(), "");
+    assert!(bed.requests()[0].contains("\r\nauthorization: Bearer fresh\r\n"));
+}
+
+#[test]
+fn where_we_cannot_ask_kubectl_is_left_to_it() {
+    let bed = Bed::unreachable();
+    let kubeconfig = std::fs::read_to_string(bed.path("kubeconfig")).unwrap();
+    let broken = kubeconfig.replace(r#"{"token": "secret"}"#, r#"{"exec": {"command": "/nowhere/plugin"}}"#);
+    std::fs::write(bed.path("kubeconfig"), broken).unwrap();
+    assert_eq!(bed.run(&["-C", "m1", "get", "pods"]).code, Some(42));
+}

@@ -1,0 +1,73 @@
+//! Help, versions, and command lines that cannot be done.
+
+use crate::bed::Bed;
+
+#[test]
+fn help_is_ours_before_the_verb() {
+    let bed = Bed::unreachable();
+    let help = bed.run(&["--help"]);
+    assert_eq!((help.code, help.err.as_str()), (Some(0), ""));
+    for same in [&[][..], &["-h"], &["help"]] {
+        assert_eq!(bed.run(same), help, "{same:?}");
+    }
+    assert!(help.out.contains("kubectl mc --cluster=m1 get pods -A"), "{}", help.out);
+    assert!(!help.out.contains("\n\n\n"), "{}", help.out);
+    assert!(bed.run(&["clusters", "--help"]).out.contains("Usage: kubectl mc clusters [OPTIONS]"));
+}
+
+#[test]
+fn the_version_is_ours_until_a_cluster_is_chosen() {
+    let bed = Bed::unreachable();
+    let version = format!("kubectl-mc {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(bed.run(&["version"]).out, version);
+    assert_eq!(bed.run(&["version", "--client", "-C", "m1"]).arguments(), ["version", "--client"]);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_the_next_step() {
+    let bed = Bed::unreachable();
+    for (arguments, said) in [
+        (&["get", "pods"][..], "error: no cluster chosen\nhint: "),
+        (&["-C", "m1"], "error: no command given for cluster m1\nhint: "),
+        (&["-C", "m1", "config", "view"], "error: `kubectl config` works on kubeconfig files"),
+        (
+            &["-C", "m1,m2", "get", "pods"],
+            "error: choosing several clusters is not possible yet: --cluster=m1,m2\nhint: ",
+        ),
+        (&["-C", "m1", "get", "pods", "-C", "m2"], "error: choosing several clusters is not possible yet"),
+        (
+            &["get", "pods", "--all-clusters"],
+            "error: choosing several clusters is not possible yet: --all-clusters\n",
+        ),
+        (
+            &["--cluster-selector", "a=b", "get"],
+            "error: choosing several clusters is not possible yet: --cluster-sel",
+        ),
+        (&["--cluster=../m2", "get", "pods"], "error: --cluster: invalid cluster name \"../m2\": "),
+        (&["--cluster=", "get", "pods"], "error: --cluster: invalid cluster name \"\": it is empty\n"),
+        (&["get", "pods", "--cluster"], "error: a value is required for '--cluster <NAME>'"),
+        (&["--context=other", "-C", "m1", "get"], "error: no host: context \"other\" does not exist in "),
+        (
+            &["-C", "m1", "get", "--server=https://x"],
+            "error: --server and --cluster=m1 contradict each other\nhint: ",
+        ),
+    ] {
+        let ran = bed.run(arguments);
+        let (code, text) = ran.failed();
+        assert_eq!(code, 2, "{arguments:?}: {text}");
+        assert!(text.starts_with(said), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn no_kubectl_is_told_before_anyone_is_asked() {
+    let bed = Bed::unreachable();
+    let ran = bed.run_with("PATH", bed.path("home"), &["-C", "m1", "get", "pods"]);
+    assert_eq!(
+        ran.failed(),
+        (
+            127,
+            "error: no kubectl in PATH\nhint: install kubectl, or say where it is: KUBECTL_MC_KUBECTL=/path/to/kubectl\n"
+        )
+    );
+}

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::plan::{BRIDGE, ClusterPlan, Plan, SIDECAR};
+use crate::process::with_system_programs;
 
 /// Makes the bed's namespace and those of its nodes.
 pub(crate) fn create(id: &str, plan: &Plan) -> Result<()> {
@@ -132,7 +133,7 @@ fn ip(netns: Option<&str>, lines: &str) -> Result<()> {
     if let Some(netns) = netns {
         command.args(["-n", netns]);
     }
-    let mut child = command
+    let mut child = with_system_programs(&mut command)
         .args(["-batch", "-"])
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())

@@ -19,25 +19,6 @@ use crate::plan::ClusterPlan;
 use crate::process::{self, Launch};
 use crate::programs;
 
-/// What a node needs of the machine: the program and its Debian package.
-const PACKAGES: &[(&str, &str)] = &[
-    ("/usr/bin/containerd", "containerd"),
-    ("/usr/sbin/runc", "runc"),
-    ("/usr/lib/cni/ptp", "containernetworking-plugins"),
-    ("/usr/sbin/nft", "nftables"),
-    (images::BUSYBOX_PROGRAM, "busybox-static"),
-];
-
-/// Fails with the packages that are missing for a node, all of them at once.
-pub(crate) fn check_packages() -> Result<()> {
-    let missing = PACKAGES.iter().filter(|(path, _)| !Path::new(path).exists());
-    let missing = missing.map(|(_, package)| *package).collect::<Vec<_>>();
-    if !missing.is_empty() {
-        bail!("a node needs Debian packages that are not here: {}: run `make setup`", missing.join(" "));
-    }
-    Ok(())
-}
-
 /// A node whose containerd runs and has its images; the rest waits for the control plane.
 pub(crate) struct Prepared {
     dir: PathBuf,

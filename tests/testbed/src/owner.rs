@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 use crate::programs;
-use crate::progress::say;
+use crate::progress::{say, step};
 use crate::teardown;
 
 /// A new bed's folder, in this process's care.
@@ -72,9 +72,9 @@ pub fn reap(dir: &Path) -> Result<()> {
         return Ok(());
     }
     let keep_logs = !dir.join(SUCCESS).exists();
-    teardown::teardown(dir, keep_logs)?;
+    step("taken down", || teardown::teardown(dir, keep_logs))?;
     if keep_logs {
-        say(format_args!("logs are kept: {}", dir.display()));
+        say(format_args!("logs are kept until `testbed down`: {}", dir.display()));
     }
     Ok(())
 }

@@ -111,7 +111,8 @@ pub(crate) fn restart(dir: &Path, name: &str) -> Result<Daemon> {
 /// A command of the bed `id`: of this process's environment only what a program needs to run.
 pub(crate) fn environment<'a>(command: &'a mut Command, id: &str) -> &'a mut Command {
     command.env_clear();
-    for name in ["PATH", "TMPDIR", "RUST_LOG", "RUST_BACKTRACE"] {
+    with_system_programs(command);
+    for name in ["TMPDIR", "RUST_LOG", "RUST_BACKTRACE"] {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);
         }
@@ -119,6 +120,13 @@ pub(crate) fn environment<'a>(command: &'a mut Command, id: &str) -> &'a mut Com
     // Own process group: a Ctrl-C is for the command, the bed is then taken down in order.
     std::os::unix::process::CommandExt::process_group(command, 0);
     command.env("NO_COLOR", "1").env(MARK, id)
+}
+
+/// Debian keeps ip, nft and runc where a user's PATH does not look.
+pub(crate) fn with_system_programs(command: &mut Command) -> &mut Command {
+    let mut path = std::env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/sbin");
+    command.env("PATH", path)
 }
 
 /// The last lines of a log.

@@ -13,6 +13,7 @@ use crate::bed::{Bed, Cluster};
 use crate::control_plane::{self, Site};
 use crate::network;
 use crate::node;
+use crate::packages;
 use crate::plan::{ClusterPlan, HOST, Plan, Wanted};
 use crate::programs;
 use crate::progress::{say, step};
@@ -28,8 +29,8 @@ pub fn check(wanted: &Wanted) -> Result<Ready> {
         *sidecar =
             fs::canonicalize(&sidecar).with_context(|| format!("no sidecar: {}", sidecar.display()))?;
     }
+    packages::check(&plan)?;
     if plan.clusters.iter().any(|cluster| cluster.node) {
-        node::check_packages()?;
         programs::build(programs::DEFAULT_VERSION, programs::IMAGES)?;
     }
     programs::build(programs::DEFAULT_VERSION, programs::COMMON)?;

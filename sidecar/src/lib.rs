@@ -47,4 +47,7 @@ pub mod readiness;
 pub mod record;
 pub mod status;
 
+#[cfg(test)]
+mod fake_host;
+
 pub use error::Error;

@@ -10,21 +10,28 @@ use sidecar::config::Config;
 use sidecar::{crds, log, shutdown, tls};
 
 fn main() -> ExitCode {
-    let ran = match Cli::parse().command {
-        Command::Serve(serve) => match Config::try_from(*serve) {
-            Ok(config) => run(config),
-            Err(error) => return fail(&error.into(), BAD_CONFIGURATION),
-        },
-        Command::Crds => {
-            crds::yaml().and_then(|yaml| Ok(std::io::stdout().lock().write_all(yaml.as_bytes())?))
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(help) if !help.use_stderr() => return printed(help.print().map_err(Into::into)),
+        Err(error) => {
+            // Nobody is left to tell if this fails.
+            let _ = error.print();
+            return ExitCode::from(BAD_CONFIGURATION);
         }
     };
-    match ran {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error, 1),
+    match command {
+        Command::Serve(serve) => match Config::try_from(*serve).map_err(Into::into).and_then(run) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, BAD_CONFIGURATION),
+        },
+        Command::Crds => printed(crds::yaml().and_then(|yaml| {
+            std::io::stdout().lock().write_all(yaml.as_bytes())?;
+            Ok(())
+        })),
     }
 }
 
+/// Serves until a signal. What fails, fails before: a file, an address, the host's kubeconfig.
 #[tokio::main]
 async fn run(config: Config) -> anyhow::Result<()> {
     log::start(config.log_format);
@@ -33,6 +40,13 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let shutdown = shutdown::on_signal()?;
     App::build(config).await?.run(shutdown).await;
     Ok(())
+}
+
+fn printed(printed: anyhow::Result<()>) -> ExitCode {
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error, 1),
+    }
 }
 
 /// Connections are files: take as many as the machine grants.

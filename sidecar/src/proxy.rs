@@ -19,9 +19,15 @@ use crate::upstream::{self, Error};
 #[derive(Debug)]
 pub struct Prepared<B = Incoming> {
     request: Request<B>,
+    inner_proxy: bool,
 }
 
 impl<B> Prepared<B> {
+    /// Whether a program of the member's users answers, and not the member itself.
+    pub fn is_inner_proxy(&self) -> bool {
+        self.inner_proxy
+    }
+
     /// Gives up the request to be sent.
     pub fn into_request(self) -> Request<B> {
         self.request
@@ -55,7 +61,7 @@ pub fn prepare<B>(
     self_check(&headers)?;
 
     let uri = connection.uri(path.as_str(), parts.uri.query()).map_err(upstream::Error::Target)?;
-    Ok(Prepared { request: with(parts.method, uri, headers, body) })
+    Ok(Prepared { request: with(parts.method, uri, headers, body), inner_proxy: path.is_inner_proxy() })
 }
 
 /// Sends a request and passes the member's answer on, head first and then each chunk as it comes.

@@ -83,7 +83,7 @@ pub enum Verb {
 impl RequestInfo {
     /// Reads a request's head.
     pub fn parse<B>(request: &Request<B>) -> Result<Self, Error> {
-        if *request.method() == Method::CONNECT {
+        if !METHODS.contains(request.method()) {
             return Err(Error::Method(request.method().clone()));
         }
         let target = request.uri().path();
@@ -254,6 +254,11 @@ fn framing(headers: &HeaderMap) -> Result<(), Error> {
     }
     Ok(())
 }
+
+/// The methods of the Kubernetes API. CONNECT and TRACE are about connections, not objects; a method
+/// in lower case is an unknown one (RFC 9110, 9.1).
+const METHODS: [Method; 7] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
 
 /// Why a request's head is not understood.
 #[derive(Debug, thiserror::Error)]

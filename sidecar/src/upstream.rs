@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper_util::client::legacy::{self, Client};
+use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kubectl_mc_api::ClusterName;
 use tokio_util::sync::CancellationToken;
@@ -74,9 +74,9 @@ impl Upstream {
 
     /// Sends a request over a pooled connection.
     pub async fn send(&self, prepared: Prepared) -> Result<Response<Incoming>, Error> {
-        let response =
-            self.pool.request(prepared.into_request()).await.map_err(|error| self.broken(error))?;
-        self.checked(response)
+        let inner_proxy = prepared.is_inner_proxy();
+        let response = self.pool.request(prepared.into_request()).await;
+        self.checked(response.map_err(|error| self.unreachable(&error))?, inner_proxy)
     }
 
     /// Sends an upgrade over a connection of its own.
@@ -88,29 +88,27 @@ impl Upstream {
             // How the connection ended is told by the response or by the splice.
             let _ = connection.with_upgrades().await;
         }));
+        let inner_proxy = prepared.is_inner_proxy();
         let mut request = prepared.into_request();
         // On a connection of one's own the target is in origin form.
         *request.uri_mut() = connection::origin_form(request.uri());
         let response = sender.send_request(request).await.map_err(|error| self.unreachable(&error))?;
-        Ok(Exchange { response: self.checked(response)?, connection: OwnConnection { task } })
+        Ok(Exchange { response: self.checked(response, inner_proxy)?, connection: OwnConnection { task } })
     }
 
-    /// Answers that must not reach the caller as they are.
-    fn checked(&self, response: Response<Incoming>) -> Result<Response<Incoming>, Error> {
+    /// Answers that must not reach the caller as they are. A program behind an inner proxy has
+    /// logins of its own: its 401 is not about our credential.
+    fn checked(&self, response: Response<Incoming>, inner_proxy: bool) -> Result<Response<Incoming>, Error> {
         let cluster = || self.cluster.clone();
         match response.status() {
             // A 401 sends the caller to log in again, though it is our credential that was refused.
-            StatusCode::UNAUTHORIZED => Err(Error::Credential { cluster: cluster() }),
+            StatusCode::UNAUTHORIZED if !inner_proxy => Err(Error::Credential { cluster: cluster() }),
             // Followed or relayed, it would take the credential or the caller elsewhere (CVE-2022-3172).
             status if status.is_redirection() && response.headers().contains_key(header::LOCATION) => {
                 Err(Error::Redirect { cluster: cluster(), status })
             }
             _ => Ok(response),
         }
-    }
-
-    fn broken(&self, error: legacy::Error) -> Error {
-        self.unreachable(&error)
     }
 
     fn unreachable(&self, error: &(dyn StdError + 'static)) -> Error {

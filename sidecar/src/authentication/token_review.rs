@@ -107,3 +107,6 @@ const MAX_VERDICTS: u64 = 8192;
 /// Upstream's limit for one review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_UNDER_WAY: usize = 64;
+
+#[cfg(test)]
+mod tests;

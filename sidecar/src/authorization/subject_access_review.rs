@@ -130,3 +130,6 @@ const MAX_KEPT_SIZE: usize = 10_000;
 /// Upstream's limit for one review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_UNDER_WAY: usize = 200;
+
+#[cfg(test)]
+mod tests;

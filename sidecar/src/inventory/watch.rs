@@ -229,3 +229,6 @@ impl Way {
 
 /// The type of the Secrets that hold members' connections.
 const SECRET_TYPE: &str = "fleet.kubectl-mc.dev/member";
+
+#[cfg(test)]
+mod tests;

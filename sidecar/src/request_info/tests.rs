@@ -76,13 +76,15 @@ fn the_verb_of_a_proxy_request_is_its_methods() {
         ("PATCH", "patch"),
         ("DELETE", "delete"),
         ("OPTIONS", ""),
-        ("get", ""),
     ] {
         assert_eq!(
             parse(method, &format!("{M1}/proxy/api?watch=true")).unwrap().verb.as_str(),
             verb,
             "{method}"
         );
+    }
+    for method in ["TRACE", "get", "PROPFIND"] {
+        assert!(matches!(parse(method, &format!("{M1}/proxy/api")), Err(Error::Method(_))), "{method}");
     }
     assert!(matches!(parse("CONNECT", "m1:443"), Err(Error::Method(_))));
 }

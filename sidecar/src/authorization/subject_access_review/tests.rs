@@ -1,0 +1,77 @@
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fake_host::host;
+
+fn decision(review: &Value) -> (u16, Value) {
+    let spec = &review["spec"];
+    if spec["user"] == "broken" {
+        return (500, json!({"kind": "Status", "status": "Failure", "code": 500, "message": "broken"}));
+    }
+    let attributes = &spec["resourceAttributes"];
+    let allowed = spec["user"] == "jane"
+        && spec["groups"][0] == "dev"
+        && attributes["verb"] == "impersonate"
+        && attributes["name"] == "bob"
+        && attributes["resource"] == "users";
+    let status = json!({"allowed": allowed, "reason": "because"});
+    (
+        201,
+        json!({"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {}, "spec": {}, "status": status}),
+    )
+}
+
+fn reviews() -> (SubjectAccessReviews, impl Fn() -> usize) {
+    let (client, asked) = host(decision);
+    (SubjectAccessReviews::new(client), move || asked.load(Ordering::SeqCst))
+}
+
+fn user(name: &str) -> Arc<Identity> {
+    Arc::new(Identity { user: name.to_owned(), groups: vec!["dev".to_owned()], ..Identity::default() })
+}
+
+fn users(name: &str) -> Attributes {
+    Attributes::impersonate("", "users", "", "", name)
+}
+
+#[tokio::test]
+async fn the_hosts_decision_is_kept_for_equal_questions_only() {
+    let (reviews, asked) = reviews();
+    for _ in 0..3 {
+        assert!(reviews.decide(&user("jane"), &users("bob")).await.unwrap().allowed);
+        let denied = reviews.decide(&user("jane"), &users("root")).await.unwrap();
+        assert!(!denied.allowed && denied.reason == "because");
+        assert!(!reviews.decide(&user("eve"), &users("bob")).await.unwrap().allowed);
+    }
+    assert_eq!(asked(), 3);
+}
+
+#[tokio::test]
+async fn equal_questions_are_joined() {
+    let (reviews, asked) = reviews();
+    let (jane, attributes) = (user("jane"), users("bob"));
+    let all = futures_util::future::join_all((0..20).map(|_| reviews.decide(&jane, &attributes))).await;
+    assert!(all.iter().all(|decision| decision.as_ref().unwrap().allowed));
+    assert_eq!(asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_review_decides_nothing_and_is_not_kept() {
+    let (reviews, asked) = reviews();
+    assert!(reviews.decide(&user("broken"), &users("bob")).await.is_err());
+    let first = asked();
+    assert!(reviews.decide(&user("broken"), &users("bob")).await.is_err());
+    assert!(asked() > first);
+}
+
+#[tokio::test]
+async fn a_monstrous_identity_is_asked_for_and_not_kept() {
+    let (reviews, asked) = reviews();
+    let monster = Arc::new(Identity { groups: vec!["g".repeat(10_000)], ..(*user("jane")).clone() });
+    for _ in 0..2 {
+        assert!(!reviews.decide(&monster, &users("bob")).await.unwrap().allowed);
+    }
+    assert_eq!(asked(), 2);
+}

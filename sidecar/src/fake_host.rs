@@ -1,0 +1,30 @@
+//! A host's API that answers as a test says, and counts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde_json::Value;
+
+/// A client of a host whose every answer is `answer(request's body)`, and how often it was asked.
+pub(crate) fn host(
+    answer: impl Fn(&Value) -> (u16, Value) + Send + Sync + 'static,
+) -> (kube::Client, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (count, answer) = (asked.clone(), Arc::new(answer));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (count, answer) = (count.clone(), answer.clone());
+        async move {
+            count.fetch_add(1, Ordering::SeqCst);
+            // Others get a chance to ask while this question is open.
+            tokio::task::yield_now().await;
+            let body = request.into_body().collect().await.map_err(std::io::Error::other)?.to_bytes();
+            let (code, value) = answer(&serde_json::from_slice(&body).unwrap_or_default());
+            let response = Response::builder().status(code).body(Body::from(value.to_string().into_bytes()));
+            response.map_err(std::io::Error::other)
+        }
+    });
+    (kube::Client::new(service, "default"), asked)
+}

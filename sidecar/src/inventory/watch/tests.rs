@@ -1,0 +1,139 @@
+use k8s_openapi::ByteString;
+use kube::runtime::watcher::Event;
+
+use super::super::{Error, Inventory};
+use super::*;
+use crate::readiness::Readiness;
+
+struct Host {
+    state: State,
+    readiness: Readiness,
+}
+
+impl Host {
+    fn new() -> Self {
+        crate::tls::install_provider();
+        let readiness = Readiness::default();
+        let (_, registry) = clusters::Registry::new();
+        let state = State {
+            inventory: Arc::default(),
+            registry,
+            metrics: Arc::default(),
+            max_inflight_per_member: 1,
+            pending: Some(readiness.pending()),
+            members: Listed::default(),
+            secrets: Listed::default(),
+            ways: HashMap::new(),
+            in_flight: HashMap::new(),
+        };
+        Self { state, readiness }
+    }
+
+    /// A host with member m1, whose lists were read.
+    fn synced() -> Self {
+        let mut host = Self::new();
+        host.state.member(Event::Init);
+        host.state.member(Event::InitApply(member("m1")));
+        host.state.member(Event::InitDone);
+        host.state.secret(Event::Init);
+        host.state.secret(Event::InitApply(secret("m1", "old")));
+        host.state.secret(Event::InitDone);
+        host
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Cluster>, Error> {
+        self.state.inventory.find(&name.parse().unwrap())
+    }
+}
+
+fn member(name: &str) -> MemberCluster {
+    MemberCluster::new(name, kubectl_mc_api::MemberClusterSpec::default())
+}
+
+fn secret(name: &str, token: &str) -> Secret {
+    let text = |text: &str| ByteString(text.as_bytes().to_vec());
+    let mut secret = Secret::default();
+    secret.metadata.name = Some(format!("{name}.member"));
+    secret.data = Some(
+        [("server", "https://203.0.113.7"), ("insecure-skip-tls-verify", "true"), ("token", token)]
+            .map(|(key, value)| (key.to_owned(), text(value)))
+            .into(),
+    );
+    secret
+}
+
+#[test]
+fn nothing_is_told_before_both_lists_were_read() {
+    let mut host = Host::new();
+    host.state.member(Event::Init);
+    host.state.member(Event::InitDone);
+    assert!(matches!(host.find("m1"), Err(Error::NotSynced)));
+    assert!(!host.readiness.is_ready());
+    host.state.secret(Event::Init);
+    host.state.secret(Event::InitDone);
+    assert!(matches!(host.find("m1"), Err(Error::Unknown(_))));
+    assert!(host.readiness.is_ready());
+}
+
+#[test]
+fn a_member_is_found_when_it_has_a_secret_and_off_when_it_has_none() {
+    let mut host = Host::synced();
+    assert!(host.find("m1").is_ok());
+    host.state.member(Event::Apply(member("m2")));
+    assert!(host.find("m2").unwrap_err().to_string().contains("Secret m2.member does not exist"));
+    host.state.secret(Event::Delete(secret("m1", "old")));
+    assert!(matches!(host.find("m1"), Err(Error::ProxyOff { .. })));
+    host.state.member(Event::Delete(member("m1")));
+    assert!(matches!(host.find("m1"), Err(Error::Unknown(_))));
+}
+
+#[test]
+fn a_secret_that_cannot_be_used_is_named_with_its_key() {
+    let mut host = Host::synced();
+    host.state.secret(Event::Apply(secret("m1", "")));
+    let error = host.find("m1").unwrap_err().to_string();
+    assert!(error.contains("Secret m1.member") && error.contains("key token"), "{error}");
+}
+
+#[test]
+fn a_new_token_makes_a_new_way_and_everything_else_keeps_the_old_one() {
+    let mut host = Host::synced();
+    let old = host.find("m1").unwrap().upstream.clone();
+    host.state.member(Event::Apply(member("m1")));
+    let mut relabelled = secret("m1", "old");
+    relabelled.metadata.resource_version = Some("2".to_owned());
+    host.state.secret(Event::Apply(relabelled));
+    assert!(Arc::ptr_eq(&old, &host.find("m1").unwrap().upstream));
+    host.state.secret(Event::Apply(secret("m1", "new")));
+    let new = host.find("m1").unwrap().upstream.clone();
+    assert_eq!(new.connection().authorization().unwrap(), "Bearer new");
+}
+
+#[test]
+fn a_members_share_is_the_same_over_a_change_of_its_secret() {
+    let mut host = Host::synced();
+    let permit = host.find("m1").unwrap().admit().unwrap();
+    host.state.secret(Event::Apply(secret("m1", "new")));
+    assert!(host.find("m1").unwrap().admit().is_err());
+    drop(permit);
+    assert!(host.find("m1").unwrap().admit().is_ok());
+}
+
+#[test]
+fn a_list_that_is_read_anew_forgets_who_is_gone() {
+    let mut host = Host::synced();
+    host.state.member(Event::Init);
+    host.state.member(Event::InitApply(member("m2")));
+    assert!(host.find("m1").is_ok(), "half a list takes nobody away");
+    host.state.member(Event::InitDone);
+    assert!(matches!(host.find("m1"), Err(Error::Unknown(_))));
+}
+
+#[test]
+fn a_secret_of_another_name_is_no_members() {
+    let mut host = Host::synced();
+    let mut manager = secret("m1", "manager");
+    manager.metadata.name = Some("m1.manager".to_owned());
+    host.state.secret(Event::Apply(manager));
+    assert_eq!(host.find("m1").unwrap().upstream.connection().authorization().unwrap(), "Bearer old");
+}

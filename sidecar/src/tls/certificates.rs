@@ -26,6 +26,9 @@ pub struct Files {
     pub key: PathBuf,
 }
 
+/// The bytes of the certificate's file and of the key's.
+type Content = (Vec<u8>, Vec<u8>);
+
 impl ServingCertificate {
     pub fn from_files(files: &Files) -> anyhow::Result<Self> {
         Ok(Self(ArcSwap::from_pointee(files.read()?.1)))
@@ -70,7 +73,8 @@ impl ResolvesServerCert for ServingCertificate {
 }
 
 impl Files {
-    fn read(&self) -> anyhow::Result<((Vec<u8>, Vec<u8>), CertifiedKey)> {
+    /// What the files hold, and what that means.
+    fn read(&self) -> anyhow::Result<(Content, CertifiedKey)> {
         let read =
             |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
         let (certificate, key) = (read(&self.certificate)?, read(&self.key)?);

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Everything that says whether the project is well: lint, unit tests, end-to-end tests on a real
+# Kubernetes. What cannot run here is listed at the end with its reason; with CI set that is a failure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export SKIPPED="$PWD/target/skipped"
+mkdir -p target
+: >"$SKIPPED"
+
+make --no-print-directory lint
+make --no-print-directory unit
+make --no-print-directory e2e
+
+if [ -s "$SKIPPED" ]; then
+    echo "skipped:"
+    sort -u "$SKIPPED" | sed 's/^/  /'
+    if [ -n "${CI:-}" ]; then
+        echo "error: nothing may be skipped in CI" >&2
+        exit 1
+    fi
+else
+    echo "skipped: nothing"
+fi

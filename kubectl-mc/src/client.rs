@@ -11,6 +11,7 @@ use kube::client::Body;
 use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 
 use crate::argv::Scanned;
+use crate::env::Env;
 use crate::host::Host;
 
 mod identity;
@@ -38,10 +39,16 @@ pub(crate) enum ClientError {
 
 /// GETs `path`, below the host's own path prefix. The flags of kubectl in `scanned` that change who
 /// calls or how the host is trusted are kept to.
-pub(crate) fn get(host: &Host, scanned: &Scanned, path: &str, accept: &str) -> Result<Reply, ClientError> {
+pub(crate) fn get(
+    host: &Host,
+    scanned: &Scanned,
+    env: &Env,
+    path: &str,
+    accept: &str,
+) -> Result<Reply, ClientError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| ClientError::Setup(Box::new(error)))?.block_on(async {
-        let client = client(host, scanned).await?;
+        let client = client(host, scanned, env).await?;
         let request = Request::get(path).header(header::ACCEPT, accept).body(Body::empty());
         let response = client.send(request.map_err(|error| ClientError::Setup(Box::new(error)))?).await;
         let response = response.map_err(failed)?;
@@ -51,7 +58,7 @@ pub(crate) fn get(host: &Host, scanned: &Scanned, path: &str, accept: &str) -> R
     })
 }
 
-async fn client(host: &Host, scanned: &Scanned) -> Result<kube::Client, ClientError> {
+async fn client(host: &Host, scanned: &Scanned, env: &Env) -> Result<kube::Client, ClientError> {
     let setup = |error: Box<dyn Error + Send + Sync>| ClientError::Setup(error);
     let (mut kubeconfig, options) = (host.kubeconfig.clone(), options(host, scanned));
     identity::apply(&mut kubeconfig, &options, scanned).map_err(setup)?;
@@ -60,7 +67,7 @@ async fn client(host: &Host, scanned: &Scanned) -> Result<kube::Client, ClientEr
     let mut config = config.map_err(|error| setup(Box::new(error)))?;
     config.cluster_url = host.server.parse().map_err(|error| setup(Box::new(error)))?;
     if host.cluster.proxy_url.as_deref().is_none_or(str::is_empty) {
-        config.proxy_url = proxy::from_environment(&config.cluster_url);
+        config.proxy_url = proxy::from_environment(&config.cluster_url, env);
     }
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);

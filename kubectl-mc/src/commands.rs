@@ -18,8 +18,7 @@ use crate::settings::Settings;
 /// Runs `kubectl mc <arguments>`.
 pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
     let scanned = argv::scan(arguments.clone());
-    let alone = arguments.is_empty() || is_our_help(&scanned, env);
-    if alone || scanned.verb().is_some_and(|verb| is_own(verb, &scanned, env)) {
+    if arguments.is_empty() || scanned.verb().is_some_and(|verb| is_own(verb, &scanned, env)) {
         return own(arguments, env, printer);
     }
     let cli = match Cli::try_parse_from(program(scanned.own.clone())) {
@@ -52,14 +51,6 @@ fn own(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitSta
 /// kubectl has `version` and `help` too: they are ours only with no cluster chosen.
 fn is_own(verb: &OsStr, scanned: &Scanned, env: &Env) -> bool {
     verb == "clusters" || ((verb == "version" || verb == "help") && !is_cluster_chosen(scanned, env))
-}
-
-/// `kubectl mc --help` and `--version`, before any verb.
-fn is_our_help(scanned: &Scanned, env: &Env) -> bool {
-    scanned.verb().is_none()
-        && !is_cluster_chosen(scanned, env)
-        && scanned.kubectl.is_empty()
-        && scanned.own.iter().any(|word| ["--help", "-h", "--version", "-V"].iter().any(|help| word == *help))
 }
 
 fn is_cluster_chosen(scanned: &Scanned, env: &Env) -> bool {

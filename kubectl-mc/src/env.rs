@@ -30,6 +30,12 @@ pub(crate) const KUBERNETES_SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 pub(crate) const KUBERNETES_SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
 /// The pod's namespace when its manifest says so; kubectl prefers it to the service account's file.
 pub(crate) const POD_NAMESPACE: &str = "POD_NAMESPACE";
+/// Proxies, as Go reads them.
+pub(crate) const HTTPS_PROXY: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+/// The proxy to servers without TLS.
+pub(crate) const HTTP_PROXY: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
+/// Servers that are reached without a proxy.
+pub(crate) const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
 /// The environment. An empty variable counts as absent, as it does for kubectl.
 #[derive(Clone, Debug, Default)]

@@ -77,7 +77,6 @@ impl Kubectl {
         #[cfg(unix)]
         // Programs that are kubectl only when called so (k3s, minikube) look at their name.
         std::os::unix::process::CommandExt::arg0(&mut command, "kubectl");
-        // The paths of a plugin's caller are of no use to kubectl itself.
         command
     }
 }

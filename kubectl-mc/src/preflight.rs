@@ -38,9 +38,14 @@ pub(crate) fn is_needed(
 
 /// Makes the request. Only a refusal by somebody on the way is an error: where we cannot ask, or where
 /// the member itself answered, kubectl knows best.
-pub(crate) fn run(host: &Host, cluster: &ClusterName, scanned: &Scanned) -> Result<(), PreflightError> {
+pub(crate) fn run(
+    host: &Host,
+    cluster: &ClusterName,
+    scanned: &Scanned,
+    env: &Env,
+) -> Result<(), PreflightError> {
     let path = format!("{}/version", path::member_root(cluster));
-    let refusal = match client::get(host, scanned, &path, "application/json") {
+    let refusal = match client::get(host, scanned, env, &path, "application/json") {
         Ok(reply) if reply.status.is_success() => return Ok(()),
         Ok(reply) => Refusal::of(&reply),
         Err(ClientError::Setup(_) | ClientError::NeedsTerminal) => None,

@@ -31,7 +31,7 @@ pub(super) fn run(
     // A default cluster narrows nothing here, so its variable is not even read.
     let host = Host::load(&Settings::host_of(flags, env)?, env)?;
     let as_table = !matches!(output, Some(Output::Json | Output::Yaml));
-    let answer = list(&host, selector.as_deref(), as_table)?;
+    let answer = list(&host, env, selector.as_deref(), as_table)?;
     match output {
         None => table(&answer, false, *no_headers, printer),
         Some(Output::Wide) => table(&answer, true, *no_headers, printer),
@@ -50,7 +50,7 @@ pub(super) fn run(
     Ok(ExitStatus::Success)
 }
 
-fn list(host: &Host, selector: Option<&str>, as_table: bool) -> Result<Value, ClustersError> {
+fn list(host: &Host, env: &Env, selector: Option<&str>, as_table: bool) -> Result<Value, ClustersError> {
     let mut path = path::CLUSTERS_PATH.to_owned();
     if let Some(selector) = selector {
         path = format!("{path}?labelSelector={}", utf8_percent_encode(selector, NON_ALPHANUMERIC));
@@ -65,7 +65,7 @@ fn list(host: &Host, selector: Option<&str>, as_table: bool) -> Result<Value, Cl
         hint: refusal.hop.hint(host, None),
         refusal,
     };
-    let reply = match client::get(host, &Scanned::default(), &path, accept) {
+    let reply = match client::get(host, &Scanned::default(), env, &path, accept) {
         Ok(reply) => reply,
         Err(error @ ClientError::Unreachable(_)) => {
             return Err(refused(Refusal { hop: Hop::HostUnreachable, message: chain(&error) }));

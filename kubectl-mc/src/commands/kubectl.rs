@@ -24,7 +24,7 @@ pub(super) fn run(scanned: Scanned, settings: Settings, env: &Env) -> Result<Exi
 
     let now = SystemTime::now();
     if preflight::is_needed(&scanned, &host, &cluster, env, cache.holds(&overlay), now) {
-        preflight::run(&host, &cluster, &scanned)?;
+        preflight::run(&host, &cluster, &scanned, env)?;
     }
     // Stored only now: an overlay in the cache says that the cluster was reached with it.
     let overlay = cache.store(&overlay, now)?;

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Packs the plugin for krew: target/krew/kubectl-mc_<version>_<os>_<arch>.tar.gz with its .sha256, and
+# target/krew/mc.yaml, the manifest of all the archives that lie there in this version.
+#
+#   krew/package.sh             builds and packs for this machine
+#   krew/package.sh TARGET      the same for a target of rustc, such as aarch64-apple-darwin
+#   krew/package.sh TARGET BIN  packs a binary that was built before
+#
+# RELEASE_URL is where the archives will be found; without it, the project's release of this version.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+out=${KREW_OUT:-$root/target/krew}
+cd "$root"
+
+version=v$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+repository=$(sed -n '/^\[workspace.package\]/,/^\[/s/^repository = "\(.*\)"/\1/p' Cargo.toml)
+url=${RELEASE_URL:-$repository/releases/download/$version}
+native=$(rustc -vV | sed -n 's/^host: //p')
+target=${1:-$native}
+
+case $target in
+  *-linux-*) os=linux bin=kubectl-mc ;;
+  *-apple-darwin) os=darwin bin=kubectl-mc ;;
+  *-windows-*) os=windows bin=kubectl-mc.exe ;;
+  *) echo "krew/package.sh: no platform of krew for $target" >&2 && exit 1 ;;
+esac
+case $target in
+  x86_64-*) arch=amd64 ;;
+  aarch64-*) arch=arm64 ;;
+  *) echo "krew/package.sh: no platform of krew for $target" >&2 && exit 1 ;;
+esac
+
+built=${2:-}
+if [[ -z $built && $target == "$native" ]]; then
+  cargo build --release --locked --quiet --package kubectl-mc
+  built=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/$bin
+elif [[ -z $built ]]; then
+  cargo build --release --locked --quiet --package kubectl-mc --target "$target"
+  built=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/$target/release/$bin
+fi
+
+sum() { if command -v sha256sum >/dev/null; then sha256sum "$1"; else shasum -a 256 "$1"; fi | cut -d' ' -f1; }
+
+mkdir -p "$out"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+install -m 0755 "$built" "$folder/$bin"
+install -m 0644 LICENSE "$folder/LICENSE"
+archive=kubectl-mc_${version}_${os}_${arch}.tar.gz
+# No names, no times: the same binary makes the same archive. gzip -n for the same reason.
+if tar --version 2>/dev/null | grep -q GNU; then
+  tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$folder" -cf - "$bin" LICENSE | gzip -n9 >"$out/$archive"
+else
+  tar -C "$folder" -cf - "$bin" LICENSE | gzip -n9 >"$out/$archive"
+fi
+sum "$out/$archive" >"$out/$archive.sha256"
+
+# The manifest: the lines around the platform once, the platform for every archive of this version.
+{
+  sed '/^#/d; /# begin platform/,$d' krew/mc.yaml | sed "s|\${VERSION}|$version|"
+  for packed in "$out/kubectl-mc_${version}_"*.tar.gz; do
+    name=$(basename "$packed" .tar.gz)
+    platform=${name#"kubectl-mc_${version}_"}
+    binary=kubectl-mc
+    [[ ${platform%_*} == windows ]] && binary=kubectl-mc.exe
+    sed '1,/# begin platform/d; /# end platform/,$d' krew/mc.yaml |
+      sed "s|\${OS}|${platform%_*}|; s|\${ARCH}|${platform#*_}|; s|\${BIN}|$binary|
+           s|\${URI}|$url/$name.tar.gz|; s|\${SHA256}|$(cat "$packed.sha256")|"
+  done
+} >"$out/mc.yaml"
+
+echo "$out/$archive"
+echo "$out/mc.yaml"

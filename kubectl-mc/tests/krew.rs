@@ -1,0 +1,113 @@
+//! The krew manifest and archives that `krew/package.sh` makes are what krew accepts: the rules of
+//! krew's `internal/index/validation` and of the reviewers of its index.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../krew/package.sh");
+
+/// Packs a stand-in for the plugin for each target and reads the manifest.
+fn package(out: &Path, targets: &[&str]) -> Value {
+    let binary = out.join("stand-in");
+    fs::write(&binary, "not really the plugin").unwrap();
+    for target in targets {
+        let run = Command::new(SCRIPT).arg(target).arg(&binary).env("KREW_OUT", out).output().unwrap();
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    }
+    serde_saphyr::from_str(&fs::read_to_string(out.join("mc.yaml")).unwrap()).unwrap()
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_else(|| panic!("{pointer} is no text in {value}"))
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn the_manifest_keeps_krews_rules() {
+    let out = tempfile::tempdir().unwrap();
+    let targets = ["x86_64-unknown-linux-gnu", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"];
+    let manifest = package(out.path(), &targets);
+    assert!(!manifest.to_string().contains("${"), "something was not filled in: {manifest}");
+
+    assert_eq!(text(&manifest, "/apiVersion"), "krew.googlecontainertools.github.com/v1alpha2");
+    assert_eq!(text(&manifest, "/kind"), "Plugin");
+    assert_eq!(text(&manifest, "/metadata/name"), "mc", "the file is named so");
+    let version = text(&manifest, "/spec/version");
+    assert_eq!(version, format!("v{}", env!("CARGO_PKG_VERSION")));
+    let short = text(&manifest, "/spec/shortDescription");
+    assert!(!short.contains('\n') && short.len() <= 50, "{short}");
+    assert!(text(&manifest, "/spec/homepage").starts_with("https://"));
+    assert!(!text(&manifest, "/spec/description").is_empty());
+
+    let platforms = manifest.pointer("/spec/platforms").and_then(Value::as_array).unwrap();
+    assert_eq!(platforms.len(), targets.len());
+    let mut selected = BTreeSet::new();
+    for platform in platforms {
+        let labels = platform.pointer("/selector/matchLabels").unwrap();
+        assert_eq!(keys(labels), BTreeSet::from(["os", "arch"]));
+        let (os, arch) = (text(labels, "/os"), text(labels, "/arch"));
+        assert!(selected.insert((os, arch)), "{os}/{arch} is there twice");
+
+        let uri = text(platform, "/uri");
+        assert!(
+            uri.starts_with("https://")
+                && uri.ends_with(&format!("/kubectl-mc_{version}_{os}_{arch}.tar.gz"))
+        );
+        let sum = text(platform, "/sha256");
+        assert_eq!(sum.len(), 64);
+        assert!(sum.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')), "{sum}");
+        let archive = out.path().join(uri.rsplit('/').next().unwrap());
+        assert_eq!(sum, sha256(&archive));
+
+        let bin = text(platform, "/bin");
+        assert_eq!(bin, if os == "windows" { "kubectl-mc.exe" } else { "kubectl-mc" });
+        let files = platform["files"].as_array().unwrap();
+        let extracted: Vec<_> = files.iter().map(|file| (text(file, "/from"), text(file, "/to"))).collect();
+        assert_eq!(extracted, [(bin, "."), ("LICENSE", ".")]);
+        assert_eq!(contents(&archive), [bin, "LICENSE"]);
+    }
+    assert_eq!(selected, BTreeSet::from([("linux", "amd64"), ("darwin", "arm64"), ("windows", "amd64")]));
+}
+
+#[test]
+fn the_same_binary_makes_the_same_archive() {
+    let sums = [(); 2].map(|()| {
+        let out = tempfile::tempdir().unwrap();
+        let manifest = package(out.path(), &["aarch64-unknown-linux-gnu"]);
+        text(&manifest, "/spec/platforms/0/sha256").to_owned()
+    });
+    assert_eq!(sums[0], sums[1]);
+}
+
+#[test]
+fn a_platform_that_krew_does_not_know_is_refused() {
+    let out = tempfile::tempdir().unwrap();
+    let run =
+        Command::new(SCRIPT).arg("riscv64gc-unknown-freebsd").env("KREW_OUT", out.path()).output().unwrap();
+    assert!(!run.status.success());
+    assert!(
+        String::from_utf8_lossy(&run.stderr).contains("no platform of krew for riscv64gc-unknown-freebsd")
+    );
+}
+
+fn sha256(path: &PathBuf) -> String {
+    let sum = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &fs::read(path).unwrap());
+    sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn contents(archive: &PathBuf) -> Vec<String> {
+    let run = Command::new("tar").arg("-tzf").arg(archive).output().unwrap();
+    String::from_utf8(run.stdout).unwrap().lines().map(str::to_owned).collect()
+}

@@ -125,7 +125,8 @@ fn who_is_nobody_gets_nothing() -> Result<()> {
     let answer = endpoint.exchange(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
     assert!([401, 403].contains(&answer.status()), "{}: {}", answer.status(), answer.text());
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer made-up\r\n\r\n");
-    assert_eq!(endpoint.exchange(request.as_bytes())?.status(), 401);
+    let answer = endpoint.exchange(request.as_bytes())?;
+    assert_eq!(answer.status(), 401, "{}", answer.text());
     Ok(())
 }
 

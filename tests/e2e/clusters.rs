@@ -73,9 +73,8 @@ fn one_cluster_is_got_by_its_name() -> Result<()> {
 #[test]
 fn a_watch_tells_a_new_cluster_and_its_end() -> Result<()> {
     let caller = reader("clusters-watch")?;
-    let mut watch =
-        Tool::kubectl(&caller)?.start(&["get", CLUSTERS, "-w", "-o", "name", "--output-watch-events"])?;
-    watch.wait_for("cluster.proxy.kubectl-mc.dev/m1", SOON)?;
+    let mut watch = Tool::kubectl(&caller)?.start(&["get", CLUSTERS, "-w", "--output-watch-events"])?;
+    watch.wait_until("m1 is there", SOON, |said, _| event(said, "ADDED", "m1"))?;
     register("e2e-watched", &json!({}))?;
     watch.wait_until("it is added", SOON, |said, _| event(said, "ADDED", "e2e-watched"))?;
     host()?.delete(&format!("{MEMBER_CLUSTERS}/e2e-watched"))?;
@@ -126,7 +125,7 @@ fn assert_is_table(table: &str) -> Result<()> {
 }
 
 fn event(said: &[u8], kind: &str, name: &str) -> bool {
-    String::from_utf8_lossy(said).lines().any(|line| line.starts_with(kind) && line.ends_with(name))
+    String::from_utf8_lossy(said).lines().any(|line| line.split_whitespace().take(2).eq([kind, name]))
 }
 
 /// Somebody who may list the clusters, and nothing else.

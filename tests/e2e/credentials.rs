@@ -80,7 +80,7 @@ fn a_member_that_refuses_our_credential_is_not_the_callers_fault() -> Result<()>
     let endpoint = Endpoint::cluster(&bed()?.host, admin.certificate.as_deref())?;
     let path = member_path(&fake.name, "/api/v1/pods");
     let answer = endpoint.exchange(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
-    assert_eq!(answer.status(), 502, "{}", answer.text());
+    assert_eq!(answer.status(), 503, "{}", answer.text());
     assert!(answer.head.value("www-authenticate").is_none(), "{:?}", answer.head);
     assert!(answer.text().contains("member authentication"), "{}", answer.text());
     Ok(())

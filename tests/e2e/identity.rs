@@ -53,9 +53,10 @@ fn a_name_that_is_not_ascii_reaches_the_member() -> Result<()> {
     let scene = Scene::new("who-jane")?;
     let caller = Caller::certificate("jané o'neill", &["küche"])?;
     scene.let_in(&caller, &["m1"], EVERY_VERB)?;
+    let log = AuditLog::from_now(member("m1")?)?;
     // That it may do nothing there is no matter: the member still says who asked.
     plugin_in(&scene, &caller)?.run(&["get", "configmaps"])?.failure(&["jané o'neill"])?;
-    let user = impersonated(&AuditLog::of(member("m1")?).request(&format!("/{}/", scene.name))?);
+    let user = impersonated(&log.request(&format!("/{}/", scene.name))?);
     assert_eq!(user["username"], "jané o'neill");
     assert_eq!(user["groups"], json!(["küche", "system:authenticated"]));
     Ok(())
@@ -100,9 +101,10 @@ fn whom_the_caller_impersonates_on_the_host_is_whom_the_member_sees() -> Result<
     let admin = Caller::certificate("e2e-who-as-admin", &["system:masters"])?;
     let jane = Caller::certificate("e2e-jane", &[])?;
     scene.welcome(&jane)?;
+    let log = AuditLog::from_now(member("m1")?)?;
     let words = ["get", "configmaps", "--as", "e2e-jane", "--as-group", "painters"];
     plugin_in(&scene, &admin)?.ok(&words)?;
-    let user = impersonated(&AuditLog::of(member("m1")?).request(&format!("/{}/configmaps", scene.name))?);
+    let user = impersonated(&log.request(&format!("/{}/configmaps", scene.name))?);
     assert_eq!(user["username"], "e2e-jane");
     assert_eq!(user["groups"], json!(["painters", "system:authenticated"]));
     Ok(())
@@ -140,8 +142,9 @@ fn nobody_brings_the_host_admins_group_along() -> Result<()> {
 
 /// Whom the member saw when the caller read the scene's configmaps.
 fn seen(scene: &Scene, caller: &Caller) -> Result<Value> {
+    let log = AuditLog::from_now(member(&scene.member)?)?;
     plugin_in(scene, caller)?.ok(&["get", "configmaps"])?;
-    let event = AuditLog::of(member(&scene.member)?).request(&format!("/{}/configmaps", scene.name))?;
+    let event = log.request(&format!("/{}/configmaps", scene.name))?;
     let user = impersonated(&event);
     let all = event.to_string();
     ensure!(!all.contains("system:masters"), "the member saw the host's admin group: {all}");

@@ -130,7 +130,7 @@ fn a_member_whose_certificate_is_another_ones_gets_no_request() -> Result<()> {
         let answer = get(&direct, &path)?;
         Ok((answer.status() != 404).then_some(answer))
     })?;
-    assert_eq!(answer.status(), 502, "{}", answer.text());
+    assert_eq!(answer.status(), 503, "{}", answer.text());
     assert!(answer.text().contains("member unreachable"), "{}", answer.text());
     assert_eq!(fake.requests("/").len(), 0);
     Ok(())

@@ -1,7 +1,7 @@
 //! What a cluster's audit log says: the word of the member itself on who came as whom.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -10,35 +10,48 @@ use testbed::Cluster;
 
 use crate::wait::{SOON, eventually};
 
-/// One cluster's log.
+/// One cluster's log, from some time on.
 pub struct AuditLog {
     path: PathBuf,
+    begin: u64,
 }
 
 impl AuditLog {
+    /// All of it.
     pub fn of(cluster: &Cluster) -> Self {
-        Self { path: cluster.audit_log.clone() }
+        Self { path: cluster.audit_log.clone(), begin: 0 }
     }
 
-    /// The first finished request whose URI holds this; waits for it.
+    /// What it will say from now on.
+    pub fn from_now(cluster: &Cluster) -> Result<Self> {
+        let path = cluster.audit_log.clone();
+        let begin =
+            std::fs::metadata(&path).with_context(|| format!("no audit log: {}", path.display()))?.len();
+        Ok(Self { path, begin })
+    }
+
+    /// The first finished request of the sidecar whose URI holds this; waits for it.
     pub fn request(&self, uri: &str) -> Result<Value> {
         eventually(&format!("the audit log names {uri:?}"), SOON, || {
             Ok(self.requests(uri)?.into_iter().next())
         })
     }
 
-    /// All finished requests so far whose URI holds this.
+    /// All finished requests of the sidecar so far whose URI holds this. Controllers of the
+    /// member look at the same objects: they do not count.
     pub fn requests(&self, uri: &str) -> Result<Vec<Value>> {
         self.find(|event| {
             event["stage"] == "ResponseComplete"
+                && event["user"]["username"] == IMPERSONATOR
                 && event["requestURI"].as_str().is_some_and(|other| other.contains(uri))
         })
     }
 
     /// All events so far that are wanted.
     pub fn find(&self, wanted: impl Fn(&Value) -> bool) -> Result<Vec<Value>> {
-        let file =
+        let mut file =
             File::open(&self.path).with_context(|| format!("no audit log: {}", self.path.display()))?;
+        file.seek(SeekFrom::Start(self.begin))?;
         let mut found = Vec::new();
         for line in BufReader::new(file).lines() {
             // The last line may be half written.
@@ -60,3 +73,6 @@ pub fn impersonated(event: &Value) -> Value {
     }
     user
 }
+
+/// Who the sidecar is at a member.
+const IMPERSONATOR: &str = "system:serviceaccount:kubectl-mc-system:kubectl-mc-impersonator";

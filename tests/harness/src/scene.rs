@@ -149,5 +149,6 @@ fn rbac_binding(role_kind: &str, name: &str, user: &str) -> Value {
 
 /// A caller's name where only a DNS label is allowed.
 fn tag(caller: &Caller) -> String {
-    caller.user.replace(':', "-").to_lowercase()
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+    caller.user.chars().map(plain).collect()
 }

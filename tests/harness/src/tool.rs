@@ -24,17 +24,19 @@ pub struct Tool {
     leading: Vec<OsString>,
     environment: BTreeMap<OsString, OsString>,
     home: Arc<TempDir>,
+    /// Its kubeconfig lasts as long as the caller.
+    caller: Option<Caller>,
 }
 
 impl Tool {
     /// The plugin, run by a caller of the host.
     pub fn plugin(program: &Path, caller: &Caller) -> Result<Self> {
-        Ok(Self::new(program.to_owned())?.env("KUBECONFIG", caller.kubeconfig()))
+        Ok(Self::new(program.to_owned())?.of(caller))
     }
 
     /// kubectl at the host, run by a caller of the host.
     pub fn kubectl(caller: &Caller) -> Result<Self> {
-        Ok(Self::new(kubectl()?)?.env("KUBECONFIG", caller.kubeconfig()))
+        Ok(Self::new(kubectl()?)?.of(caller))
     }
 
     /// kubectl at a cluster, run by its administrator.
@@ -48,9 +50,20 @@ impl Tool {
         let mut path = bed()?.bin.clone().into_os_string();
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
-        let tool = Self { program, leading: Vec::new(), environment: BTreeMap::new(), home: Arc::new(home) };
+        let tool = Self {
+            program,
+            leading: Vec::new(),
+            environment: BTreeMap::new(),
+            home: Arc::new(home),
+            caller: None,
+        };
         let home = tool.home().to_owned();
         Ok(tool.env("PATH", path).env("HOME", home))
+    }
+
+    fn of(mut self, caller: &Caller) -> Self {
+        self.caller = Some(caller.clone());
+        self.env("KUBECONFIG", caller.kubeconfig())
     }
 
     /// With arguments before all others, as `--cluster=m1`.

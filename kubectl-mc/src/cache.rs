@@ -97,7 +97,7 @@ pub(crate) enum CacheError {
     #[error("cannot make the cache folder {}", folder.display())]
     Make { folder: PathBuf, source: io::Error },
     #[error("refusing the cache folder {}: {reason}", folder.display())]
-    NotPrivate { folder: PathBuf, reason: &'static str, hint: Option<String> },
+    NotPrivate { folder: PathBuf, reason: &'static str, remedy: Option<String> },
     #[error("cannot write {}", path.display())]
     Write { path: PathBuf, source: io::Error },
 }
@@ -105,10 +105,8 @@ pub(crate) enum CacheError {
 impl Explain for CacheError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::NoHome | Self::Make { .. } | Self::Write { .. } => {
-                Some("set XDG_CACHE_HOME to a folder that you can write to".to_owned())
-            }
-            Self::NotPrivate { hint, .. } => hint.clone(),
+            Self::NotPrivate { remedy: Some(remedy), .. } => Some(remedy.clone()),
+            _ => Some("set XDG_CACHE_HOME to a folder of your own".to_owned()),
         }
     }
 }
@@ -142,7 +140,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
 #[cfg(unix)]
 fn check_private(folder: &Path) -> Result<(), CacheError> {
     use std::os::unix::fs::MetadataExt;
-    let refuse = |reason, hint| Err(CacheError::NotPrivate { folder: folder.to_owned(), reason, hint });
+    let refuse = |reason, remedy| Err(CacheError::NotPrivate { folder: folder.to_owned(), reason, remedy });
     let metadata = fs::symlink_metadata(folder)
         .map_err(|source| CacheError::Make { folder: folder.to_owned(), source })?;
     if !metadata.is_dir() {
@@ -152,8 +150,8 @@ fn check_private(folder: &Path) -> Result<(), CacheError> {
         return refuse("it belongs to someone else", None);
     }
     if metadata.mode() & 0o077 != 0 {
-        let hint = format!("chmod 700 {}", folder.display());
-        return refuse("others than its owner have access", Some(hint));
+        let remedy = format!("chmod 700 {}", folder.display());
+        return refuse("others than its owner have access", Some(remedy));
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 
 use crate::argv::Scanned;
 use crate::env::Env;
+use crate::error::chain;
 use crate::host::Host;
 
 mod identity;
@@ -32,9 +33,21 @@ pub(crate) enum ClientError {
     /// The credential may only be asked for at a terminal.
     #[error("the credential plugin needs a terminal")]
     NeedsTerminal,
+    /// TLS failed. Go accepts some certificates that rustls does not (a self-signed one that says it is
+    /// a CA), so this need not be true of kubectl.
+    #[error("no TLS with the host")]
+    Tls(#[source] Box<dyn Error + Send + Sync>),
     /// The host did not answer.
     #[error("cannot reach the host")]
     Unreachable(#[source] Box<dyn Error + Send + Sync>),
+}
+
+impl ClientError {
+    /// What happened, in the words of the innermost library: "client error (Connect)" helps nobody.
+    pub(crate) fn reason(&self) -> String {
+        let cause = self.source().map(|cause| cause.source().unwrap_or(cause));
+        cause.map_or_else(|| self.to_string(), chain)
+    }
 }
 
 /// GETs `path`, below the host's own path prefix. The flags of kubectl in `scanned` that change who
@@ -49,7 +62,10 @@ pub(crate) fn get(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| ClientError::Setup(Box::new(error)))?.block_on(async {
         let client = client(host, scanned, env).await?;
-        let request = Request::get(path).header(header::ACCEPT, accept).body(Body::empty());
+        let request = Request::get(path)
+            .header(header::ACCEPT, accept)
+            .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
+            .body(Body::empty());
         let response = client.send(request.map_err(|error| ClientError::Setup(Box::new(error)))?).await;
         let response = response.map_err(failed)?;
         let status = response.status();
@@ -96,18 +112,26 @@ fn keep_stdin(kubeconfig: &mut Kubeconfig, terminal: bool) -> Result<(), ClientE
     Ok(())
 }
 
-/// A failure to get a credential is ours to leave to kubectl; everything else is the host's not answering.
 fn failed(error: kube::Error) -> ClientError {
-    match error {
-        kube::Error::Auth(_) => ClientError::Setup(Box::new(error)),
-        kube::Error::Service(error) => match error.downcast::<kube::Error>() {
-            Ok(error) if matches!(*error, kube::Error::Auth(_)) => ClientError::Setup(error),
-            Ok(error) => ClientError::Unreachable(error),
-            Err(error) => ClientError::Unreachable(error),
-        },
-        kube::Error::HyperError(error) => ClientError::Unreachable(Box::new(error)),
-        error => ClientError::Unreachable(Box::new(error)),
+    let error: Box<dyn Error + Send + Sync> = match error {
+        kube::Error::Service(error) => error,
+        error => Box::new(error),
+    };
+    if matches!(error.downcast_ref(), Some(kube::Error::Auth(_))) {
+        ClientError::Setup(error)
+    } else if is_tls(&*error) {
+        ClientError::Tls(error)
+    } else {
+        ClientError::Unreachable(error)
     }
+}
+
+fn is_tls(error: &(dyn Error + 'static)) -> bool {
+    // An io::Error that wraps another does not show it as its source.
+    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    error.is::<rustls::Error>()
+        || wrapped.is_some_and(|wrapped| is_tls(wrapped))
+        || error.source().is_some_and(is_tls)
 }
 
 /// Long enough for a slow link; kubectl's own is 30 s and is tried five times.

@@ -48,9 +48,9 @@ pub(crate) fn run(
     let refusal = match client::get(host, scanned, env, &path, "application/json") {
         Ok(reply) if reply.status.is_success() => return Ok(()),
         Ok(reply) => Refusal::of(&reply),
-        Err(ClientError::Setup(_) | ClientError::NeedsTerminal) => None,
+        Err(ClientError::Setup(_) | ClientError::NeedsTerminal | ClientError::Tls(_)) => None,
         Err(error @ ClientError::Unreachable(_)) => {
-            Some(Refusal { hop: Hop::HostUnreachable, message: crate::error::chain(&error) })
+            Some(Refusal { hop: Hop::HostUnreachable, message: error.reason() })
         }
     };
     let Some(refusal) = refusal else { return Ok(()) };

@@ -10,7 +10,7 @@ use crate::argv::Scanned;
 use crate::cli::{ClustersArgs, Flags, Output};
 use crate::client::{self, ClientError};
 use crate::env::Env;
-use crate::error::{Explain, Failure, chain};
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::hop::{Hop, Refusal};
 use crate::host::Host;
@@ -68,7 +68,7 @@ fn list(host: &Host, env: &Env, selector: Option<&str>, as_table: bool) -> Resul
     let reply = match client::get(host, &Scanned::default(), env, &path, accept) {
         Ok(reply) => reply,
         Err(error @ ClientError::Unreachable(_)) => {
-            return Err(refused(Refusal { hop: Hop::HostUnreachable, message: chain(&error) }));
+            return Err(refused(Refusal { hop: Hop::HostUnreachable, message: error.reason() }));
         }
         Err(source) => return Err(ClustersError::Client { host: host.describe(), source }),
     };

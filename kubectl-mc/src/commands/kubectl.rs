@@ -26,7 +26,7 @@ pub(super) fn run(scanned: Scanned, settings: Settings, env: &Env) -> Result<Exi
     if preflight::is_needed(&scanned, &host, &cluster, env, cache.holds(&overlay), now) {
         preflight::run(&host, &cluster, &scanned, env)?;
     }
-    // Stored only now: an overlay in the cache says that the cluster was reached with it.
+    // Stored only now: a cluster whose overlay is in the cache was not refused before.
     let overlay = cache.store(&overlay, now)?;
 
     let mut raw = RawPath::Joined;

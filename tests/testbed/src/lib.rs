@@ -5,7 +5,7 @@
 //! - [`plan`]: what is to be started, from the command line's words
 //! - [`start`]: starting it: [`network`], [`control_plane`], [`node`], [`registration`]
 //! - [`owner`]: who answers for a bed, and [`teardown`] when that one is gone
-//! - [`programs`], [`images`]: what is built once and kept; [`packages`]: what the machine must have
+//! - [`programs`], [`images`]: what is built once and kept; [`packages`], [`limits`]: what the machine must have
 //! - [`process`], [`certificates`], [`kubectl`], [`probe`], [`wait`], [`progress`]: the tools of all these
 
 pub mod bed;
@@ -14,6 +14,7 @@ mod control_plane;
 mod images;
 mod kubeconfig;
 mod kubectl;
+mod limits;
 mod network;
 mod node;
 pub mod owner;

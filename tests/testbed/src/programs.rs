@@ -83,7 +83,7 @@ fn go_build(module: &Path, version: &str, program: &str, path: &Path) -> Result<
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .status()
-        .context("cannot start: go (needed to build Kubernetes; https://go.dev/doc/install)")?;
+        .context("cannot start: go (Go builds Kubernetes)")?;
     if !status.success() {
         bail!("go build in {}: {status}", module.display());
     }

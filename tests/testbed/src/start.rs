@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::bed::{Bed, Cluster};
 use crate::control_plane::{self, Site};
+use crate::limits;
 use crate::network;
 use crate::node;
 use crate::packages;
@@ -30,6 +31,9 @@ pub fn check(wanted: &Wanted) -> Result<Ready> {
             fs::canonicalize(&sidecar).with_context(|| format!("no sidecar: {}", sidecar.display()))?;
     }
     packages::check(&plan)?;
+    if !plan.loopback {
+        limits::raise();
+    }
     if plan.clusters.iter().any(|cluster| cluster.node) {
         programs::build(programs::DEFAULT_VERSION, programs::IMAGES)?;
     }

@@ -12,7 +12,7 @@ use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{info, warn};
 
 use crate::authentication::Authenticator;
@@ -51,6 +51,8 @@ pub struct Bound {
     secure: TcpListener,
     admin: TcpListener,
     tls: Arc<ServerConfig>,
+    /// Follows the host's members. When it ends, so do the watches of `clusters`.
+    watch: AbortOnDropHandle<()>,
     shutdown_grace: Duration,
 }
 
@@ -101,7 +103,7 @@ impl App {
             max_inflight_per_member: max_member_inflight,
             pending: readiness.pending(),
         };
-        tokio::spawn(inventory::watch::run(host.clone(), watch));
+        let watch = AbortOnDropHandle::new(tokio::spawn(inventory::watch::run(host.clone(), watch)));
 
         let tokens = TokenReviews::new(host.clone(), audiences).context("no random numbers")?;
         let tunnels =
@@ -124,6 +126,7 @@ impl App {
             secure,
             admin,
             tls: Arc::new(tls::server_config(certificates)),
+            watch,
             shutdown_grace,
         })
     }
@@ -133,7 +136,7 @@ impl Bound {
     /// Serves until `shutdown`, then lets what is under way end: requests first, then tunnels, each
     /// within the grace period.
     pub async fn run(self, shutdown: CancellationToken) {
-        let Self { address, admin_address, app, secure, admin, tls, shutdown_grace } = self;
+        let Self { address, admin_address, app, secure, admin, tls, watch, shutdown_grace } = self;
         info!(%address, %admin_address, "serving");
         let (connections, probes) = (TaskTracker::new(), TaskTracker::new());
         let stop_admin = CancellationToken::new();
@@ -149,9 +152,11 @@ impl Bound {
         info!(connections = connections.len(), tunnels = app.tunnels.tasks.len(), "shutting down");
         serving.await;
 
+        drop(watch);
         connections.close();
         app.tunnels.tasks.close();
         let ended = async {
+            app.registry.drained().await;
             connections.wait().await;
             app.tunnels.tasks.wait().await;
         };

@@ -90,14 +90,11 @@ impl Registry {
 impl Writer {
     /// Takes a complete list. Watches that are under way end as expired: what was deleted before the
     /// list, and when, is not known.
-    pub fn replace(&mut self, all: Vec<MemberCluster>) {
-        self.replace_at(all, 0);
-    }
-
-    /// Takes a complete list with the resourceVersion of the list itself. Unlike the greatest of its
-    /// items', this is greater than that of every deletion before the list: with it a watch that saw
+    ///
+    /// `version` is the list's own resourceVersion, or one shortly before. Unlike the greatest of its
+    /// items', it is greater than that of every deletion before the list: with it a watch that saw
     /// a cluster elsewhere, and not its deletion, is told to start again.
-    pub fn replace_at(&mut self, all: Vec<MemberCluster>, version: u64) {
+    pub fn replace(&mut self, all: Vec<MemberCluster>, version: u64) {
         let clusters: Clusters = all
             .into_iter()
             .map(|member| Arc::new(Cluster::from(member)))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
+use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use kubectl_mc_api::{ClusterName, MemberCluster};
@@ -38,7 +39,7 @@ pub async fn run(host: kube::Client, watch: Watch) {
     let secrets = Api::<Secret>::namespaced(host, &namespace);
     let of_members = watcher::Config::default().fields(&format!("type={SECRET_TYPE}"));
     let events = stream::select(
-        events(members, watcher::Config::default()).map(Change::Member),
+        events(members.clone(), watcher::Config::default()).map(Change::Member),
         events(secrets, of_members).map(Change::Secret),
     );
     let mut events = std::pin::pin!(events);
@@ -49,12 +50,19 @@ pub async fn run(host: kube::Client, watch: Watch) {
         max_inflight_per_member,
         pending: Some(pending),
         members: Listed::default(),
+        members_version: 0,
         secrets: Listed::default(),
         ways: HashMap::new(),
         in_flight: HashMap::new(),
     };
     while let Some(change) = events.next().await {
         match change {
+            // The watcher does not tell its list's own version. One that is a moment older is nearly
+            // as good: deletions before it are known to have been before the list.
+            Change::Member(event @ watcher::Event::Init) => {
+                state.members_version = version(&members).await;
+                state.member(event);
+            }
             Change::Member(event) => state.member(event),
             Change::Secret(event) => state.secret(event),
         }
@@ -64,6 +72,12 @@ pub async fn run(host: kube::Client, watch: Watch) {
 enum Change {
     Member(watcher::Event<MemberCluster>),
     Secret(watcher::Event<Secret>),
+}
+
+/// The resourceVersion that the host's MemberClusters have now; 0 if it cannot be told.
+async fn version(members: &Api<MemberCluster>) -> u64 {
+    let list = members.list_metadata(&ListParams::default().limit(1)).await;
+    list.ok().and_then(|list| list.metadata.resource_version?.parse().ok()).unwrap_or_default()
 }
 
 /// Events without the errors, which are told and tried again.
@@ -105,6 +119,8 @@ struct State {
     max_inflight_per_member: usize,
     pending: Option<Pending>,
     members: Listed<MemberCluster>,
+    /// What the members' resourceVersion was just before they were listed.
+    members_version: u64,
     secrets: Listed<Secret>,
     /// The way to a member stays, with its pool, as long as its Secret's content does.
     ways: HashMap<ClusterName, Way>,
@@ -130,7 +146,8 @@ impl State {
             watcher::Event::InitDone => {
                 self.members.objects = self.members.anew.take().unwrap_or_default();
                 self.members.synced = true;
-                self.registry.replace(self.members.objects.values().cloned().collect());
+                let all = self.members.objects.values().cloned().collect();
+                self.registry.replace(all, self.members_version);
             }
             watcher::Event::Apply(member) => {
                 if let Some(name) = name(&member) {

@@ -30,7 +30,7 @@ async fn a_list_is_a_cluster_list_of_the_collections_version() {
 async fn an_empty_list_has_items_that_are_not_null() {
     let (registry, mut writer) = Registry::new();
     assert_eq!(list(&registry, "", Form::Object).await, Err(Error::NotSynced));
-    writer.replace(Vec::new());
+    writer.replace(Vec::new(), 0);
     assert_eq!(list(&registry, "", Form::Object).await.unwrap()["items"], serde_json::json!([]));
     assert_eq!(list(&registry, "", Form::Table(Include::None)).await.unwrap()["rows"], serde_json::json!([]));
 }
@@ -66,7 +66,7 @@ async fn pages_are_of_one_version_whatever_happens_between_them() {
     assert_eq!(names(&registry, &format!("continue={next}")).await.unwrap(), ["m3"]);
     let last = list(&registry, &format!("limit=5&continue={next}"), Form::Object).await.unwrap();
     assert_eq!(last["metadata"], serde_json::json!({"resourceVersion": "30"}));
-    writer.replace(Vec::new());
+    writer.replace(Vec::new(), 0);
     assert_eq!(names(&registry, &format!("continue={next}")).await, Err(Error::Expired));
 }
 
@@ -119,7 +119,7 @@ async fn a_table_has_a_row_a_cluster_and_carries_what_was_asked_for() {
                         "lastTransitionTime": "2026-01-02T03:04:05Z"}],
     }))
     .unwrap();
-    writer.replace(vec![m1, member("m2", 20, &[])]);
+    writer.replace(vec![m1, member("m2", 20, &[])], 0);
     let table = list(&registry, "", Form::Table(Include::Metadata)).await.unwrap();
     assert_eq!((&table["kind"], &table["apiVersion"]), (&"Table".into(), &"meta.k8s.io/v1".into()));
     let columns: Vec<_> =

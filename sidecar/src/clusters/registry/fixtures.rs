@@ -14,10 +14,13 @@ pub(in super::super) fn member(name: &str, version: u64, labels: &[(&str, &str)]
 /// A registry of `m1`, `m2` and `m3`, listed at 10, 20 and 30.
 pub(in super::super) fn three() -> (Registry, Writer) {
     let (registry, mut writer) = Registry::new();
-    writer.replace(vec![
-        member("m1", 10, &[("env", "prod")]),
-        member("m2", 20, &[("env", "dev")]),
-        member("m3", 30, &[]),
-    ]);
+    writer.replace(
+        vec![
+            member("m1", 10, &[("env", "prod")]),
+            member("m2", 20, &[("env", "dev")]),
+            member("m3", 30, &[]),
+        ],
+        0,
+    );
     (registry, writer)
 }

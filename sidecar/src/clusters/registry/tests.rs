@@ -14,16 +14,16 @@ fn nothing_is_known_before_the_first_list() {
     let (registry, mut writer) = Registry::new();
     writer.apply(member("m1", 5, &[]));
     assert_eq!(registry.snapshot().unwrap_err(), Error::NotSynced);
-    writer.replace(Vec::new());
+    writer.replace(Vec::new(), 0);
     assert_eq!(registry.snapshot().unwrap().version, 0);
 }
 
 #[test]
 fn the_collection_has_the_greatest_version_by_number() {
     let (registry, mut writer) = Registry::new();
-    writer.replace(vec![member("m1", 9, &[]), member("m2", 10, &[])]);
+    writer.replace(vec![member("m1", 9, &[]), member("m2", 10, &[])], 0);
     assert_eq!(registry.snapshot().unwrap().version, 10);
-    writer.replace_at(vec![member("m1", 9, &[])], 15);
+    writer.replace(vec![member("m1", 9, &[])], 15);
     assert_eq!(registry.snapshot().unwrap().version, 15);
     writer.delete(member("m1", 17, &[]));
     assert_eq!(registry.snapshot().unwrap().version, 17);
@@ -43,7 +43,7 @@ fn what_is_not_newer_was_told_before() {
 #[test]
 fn a_list_without_the_newest_cluster_does_not_turn_the_version_back() {
     let (registry, mut writer) = three();
-    writer.replace(vec![member("m1", 10, &[])]);
+    writer.replace(vec![member("m1", 10, &[])], 0);
     assert_eq!(registry.snapshot().unwrap().version, 30);
 }
 
@@ -51,7 +51,7 @@ fn a_list_without_the_newest_cluster_does_not_turn_the_version_back() {
 fn a_host_that_was_restored_from_a_backup_begins_again() {
     let (registry, mut writer) = three();
     writer.apply(member("m1", 40, &[]));
-    writer.replace(vec![member("m1", 10, &[])]);
+    writer.replace(vec![member("m1", 10, &[])], 0);
     writer.apply(member("m1", 15, &[]));
     let snapshot = registry.snapshot().unwrap();
     assert_eq!(names(&snapshot.clusters), ["m1@15"]);
@@ -97,7 +97,7 @@ fn the_log_is_bounded_and_knows_what_it_forgot() {
 fn a_list_forgets_what_was_before_it() {
     let (registry, mut writer) = three();
     writer.apply(member("m1", 40, &[]));
-    writer.replace(vec![member("m1", 50, &[])]);
+    writer.replace(vec![member("m1", 50, &[])], 0);
     let snapshot = registry.snapshot().unwrap();
     assert_eq!(versions(&snapshot, 40), None);
     assert_eq!(versions(&snapshot, 50), Some(vec![]));
@@ -107,7 +107,7 @@ fn a_list_forgets_what_was_before_it() {
 fn a_list_with_its_own_version_expires_who_may_have_missed_a_deletion() {
     let (registry, mut writer) = Registry::new();
     // Elsewhere a reader saw m2 at 30. It was deleted at 40, before this list.
-    writer.replace_at(vec![member("m1", 20, &[])], 45);
+    writer.replace(vec![member("m1", 20, &[])], 45);
     assert!(registry.snapshot().unwrap().since(30).is_none());
 }
 

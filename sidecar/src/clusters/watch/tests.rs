@@ -150,7 +150,7 @@ async fn a_position_that_is_gone_is_an_error_event_and_the_end() {
     assert_eq!(early.next().await, None);
 
     let mut listed_over = Client::watch(&registry, "resourceVersion=30", Form::Object).await;
-    writer.replace(vec![member("m1", 10, &[])]);
+    writer.replace(vec![member("m1", 10, &[])], 0);
     assert_eq!(listed_over.next().await.unwrap()["type"], "ERROR");
     assert_eq!(listed_over.next().await, None);
 }
@@ -223,7 +223,7 @@ async fn watches_end_with_their_writer() {
 #[tokio::test(start_paused = true)]
 async fn a_thousand_clusters_come_in_chunks_and_none_is_lost() {
     let (registry, mut writer) = three();
-    writer.replace((0..1000).map(|n| member(&format!("m{n:04}"), n + 1, &[])).collect());
+    writer.replace((0..1000).map(|n| member(&format!("m{n:04}"), n + 1, &[])).collect(), 0);
     let mut client = Client::watch(&registry, "", Form::Object).await;
     for n in 0..1000 {
         client.expect(&[&format!("ADDED m{n:04}@{}", n + 1)]).await;

@@ -22,6 +22,7 @@ impl Host {
             max_inflight_per_member: 1,
             pending: Some(readiness.pending()),
             members: Listed::default(),
+            members_version: 0,
             secrets: Listed::default(),
             ways: HashMap::new(),
             in_flight: HashMap::new(),

@@ -88,4 +88,13 @@ mod tests {
         assert_eq!(der(0x04, &[vec![7; 200]])[..3], [4, 0x81, 200]);
         assert_eq!(der(0x04, &[vec![7; 300]])[..4], [4, 0x82, 1, 44]);
     }
+
+    #[test]
+    fn every_group_is_an_organization_of_its_own() {
+        let key = KeyPair::generate().unwrap();
+        let certificate = sign("ca", &key, &key, "ulrike", &["dev", "ops", "night"]).unwrap();
+        let organizations = ["dev", "ops", "night"].map(|group| attribute(ORGANIZATION, group)).concat();
+        let subject = sequence(&[attribute(COMMON_NAME, "ulrike"), organizations]);
+        assert!(certificate.windows(subject.len()).any(|window| window == subject));
+    }
 }

@@ -34,6 +34,7 @@ lint: ## Format, clippy, dependencies, generated files
 .PHONY: unit
 unit: ## Unit tests
 	cargo test --workspace --lib --bins
+	cargo test --package kubectl-mc --test cli --test krew
 
 .PHONY: e2e
 e2e: kubernetes ## End-to-end tests on a real Kubernetes

@@ -36,10 +36,7 @@ impl Protocol {
             Self::Spdy => "create",
         };
         let log = AuditLog::of(member(&scene.member)?);
-        let events = log.find(|event| {
-            event["objectRef"]["namespace"] == scene.name.as_str()
-                && event["objectRef"]["subresource"] == subresource
-        })?;
+        let events = log.subresource(&scene.name, subresource)?;
         ensure!(!events.is_empty(), "the member saw no {subresource} in {}", scene.name);
         for event in events {
             ensure!(event["verb"] == verb, "{subresource} was asked for by {}, not {verb}", event["verb"]);

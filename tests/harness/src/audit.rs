@@ -47,8 +47,16 @@ impl AuditLog {
         })
     }
 
-    /// All events so far that are wanted.
-    pub fn find(&self, wanted: impl Fn(&Value) -> bool) -> Result<Vec<Value>> {
+    /// All events of the sidecar's requests for a subresource in a namespace so far.
+    pub fn subresource(&self, namespace: &str, subresource: &str) -> Result<Vec<Value>> {
+        self.find(|event| {
+            event["user"]["username"] == IMPERSONATOR
+                && event["objectRef"]["namespace"] == namespace
+                && event["objectRef"]["subresource"] == subresource
+        })
+    }
+
+    fn find(&self, wanted: impl Fn(&Value) -> bool) -> Result<Vec<Value>> {
         let mut file =
             File::open(&self.path).with_context(|| format!("no audit log: {}", self.path.display()))?;
         file.seek(SeekFrom::Start(self.begin))?;

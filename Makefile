@@ -30,6 +30,7 @@ lint: ## Format, clippy, dependencies, generated files
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
 	cargo deny --log-level error check bans licenses sources
 	cargo run --quiet --package sidecar -- crds | diff -u sidecar/deploy/crd.yaml -
+	tests/cli-reference.sh | diff -u docs/cli.md -
 
 .PHONY: unit
 unit: ## Unit tests

@@ -61,8 +61,8 @@ fn a_header_of_two_mebibytes_is_refused() -> Result<()> {
 }
 
 #[test]
-fn a_hundred_thousand_header_lines_are_refused() -> Result<()> {
-    refused("lines", &"X-Many: x\r\n".repeat(100_000))
+fn five_thousand_header_lines_are_refused() -> Result<()> {
+    refused("lines", &"X-Many: x\r\n".repeat(5_000))
 }
 
 #[test]

@@ -69,6 +69,24 @@ fn front_proxy_headers_from_strangers_mean_nothing() -> Result<()> {
 }
 
 #[test]
+fn the_front_proxys_name_from_another_authority_means_nothing() -> Result<()> {
+    // The host's client CA signs it, not the front proxy's.
+    let impostor = Caller::certificate("front-proxy-client", &[])?;
+    let fake = FakeMember::start("e2e-impostor", |_| ok())?;
+    Scene::on("m2", "impostor")?.let_in(&impostor, &[&fake.name], EVERY_VERB)?;
+    let endpoint = Endpoint::sidecar(sidecar()?, impostor.certificate.as_deref())?;
+    let path = member_path(&fake.name, "/target");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: x\r\nX-Remote-User: admin\r\nX-Remote-Group: system:masters\r\n\r\n"
+    );
+    assert_eq!(endpoint.exchange(request.as_bytes())?.status(), 200);
+    let arrived = fake.wait_for("/target", |_| true)?;
+    assert_eq!(arrived.values("impersonate-user"), ["front-proxy-client"]);
+    assert_eq!(arrived.values("impersonate-group"), Vec::<&str>::new());
+    Ok(())
+}
+
+#[test]
 fn underscores_are_no_hyphens() -> Result<()> {
     Attack::prepare("underscores")?.try_all(&[
         "Impersonate_User: admin",

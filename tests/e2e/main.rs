@@ -19,6 +19,7 @@ mod plugin;
 mod port_forward;
 mod protocol;
 mod refused_upgrades;
+mod revocation;
 mod routing;
 mod streams;
 mod verbs;

@@ -2,9 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use harness::bed::bed;
+use harness::caller::Caller;
 use harness::scene::Scene;
 use harness::tool::Tool;
 use harness::wait::SOON;
@@ -17,7 +19,7 @@ fn raw_paths_are_the_members() -> Result<()> {
     let scene = Scene::new("raw")?;
     let caller = scene.caller()?;
     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "here"}});
-    scene.api.create(&format!("/api/v1/namespaces/{}/configmaps", scene.name), &config_map)?;
+    scene.api.apply(&format!("/api/v1/namespaces/{}/configmaps/here", scene.name), &config_map)?;
     // The namespace exists on the member alone.
     let path = format!("/api/v1/namespaces/{}/configmaps/here", scene.name);
     let object = plugin_in(&scene, &caller)?.ok(&["get", "--raw", &path])?;
@@ -86,6 +88,27 @@ fn a_name_that_is_no_cluster_name_never_becomes_a_path() -> Result<()> {
         let attempt = plugin(&caller)?.run(&[&format!("--cluster={name}"), "get", "pods"])?;
         attempt.failure(&[name])?;
     }
+    Ok(())
+}
+
+#[test]
+fn the_cluster_may_be_named_after_the_verb_but_not_past_two_dashes() -> Result<()> {
+    let scene = Scene::new("after-dashes")?;
+    let caller = scene.caller()?;
+    scene.pod("shell", "sleep 1000000")?;
+    let words = ["exec", "shell", "-n", &scene.name, "-C", "m1", "--", "echo", "--cluster=m2", "-C", "m3"];
+    assert_eq!(plugin(&caller)?.ok(&words)?, "--cluster=m2 -C m3\n");
+    Ok(())
+}
+
+#[test]
+fn in_a_pod_no_kubeconfig_is_needed() -> Result<()> {
+    let scene = Scene::new("in-pod")?;
+    let caller = Caller::service_account(&scene.name, "robot")?;
+    scene.welcome(&caller)?;
+    let plugin = Tool::plugin_in_pod(Path::new(env!("CARGO_BIN_EXE_kubectl-mc")), &caller)?;
+    let words = ["--cluster=m1", "get", "configmaps", "--namespace", &scene.name, "-o", "name"];
+    assert!(plugin.ok(&words)?.contains("configmap/"));
     Ok(())
 }
 

@@ -39,13 +39,14 @@ fn a_watch_tells_an_event_within_a_second() -> Result<()> {
     let caller = scene.caller()?;
     let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
     let path = format!("/api/v1/namespaces/{}/configmaps", scene.name);
-    scene.api.create(&path, &map("before"))?;
+    scene.api.apply(&format!("{path}/before"), &map("before"))?;
 
     let mut watch = plugin_in(&scene, &caller)?.start(&["get", "configmaps", "--watch", "-o", "name"])?;
     watch.wait_for("configmap/before", SOON)?;
-    scene.api.create(&path, &map("after"))?;
+    let after = format!("after-{}", std::process::id());
+    scene.api.create(&path, &map(&after))?;
     let created = Instant::now();
-    watch.wait_for("configmap/after", SOON)?;
+    watch.wait_for(&format!("configmap/{after}"), SOON)?;
     ensure!(created.elapsed() < Duration::from_secs(1), "it took {:?}", created.elapsed());
     Ok(())
 }

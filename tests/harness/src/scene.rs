@@ -59,6 +59,13 @@ impl Scene {
         grant(&self.host, &format!("{}-{}", self.name, tag(caller)), caller, &rule, &attributes)
     }
 
+    /// On the host: takes back what [`Self::let_in`] gave.
+    pub fn shut_out(&self, caller: &Caller) -> Result<()> {
+        let name = format!("{}-{}", self.name, tag(caller));
+        self.host.delete(&format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{name}"))?;
+        Ok(())
+    }
+
     /// On the host: get, list and watch of the clusters.
     pub fn let_list(&self, caller: &Caller) -> Result<()> {
         let rule = json!({

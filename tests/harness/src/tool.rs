@@ -34,6 +34,29 @@ impl Tool {
         Ok(Self::new(program.to_owned())?.of(caller))
     }
 
+    /// The plugin in a pod of the host: no kubeconfig, and a service account's credential where
+    /// Kubernetes mounts it. A mount namespace is enough of a pod for that.
+    pub fn plugin_in_pod(program: &Path, caller: &Caller) -> Result<Self> {
+        let host = &bed()?.host;
+        let token = caller.token.as_deref().context("the caller has no token")?;
+        let tool = Self::new(PathBuf::from("unshare"))?;
+        std::fs::write(tool.home().join("token"), token)?;
+        std::fs::write(tool.home().join("namespace"), "default")?;
+        std::fs::copy(&host.ca_certificate, tool.home().join("ca.crt"))?;
+        let (address, port) = host
+            .server
+            .trim_start_matches("https://")
+            .rsplit_once(':')
+            .with_context(|| format!("no port in {}", host.server))?;
+        let script = "mount -t tmpfs none /run && mkdir -p /run/secrets/kubernetes.io/serviceaccount && \
+                      cp token namespace ca.crt /run/secrets/kubernetes.io/serviceaccount/ && exec \"$@\"";
+        let program = program.to_str().context("the plugin's path is no text")?;
+        Ok(tool
+            .with(&["--mount", "--propagation=private", "sh", "-c", script, "sh", program])
+            .env("KUBERNETES_SERVICE_HOST", address)
+            .env("KUBERNETES_SERVICE_PORT", port))
+    }
+
     /// kubectl at the host, run by a caller of the host.
     pub fn kubectl(caller: &Caller) -> Result<Self> {
         Ok(Self::new(kubectl()?)?.of(caller))

@@ -33,7 +33,7 @@ use crate::{admin, listener, tls};
 /// What every request needs.
 pub struct App {
     pub authenticator: Authenticator,
-    pub authorizer: Authorizer,
+    pub authorizer: Arc<Authorizer>,
     pub limits: Limits,
     pub inventory: Arc<dyn Inventory>,
     pub registry: Registry,
@@ -110,7 +110,7 @@ impl App {
             Tunnels { tasks: TaskTracker::new(), stop: CancellationToken::new(), metrics: metrics.clone() };
         let app = Self {
             authenticator: Authenticator::new(trust, tokens),
-            authorizer: Authorizer::new(host),
+            authorizer: Arc::new(Authorizer::new(host)),
             limits: Limits::new(max_inflight, max_mutating_inflight),
             inventory,
             registry,

@@ -24,6 +24,7 @@ pub struct Authorizer {
 #[derive(Debug)]
 pub struct Allowed {
     identity: Arc<Identity>,
+    rights: Vec<Attributes>,
 }
 
 /// What is asked for, in the words of RBAC.
@@ -50,22 +51,30 @@ impl Authorizer {
 
     /// Asks for every right that the request needs.
     pub async fn authorize(&self, identity: &Arc<Identity>, info: &RequestInfo) -> Result<Allowed, Error> {
-        for attributes in Attributes::of(info) {
-            self.check(identity, attributes).await?;
+        let allowed = Allowed { identity: identity.clone(), rights: Attributes::of(info).collect() };
+        self.renew(&allowed).await?;
+        Ok(allowed)
+    }
+
+    /// Asks again for what was allowed.
+    pub async fn renew(&self, allowed: &Allowed) -> Result<(), Error> {
+        for attributes in &allowed.rights {
+            self.check(&allowed.identity, attributes).await?;
         }
-        Ok(Allowed { identity: identity.clone() })
+        Ok(())
     }
 
     /// Asks for one right.
-    pub async fn check(&self, identity: &Arc<Identity>, attributes: Attributes) -> Result<(), Error> {
+    pub async fn check(&self, identity: &Arc<Identity>, attributes: &Attributes) -> Result<(), Error> {
         // As in every apiserver, this group is allowed without asking.
         if identity.is_in(MASTERS) {
             return Ok(());
         }
-        match self.reviews.decide(identity, &attributes).await {
+        match self.reviews.decide(identity, attributes).await {
             Ok(Decision { allowed: true, .. }) => Ok(()),
             Ok(Decision { reason, .. }) => {
-                Err(Error::Denied(Box::new(Denied { user: identity.user.clone(), attributes, reason })))
+                let (user, attributes) = (identity.user.clone(), attributes.clone());
+                Err(Error::Denied(Box::new(Denied { user, attributes, reason })))
             }
             Err(error) => Err(Error::Review(error.to_string())),
         }
@@ -193,7 +202,10 @@ mod tests {
     use super::*;
 
     fn rights(method: &str, rest: &str, upgrade: Option<&str>) -> Vec<String> {
-        let mut request = Request::builder().method(method).uri(format!("{}{rest}", path::CLUSTERS_PATH));
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{rest}", path::CLUSTERS_PATH))
+            .header("host", "h");
         if let Some(protocol) = upgrade {
             request = request.header("connection", "Upgrade").header("upgrade", protocol);
         }

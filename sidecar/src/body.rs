@@ -79,27 +79,43 @@ impl http_body::Body for Body {
 }
 
 /// A body that holds its request's record to the end of the stream.
-#[derive(Debug)]
 pub struct Guarded {
     body: Body,
+    lease_over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     _record: Record,
+}
+
+/// Why a response breaks off. It does so audibly: an end in good order would say that a log or a
+/// watch is complete.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the request may not go on")]
+    LeaseOver,
+    #[error(transparent)]
+    Upstream(hyper::Error),
 }
 
 impl Guarded {
     pub fn new(body: Body, record: Record) -> Self {
-        Self { body, _record: record }
+        let lease_over = record.lease_over().map(|over| Box::pin(over) as _);
+        Self { body, lease_over, _record: record }
     }
 }
 
 impl http_body::Body for Guarded {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if let Some(over) = &mut self.lease_over
+            && over.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(Some(Err(Error::LeaseOver)));
+        }
+        Pin::new(&mut self.body).poll_frame(cx).map_err(Error::Upstream)
     }
 
     fn is_end_stream(&self) -> bool {

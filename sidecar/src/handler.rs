@@ -10,6 +10,7 @@ use hyper::body::Incoming;
 use crate::app::App;
 use crate::body::{Body, Guarded};
 use crate::error::Error;
+use crate::lease::Lease;
 use crate::peer::Peer;
 use crate::record::Record;
 use crate::request_info::{Health, RequestInfo, Route};
@@ -59,6 +60,9 @@ async fn respond(
     let (name, path) = match &info.route {
         Route::Proxy(name, path) => (name, path),
         Route::Clusters(name) => {
+            if long_running {
+                record.leased(Lease::grant(app.authorizer.clone(), allowed, None));
+            }
             let (parts, _) = request.into_parts();
             return Ok(clusters::respond(&app.registry, info.verb, name.as_ref(), &parts).await?);
         }
@@ -71,6 +75,9 @@ async fn respond(
 
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
     let prepared = proxy::prepare(request, path, info.upgrade, &allowed, &app.rules, &cluster)?;
+    if long_running {
+        record.leased(Lease::grant(app.authorizer.clone(), allowed, Some(cluster.gone.clone())));
+    }
     let mut response = match (info.upgrade, downstream) {
         (Some(protocol), Some(downstream)) => {
             upgrade::forward(&cluster, prepared, protocol, downstream, &app.tunnels, record.clone()).await?

@@ -68,17 +68,17 @@ impl Requested {
             Some((namespace, name)) => Attributes::impersonate("", "serviceaccounts", "", namespace, name),
             None => Attributes::impersonate("", "users", "", "", &asked.user),
         };
-        authorizer.check(caller, user).await?;
+        authorizer.check(caller, &user).await?;
         for group in &asked.groups {
-            authorizer.check(caller, Attributes::impersonate("", "groups", "", "", group)).await?;
+            authorizer.check(caller, &Attributes::impersonate("", "groups", "", "", group)).await?;
         }
         if let Some(uid) = &asked.uid {
-            authorizer.check(caller, Attributes::impersonate(AUTHENTICATION, "uids", "", "", uid)).await?;
+            authorizer.check(caller, &Attributes::impersonate(AUTHENTICATION, "uids", "", "", uid)).await?;
         }
         for (key, values) in &asked.extra {
             for value in values {
                 let item = Attributes::impersonate(AUTHENTICATION, "userextras", key, "", value);
-                authorizer.check(caller, item).await?;
+                authorizer.check(caller, &item).await?;
             }
         }
         if asked.groups.is_empty() {

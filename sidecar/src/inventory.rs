@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::member_cluster::Impersonation;
+use tokio_util::sync::CancellationToken;
 
 use crate::limits::{self, Bound, Permit};
 use crate::upstream::Upstream;
@@ -26,19 +27,12 @@ pub struct Cluster {
     pub name: ClusterName,
     pub impersonation: Impersonation,
     pub upstream: Arc<Upstream>,
-    in_flight: Bound,
+    /// Ends what is open when the member is deleted or its connection leads elsewhere.
+    pub gone: CancellationToken,
+    pub in_flight: Bound,
 }
 
 impl Cluster {
-    pub fn new(
-        name: ClusterName,
-        impersonation: Impersonation,
-        upstream: Arc<Upstream>,
-        in_flight: Bound,
-    ) -> Self {
-        Self { name, impersonation, upstream, in_flight }
-    }
-
     /// Admits a request to this member, so that a slow one takes no more than its own share.
     pub fn admit(&self) -> Result<Permit, limits::Error> {
         self.in_flight.admit().ok_or_else(|| limits::Error::ForMember(self.name.to_string()))

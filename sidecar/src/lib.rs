@@ -26,6 +26,7 @@ pub mod authentication;
 pub mod authorization;
 pub mod identity;
 pub mod impersonation;
+pub mod lease;
 pub mod limits;
 
 // The way to a member

@@ -12,6 +12,7 @@ use tracing::debug;
 
 use crate::error::Hop;
 use crate::identity::Identity;
+use crate::lease::Lease;
 use crate::limits::Permit;
 use crate::metrics::{self, Metrics};
 use crate::request_info::{RequestInfo, Route};
@@ -33,6 +34,7 @@ struct Inner {
     code: AtomicU16,
     admitted: OnceLock<Permit>,
     admitted_by_member: OnceLock<Permit>,
+    lease: OnceLock<Lease>,
 }
 
 impl Record {
@@ -50,6 +52,7 @@ impl Record {
             code: AtomicU16::new(0),
             admitted: OnceLock::new(),
             admitted_by_member: OnceLock::new(),
+            lease: OnceLock::new(),
         }))
     }
 
@@ -73,6 +76,16 @@ impl Record {
     /// Keeps a member's permit until the request is over.
     pub fn admitted_by_member(&self, permit: Permit) {
         let _ = self.0.admitted_by_member.set(permit);
+    }
+
+    /// Keeps the leave of a long-running request until the request is over.
+    pub fn leased(&self, lease: Lease) {
+        let _ = self.0.lease.set(lease);
+    }
+
+    /// Resolves when a long-running request must end; `None` for others.
+    pub fn lease_over(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        self.0.lease.get().map(Lease::over)
     }
 
     pub fn refused_at(&self, hop: Hop) {

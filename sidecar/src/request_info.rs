@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use http::{HeaderMap, Method, Request, header};
+use http::{HeaderMap, Method, Request, Version, header};
 use kubectl_mc_api::{ClusterName, InvalidClusterName, path};
 
 use crate::upgrade::Protocol;
@@ -87,6 +87,10 @@ impl RequestInfo {
             return Err(Error::Method(request.method().clone()));
         }
         let target = request.uri().path();
+        framing(request.version(), request.headers())?;
+        if !target.is_ascii() {
+            return Err(Error::Framing("the target has characters that must be escaped"));
+        }
         let route = Route::parse(target)?;
         let upgrade = match &route {
             Route::Proxy(..) => Protocol::requested(request.method(), request.headers())?,
@@ -99,7 +103,6 @@ impl RequestInfo {
             _ if matches!(*request.method(), Method::GET | Method::HEAD) => Verb::Get,
             _ => return Err(Error::Method(request.method().clone())),
         };
-        framing(request.headers())?;
         Ok(Self { route, verb, upgrade })
     }
 
@@ -238,7 +241,7 @@ pub(crate) fn pairs(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// One message must have one length, or two readers may disagree where it ends (RFC 9112, 6.3).
-fn framing(headers: &HeaderMap) -> Result<(), Error> {
+fn framing(version: Version, headers: &HeaderMap) -> Result<(), Error> {
     let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
     let codings: Vec<_> = headers.get_all(header::TRANSFER_ENCODING).iter().collect();
     let chunked = match codings.as_slice() {
@@ -249,7 +252,8 @@ fn framing(headers: &HeaderMap) -> Result<(), Error> {
     if lengths > 1 || (lengths == 1 && chunked) {
         return Err(Error::Framing("a request has one Content-Length or is chunked, not both"));
     }
-    if headers.get_all(header::HOST).iter().count() > 1 {
+    let hosts = headers.get_all(header::HOST).iter().count();
+    if hosts > 1 || (hosts == 0 && version == Version::HTTP_11) {
         return Err(Error::Framing("a request has one Host"));
     }
     Ok(())

@@ -114,6 +114,13 @@ pub async fn forward(
         *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         *head.headers_mut() = std::mem::take(response.headers_mut());
         let stop = tunnels.stop.child_token();
+        let lease_over = record.lease_over();
+        let lease_over = async move {
+            match lease_over {
+                Some(over) => over.await,
+                None => std::future::pending().await,
+            }
+        };
         let open = Open::new(tunnels.metrics.clone());
         tunnels.tasks.spawn(
             async move {
@@ -122,6 +129,7 @@ pub async fn forward(
                 tokio::select! {
                     biased;
                     () = stop.cancelled() => debug!("tunnel stopped"),
+                    () = lease_over => debug!("tunnel may not go on"),
                     joined = join(downstream, upstream) => match joined {
                         Ok((sent, received)) => debug!(sent, received, "tunnel ended"),
                         Err(error) => debug!(error = %error, "tunnel broke"),

@@ -10,7 +10,6 @@ use harness::http1::{Connection, Endpoint, member_path};
 use harness::scene::{EVERY_VERB, Scene};
 
 #[test]
-#[ignore = "the sidecar authorizes a stream once, when it begins"]
 fn an_open_watch_ends_with_the_right_to_it() -> Result<()> {
     let (scene, fake, caller) = open_to_one("watch", WATCH)?;
     let mut watch = opened(&fake, &caller, "GET", "")?;
@@ -21,7 +20,6 @@ fn an_open_watch_ends_with_the_right_to_it() -> Result<()> {
 }
 
 #[test]
-#[ignore = "the sidecar authorizes a stream once, when it begins"]
 fn an_open_tunnel_ends_with_the_right_to_it() -> Result<()> {
     let (scene, fake, caller) = open_to_one("tunnel", SWITCHED)?;
     let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
@@ -33,7 +31,6 @@ fn an_open_tunnel_ends_with_the_right_to_it() -> Result<()> {
 }
 
 #[test]
-#[ignore = "the sidecar does not end streams of a removed member yet"]
 fn an_open_watch_ends_with_its_member() -> Result<()> {
     let (_, fake, caller) = open_to_one("member", WATCH)?;
     let mut watch = opened(&fake, &caller, "GET", "")?;

@@ -111,7 +111,6 @@ fn requests_that_two_servers_could_read_differently_are_refused() -> Result<()> 
 }
 
 #[test]
-#[ignore = "the sidecar does not look at these yet"]
 fn requests_that_http_forbids_are_refused() -> Result<()> {
     let (fake, _, direct) = two_members("forbidden")?;
     let path = member_path(&fake.name, "/forbidden");

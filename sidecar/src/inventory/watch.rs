@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, stream};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use kubectl_mc_api::{ClusterName, MemberCluster};
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Cluster, HostInventory, Members};
@@ -129,8 +131,10 @@ struct State {
 }
 
 struct Way {
+    member_uid: Option<String>,
     secret: Secret,
     upstream: Result<Arc<Upstream>, Arc<str>>,
+    gone: CancellationToken,
 }
 
 impl State {
@@ -206,18 +210,17 @@ impl State {
                 members.insert(name.clone(), Err(Arc::from("does not exist")));
                 continue;
             };
-            let way = match ways.remove(name) {
-                Some(way) if way.secret.data == secret.data => way,
-                _ => Way::new(name, secret),
-            };
+            let way = Way::next(ways.remove(name), name, member, secret);
             let in_flight = self.in_flight.entry(name.clone());
             let in_flight = in_flight.or_insert_with(|| Bound::new(self.max_inflight_per_member)).clone();
             let cluster = way.upstream.clone().map(|upstream| {
-                Arc::new(Cluster::new(name.clone(), member.impersonation(), upstream, in_flight))
+                let (name, impersonation, gone) = (name.clone(), member.impersonation(), way.gone.clone());
+                Arc::new(Cluster { name, impersonation, upstream, gone, in_flight })
             });
             members.insert(name.clone(), cluster);
             self.ways.insert(name.clone(), way);
         }
+        ways.into_values().for_each(|way| way.gone.cancel());
         #[expect(clippy::cast_precision_loss, reason = "the number of members is small")]
         self.metrics.members.set(members.len() as f64);
         self.inventory.0.store(Arc::new(Some(members)));
@@ -226,7 +229,18 @@ impl State {
 }
 
 impl Way {
-    fn new(name: &ClusterName, secret: &Secret) -> Self {
+    /// The way that follows `before`: the same one if nothing changed; a new one on which open
+    /// requests live on if only the credential was renewed; else one that ends them.
+    fn next(before: Option<Self>, name: &ClusterName, member: &MemberCluster, secret: &Secret) -> Self {
+        let gone = match before {
+            Some(way) if way.member_uid == member.uid() && way.secret.data == secret.data => return way,
+            Some(way) if way.member_uid == member.uid() && leads_to_the_same(&way.secret, secret) => way.gone,
+            Some(way) => {
+                way.gone.cancel();
+                CancellationToken::new()
+            }
+            None => CancellationToken::new(),
+        };
         let data = secret.data.clone().unwrap_or_default();
         let upstream =
             Connection::parse(&data).and_then(|connection| Upstream::new(name.clone(), connection));
@@ -240,8 +254,17 @@ impl Way {
                 Err(Arc::from(format!("cannot be used: {error}")))
             }
         };
-        Self { secret: secret.clone(), upstream }
+        Self { member_uid: member.uid(), secret: secret.clone(), upstream, gone }
     }
+}
+
+/// Whether two versions of a Secret name the same server by the same way, whatever the credential.
+fn leads_to_the_same(before: &Secret, after: &Secret) -> bool {
+    fn connection(secret: &Secret) -> Vec<(&String, &ByteString)> {
+        let credential = |key: &str| matches!(key, "token" | "tls.crt" | "tls.key");
+        secret.data.iter().flatten().filter(|(key, _)| !credential(key)).collect()
+    }
+    before.uid() == after.uid() && connection(before) == connection(after)
 }
 
 /// The type of the Secrets that hold members' connections.

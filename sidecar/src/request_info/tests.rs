@@ -3,7 +3,8 @@ use super::*;
 const M1: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1";
 
 fn parse(method: &str, target: &str) -> Result<RequestInfo, Error> {
-    RequestInfo::parse(&Request::builder().method(method).uri(target).body(()).unwrap())
+    let request = Request::builder().method(method).uri(target).header("host", "sidecar");
+    RequestInfo::parse(&request.body(()).unwrap())
 }
 
 fn route(target: &str) -> Route {
@@ -165,13 +166,27 @@ fn a_request_with_two_lengths_is_refused() {
         &[("content-length", "3"), ("transfer-encoding", "chunked")],
         &[("transfer-encoding", "gzip, chunked")],
         &[("transfer-encoding", "chunked"), ("transfer-encoding", "chunked")],
-        &[("host", "a"), ("host", "b")],
+        &[("host", "b")],
     ] {
-        let mut request = Request::builder().method("POST").uri(format!("{M1}/proxy/api"));
+        let mut request =
+            Request::builder().method("POST").header("host", "a").uri(format!("{M1}/proxy/api"));
         for (name, value) in lines {
             request = request.header(*name, *value);
         }
         let parsed = RequestInfo::parse(&request.body(()).unwrap());
         assert!(matches!(parsed, Err(Error::Framing(_))), "{lines:?}");
     }
+}
+
+#[test]
+fn a_request_without_a_host_is_refused_where_http_demands_one() {
+    let request =
+        |version| Request::builder().version(version).uri(format!("{M1}/proxy/api")).body(()).unwrap();
+    assert!(matches!(RequestInfo::parse(&request(Version::HTTP_11)), Err(Error::Framing(_))));
+    assert!(RequestInfo::parse(&request(Version::HTTP_2)).is_ok());
+}
+
+#[test]
+fn a_target_with_raw_utf8_is_refused() {
+    assert!(matches!(parse("GET", &format!("{M1}/proxy/api/v1/namespaces/é")), Err(Error::Framing(_))));
 }

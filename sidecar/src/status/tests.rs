@@ -9,7 +9,9 @@ use crate::request_info::RequestInfo as Info;
 
 fn record(target: &str) -> Record {
     let record = Record::begin(Arc::new(Metrics::default()), &Method::GET);
-    let request = Request::builder().uri(format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters{target}"));
+    let request = Request::builder()
+        .uri(format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters{target}"))
+        .header("host", "h");
     record.understood(&Info::parse(&request.body(()).unwrap()).unwrap());
     record
 }

@@ -111,6 +111,28 @@ fn a_new_token_makes_a_new_way_and_everything_else_keeps_the_old_one() {
 }
 
 #[test]
+fn what_is_open_lives_on_over_a_new_token_and_ends_with_the_connection_or_the_member() {
+    let mut host = Host::synced();
+    let open = host.find("m1").unwrap().gone.clone();
+    host.state.secret(Event::Apply(secret("m1", "new")));
+    assert!(!open.is_cancelled());
+    let mut elsewhere = secret("m1", "new");
+    elsewhere.data.as_mut().unwrap().insert("server".to_owned(), ByteString(b"https://203.0.113.8".to_vec()));
+    host.state.secret(Event::Apply(elsewhere));
+    assert!(open.is_cancelled());
+
+    let open = host.find("m1").unwrap().gone.clone();
+    let mut again = member("m1");
+    again.metadata.uid = Some("2".to_owned());
+    host.state.member(Event::Apply(again));
+    assert!(open.is_cancelled(), "a member of the same name is another member");
+
+    let open = host.find("m1").unwrap().gone.clone();
+    host.state.member(Event::Delete(member("m1")));
+    assert!(open.is_cancelled());
+}
+
+#[test]
 fn a_members_share_is_the_same_over_a_change_of_its_secret() {
     let mut host = Host::synced();
     let permit = host.find("m1").unwrap().admit().unwrap();

@@ -5,7 +5,6 @@ SHELL := bash
 
 export PATH := $(CURDIR)/target/tools/bin:$(PATH):/usr/sbin
 TESTBED := target/debug/testbed
-BED := --members 3 --node m1
 
 .PHONY: help
 help: ## Show this list
@@ -39,13 +38,14 @@ unit: ## Unit tests
 
 .PHONY: e2e
 e2e: kubernetes ## End-to-end tests on a real Kubernetes
-	cargo test --package kubectl-mc --test e2e --no-run
-	$(TESTBED) run $(BED) --sidecar target/debug/mc-sidecar -- cargo test --offline --package kubectl-mc --test e2e -- --test-threads 4
+	@tests/e2e.sh
 
 .PHONY: bench
-bench: ## Measure against nginx and the member itself; see docs/benchmarks.md
+bench: ## Measure against nginx and the member itself; see docs/benchmarks.md (BENCH=--quick: only try it)
 	@tests/setup.sh --bench
-	@tests/bench/run.sh
+	cargo build --package testbed --package bench
+	cargo build --release --package sidecar --package kubectl-mc
+	$(TESTBED) run --members 2 --node m1 --sidecar target/release/mc-sidecar -- target/debug/bench $(BENCH)
 
 .PHONY: kubernetes
 kubernetes: ## Build the real Kubernetes of the tests (minutes once, then nothing)

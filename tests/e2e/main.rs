@@ -23,6 +23,7 @@ mod revocation;
 mod routing;
 mod streams;
 mod verbs;
+mod walkthrough;
 
 use std::path::Path;
 

@@ -1,0 +1,108 @@
+//! `bench`: the figures of `docs/benchmarks.md`, measured in a running test bed and printed as Markdown.
+//!
+//! - [`site`], [`way`]: what is measured through: the ways to a member, and who takes them
+//! - [`nginx`], [`wrk`], [`stream`]: the programs that serve, ask and stream
+//! - [`requests`], [`streams`], [`plugin`]: the figures
+//! - [`usage`]: what processes cost; [`machine`]: on what; [`table`]: how it is told
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use harness::bed::{bed, sidecar};
+
+use crate::site::Site;
+use crate::table::{Goal, Table};
+
+mod machine;
+mod nginx;
+mod plugin;
+mod requests;
+mod site;
+mod stream;
+mod streams;
+mod table;
+mod usage;
+mod way;
+mod wrk;
+
+/// Measures the sidecar and the plugin; started by `testbed run --members 2 --node m1 --sidecar PATH --`
+#[derive(Parser)]
+struct Cli {
+    /// The plugin to measure
+    #[arg(long, default_value = "target/release/kubectl-mc")]
+    plugin: PathBuf,
+    /// Only see that everything works: one short round, figures that mean little
+    #[arg(long)]
+    quick: bool,
+    /// Only these figures
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Figure>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+enum Figure {
+    Memory,
+    Plugin,
+    Probe,
+    Requests,
+    Streams,
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody is left to tell if this fails.
+            let _ = writeln!(std::io::stderr(), "bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    let Cli { plugin, quick, only } = cli;
+    let plugin = std::path::absolute(plugin)?;
+    let wanted = |figure| only.is_empty() || only.contains(&figure);
+    print("Machine", &machine::describe()?)?;
+    // Before anybody asks it for anything.
+    if wanted(Figure::Memory) {
+        print("Memory of an idle sidecar, two members", &memory()?)?;
+    }
+    let site = Site::new()?;
+    if wanted(Figure::Plugin) {
+        print("Plugin: start to kubectl's execve", &plugin::measure(&site, &plugin, *quick)?)?;
+    }
+    if wanted(Figure::Requests) {
+        print(
+            "Requests: one small ConfigMap of a member",
+            &requests::measure(&site.member, requests::MEMBER, *quick)?,
+        )?;
+    }
+    if wanted(Figure::Probe) {
+        print(
+            "Requests: the same answer from a member that costs nothing",
+            &requests::measure(&site.probe, requests::PROBE, *quick)?,
+        )?;
+    }
+    if wanted(Figure::Streams) {
+        print("Streams: kubectl exec and port-forward", &streams::measure(&site, &plugin, *quick)?)?;
+    }
+    Ok(())
+}
+
+fn memory() -> Result<Table> {
+    bed()?;
+    let resident = usage::resident(sidecar()?.pid)?;
+    let mut table = Table::new(&["resident memory", "goal"]);
+    table.row([format!("{resident:.1} MB"), Goal::AtMost(15.0).verdict(resident)]);
+    Ok(table)
+}
+
+fn print(title: &str, table: &Table) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "### {title}\n\n{table}")?;
+    Ok(stdout.flush()?)
+}

@@ -1,0 +1,99 @@
+//! Many small requests: throughput, latency, and what one costs the proxy in CPU time.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::table::{Goal, Table, median};
+use crate::usage::Cpu;
+use crate::way::{Way, Ways};
+use crate::wrk::{self, Load};
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    connections: &'static [usize],
+    rounds: usize,
+    time: Duration,
+}
+
+/// Against the real member.
+pub(crate) const MEMBER: Extent =
+    Extent { connections: &[1, 16, 64], rounds: 5, time: Duration::from_secs(3) };
+/// Against the one that costs nothing.
+pub(crate) const PROBE: Extent =
+    Extent { connections: &[1, 16, 64], rounds: 3, time: Duration::from_secs(2) };
+
+/// One run of wrk.
+struct Round {
+    load: Load,
+    /// Of the proxy, per request, in microseconds.
+    cpu: Cpu,
+}
+
+/// All ways by turns, so that whatever else the machine does meets them alike.
+pub(crate) fn measure(ways: &Ways, extent: Extent, quick: bool) -> Result<Table> {
+    let Extent { connections, mut rounds, mut time } = extent;
+    if quick {
+        (rounds, time) = (1, Duration::from_secs(1));
+    }
+    let mut table = Table::new(&[
+        "connections",
+        "way",
+        "requests/s",
+        "of nginx",
+        "p50 ms",
+        "p99 ms",
+        "CPU µs/request (user + system)",
+        "of nginx",
+    ]);
+    for &connections in connections {
+        let (mut sidecar, mut nginx, mut direct) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            sidecar.push(round(&ways.sidecar, connections, time)?);
+            nginx.push(round(&ways.nginx, connections, time)?);
+            direct.push(round(&ways.direct, connections, time)?);
+        }
+        for (way, rounds) in [(&ways.sidecar, &sidecar), (&ways.nginx, &nginx), (&ways.direct, &direct)] {
+            let middle = |of: fn(&Round) -> f64| median(rounds.iter().map(of));
+            // Each round against nginx's of the same time.
+            let against = |of: fn(&Round) -> f64| {
+                median(rounds.iter().zip(&nginx).map(|(round, nginx)| of(round) / of(nginx)))
+            };
+            let rate = against(|round| round.load.rate);
+            let cpu = against(|round| round.cpu.total());
+            let judged = way.name == "sidecar";
+            table.row([
+                connections.to_string(),
+                way.name.to_owned(),
+                format!("{:.0}", middle(|round| round.load.rate)),
+                if judged { Goal::AtLeast(0.9).ratio(rate) } else { format!("{rate:.2}") },
+                format!("{:.2}", middle(|round| round.load.p50)),
+                format!("{:.2}", middle(|round| round.load.p99)),
+                match way.pids.as_slice() {
+                    [] => "".to_owned(),
+                    _ => format!(
+                        "{:.0} ({:.0} + {:.0})",
+                        middle(|round| round.cpu.total()),
+                        middle(|round| round.cpu.user),
+                        middle(|round| round.cpu.system)
+                    ),
+                },
+                match way.name {
+                    "sidecar" => Goal::AtMost(1.5).ratio(cpu),
+                    _ => String::new(),
+                },
+            ]);
+        }
+    }
+    Ok(table)
+}
+
+fn round(way: &Way, connections: usize, time: Duration) -> Result<Round> {
+    let before = Cpu::of(&way.pids)?;
+    let load = wrk::run(&way.url(), &way.headers(), connections, time)?;
+    let used = Cpu::of(&way.pids)? - before;
+    let per_request = |seconds: f64| seconds * 1e6 / load.requests;
+    let cpu = Cpu { user: per_request(used.user), system: per_request(used.system) };
+    Ok(Round { load, cpu })
+}

@@ -1,0 +1,135 @@
+//! What is measured through: three ways to the same member as the same caller, twice: to a real member,
+//! and to one that costs nothing, so that the proxies' own cost shows.
+
+use std::fs;
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use harness::audit::{AuditLog, impersonated};
+use harness::bed::{SYSTEM, bed, host, member, sidecar};
+use harness::caller::Caller;
+use harness::scene::{EVERY_VERB, Scene};
+use serde_json::json;
+
+use crate::nginx::{self, Nginx};
+use crate::way::{CONFIG_MAP, Upstream, User, Way, Ways};
+
+/// Everything the figures stand on.
+pub(crate) struct Site {
+    pub(crate) scene: Scene,
+    pub(crate) caller: Caller,
+    /// To the member m1, which is a real one.
+    pub(crate) member: Ways,
+    /// To the member `probe`: an nginx that always gives the same answer.
+    pub(crate) probe: Ways,
+    _nginx: [Nginx; 2],
+}
+
+impl Site {
+    pub(crate) fn new() -> Result<Self> {
+        let scene = Scene::new("bench")?;
+        let caller = Caller::service_account(&scene.name, "caller")?;
+        scene.let_in(&caller, &["m1", "probe"], EVERY_VERB)?;
+        scene.allow(&caller)?;
+        scene.api.apply(
+            CONFIG_MAP,
+            &json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "small"},
+                "data": {"colour": "green", "shape": "round"},
+            }),
+        )?;
+        let user = User::of_token(caller.token.as_deref().context("a service account without a token")?)?;
+
+        let address = bed()?.address;
+        let [to_member, to_probe, probe] = PORTS.map(|port| SocketAddr::new(address, port));
+        let certificates = certificates()?;
+        let answer = serde_json::to_string(&scene.api.get(CONFIG_MAP)?)?;
+        let constant = Nginx::start(&certificates, &nginx::constant(probe, &answer), probe)?;
+        let probe =
+            Upstream { name: "probe", address: probe, ca: certificates.ca.clone(), token: "probe".into() };
+        register(&probe)?;
+        let member = m1()?;
+
+        let config = [
+            nginx::proxy(to_member, &member, &user.headers(&member.token)),
+            nginx::proxy(to_probe, &probe, &user.headers(&probe.token)),
+        ];
+        let nginx = Nginx::start(&certificates, &config.concat(), to_probe)?;
+        let site = Self {
+            scene,
+            caller,
+            member: Ways::new(&member, &user, to_member, nginx.pids()?)?,
+            probe: Ways::new(&probe, &user, to_probe, nginx.pids()?)?,
+            _nginx: [nginx, constant],
+        };
+        site.check()?;
+        Ok(site)
+    }
+
+    /// Every way answers, and the member sees one and the same user on all of them.
+    fn check(&self) -> Result<()> {
+        let mut users = Vec::new();
+        for way in self.member.all() {
+            let log = AuditLog::from_now(member("m1")?)?;
+            way.warm_up()?;
+            let requests = log.requests(CONFIG_MAP)?;
+            ensure!(!requests.is_empty(), "the member saw nothing by way of {}", way.name);
+            users.extend(requests.iter().map(impersonated));
+        }
+        users.dedup();
+        ensure!(users.len() == 1, "not one user: {users:?}");
+        self.probe.all().into_iter().try_for_each(Way::warm_up)
+    }
+}
+
+/// The member m1, and the token by which the sidecar comes to it.
+fn m1() -> Result<Upstream> {
+    let member = member("m1")?;
+    let address = member.server.trim_start_matches("https://").parse().context("not an address")?;
+    let secret = host()?.get(&format!("/api/v1/namespaces/{SYSTEM}/secrets/m1.member"))?;
+    let token = secret["data"]["token"].as_str().context("a member without a token")?;
+    let token = String::from_utf8(STANDARD.decode(token)?)?;
+    Ok(Upstream { name: "m1", address, ca: member.ca_certificate.clone(), token })
+}
+
+/// Makes a member known to the sidecar.
+fn register(member: &Upstream) -> Result<()> {
+    let Upstream { name, address, ca, token } = member;
+    let host = host()?;
+    host.apply(
+        &format!("/api/v1/namespaces/{SYSTEM}/secrets/{name}.member"),
+        &json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "fleet.kubectl-mc.dev/member",
+            "metadata": {"name": format!("{name}.member")},
+            "stringData": {
+                "server": format!("https://{address}"), "ca.crt": fs::read_to_string(ca)?,
+                "tls-server-name": CERTIFIED_NAME, "token": token,
+            },
+        }),
+    )?;
+    host.apply(
+        &format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{name}"),
+        &json!({
+            "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "MemberCluster",
+            "metadata": {"name": name}, "spec": {},
+        }),
+    )?;
+    Ok(())
+}
+
+/// The sidecar's own: every server here handshakes alike.
+fn certificates() -> Result<nginx::Certificates> {
+    let ca = sidecar()?.ca_certificate.clone();
+    Ok(nginx::Certificates {
+        certificate: ca.with_file_name("serving.crt"),
+        key: ca.with_file_name("serving.key"),
+        ca,
+    })
+}
+
+/// A name that every certificate of the bed has.
+pub(crate) const CERTIFIED_NAME: &str = "localhost";
+/// Of the bridge's address: nginx to m1, nginx to the probe, the probe.
+const PORTS: [u16; 3] = [9001, 9002, 9003];

@@ -1,0 +1,81 @@
+//! What processes have used, as the kernel counts it (proc(5)).
+
+use std::fs;
+use std::ops::Sub;
+
+use anyhow::{Context, Result};
+
+/// CPU time in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Cpu {
+    pub(crate) user: f64,
+    pub(crate) system: f64,
+}
+
+impl Cpu {
+    /// All that these processes have used since they began, their ended threads included.
+    pub(crate) fn of(pids: &[u32]) -> Result<Self> {
+        let mut sum = Self::default();
+        for pid in pids {
+            let stat = read(*pid, "stat")?;
+            let Self { user, system } = parse(&stat).with_context(|| format!("not a stat: {stat}"))?;
+            sum.user += user;
+            sum.system += system;
+        }
+        Ok(sum)
+    }
+
+    pub(crate) fn total(self) -> f64 {
+        self.user + self.system
+    }
+}
+
+impl Sub for Cpu {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self { user: self.user - before.user, system: self.system - before.system }
+    }
+}
+
+/// Resident memory in megabytes.
+pub(crate) fn resident(pid: u32) -> Result<f64> {
+    let status = read(pid, "status")?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = kib.and_then(|rest| rest.trim().strip_suffix(" kB")).context("no VmRSS")?;
+    Ok(kib.trim().parse::<f64>()? * 1024.0 / 1e6)
+}
+
+/// The processes that one has started.
+pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
+    let children = read(pid, &format!("task/{pid}/children"))?;
+    Ok(children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
+}
+
+fn read(pid: u32, file: &str) -> Result<String> {
+    let path = format!("/proc/{pid}/{file}");
+    fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
+}
+
+/// Fields 14 and 15; the program's name, which may hold anything, ends with the last parenthesis.
+fn parse(stat: &str) -> Option<Cpu> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(11);
+    let mut seconds = || Some(fields.next()?.parse::<f64>().ok()? / TICKS_PER_SECOND);
+    Some(Cpu { user: seconds()?, system: seconds()? })
+}
+
+/// `USER_HZ`: what Linux tells programs, whatever its own clock does.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_behind_whatever_name_a_program_has() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 3 0 100 0 0";
+        assert_eq!(parse(stat), Some(Cpu { user: 2.5, system: 0.5 }));
+        assert_eq!(parse("7 (a) S 1"), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! One way to a member: where to ask, and what to say there.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use harness::bed::{host, sidecar};
+use harness::wait::{SOON, eventually};
+use serde_json::{Value, json};
+
+use crate::site::CERTIFIED_NAME;
+use crate::wrk;
+
+/// The ways to one member.
+pub(crate) struct Ways {
+    pub(crate) sidecar: Way,
+    pub(crate) nginx: Way,
+    pub(crate) direct: Way,
+}
+
+/// One way to a member.
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
+    /// Before an API path.
+    server: String,
+    ca: PathBuf,
+    token: String,
+    /// Who to act as; on the other ways the proxy says it.
+    act_as: Option<User>,
+    /// The processes of the proxy; none when there is none.
+    pub(crate) pids: Vec<u32>,
+}
+
+/// A member, and the token by which a proxy comes to it.
+pub(crate) struct Upstream {
+    pub(crate) name: &'static str,
+    pub(crate) address: SocketAddr,
+    pub(crate) ca: PathBuf,
+    pub(crate) token: String,
+}
+
+/// A caller as the sidecar names them to a member: a service account, whose groups and uid are left out.
+#[derive(Clone)]
+pub(crate) struct User {
+    /// Their own, at the host.
+    token: String,
+    name: String,
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+impl Ways {
+    pub(crate) fn new(upstream: &Upstream, user: &User, nginx: SocketAddr, pids: Vec<u32>) -> Result<Self> {
+        let sidecar = sidecar()?;
+        let proxied = |name, server, pids| Way {
+            name,
+            server,
+            ca: sidecar.ca_certificate.clone(),
+            // nginx puts the member's token in its place, but has as much to read.
+            token: user.token.clone(),
+            act_as: None,
+            pids,
+        };
+        Ok(Self {
+            sidecar: proxied(
+                "sidecar",
+                format!("{}{CLUSTERS}/{}/proxy", sidecar.url, upstream.name),
+                vec![sidecar.pid],
+            ),
+            nginx: proxied("nginx", format!("https://{nginx}"), pids),
+            direct: Way {
+                name: "direct",
+                server: format!("https://{}", upstream.address),
+                ca: upstream.ca.clone(),
+                token: upstream.token.clone(),
+                act_as: Some(user.clone()),
+                pids: Vec::new(),
+            },
+        })
+    }
+
+    pub(crate) fn all(&self) -> [&Way; 3] {
+        [&self.sidecar, &self.nginx, &self.direct]
+    }
+}
+
+impl Way {
+    /// The URL of the ConfigMap.
+    pub(crate) fn url(&self) -> String {
+        format!("{}{}", self.server, CONFIG_MAP)
+    }
+
+    /// The headers of a request.
+    pub(crate) fn headers(&self) -> Vec<(String, String)> {
+        match &self.act_as {
+            Some(user) => user.headers(&self.token),
+            None => vec![bearer(&self.token)],
+        }
+    }
+
+    /// The same for kubectl.
+    pub(crate) fn kubeconfig(&self, folder: &Path) -> Result<PathBuf> {
+        let mut user = json!({"token": self.token});
+        if let Some(User { token: _, name, extra }) = &self.act_as {
+            user["as"] = json!(name);
+            user["as-user-extra"] = json!(extra);
+        }
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "way",
+            "clusters": [{"name": "way", "cluster": {
+                "server": self.server, "certificate-authority": self.ca, "tls-server-name": CERTIFIED_NAME,
+            }}],
+            "users": [{"name": "way", "user": user}],
+            "contexts": [{"name": "way", "context": {"cluster": "way", "user": "way"}}],
+        });
+        let path = folder.join(format!("{}.kubeconfig", self.name));
+        fs::write(&path, config.to_string())?;
+        Ok(path)
+    }
+
+    /// Asks until it answers.
+    pub(crate) fn warm_up(&self) -> Result<()> {
+        eventually(&format!("{} answers", self.url()), SOON, || {
+            wrk::run(&self.url(), &self.headers(), 1, Duration::from_secs(1)).map(Some)
+        })?;
+        Ok(())
+    }
+}
+
+impl User {
+    /// Who the host says that this token is.
+    pub(crate) fn of_token(token: &str) -> Result<Self> {
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
+        });
+        let answer = host()?.create("/apis/authentication.k8s.io/v1/tokenreviews", &review)?;
+        let user = &answer["status"]["user"];
+        let name = user["username"].as_str().context("the host does not know the caller")?.to_owned();
+        let extra = match &user["extra"] {
+            Value::Null => BTreeMap::new(),
+            extra => serde_json::from_value(extra.clone())?,
+        };
+        Ok(Self { token: token.to_owned(), name, extra })
+    }
+
+    /// As the sidecar names them to a member, to which it comes by this token.
+    pub(crate) fn headers(&self, token: &str) -> Vec<(String, String)> {
+        let mut headers = vec![bearer(token), ("Impersonate-User".to_owned(), self.name.clone())];
+        for (key, values) in &self.extra {
+            let name = format!("Impersonate-Extra-{}", key.replace('/', "%2F"));
+            headers.extend(values.iter().map(|value| (name.clone(), value.clone())));
+        }
+        headers
+    }
+}
+
+fn bearer(token: &str) -> (String, String) {
+    ("Authorization".to_owned(), format!("Bearer {token}"))
+}
+
+/// What is asked for.
+pub(crate) const CONFIG_MAP: &str = "/api/v1/namespaces/e2e-bench/configmaps/small";
+const CLUSTERS: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";

@@ -161,7 +161,8 @@ impl Tool {
             });
         }
         let stdin = child.stdin.take();
-        Ok(Running { child, stdin, events, stdout: Vec::new(), stderr: Vec::new(), described })
+        let tool = self.clone();
+        Ok(Running { child, stdin, events, stdout: Vec::new(), stderr: Vec::new(), described, _tool: tool })
     }
 
     /// The command itself, for a terminal to run.
@@ -181,6 +182,8 @@ pub struct Running {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     described: String,
+    /// Its home and its caller's kubeconfig must outlive it.
+    _tool: Tool,
 }
 
 impl Running {

@@ -2,6 +2,9 @@
 //! nobody thought of is left behind and not passed on. Pure functions; identity and credential are
 //! set afterwards, by [`crate::proxy`].
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// The headers of a request that a member may see.
@@ -9,14 +12,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 /// `inner_proxy` says that the member hands the request on to a program of its users, whose own
 /// headers nobody can list: there everything end-to-end passes but what could bear identity.
 pub fn forwarded(headers: &HeaderMap, inner_proxy: bool) -> HeaderMap {
-    let nominated = nominated(headers);
+    let nominated = Nominated::by(headers);
     let passes = |name: &HeaderName| {
-        !is_hop_by_hop(name)
-            && !nominated.contains(name)
+        (is_of_the_api(name) || inner_proxy)
+            && !is_hop_by_hop(name)
             && !bears_identity(name)
-            && (is_of_the_api(name) || inner_proxy)
+            && !nominated.contains(name)
     };
-    let mut forwarded = HeaderMap::with_capacity(headers.keys_len() + ROOM_FOR_IDENTITY);
+    let capacity = headers.keys_len().min(MAX_RESERVED) + ROOM_FOR_IDENTITY;
+    let mut forwarded = HeaderMap::with_capacity(capacity);
     for (name, value) in headers {
         if passes(name) {
             forwarded.append(name.clone(), value.clone());
@@ -27,7 +31,7 @@ pub fn forwarded(headers: &HeaderMap, inner_proxy: bool) -> HeaderMap {
 
 /// Takes out of a member's response what concerns only our connection to it.
 pub fn clean_response(headers: &mut HeaderMap) {
-    let nominated = nominated(headers);
+    let nominated = Nominated::by(headers);
     let remove: Vec<HeaderName> = headers
         .keys()
         .filter(|name| is_hop_by_hop(name) || nominated.contains(name) || *name == header::ALT_SVC)
@@ -40,8 +44,29 @@ pub fn clean_response(headers: &mut HeaderMap) {
 
 /// Headers that `Connection` names are for one hop (RFC 9110, 7.6.1). There can be several
 /// `Connection` lines.
-fn nominated(headers: &HeaderMap) -> Vec<HeaderName> {
-    tokens(headers, &header::CONNECTION).filter_map(|token| token.parse().ok()).collect()
+enum Nominated {
+    Names(HashSet<HeaderName>),
+    /// Nobody honest names so many. Every header counts as named, so that a megabyte of tokens costs
+    /// no more than a few, and hides nothing.
+    TooMany,
+}
+
+impl Nominated {
+    fn by(headers: &HeaderMap) -> Self {
+        let mut tokens = tokens(headers, &header::CONNECTION);
+        let names = tokens.by_ref().take(MAX_NOMINATED).filter_map(|token| token.parse().ok()).collect();
+        match tokens.next() {
+            Some(_) => Self::TooMany,
+            None => Self::Names(names),
+        }
+    }
+
+    fn contains(&self, name: &HeaderName) -> bool {
+        match self {
+            Self::Names(names) => names.contains(name),
+            Self::TooMany => true,
+        }
+    }
 }
 
 /// The comma-separated tokens of all lines of a header.
@@ -66,14 +91,15 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     )
 }
 
-/// Whether a member, or a program behind it that reads `_` as `-`, could take the header for a
-/// statement about who is calling. `Host` is the member's own.
+/// Whether a member, or a program behind it that reads `_` as `-` anywhere in a name, could take the
+/// header for a statement about who is calling. `Host` is the member's own.
 fn bears_identity(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    ["impersonate", "x-remote-", "x_remote", "x-forwarded-", "x_forwarded"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
-        || matches!(name, "authorization" | "cookie" | "host" | "forwarded" | "via" | "x-real-ip")
+    let name = match name.as_str() {
+        name if name.contains('_') => Cow::Owned(name.replace('_', "-")),
+        name => Cow::Borrowed(name),
+    };
+    ["impersonate", "x-remote", "x-forwarded"].iter().any(|prefix| name.starts_with(prefix))
+        || matches!(&*name, "authorization" | "cookie" | "host" | "forwarded" | "via" | "x-real-ip")
 }
 
 /// The headers that the Kubernetes API and its clients use.
@@ -102,6 +128,10 @@ fn is_of_the_api(name: &HeaderName) -> bool {
 
 /// Room for the identity that is added, so that the map need not grow.
 const ROOM_FOR_IDENTITY: usize = 12;
+/// Room is a hint: a map grows by itself, and a request for too much of it panics.
+const MAX_RESERVED: usize = 256;
+/// More than any client or proxy names in `Connection`.
+const MAX_NOMINATED: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -147,9 +177,13 @@ mod tests {
             ("impersonate_user", "x"),
             ("x-remote-user", "x"),
             ("x_remote_user", "x"),
+            ("x-remote_user", "x"),
+            ("x_remote-extra-a", "x"),
             ("x-remote-extra-a", "x"),
             ("x-forwarded-for", "x"),
             ("x-forwarded-client-cert", "x"),
+            ("x-forwarded_for", "x"),
+            ("x_real_ip", "x"),
             ("forwarded", "x"),
             ("host", "x"),
         ];
@@ -174,6 +208,25 @@ mod tests {
             ("user-agent", "kubectl"),
         ]);
         assert_eq!(names(&forwarded(&headers, true)), ["user-agent"]);
+    }
+
+    #[test]
+    fn whoever_nominates_too_many_headers_gets_none_through() {
+        for (count, left) in [(MAX_NOMINATED, 1), (MAX_NOMINATED + 1, 0)] {
+            let mut headers = map(&[("accept", "*/*")]);
+            let tokens = vec!["a"; count].join(",");
+            headers.insert(header::CONNECTION, HeaderValue::from_str(&tokens).unwrap());
+            assert_eq!(forwarded(&headers, true).len(), left, "{count}");
+            clean_response(&mut headers);
+            assert_eq!(headers.len(), left, "{count}");
+        }
+    }
+
+    #[test]
+    fn as_many_headers_as_a_map_holds_are_no_panic() {
+        let names = (0..24_570).map(|n| HeaderName::from_bytes(format!("h{n}").as_bytes()).unwrap());
+        let headers: HeaderMap = names.map(|name| (name, HeaderValue::from_static("1"))).collect();
+        assert_eq!(forwarded(&headers, true).len(), headers.len());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Label selectors (apimachinery: `labels/selector.go`, the grammar above `Parse`).
 
+use std::collections::BTreeSet;
+
 use super::Labels;
 
 /// Requirements that a cluster's labels have to meet, all of them.
@@ -14,9 +16,9 @@ struct Requirement {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Test {
-    In(Vec<String>),
+    In(BTreeSet<String>),
     /// Also met by what has no such label.
-    NotIn(Vec<String>),
+    NotIn(BTreeSet<String>),
     Exists,
     DoesNotExist,
     GreaterThan(i64),
@@ -130,8 +132,8 @@ impl<'a> Parser<'a> {
         Ok(match self.next() {
             Token::Word("in") => Test::In(self.values()?),
             Token::Word("notin") => Test::NotIn(self.values()?),
-            Token::Symbol("=" | "==") => Test::In(vec![self.value()?]),
-            Token::Symbol("!=") => Test::NotIn(vec![self.value()?]),
+            Token::Symbol("=" | "==") => Test::In(BTreeSet::from([self.value()?])),
+            Token::Symbol("!=") => Test::NotIn(BTreeSet::from([self.value()?])),
             Token::Symbol(">") => Test::GreaterThan(self.number()?),
             Token::Symbol("<") => Test::LessThan(self.number()?),
             other => {
@@ -140,21 +142,19 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `(a,b)`; an empty place is the empty value, which is a value.
-    fn values(&mut self) -> Result<Vec<String>, String> {
+    /// `(a,b)`; an empty place is the empty value, which is a value. A set, because a stranger may
+    /// send a great many.
+    fn values(&mut self) -> Result<BTreeSet<String>, String> {
         let open = self.next();
         if open != Token::Symbol("(") {
             return Err(format!("found '{}', expected: '('", open.text()));
         }
-        let mut values = Vec::new();
+        let mut values = BTreeSet::new();
         loop {
-            let value = match self.peek() {
+            values.insert(match self.peek() {
                 Token::Word(_) => self.value()?,
                 _ => String::new(),
-            };
-            if !values.contains(&value) {
-                values.push(value);
-            }
+            });
             match self.next() {
                 Token::Symbol(",") => {}
                 Token::Symbol(")") => return Ok(values),
@@ -272,6 +272,15 @@ mod tests {
             assert_eq!(matches(selector, &labels), selector == "empty", "{selector}");
         }
         assert!(matches("in in (in,notin)", &[("in", "notin")]));
+    }
+
+    #[test]
+    fn a_long_list_of_values_is_read_in_little_time() {
+        let values: Vec<_> = (0..100_000).map(|n| n.to_string()).collect();
+        let began = std::time::Instant::now();
+        assert!(matches(&format!("x in ({})", values.join(",")), &[("x", "99999")]));
+        // A hundred times what it takes, and a tenth of what comparing each with each takes.
+        assert!(began.elapsed().as_secs() < 5);
     }
 
     #[test]

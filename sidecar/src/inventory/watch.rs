@@ -230,11 +230,18 @@ impl State {
 
 impl Way {
     /// The way that follows `before`: the same one if nothing changed; a new one on which open
-    /// requests live on if only the credential was renewed; else one that ends them.
+    /// requests live on if only the credential was renewed; else one that ends them. A credential
+    /// that was taken away, or made unusable, turns the proxy off, and off is off for all.
     fn next(before: Option<Self>, name: &ClusterName, member: &MemberCluster, secret: &Secret) -> Self {
         let gone = match before {
             Some(way) if way.member_uid == member.uid() && way.secret.data == secret.data => return way,
-            Some(way) if way.member_uid == member.uid() && leads_to_the_same(&way.secret, secret) => way.gone,
+            Some(way)
+                if way.upstream.is_ok()
+                    && way.member_uid == member.uid()
+                    && leads_to_the_same(&way.secret, secret) =>
+            {
+                way.gone
+            }
             Some(way) => {
                 way.gone.cancel();
                 CancellationToken::new()
@@ -251,6 +258,7 @@ impl Way {
             }
             Err(error) => {
                 warn!(cluster = %name, error = %error, "the member's Secret cannot be used");
+                gone.cancel();
                 Err(Arc::from(format!("cannot be used: {error}")))
             }
         };

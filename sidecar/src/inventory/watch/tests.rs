@@ -133,6 +133,20 @@ fn what_is_open_lives_on_over_a_new_token_and_ends_with_the_connection_or_the_me
 }
 
 #[test]
+fn what_is_open_ends_when_the_credential_is_taken_away_or_unusable() {
+    let mut none = secret("m1", "old");
+    none.data.as_mut().unwrap().remove("token");
+    for off in [none, secret("m1", "")] {
+        let mut host = Host::synced();
+        let open = host.find("m1").unwrap().gone.clone();
+        host.state.secret(Event::Apply(off));
+        assert!(host.find("m1").is_err() && open.is_cancelled());
+        host.state.secret(Event::Apply(secret("m1", "new")));
+        assert!(!host.find("m1").unwrap().gone.is_cancelled(), "what begins afterwards is not ended by it");
+    }
+}
+
+#[test]
 fn a_members_share_is_the_same_over_a_change_of_its_secret() {
     let mut host = Host::synced();
     let permit = host.find("m1").unwrap().admit().unwrap();

@@ -3,7 +3,8 @@
 //!
 //! - `system:authenticated` and `system:unauthenticated` are left out: the member adds them.
 //! - A service account's groups are left out when they are the derived ones, and its host uid always:
-//!   namespace ns' account n here acts as the member's own account n of namespace ns.
+//!   namespace ns' account n here acts as the member's own account n of namespace ns. One without
+//!   groups (`--as` with `--as-group=system:authenticated`) is refused: the member would derive them.
 //! - The admin groups are never sent. `kubectl-mc:host-admins` takes their place, so that the
 //!   member's RBAC stays in charge.
 //! - Control-plane identities of the host are refused: they mean another program on the member.
@@ -45,7 +46,7 @@ impl Headers {
     pub fn new(rules: &Rules, identity: &Identity, impersonation: Impersonation) -> Result<Self, Error> {
         rules.refuse_privileged(identity)?;
         let mut headers = vec![(HeaderName::from_static(USER), value("user name", &identity.user)?)];
-        for group in rules.groups(identity) {
+        for group in rules.groups(identity)? {
             headers.push((HeaderName::from_static(GROUP), value("group", group)?));
         }
         if let Some(uid) = &identity.uid
@@ -96,7 +97,7 @@ impl Rules {
         }
     }
 
-    fn groups<'a>(&self, identity: &'a Identity) -> Vec<&'a str> {
+    fn groups<'a>(&self, identity: &'a Identity) -> Result<Vec<&'a str>, Error> {
         let is_admin = |group: &str| self.admin_groups.iter().any(|admin| admin == group);
         let mut groups: Vec<&str> = Vec::new();
         let mut admin = false;
@@ -107,21 +108,20 @@ impl Rules {
                 _ => groups.push(group),
             }
         }
-        if let Some((namespace, _)) = identity.service_account() {
-            let derived = service_account_groups(namespace);
-            let is_derived = |group: &&str| derived.iter().any(|d| d == group);
-            if !admin
-                && groups.len() == derived.len()
-                && groups.iter().all(is_derived)
-                && groups[0] != groups[1]
-            {
-                groups.clear();
-            }
-        }
         if admin {
             groups.push(HOST_ADMINS);
         }
-        groups
+        if let Some((namespace, _)) = identity.service_account() {
+            if groups.is_empty() {
+                return Err(Error::WithoutGroups(identity.user.clone()));
+            }
+            let derived = service_account_groups(namespace);
+            let is_derived = |group: &&str| derived.iter().any(|d| d == group);
+            if groups.len() == derived.len() && groups.iter().all(is_derived) && groups[0] != groups[1] {
+                groups.clear();
+            }
+        }
+        Ok(groups)
     }
 
     fn omits(&self, key: &str) -> bool {
@@ -190,6 +190,11 @@ pub enum Error {
          (the sidecar's flag --allow-privileged-identity would let it)"
     )]
     Privileged(String),
+    #[error(
+        "{0:?} acts without the groups of a service account, and a member cannot be told so: \
+         it would add them (impersonate it without --as-group, or with all of its groups)"
+    )]
+    WithoutGroups(String),
     #[error("the {0} {1:?} cannot be sent to a member unchanged")]
     NotCarried(&'static str, String),
     #[error("the request already bears an identity")]

@@ -60,6 +60,17 @@ fn a_service_accounts_other_groups_are_sent_all() {
 }
 
 #[test]
+fn a_service_account_without_its_groups_is_refused_for_the_member_would_add_them() {
+    let account = "system:serviceaccount:ns:n";
+    for groups in [&["system:authenticated"][..], &["system:unauthenticated"], &[]] {
+        let refusal = refusal(&identity(account, groups));
+        assert!(matches!(refusal, Error::WithoutGroups(_)), "{groups:?}");
+        assert!(refusal.to_string().contains(account) && refusal.to_string().contains("--as-group"));
+    }
+    assert_eq!(sent(&identity("jane", &["system:authenticated"]), Impersonation::default()), ["user=jane"]);
+}
+
+#[test]
 fn the_admin_groups_are_never_sent() {
     for group in ["system:masters", "kubeadm:cluster-admins"] {
         let lines = sent(&identity("root", &["a", group, "b"]), Impersonation::default());

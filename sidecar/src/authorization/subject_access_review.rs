@@ -9,6 +9,7 @@ use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::api::{Api, PostParams};
+use kubectl_mc_api::path;
 use moka::future::Cache;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -96,7 +97,7 @@ fn spec(identity: &Identity, attributes: &Attributes) -> SubjectAccessReviewSpec
             spec.resource_attributes = Some(ResourceAttributes {
                 verb: text(verb),
                 group: text(group),
-                version: Some(kubectl_mc_api::path::PROXY_VERSION.to_owned()).filter(|_| !group.is_empty()),
+                version: version(group).map(str::to_owned),
                 resource: text(resource),
                 subresource: text(subresource),
                 namespace: text(namespace),
@@ -109,6 +110,16 @@ fn spec(identity: &Identity, attributes: &Attributes) -> SubjectAccessReviewSpec
         }
     }
     spec
+}
+
+/// The version that an apiserver's own request for a group's resource names, if any
+/// (apiserver: `filters/impersonation`, which gives none for users, groups and service accounts).
+fn version(group: &str) -> Option<&'static str> {
+    match group {
+        path::PROXY_GROUP => Some(path::PROXY_VERSION),
+        "authentication.k8s.io" => Some("v1"),
+        _ => None,
+    }
 }
 
 /// Why there is no decision.

@@ -75,3 +75,17 @@ async fn a_monstrous_identity_is_asked_for_and_not_kept() {
     }
     assert_eq!(asked(), 2);
 }
+
+#[test]
+fn a_question_names_the_version_that_an_apiserver_would() {
+    for (group, version) in [
+        ("", None),
+        ("authentication.k8s.io", Some("v1")),
+        ("proxy.kubectl-mc.dev", Some("v1alpha1")),
+        ("unknown.io", None),
+    ] {
+        let attributes = Attributes::impersonate(group, "uids", "", "", "7");
+        let asked = spec(&user("jane"), &attributes).resource_attributes.unwrap();
+        assert_eq!(asked.version.as_deref(), version, "{group:?}");
+    }
+}

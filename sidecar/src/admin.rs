@@ -11,6 +11,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -30,7 +31,10 @@ pub async fn run(listener: TcpListener, app: Arc<App>, tasks: TaskTracker, stop:
             () = stop.cancelled() => return,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
-                Err(_) => continue,
+                Err(_) => {
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
             },
         };
         let (app, stop) = (app.clone(), stop.clone());
@@ -42,12 +46,12 @@ pub async fn run(listener: TcpListener, app: Arc<App>, tasks: TaskTracker, stop:
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(IDLE_TIMEOUT)
+                .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                _ = connection => {}
+                _ = timeout(ANSWER_TIMEOUT, connection) => {}
             }
         });
     }
@@ -68,6 +72,9 @@ fn respond(app: &App, request: &Request<Incoming>) -> Response<Body> {
     }
 }
 
-/// Probes and scrapers are few.
-const MAX_CONNECTIONS: usize = 64;
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Probes and scrapers are few, but who occupies a place must not keep them out …
+const MAX_CONNECTIONS: usize = 512;
+/// … for longer than this: a probe that waits long takes the process for dead.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Mostly too many open files, which no haste will mend.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{info, warn};
@@ -38,6 +38,7 @@ pub struct App {
     pub inventory: Arc<dyn Inventory>,
     pub registry: Registry,
     pub rules: member::Rules,
+    pub request_timeout: Duration,
     pub tunnels: Tunnels,
     pub metrics: Arc<Metrics>,
     pub readiness: Readiness,
@@ -53,6 +54,7 @@ pub struct Bound {
     tls: Arc<ServerConfig>,
     /// Follows the host's members. When it ends, so do the watches of `clusters`.
     watch: AbortOnDropHandle<()>,
+    shutdown_delay: Duration,
     shutdown_grace: Duration,
 }
 
@@ -71,6 +73,8 @@ impl App {
             max_inflight,
             max_mutating_inflight,
             max_member_inflight,
+            request_timeout,
+            shutdown_delay,
             shutdown_grace,
             log_format: _,
         } = config;
@@ -115,6 +119,7 @@ impl App {
             inventory,
             registry,
             rules,
+            request_timeout,
             tunnels,
             metrics,
             readiness,
@@ -127,6 +132,7 @@ impl App {
             admin,
             tls: Arc::new(tls::server_config(certificates)),
             watch,
+            shutdown_delay,
             shutdown_grace,
         })
     }
@@ -136,22 +142,23 @@ impl Bound {
     /// Serves until `shutdown`, then lets what is under way end: requests first, then tunnels, each
     /// within the grace period.
     pub async fn run(self, shutdown: CancellationToken) {
-        let Self { address, admin_address, app, secure, admin, tls, watch, shutdown_grace } = self;
+        let Self { address, admin_address, app, secure, admin, tls, watch, shutdown_delay, shutdown_grace } =
+            self;
         info!(%address, %admin_address, "serving");
         let (connections, probes) = (TaskTracker::new(), TaskTracker::new());
         let stop_admin = CancellationToken::new();
         probes.spawn(admin::run(admin, app.clone(), probes.clone(), stop_admin.clone()));
-        let serving = listener::run(secure, tls, app.clone(), connections.clone(), shutdown.clone());
-        tokio::pin!(serving);
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => app.readiness.drain(),
-            () = &mut serving => {}
-        }
-        app.readiness.drain();
-        info!(connections = connections.len(), tunnels = app.tunnels.tasks.len(), "shutting down");
-        serving.await;
-
+        let last_call = CancellationToken::new();
+        let serving = listener::run(secure, tls, app.clone(), connections.clone(), last_call.clone());
+        let told = async {
+            shutdown.cancelled().await;
+            app.readiness.drain();
+            info!(connections = connections.len(), tunnels = app.tunnels.tasks.len(), "shutting down");
+            // Until the host knows that this replica is not ready, it sends it connections.
+            sleep(shutdown_delay).await;
+            last_call.cancel();
+        };
+        tokio::join!(serving, told);
         drop(watch);
         connections.close();
         app.tunnels.tasks.close();

@@ -80,14 +80,20 @@ pub struct Serve {
     #[arg(long)]
     pub allow_privileged_identity: bool,
     /// Reads under way at once, long-running ones not counted; 0 is no limit.
-    #[arg(long, value_name = "N", default_value_t = 400)]
+    #[arg(long, value_name = "N", default_value_t = 2000)]
     pub max_requests_inflight: usize,
     /// Writes under way at once; 0 is no limit.
-    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_mutating_requests_inflight: usize,
     /// Requests under way at once to one member; 0 is no limit.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub max_member_requests_inflight: usize,
+    /// Time that a request may take that is not long-running, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub request_timeout: u64,
+    /// Time between the first sign of a shutdown and the last new connection, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub shutdown_delay_duration: u64,
     /// Time that open requests and tunnels have at a shutdown, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     pub shutdown_grace_period: u64,

@@ -47,6 +47,11 @@ impl Authenticator {
         Self { trust, tokens }
     }
 
+    /// Whether the peer is the host's front proxy, as far as is known at this moment.
+    pub fn is_front_proxy(&self, peer: &Peer) -> bool {
+        peer.proven(&self.trust.load_full()).front_proxy
+    }
+
     /// Finds out who sends `headers` over `peer`'s connection and removes every credential from them.
     pub async fn authenticate(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Error> {
         let trust = self.trust.load_full();

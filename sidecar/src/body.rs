@@ -10,7 +10,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
-use crate::record::Record;
+use crate::record::{Over, Record};
 
 /// What a response carries.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl http_body::Body for Body {
 /// A body that holds its request's record to the end of the stream.
 pub struct Guarded {
     body: Body,
-    lease_over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    over: Over,
     _record: Record,
 }
 
@@ -90,15 +90,16 @@ pub struct Guarded {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the request may not go on")]
-    LeaseOver,
+    Over,
     #[error(transparent)]
     Upstream(hyper::Error),
 }
 
 impl Guarded {
     pub fn new(body: Body, record: Record) -> Self {
-        let lease_over = record.lease_over().map(|over| Box::pin(over) as _);
-        Self { body, lease_over, _record: record }
+        // A document that is complete needs no watching over.
+        let over = if matches!(body, Body::Full(_) | Body::Empty) { Over::Never } else { record.over() };
+        Self { body, over, _record: record }
     }
 }
 
@@ -110,10 +111,8 @@ impl http_body::Body for Guarded {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        if let Some(over) = &mut self.lease_over
-            && over.as_mut().poll(cx).is_ready()
-        {
-            return Poll::Ready(Some(Err(Error::LeaseOver)));
+        if Pin::new(&mut self.over).poll(cx).is_ready() {
+            return Poll::Ready(Some(Err(Error::Over)));
         }
         Pin::new(&mut self.body).poll_frame(cx).map_err(Error::Upstream)
     }

@@ -24,6 +24,8 @@ pub struct Config {
     pub max_inflight: usize,
     pub max_mutating_inflight: usize,
     pub max_member_inflight: usize,
+    pub request_timeout: Duration,
+    pub shutdown_delay: Duration,
     pub shutdown_grace: Duration,
     pub log_format: LogFormat,
 }
@@ -54,6 +56,8 @@ impl TryFrom<Serve> for Config {
             max_requests_inflight,
             max_mutating_requests_inflight,
             max_member_requests_inflight,
+            request_timeout,
+            shutdown_delay_duration,
             shutdown_grace_period,
             log_format,
         } = args;
@@ -92,6 +96,8 @@ impl TryFrom<Serve> for Config {
             max_inflight: max_requests_inflight,
             max_mutating_inflight: max_mutating_requests_inflight,
             max_member_inflight: max_member_requests_inflight,
+            request_timeout: Duration::from_secs(request_timeout),
+            shutdown_delay: Duration::from_secs(shutdown_delay_duration),
             shutdown_grace: Duration::from_secs(shutdown_grace_period),
             log_format,
         })

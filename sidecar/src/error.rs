@@ -45,7 +45,6 @@ pub enum Hop {
     MemberUnreachable,
     MemberAuthentication,
     MemberImpersonation,
-    MemberAuthorization,
 }
 
 impl Hop {
@@ -60,7 +59,6 @@ impl Hop {
             Self::MemberUnreachable => "member unreachable",
             Self::MemberAuthentication => "member authentication",
             Self::MemberImpersonation => "member impersonation",
-            Self::MemberAuthorization => "member authorization",
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{clusters, discovery, headers, impersonation, metrics, proxy, status,
 
 /// Answers one request, whatever happens.
 pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) -> Response<Guarded> {
-    let record = Record::begin(app.metrics.clone(), request.method());
+    let record = Record::begin(app.metrics.clone(), peer.clone(), request.method());
     let response = respond(&app, &peer, request, &record).await;
     let mut response = response.unwrap_or_else(|error| status::response(&error, &record));
     if record.is_upgrade() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -73,6 +73,7 @@ async fn respond(
         record.admitted_by_member(cluster.admit()?);
     }
 
+    let due = (!long_running).then(|| record.due_within(app.request_timeout));
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
     let prepared = proxy::prepare(request, path, info.upgrade, &allowed, &app.rules, &cluster)?;
     if long_running {
@@ -82,7 +83,7 @@ async fn respond(
         (Some(protocol), Some(downstream)) => {
             upgrade::forward(&cluster, prepared, protocol, downstream, &app.tunnels, record.clone()).await?
         }
-        _ => proxy::forward(&cluster, prepared).await?,
+        _ => proxy::forward(&cluster, prepared, due).await?,
     };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         headers::clean_response(response.headers_mut());

@@ -28,6 +28,7 @@ pub mod identity;
 pub mod impersonation;
 pub mod lease;
 pub mod limits;
+mod retry;
 
 // The way to a member
 pub mod headers;

@@ -1,6 +1,7 @@
 //! How much may be under way at once (apiserver: `filters/maxinflight.go`): reads and writes apart,
-//! in all and per member. Long-running requests are not counted, as upstream; their number is
-//! bounded by the connections and streams that the listener admits.
+//! in all and per member. What is admitted in all is many times what one member may hold, so that a
+//! few members that hang leave room for the others. Long-running requests are not counted, as
+//! upstream; their number is bounded by the connections and streams that the listener admits.
 
 use std::sync::Arc;
 

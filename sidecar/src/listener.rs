@@ -2,9 +2,8 @@
 //! are those of a kube-apiserver (`server/secure_serving.go`), raised where hyper's are lower.
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +25,7 @@ use tracing::{Instrument, debug, info_span, warn};
 use crate::app::App;
 use crate::handler;
 use crate::peer::Peer;
+use crate::request_info::MAX_HEADERS;
 
 /// Accepts connections until `shutdown`, then lets the requests under way end.
 pub async fn run(
@@ -57,9 +57,8 @@ pub async fn run(
         let span = info_span!("connection", client.address = %address);
         connections.spawn(
             async move {
-                let _permit = permit;
                 app.metrics.connections.inc();
-                if let Err(error) = serve(stream, address, acceptor, &app, shutdown).await {
+                if let Err(error) = serve(stream, address, permit, acceptor, &app, shutdown).await {
                     debug!(error = %error, "connection ended");
                 }
                 app.metrics.connections.dec();
@@ -86,6 +85,7 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 async fn serve(
     stream: TcpStream,
     address: SocketAddr,
+    room: Room,
     acceptor: TlsAcceptor,
     app: &Arc<App>,
     shutdown: CancellationToken,
@@ -95,50 +95,65 @@ async fn serve(
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
     let stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
     let (_, session) = stream.get_ref();
-    let peer = Arc::new(Peer::new(address, session.peer_certificates()));
+    let peer = Arc::new(Peer::new(address, session.peer_certificates(), Some(room)));
     // kubectl's upgrades come without ALPN and mean HTTP/1.1.
     let is_http2 = session.alpn_protocol() == Some(b"h2");
+    let heads = if app.authenticator.is_front_proxy(&peer) { FRONT_PROXYS_HEADS } else { CALLERS_HEADS };
     let service = {
-        let app = app.clone();
+        let (app, peer) = (app.clone(), peer.clone());
         service_fn(move |request: Request<Incoming>| {
             let (app, peer) = (app.clone(), peer.clone());
             async move { Ok::<_, Infallible>(handler::handle(app, peer, request).await) }
         })
     };
     if is_http2 {
-        let connection = http2().serve_connection(TokioIo::new(stream), service);
-        let mut connection = pin!(connection);
-        tokio::select! {
-            ended = connection.as_mut() => return Ok(ended?),
-            () = retirement(&shutdown) => connection.as_mut().graceful_shutdown(),
-        }
-        Ok(connection.await?)
+        let connection = http2(heads).serve_connection(TokioIo::new(stream), service);
+        Ok(drive(connection, http2::Connection::graceful_shutdown, &peer, &shutdown).await?)
     } else {
-        let connection = http1().serve_connection(TokioIo::new(stream), service).with_upgrades();
-        let mut connection = pin!(connection);
-        tokio::select! {
-            ended = connection.as_mut() => return Ok(ended?),
-            () = retirement(&shutdown) => connection.as_mut().graceful_shutdown(),
-        }
-        Ok(connection.await?)
+        let connection = http1(heads).serve_connection(TokioIo::new(stream), service).with_upgrades();
+        Ok(drive(connection, http1::UpgradeableConnection::graceful_shutdown, &peer, &shutdown).await?)
     }
 }
 
-/// When a connection takes no more requests: at the shutdown, or after some ten minutes, so that a
-/// host's one connection does not stay with one replica for good.
-fn retirement(shutdown: &CancellationToken) -> impl Future<Output = ()> {
-    let jitter = rand_fraction();
-    async move {
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => {}
-            () = sleep(CONNECTION_AGE.mul_f64(1.0 + CONNECTION_AGE_JITTER * jitter)) => {}
+/// Serves a connection to its end, which is its client's choice until it retires.
+async fn drive<C: Future<Output = hyper::Result<()>>>(
+    connection: C,
+    retire: impl FnOnce(Pin<&mut C>),
+    peer: &Peer,
+    shutdown: &CancellationToken,
+) -> hyper::Result<()> {
+    let mut connection = pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => return ended,
+        () = retirement(peer, shutdown) => retire(connection.as_mut()),
+    }
+    if peer.is_known() {
+        return connection.await;
+    }
+    // Nobody we know waits for an answer here.
+    timeout(STRANGERS_GRACE, connection).await.unwrap_or(Ok(()))
+}
+
+/// When a connection takes no more requests: at the shutdown, when nobody logged in on it for a
+/// while, or after some ten minutes, so that a host's one connection does not stay with one replica
+/// for good.
+async fn retirement(peer: &Peer, shutdown: &CancellationToken) {
+    let age = CONNECTION_AGE.mul_f64(1.0 + CONNECTION_AGE_JITTER * random_fraction());
+    let aged = async {
+        sleep(STRANGERS_AGE).await;
+        if peer.is_known() {
+            sleep(age.saturating_sub(STRANGERS_AGE)).await;
         }
+    };
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => {}
+        () = aged => {}
     }
 }
 
 /// Between -1 and 1.
-fn rand_fraction() -> f64 {
+fn random_fraction() -> f64 {
     let mut bytes = [0; 2];
     match aws_lc_rs::rand::fill(&mut bytes) {
         Ok(()) => f64::from(i16::from_be_bytes(bytes)) / f64::from(i16::MAX),
@@ -146,18 +161,31 @@ fn rand_fraction() -> f64 {
     }
 }
 
-fn http1() -> http1::Builder {
+/// How large a request's head may be. hyper's own limits refuse real users: the front proxy sends a
+/// line for each group and extra value. Strangers get no more than a caller needs, since a head is
+/// held before its sender is known.
+#[derive(Clone, Copy)]
+struct Heads {
+    lines: usize,
+    bytes: u32,
+}
+
+/// A kube-apiserver's `MaxHeaderBytes`.
+const FRONT_PROXYS_HEADS: Heads = Heads { lines: MAX_HEADERS, bytes: 1 << 20 };
+const CALLERS_HEADS: Heads = Heads { lines: 256, bytes: 1 << 16 };
+
+fn http1(heads: Heads) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         // Covers an idle connection too, and that is a kube-apiserver's IdleTimeout.
         .header_read_timeout(IDLE_TIMEOUT)
-        .max_headers(MAX_HEADERS)
-        .max_buf_size(MAX_HEADER_BYTES);
+        .max_headers(heads.lines)
+        .max_buf_size(heads.bytes as usize);
     builder
 }
 
-fn http2() -> http2::Builder<TokioExecutor> {
+fn http2(heads: Heads) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -167,7 +195,7 @@ fn http2() -> http2::Builder<TokioExecutor> {
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
         .max_send_buf_size(STREAM_WINDOW as usize)
-        .max_header_list_size(MAX_HEADER_LIST)
+        .max_header_list_size(heads.bytes)
         .keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE);
     builder
@@ -180,14 +208,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// One line per group and extra value: hyper's 100 refuses real users.
-const MAX_HEADERS: usize = 4096;
-/// A kube-apiserver's `MaxHeaderBytes`.
-const MAX_HEADER_BYTES: usize = 1 << 20;
-const MAX_HEADER_LIST: u32 = 1 << 20;
 /// Go opens another connection beyond them.
 const MAX_STREAMS: u32 = 250;
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_AGE: Duration = Duration::from_secs(600);
+/// How long a connection may go without anybody logging in. Discovery needs no log-in: it comes again.
+const STRANGERS_AGE: Duration = Duration::from_secs(60);
+const STRANGERS_GRACE: Duration = Duration::from_secs(10);
 /// A share of the age, either way.
 const CONNECTION_AGE_JITTER: f64 = 0.2;

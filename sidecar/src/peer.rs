@@ -6,10 +6,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use rustls_pki_types::CertificateDer;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::authentication::trust::{Proven, Trust};
 
@@ -19,6 +21,9 @@ pub struct Peer {
     pub address: SocketAddr,
     certificates: Vec<CertificateDer<'static>>,
     checked: ArcSwapOption<Checked>,
+    known: AtomicBool,
+    /// The place that the connection takes. A tunnel takes it on with the record that holds the peer.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 #[derive(Debug)]
@@ -29,9 +34,24 @@ struct Checked {
 }
 
 impl Peer {
-    pub fn new(address: SocketAddr, certificates: Option<&[CertificateDer<'_>]>) -> Self {
+    pub fn new(
+        address: SocketAddr,
+        certificates: Option<&[CertificateDer<'_>]>,
+        room: Option<OwnedSemaphorePermit>,
+    ) -> Self {
         let certificates = certificates.unwrap_or_default().iter().map(|c| c.clone().into_owned()).collect();
-        Self { address, certificates, checked: ArcSwapOption::empty() }
+        let (checked, known) = (ArcSwapOption::empty(), AtomicBool::new(false));
+        Self { address, certificates, checked, known, _room: room }
+    }
+
+    /// Says that a request on this connection was authenticated.
+    pub fn is_now_known(&self) {
+        self.known.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether any request on this connection was authenticated.
+    pub fn is_known(&self) -> bool {
+        self.known.load(Ordering::Relaxed)
     }
 
     /// What the peer's certificates prove under `trust`; nothing if it showed none.

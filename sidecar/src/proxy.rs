@@ -1,9 +1,12 @@
 //! What is sent to a member: [`prepare`] makes it, and nothing else can; [`forward`] sends it and
 //! streams the answer back.
 
+use std::time::Instant;
+
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 use hyper::body::Incoming;
+use tokio::time::timeout_at;
 
 use crate::authorization::Allowed;
 use crate::body::Body;
@@ -65,9 +68,20 @@ pub fn prepare<B>(
 }
 
 /// Sends a request and passes the member's answer on, head first and then each chunk as it comes.
-pub async fn forward(cluster: &Cluster, prepared: Prepared) -> Result<Response<Body>, Error> {
-    let response = cluster.upstream.send(prepared).await?;
-    Ok(response.map(Body::Upstream))
+/// The head must be there when the request is `due`, if it ever is.
+pub async fn forward(
+    cluster: &Cluster,
+    prepared: Prepared,
+    due: Option<Instant>,
+) -> Result<Response<Body>, Error> {
+    let sent = cluster.upstream.send(prepared);
+    match due {
+        None => sent.await,
+        Some(due) => match timeout_at(due.into(), sent).await {
+            Ok(answered) => answered,
+            Err(_) => Err(Error::Late { cluster: cluster.name.clone() }),
+        },
+    }
 }
 
 /// Our credential with no identity beside it would act as ourselves: better nothing is sent.

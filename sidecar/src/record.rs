@@ -2,12 +2,15 @@
 //! when its last holder lets go: the response's body or the splice of an upgraded connection. The
 //! permits it keeps are given back at that moment, and not when the response's head leaves.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use http::{Method, StatusCode};
 use kubectl_mc_api::ClusterName;
+use tokio::time::{Sleep, sleep_until};
 use tracing::debug;
 
 use crate::error::Hop;
@@ -15,6 +18,7 @@ use crate::identity::Identity;
 use crate::lease::Lease;
 use crate::limits::Permit;
 use crate::metrics::{self, Metrics};
+use crate::peer::Peer;
 use crate::request_info::{RequestInfo, Route};
 
 /// A handle on a request's record; clones share it.
@@ -24,6 +28,7 @@ pub struct Record(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     metrics: Arc<Metrics>,
+    peer: Arc<Peer>,
     begun: Instant,
     method: Method,
     route: OnceLock<metrics::Route>,
@@ -35,13 +40,15 @@ struct Inner {
     admitted: OnceLock<Permit>,
     admitted_by_member: OnceLock<Permit>,
     lease: OnceLock<Lease>,
+    deadline: OnceLock<Instant>,
 }
 
 impl Record {
-    pub fn begin(metrics: Arc<Metrics>, method: &Method) -> Self {
+    pub fn begin(metrics: Arc<Metrics>, peer: Arc<Peer>, method: &Method) -> Self {
         metrics.in_flight.inc();
         Self(Arc::new(Inner {
             metrics,
+            peer,
             begun: Instant::now(),
             method: method.clone(),
             route: OnceLock::new(),
@@ -53,6 +60,7 @@ impl Record {
             admitted: OnceLock::new(),
             admitted_by_member: OnceLock::new(),
             lease: OnceLock::new(),
+            deadline: OnceLock::new(),
         }))
     }
 
@@ -65,6 +73,7 @@ impl Record {
     }
 
     pub fn authenticated(&self, user: &Arc<Identity>) {
+        self.0.peer.is_now_known();
         let _ = self.0.user.set(user.clone());
     }
 
@@ -83,9 +92,19 @@ impl Record {
         let _ = self.0.lease.set(lease);
     }
 
-    /// Resolves when a long-running request must end; `None` for others.
-    pub fn lease_over(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
-        self.0.lease.get().map(Lease::over)
+    /// Says how long the request may take from its beginning, and returns when that is over.
+    pub fn due_within(&self, limit: Duration) -> Instant {
+        *self.0.deadline.get_or_init(|| self.0.begun + limit)
+    }
+
+    /// Resolves when the request must end: by its deadline, or for a long-running one when it may
+    /// not go on.
+    pub fn over(&self) -> Over {
+        match (self.0.lease.get(), self.0.deadline.get()) {
+            (Some(lease), _) => Over::Lease(Box::pin(lease.over())),
+            (None, Some(deadline)) => Over::Deadline(Box::pin(sleep_until((*deadline).into()))),
+            (None, None) => Over::Never,
+        }
     }
 
     pub fn refused_at(&self, hop: Hop) {
@@ -104,6 +123,25 @@ impl Record {
     /// Whether the request is one of kubectl's discovery calls to a member.
     pub fn is_member_discovery(&self) -> bool {
         self.0.member_discovery.load(Ordering::Relaxed)
+    }
+}
+
+/// When a request must end.
+pub enum Over {
+    Lease(Pin<Box<dyn Future<Output = ()> + Send>>),
+    Deadline(Pin<Box<Sleep>>),
+    Never,
+}
+
+impl Future for Over {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut *self {
+            Self::Lease(over) => over.as_mut().poll(cx),
+            Self::Deadline(over) => over.as_mut().poll(cx),
+            Self::Never => Poll::Pending,
+        }
     }
 }
 

@@ -4,10 +4,12 @@
 //! Two entry paths lead here: the host's aggregator hands over a decoded path, direct callers a raw
 //! one. What the two would read differently in the part that is parsed here is refused.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use http::{HeaderMap, Method, Request, Version, header};
 use kubectl_mc_api::{ClusterName, InvalidClusterName, path};
+use percent_encoding::percent_decode_str;
 
 use crate::upgrade::Protocol;
 
@@ -88,6 +90,9 @@ impl RequestInfo {
         }
         let target = request.uri().path();
         framing(request.version(), request.headers())?;
+        if request.headers().len() > MAX_HEADERS {
+            return Err(Error::Framing("there are too many headers"));
+        }
         if !target.is_ascii() {
             return Err(Error::Framing("the target has characters that must be escaped"));
         }
@@ -115,7 +120,9 @@ impl RequestInfo {
     /// Whether the request has no natural end (apiserver: `filters/longrunning.go`, by the inner path).
     pub fn is_long_running(&self, query: Option<&str>) -> bool {
         match &self.route {
-            Route::Proxy(_, path) => self.upgrade.is_some() || path.is_long_running(query),
+            Route::Proxy(_, path) => {
+                self.upgrade.is_some() || path.is_long_running(self.verb == Verb::Get, query)
+            }
             _ => self.verb == Verb::Watch,
         }
     }
@@ -225,11 +232,24 @@ impl fmt::Display for Verb {
     }
 }
 
-/// Whether a query says `watch`, read as the apiserver reads it: a value it cannot decode still
-/// means watch, unless it is `false` or `0`.
+/// Whether a query asks to watch.
 pub(crate) fn asks_to_watch(query: Option<&str>) -> bool {
-    pairs(query)
-        .any(|(key, value)| key == "watch" && !matches!(value, "false" | "0" | "False" | "FALSE" | "f" | "F"))
+    is_set("watch", query)
+}
+
+/// Whether a query sets a flag, read as the apiserver reads it: the first value counts, one that it
+/// cannot decode is a yes, and only `0` and any case of `false` are a no (apimachinery:
+/// `conversion.Convert_Slice_string_To_bool`).
+pub(crate) fn is_set(flag: &str, query: Option<&str>) -> bool {
+    let value = pairs(query).find_map(|(key, value)| (decoded(key) == flag).then_some(value));
+    value.is_some_and(|value| {
+        let value = decoded(value);
+        value != "0" && !value.eq_ignore_ascii_case("false")
+    })
+}
+
+fn decoded(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
 }
 
 pub(crate) fn pairs(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
@@ -258,6 +278,9 @@ fn framing(version: Version, headers: &HeaderMap) -> Result<(), Error> {
     }
     Ok(())
 }
+
+/// One line per group and extra value of a caller; HTTP/2 itself bounds only their bytes.
+pub(crate) const MAX_HEADERS: usize = 4096;
 
 /// The methods of the Kubernetes API. CONNECT and TRACE are about connections, not objects; a method
 /// in lower case is an unknown one (RFC 9110, 9.1).

@@ -52,6 +52,8 @@ fn hop(error: &Error) -> Hop {
         Error::Inventory(Inventory::Unknown(_)) => Hop::ClusterUnknown,
         Error::Inventory(Inventory::ProxyOff { .. }) => Hop::ProxyOff,
         Error::Upstream(Upstream::Credential { .. }) => Hop::MemberAuthentication,
+        Error::Upstream(Upstream::Impersonation { .. }) => Hop::MemberImpersonation,
+        Error::Upstream(Upstream::Target(_)) => Hop::Request,
         Error::Upstream(_) | Error::Upgrade(_) => Hop::MemberUnreachable,
     }
 }
@@ -92,7 +94,12 @@ impl Shape {
             Error::Inventory(Inventory::Unknown(_)) => shape(StatusCode::NOT_FOUND, "NotFound"),
             Error::Inventory(Inventory::NotSynced) => Self { retry_after: Some(1), ..unavailable() },
             Error::Inventory(Inventory::ProxyOff { .. }) => unavailable(),
-            Error::Upstream(Upstream::Redirect { .. }) | Error::Upgrade(_) => bad_gateway(),
+            Error::Upstream(Upstream::Redirect { .. } | Upstream::Switched { .. } | Upstream::Broken(_)) => {
+                bad_gateway()
+            }
+            Error::Upgrade(_) => bad_gateway(),
+            Error::Upstream(Upstream::Impersonation { .. }) => forbidden(),
+            Error::Upstream(Upstream::Late { .. }) => shape(StatusCode::GATEWAY_TIMEOUT, "Timeout"),
             Error::Upstream(Upstream::Target(_)) => bad_request(),
             Error::Upstream(_) => unavailable(),
         }

@@ -6,14 +6,11 @@
 //! asked for ends both connections, so that no byte of the client's can reach the member as a
 //! request that nobody authorized (CVE-2018-1002105).
 
-use std::io;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
-use tokio::io::copy_bidirectional_with_sizes;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug};
@@ -24,7 +21,9 @@ use crate::inventory::Cluster;
 use crate::metrics::Metrics;
 use crate::proxy::Prepared;
 use crate::record::Record;
-use crate::upstream;
+use crate::upstream::{self, Exchange};
+
+mod splice;
 
 /// The protocols that kubectl upgrades to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,61 +98,42 @@ pub async fn forward(
     tunnels: &Tunnels,
     record: Record,
 ) -> Result<Response<Body>, crate::Error> {
-    let mut exchange = cluster.upstream.upgrade(prepared).await?;
-    let response = &mut exchange.response;
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let agreed = match response.headers().get_all(header::UPGRADE).iter().collect::<Vec<_>>().as_slice() {
-            [one] => Protocol::named(one),
-            _ => None,
-        };
-        if agreed != Some(protocol) {
-            return Err(Error::OtherProtocol(cluster.name.to_string(), protocol.as_str()).into());
+    let (mut response, connection) = match cluster.upstream.upgrade(prepared).await? {
+        Exchange::Switched { response, connection } => (response, connection),
+        Exchange::Refused { response, .. } if response.status().as_u16() < 400 => {
+            return Err(Error::NoSwitch(cluster.name.to_string(), response.status()).into());
         }
-        let upstream = hyper::upgrade::on(&mut *response);
-        let mut head = Response::new(Body::Empty);
-        *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        *head.headers_mut() = std::mem::take(response.headers_mut());
-        let stop = tunnels.stop.child_token();
-        let lease_over = record.lease_over();
-        let lease_over = async move {
-            match lease_over {
-                Some(over) => over.await,
-                None => std::future::pending().await,
-            }
-        };
-        let open = Open::new(tunnels.metrics.clone());
-        tunnels.tasks.spawn(
-            async move {
-                // Held to the end: what the member's connection needs to live, the permits, the count.
-                let _held = (exchange.connection, record, open);
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => debug!("tunnel stopped"),
-                    () = lease_over => debug!("tunnel may not go on"),
-                    joined = join(downstream, upstream) => match joined {
-                        Ok((sent, received)) => debug!(sent, received, "tunnel ended"),
-                        Err(error) => debug!(error = %error, "tunnel broke"),
-                    },
-                }
-            }
-            .in_current_span(),
-        );
-        return Ok(head);
+        // The member's own refusal is passed on, and its end is the end of both connections.
+        Exchange::Refused { response, connection } => {
+            tunnels.tasks.spawn(connection.closed_by_peer_or(tunnels.stop.child_token()));
+            return Ok(response);
+        }
+    };
+    let agreed = match response.headers().get_all(header::UPGRADE).iter().collect::<Vec<_>>().as_slice() {
+        [one] => Protocol::named(one),
+        _ => None,
+    };
+    if agreed != Some(protocol) {
+        return Err(Error::OtherProtocol(cluster.name.to_string(), protocol.as_str()).into());
     }
-    if response.status().as_u16() < 400 {
-        return Err(Error::NoSwitch(cluster.name.to_string(), response.status()).into());
-    }
-    // The member's own refusal is passed on, and its end is the end of both connections.
-    let connection = exchange.connection;
-    tunnels.tasks.spawn(connection.closed_by_peer_or(tunnels.stop.child_token()));
-    Ok(exchange.response.map(Body::Upstream))
-}
-
-/// Copies both ways until both ended. A half-close is passed on as one.
-async fn join(downstream: OnUpgrade, upstream: OnUpgrade) -> io::Result<(u64, u64)> {
-    let (downstream, upstream) = tokio::try_join!(downstream, upstream).map_err(io::Error::other)?;
-    let (mut downstream, mut upstream) = (TokioIo::new(downstream), TokioIo::new(upstream));
-    copy_bidirectional_with_sizes(&mut downstream, &mut upstream, BUFFER, BUFFER).await
+    let upstream = hyper::upgrade::on(&mut response);
+    let mut head = Response::new(Body::Empty);
+    *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *head.headers_mut() = std::mem::take(response.headers_mut());
+    let (stop, over) = (tunnels.stop.child_token(), record.over());
+    let open = Open::new(tunnels.metrics.clone());
+    tunnels.tasks.spawn(
+        async move {
+            // Held to the end: what the member's connection needs to live, the permits, the count.
+            let _held = (connection, record, open);
+            match tokio::try_join!(downstream, upstream) {
+                Ok((downstream, upstream)) => splice::join(downstream, upstream, stop, over).await,
+                Err(error) => debug!(error = %error, "the connection was not handed over"),
+            }
+        }
+        .in_current_span(),
+    );
+    Ok(head)
 }
 
 /// Counts an open tunnel.
@@ -172,9 +152,6 @@ impl Drop for Open {
         self.0.tunnels.dec();
     }
 }
-
-/// One TLS record's plain text: a larger buffer would be filled a record at a time all the same.
-const BUFFER: usize = 16 * 1024;
 
 /// Why a request may not ask for an upgrade.
 #[derive(Debug, thiserror::Error)]

@@ -16,13 +16,16 @@ use kubectl_mc_api::ClusterName;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::body::Body;
 use crate::proxy::Prepared;
 
 pub mod connect;
 pub mod connection;
+mod refusal;
 
 use connect::Connector;
 use connection::Connection;
+use refusal::Refusal;
 
 /// The way to one member, with the connection and the credential of one version of its Secret.
 #[derive(Debug)]
@@ -34,9 +37,16 @@ pub struct Upstream {
 }
 
 /// A member's answer on a connection of its own.
-pub struct Exchange {
-    pub response: Response<Incoming>,
-    pub connection: OwnConnection,
+pub enum Exchange {
+    /// It switched to the protocol that its head names.
+    Switched {
+        response: Response<Incoming>,
+        connection: OwnConnection,
+    },
+    Refused {
+        response: Response<Body>,
+        connection: OwnConnection,
+    },
 }
 
 /// A connection that no other request shares. Dropping it closes it.
@@ -73,10 +83,14 @@ impl Upstream {
     }
 
     /// Sends a request over a pooled connection.
-    pub async fn send(&self, prepared: Prepared) -> Result<Response<Incoming>, Error> {
+    pub async fn send(&self, prepared: Prepared) -> Result<Response<Body>, Error> {
         let inner_proxy = prepared.is_inner_proxy();
         let response = self.pool.request(prepared.into_request()).await;
-        self.checked(response.map_err(|error| self.unreachable(&error))?, inner_proxy)
+        let response = response.map_err(|error| self.unreachable(&error))?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Error::Switched { cluster: self.cluster.clone() });
+        }
+        self.checked(response, inner_proxy).await
     }
 
     /// Sends an upgrade over a connection of its own.
@@ -93,12 +107,20 @@ impl Upstream {
         // On a connection of one's own the target is in origin form.
         *request.uri_mut() = connection::origin_form(request.uri());
         let response = sender.send_request(request).await.map_err(|error| self.unreachable(&error))?;
-        Ok(Exchange { response: self.checked(response, inner_proxy)?, connection: OwnConnection { task } })
+        let connection = OwnConnection { task };
+        Ok(match response.status() {
+            StatusCode::SWITCHING_PROTOCOLS => Exchange::Switched { response, connection },
+            _ => Exchange::Refused { response: self.checked(response, inner_proxy).await?, connection },
+        })
     }
 
     /// Answers that must not reach the caller as they are. A program behind an inner proxy has
     /// logins of its own: its 401 is not about our credential.
-    fn checked(&self, response: Response<Incoming>, inner_proxy: bool) -> Result<Response<Incoming>, Error> {
+    async fn checked(
+        &self,
+        response: Response<Incoming>,
+        inner_proxy: bool,
+    ) -> Result<Response<Body>, Error> {
         let cluster = || self.cluster.clone();
         match response.status() {
             // A 401 sends the caller to log in again, though it is our credential that was refused.
@@ -107,7 +129,14 @@ impl Upstream {
             status if status.is_redirection() && response.headers().contains_key(header::LOCATION) => {
                 Err(Error::Redirect { cluster: cluster(), status })
             }
-            _ => Ok(response),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => match refusal::read(response).await? {
+                (_, Some(Refusal::Credential)) => Err(Error::Credential { cluster: cluster() }),
+                (_, Some(Refusal::Impersonation(message))) => {
+                    Err(Error::Impersonation { cluster: cluster(), message })
+                }
+                (response, None) => Ok(response),
+            },
+            _ => Ok(response.map(Body::Upstream)),
         }
     }
 
@@ -129,8 +158,8 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
 /// connection that is just being closed.
 const POOL_IDLE: Duration = Duration::from_secs(75);
 const POOL_MAX_IDLE: usize = 128;
-/// hyper's own limit is 100.
-const MAX_RESPONSE_HEADERS: usize = 1000;
+/// hyper's own limit is 100; a warning is a line.
+const MAX_RESPONSE_HEADERS: usize = 256;
 
 /// Why a member's answer does not come.
 #[derive(Debug, thiserror::Error)]
@@ -144,6 +173,14 @@ pub enum Error {
     Credential { cluster: ClusterName },
     #[error("member {cluster} attempted to redirect this request ({status}), which is not permitted")]
     Redirect { cluster: ClusterName, status: StatusCode },
+    #[error("member {cluster} does not let the sidecar impersonate the caller: {message}")]
+    Impersonation { cluster: ClusterName, message: String },
+    #[error("member {cluster} switched protocols though nobody asked it to")]
+    Switched { cluster: ClusterName },
+    #[error("member {cluster} did not answer within the time that a request may take")]
+    Late { cluster: ClusterName },
+    #[error("the answer of the member broke off")]
+    Broken(#[from] hyper::Error),
     #[error("the path cannot be sent to a member: {0}")]
     Target(http::Error),
 }
@@ -153,8 +190,11 @@ impl Error {
         match self {
             Self::Unreachable { cluster, .. }
             | Self::Credential { cluster }
-            | Self::Redirect { cluster, .. } => Some(cluster),
-            Self::Target(_) => None,
+            | Self::Redirect { cluster, .. }
+            | Self::Impersonation { cluster, .. }
+            | Self::Switched { cluster }
+            | Self::Late { cluster } => Some(cluster),
+            Self::Target(_) | Self::Broken(_) => None,
         }
     }
 }

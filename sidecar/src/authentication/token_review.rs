@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use aws_lc_rs::{hmac, rand};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use moka::future::Cache;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::Error;
 use crate::identity::Identity;
+use crate::retry;
 
 /// The host's verdicts on tokens.
 pub struct TokenReviews {
@@ -59,8 +60,7 @@ impl TokenReviews {
             audiences: (!self.audiences.is_empty()).then(|| self.audiences.clone()),
         };
         let review = TokenReview { spec, ..TokenReview::default() };
-        let params = PostParams::default();
-        let review = match timeout(REVIEW_TIMEOUT, self.reviews.create(&params, &review)).await {
+        let review = match timeout(REVIEW_TIMEOUT, retry::review(&self.reviews, &review)).await {
             Ok(Ok(review)) => review,
             Ok(Err(error)) => return Err(Error::Review(error.to_string())),
             Err(_) => return Err(Error::Review("it did not answer in time".to_owned())),

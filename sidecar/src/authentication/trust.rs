@@ -66,6 +66,11 @@ impl Trust {
         })
     }
 
+    /// Whether any certificate could prove anything.
+    pub fn is_any(&self) -> bool {
+        self.client_ca.is_some() || self.front_proxy.is_some()
+    }
+
     /// Verifies a chain against both roots.
     pub fn prove(&self, chain: &[CertificateDer<'_>]) -> Proven {
         let Some((leaf, intermediates)) = chain.split_first() else { return Proven::default() };

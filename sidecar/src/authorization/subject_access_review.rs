@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use kubectl_mc_api::path;
 use moka::future::Cache;
 use tokio::sync::Semaphore;
@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::Attributes;
 use crate::identity::Identity;
+use crate::retry;
 
 /// The host's decisions.
 pub struct SubjectAccessReviews {
@@ -61,7 +62,7 @@ impl SubjectAccessReviews {
             SubjectAccessReview { spec: spec(identity, attributes), ..SubjectAccessReview::default() };
         let answer = async {
             let _permit = self.under_way.acquire().await.map_err(|_| Error::Closed)?;
-            self.reviews.create(&PostParams::default(), &review).await.map_err(Error::Host)
+            retry::review(&self.reviews, &review).await.map_err(Error::Host)
         };
         let answer = timeout(REVIEW_TIMEOUT, answer).await.map_err(|_| Error::Timeout)??;
         let status = answer.status.unwrap_or_default();

@@ -3,7 +3,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::{Error, asks_to_watch, pairs};
+use super::{Error, asks_to_watch, is_set};
 
 /// A path below a member's root, beginning with `/`, exactly as the client spelt it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,32 +41,27 @@ impl MemberPath {
     }
 
     /// apiserver: long-running are the verbs watch and proxy and the subresources attach, exec,
-    /// proxy, log and portforward.
-    pub(super) fn is_long_running(&self, query: Option<&str>) -> bool {
-        if asks_to_watch(query) {
-            return true;
+    /// proxy, log and portforward. `get` says that the method is one that reads: only that can watch.
+    pub(super) fn is_long_running(&self, get: bool, query: Option<&str>) -> bool {
+        let path = percent_decode_str(&self.0).decode_utf8_lossy();
+        let mut segments = path.split('/').filter(|s| !s.is_empty());
+        let resource: Vec<&str> = match segments.next() {
+            Some("api") => segments.skip(1).collect(),
+            Some("apis") => segments.skip(2).collect(),
+            _ => return false,
+        };
+        match resource.as_slice() {
+            ["watch" | "proxy", ..] => true,
+            ["namespaces", _, _, _, subresource, ..] if Self::streams(subresource, query) => true,
+            [_, _, subresource, ..] if Self::streams(subresource, query) => true,
+            [.., name_or_collection] if !name_or_collection.is_empty() => get && asks_to_watch(query),
+            _ => false,
         }
-        let mut segments = self.0.split('/').filter(|s| !s.is_empty());
-        let resource = match segments.next() {
-            Some("api") => segments.nth(1),
-            Some("apis") => segments.nth(2),
-            _ => None,
-        };
-        let resource = match resource {
-            Some("watch" | "proxy") => return true,
-            Some("namespaces") => {
-                let rest: Vec<_> = segments.collect();
-                return rest.get(3).is_some_and(|s| Self::streams(s, query));
-            }
-            Some(_) => segments.nth(1),
-            None => None,
-        };
-        resource.is_some_and(|s| Self::streams(s, query))
     }
 
     fn streams(subresource: &str, query: Option<&str>) -> bool {
         match subresource {
-            "log" => pairs(query).any(|(key, value)| key == "follow" && value != "false" && value != "0"),
+            "log" => is_set("follow", query),
             "attach" | "exec" | "portforward" | "proxy" => true,
             _ => false,
         }
@@ -75,14 +70,12 @@ impl MemberPath {
     /// Whether the member hands this path on to a program of its users (a pod, a service or a
     /// node): such a program reads headers that the Kubernetes API does not know.
     pub fn is_inner_proxy(&self) -> bool {
-        let mut segments = self.0.split('/').filter(|s| !s.is_empty());
-        if segments.next() != Some("api") {
-            return false;
-        }
-        let rest: Vec<_> = segments.skip(1).collect();
+        let path = percent_decode_str(&self.0).decode_utf8_lossy();
+        let segments: Vec<_> = path.split('/').filter(|s| !s.is_empty()).collect();
         matches!(
-            rest.as_slice(),
-            ["namespaces", _, "pods" | "services", _, "proxy", ..] | ["nodes", _, "proxy", ..]
+            segments.as_slice(),
+            ["api", _, "namespaces", _, "pods" | "services", _, "proxy", ..]
+                | ["api", _, "nodes", _, "proxy", ..]
         )
     }
 }

@@ -125,21 +125,37 @@ fn the_static_documents_are_found() {
 
 #[test]
 fn long_running_is_told_by_the_inner_path() {
-    for (rest, long) in [
-        ("/proxy/api/v1/namespaces/a/pods/p/log?follow=true", true),
-        ("/proxy/api/v1/namespaces/a/pods/p/log", false),
-        ("/proxy/api/v1/namespaces/a/pods/p/exec?command=ls", true),
-        ("/proxy/api/v1/nodes/n/proxy/metrics", true),
-        ("/proxy/api/v1/pods?watch=1", true),
-        ("/proxy/api/v1/watch/pods", true),
-        ("/proxy/api/v1/namespaces/log", false),
-        ("/proxy/api/v1/namespaces/a/pods/exec", false),
-        ("/proxy/apis/apps/v1/namespaces/a/deployments/d", false),
+    for (method, rest, long) in [
+        ("GET", "/proxy/api/v1/namespaces/a/pods/p/log?follow=true", true),
+        ("GET", "/proxy/api/v1/namespaces/a/pods/p/l%6fg?f%6fllow=1", true),
+        ("GET", "/proxy/api/v1/namespaces/a/pods/p/log", false),
+        ("GET", "/proxy/api/v1/namespaces/a/pods/p/log?follow=FALSE", false),
+        ("GET", "/proxy/api/v1/namespaces/a/pods/p/exec?command=ls", true),
+        ("GET", "/proxy/api/v1/nodes/n/proxy/metrics", true),
+        ("GET", "/proxy/api/v1/pods?watch=1", true),
+        ("GET", "/proxy/api/v1/pods?watch=f", true),
+        ("GET", "/proxy/api/v1/pods?w%61tch=1", true),
+        ("GET", "/proxy/api/v1/pods?watch=0&watch=1", false),
+        ("GET", "/proxy/api/v1/watch/pods", true),
+        ("POST", "/proxy/api/v1/namespaces/a/pods?watch=1", false),
+        ("GET", "/proxy/version?watch=1", false),
+        ("GET", "/proxy/api/v1/namespaces/log", false),
+        ("GET", "/proxy/api/v1/namespaces/a/pods/exec", false),
+        ("GET", "/proxy/apis/apps/v1/namespaces/a/deployments/d", false),
     ] {
         let target = format!("{M1}{rest}");
-        let info = parse("GET", &target).unwrap();
-        assert_eq!(info.is_long_running(target.split_once('?').map(|(_, q)| q)), long, "{rest}");
+        let info = parse(method, &target).unwrap();
+        assert_eq!(info.is_long_running(target.split_once('?').map(|(_, q)| q)), long, "{method} {rest}");
     }
+}
+
+#[test]
+fn more_headers_than_any_caller_has_groups_are_refused() {
+    let mut request = Request::builder().uri(format!("{M1}/proxy/api")).header("host", "h");
+    for n in 0..MAX_HEADERS {
+        request = request.header(format!("x-{n}"), "");
+    }
+    assert!(matches!(RequestInfo::parse(&request.body(()).unwrap()), Err(Error::Framing(_))));
 }
 
 #[test]

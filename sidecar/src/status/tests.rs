@@ -5,10 +5,12 @@ use serde_json::Value;
 
 use super::*;
 use crate::metrics::Metrics;
+use crate::peer::Peer;
 use crate::request_info::RequestInfo as Info;
 
 fn record(target: &str) -> Record {
-    let record = Record::begin(Arc::new(Metrics::default()), &Method::GET);
+    let peer = Arc::new(Peer::new("127.0.0.1:1".parse().unwrap(), None, None));
+    let record = Record::begin(Arc::new(Metrics::default()), peer, &Method::GET);
     let request = Request::builder()
         .uri(format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters{target}"))
         .header("host", "h");
@@ -26,6 +28,7 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
     let m1 = || "m1".parse().unwrap();
     let unreachable = Upstream::Unreachable { cluster: m1(), reason: "connection refused".to_owned() };
     let redirect = Upstream::Redirect { cluster: m1(), status: StatusCode::FOUND };
+    let refused = Upstream::Impersonation { cluster: m1(), message: "no".to_owned() };
     let off = Inventory::ProxyOff { cluster: m1(), why: "does not exist".into() };
     let privileged = member::Error::Privileged("system:node:a".to_owned());
     vec![
@@ -42,6 +45,8 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
         (unreachable.into(), 503, "ServiceUnavailable", Hop::MemberUnreachable),
         (Upstream::Credential { cluster: m1() }.into(), 503, "ServiceUnavailable", Hop::MemberAuthentication),
         (redirect.into(), 502, "BadGateway", Hop::MemberUnreachable),
+        (refused.into(), 403, "Forbidden", Hop::MemberImpersonation),
+        (Upstream::Late { cluster: m1() }.into(), 504, "Timeout", Hop::MemberUnreachable),
         (Clusters::Expired.into(), 410, "Expired", Hop::Request),
     ]
 }

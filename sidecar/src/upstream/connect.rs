@@ -29,6 +29,10 @@ use tower_service::Service;
 
 use super::connection::{self, Connection};
 
+mod lookup;
+
+use lookup::Lookup;
+
 /// Opens connections to one member.
 #[derive(Clone, Debug)]
 pub struct Connector(Arc<Way>);
@@ -44,12 +48,13 @@ struct Way {
 /// What lies between here and the member.
 #[derive(Clone, Debug)]
 enum Hop {
-    Direct(HttpConnector),
-    Http(Tunnel<HttpConnector>),
+    Direct(Tcp),
+    Http(Tunnel<Tcp>),
     Https(Tunnel<TlsToProxy>),
-    Socks5(SocksV5<HttpConnector>),
+    Socks5(SocksV5<Tcp>),
 }
 
+type Tcp = HttpConnector<Lookup>;
 /// The transport under the member's TLS.
 type Transport = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 type BoxError = Box<dyn StdError + Send + Sync>;
@@ -138,8 +143,8 @@ fn authorized<C>(tunnel: Tunnel<C>, credentials: Option<(String, String)>) -> Tu
     }
 }
 
-fn tcp() -> HttpConnector {
-    let mut tcp = HttpConnector::new();
+fn tcp() -> Tcp {
+    let mut tcp = HttpConnector::new_with_resolver(Lookup::default());
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -175,13 +180,13 @@ fn without_credentials(proxy: &Uri) -> Result<Uri, connection::Error> {
 /// TLS to a proxy whose URL begins with https, verified by the system's roots.
 #[derive(Clone, Debug)]
 struct TlsToProxy {
-    tcp: HttpConnector,
+    tcp: Tcp,
     name: ServerName<'static>,
     tls: Arc<ClientConfig>,
 }
 
 impl TlsToProxy {
-    fn new(proxy: &Uri, tcp: HttpConnector) -> Result<Self, connection::Error> {
+    fn new(proxy: &Uri, tcp: Tcp) -> Result<Self, connection::Error> {
         let host = proxy.host().unwrap_or_default().trim_matches(['[', ']']);
         let name = ServerName::try_from(host.to_owned()).map_err(|_| connection::Error::unusable_proxy())?;
         Ok(Self { tcp, name, tls: Arc::new(connection::verified_by_the_system()?) })

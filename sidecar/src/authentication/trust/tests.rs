@@ -4,16 +4,16 @@ use rcgen::{
 
 use super::*;
 
-struct Ca(CertifiedIssuer<'static, KeyPair>);
+pub(super) struct Ca(CertifiedIssuer<'static, KeyPair>);
 
 impl Ca {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    fn pem(&self) -> String {
+    pub(super) fn pem(&self) -> String {
         self.0.pem()
     }
 

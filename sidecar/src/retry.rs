@@ -1,0 +1,173 @@
+//! Reviews that are asked for again when the host fails for a moment (apiserver:
+//! `util/webhook.WithExponentialBackoff` and `DefaultShouldRetry`). kube's client by itself repeats
+//! only what was answered with 429, 503 or 504.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use kube::api::PostParams;
+use kube::{Api, Error};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::sleep;
+
+/// Asks until there is an answer that counts. The caller sets the time in which that has to be.
+pub(crate) async fn review<K>(reviews: &Api<K>, review: &K) -> Result<K, Error>
+where
+    K: Clone + DeserializeOwned + fmt::Debug + Serialize,
+{
+    let mut pause = FIRST_PAUSE;
+    for _ in 1..STEPS {
+        match reviews.create(&PostParams::default(), review).await {
+            Err(error) if is_passing(&error) => sleep(jittered(pause).max(asked_for(&error))).await,
+            answer => return answer,
+        }
+        pause = pause.mul_f64(FACTOR);
+    }
+    reviews.create(&PostParams::default(), review).await
+}
+
+/// Whether the host may well answer a moment later.
+fn is_passing(error: &Error) -> bool {
+    match error {
+        Error::Api(status) => matches!(status.code, 429 | 500 | 504) || !asked_for(error).is_zero(),
+        Error::Service(error) => is_lost_connection(error.as_ref()),
+        Error::HyperError(error) => is_lost_connection(error),
+        _ => false,
+    }
+}
+
+/// The pause that the host asks for, or none.
+fn asked_for(error: &Error) -> Duration {
+    match error {
+        Error::Api(status) => status
+            .details
+            .as_ref()
+            .map_or(Duration::ZERO, |d| Duration::from_secs(d.retry_after_seconds.into())),
+        _ => Duration::ZERO,
+    }
+}
+
+/// Whether a connection ended before its answer, or was refused, as while a server restarts.
+fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
+    let lost = |error: &(dyn StdError + 'static)| {
+        let io = error.downcast_ref::<std::io::Error>().is_some_and(|error| {
+            matches!(
+                error.kind(),
+                ErrorKind::ConnectionReset
+                    | ErrorKind::ConnectionAborted
+                    | ErrorKind::ConnectionRefused
+                    | ErrorKind::BrokenPipe
+                    | ErrorKind::UnexpectedEof
+            )
+        });
+        let hyper = error.downcast_ref::<hyper::Error>();
+        io || hyper.is_some_and(|error| error.is_incomplete_message() || error.is_closed())
+    };
+    std::iter::successors(Some(error), |&error| error.source()).take(MAX_CAUSES).any(lost)
+}
+
+/// Up to a fifth longer, so that those who failed together do not ask together.
+fn jittered(pause: Duration) -> Duration {
+    #[expect(clippy::cast_precision_loss, reason = "any number will do")]
+    let random = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
+    pause.mul_f64(random.mul_add(JITTER, 1.0))
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const FACTOR: f64 = 1.5;
+const JITTER: f64 = 0.2;
+const STEPS: usize = 5;
+/// No chain of causes is longer, unless it is a ring.
+const MAX_CAUSES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use k8s_openapi::api::authentication::v1::TokenReview;
+    use serde_json::{Value, json};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::fake_host::host;
+
+    /// A host that fails as told and then answers: whether the answer came, after how many questions
+    /// and how long.
+    async fn asked(failures: usize, failure: (u16, Value)) -> (bool, usize, Duration) {
+        let count = AtomicUsize::new(0);
+        let (client, asked) = host(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+            n if n < failures => failure.clone(),
+            _ => (
+                201,
+                json!({"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "metadata": {}, "spec": {}}),
+            ),
+        });
+        let reviews: Api<TokenReview> = Api::all(client);
+        let began = Instant::now();
+        let answer = review(&reviews, &TokenReview::default()).await;
+        (answer.is_ok(), asked.load(Ordering::SeqCst), began.elapsed())
+    }
+
+    fn status(code: u16, details: Value) -> (u16, Value) {
+        (code, json!({"kind": "Status", "status": "Failure", "code": code, "details": details}))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_that_passes_is_asked_about_again_after_growing_pauses() {
+        for code in [429, 500, 504] {
+            let (answered, asked, took) = asked(4, status(code, json!({}))).await;
+            assert!(answered && asked == 5, "{code}: {asked}");
+            let least = Duration::from_millis(500 + 750 + 1125 + 1687);
+            assert!(took >= least && took <= least.mul_f64(1.21), "{took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn five_failures_are_enough() {
+        let (answered, asked, _) = asked(5, status(500, json!({}))).await;
+        assert!(!answered && asked == 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_that_does_not_pass_is_told_at_once() {
+        for code in [400, 401, 403, 422, 503] {
+            let (answered, asked, took) = asked(1, status(code, json!({}))).await;
+            assert!(!answered && asked == 1 && took.is_zero(), "{code}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_that_the_host_asks_for_is_kept() {
+        let (answered, asked, took) = asked(1, status(503, json!({"retryAfterSeconds": 3}))).await;
+        assert!(answered && asked == 2 && took >= Duration::from_secs(3), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_breaks_is_opened_again() {
+        for (kind, again) in [
+            (ErrorKind::ConnectionReset, true),
+            (ErrorKind::ConnectionRefused, true),
+            (ErrorKind::Other, false),
+        ] {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let count = asked.clone();
+            let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+                count.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    Err::<http::Response<kube::client::Body>, _>(std::io::Error::other(std::io::Error::from(
+                        kind,
+                    )))
+                }
+            });
+            let reviews: Api<TokenReview> = Api::all(kube::Client::new(service, "default"));
+            let answer = review(&reviews, &TokenReview::default()).await;
+            assert!(answer.is_err());
+            assert_eq!(asked.load(Ordering::SeqCst) > 1, again, "{kind}");
+        }
+    }
+}

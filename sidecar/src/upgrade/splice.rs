@@ -1,0 +1,185 @@
+//! Two byte streams, joined. A half-close is passed on as one. When one direction breaks, the other
+//! is still carried to its end: a command that exits without reading its input closes early, and its
+//! last words and its exit code are on the way. Whatever ends a tunnel, both sides are told.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+/// Carries bytes both ways until both sides ended, `stop` is called or the request is `over`.
+pub(super) async fn join(
+    downstream: Upgraded,
+    upstream: Upgraded,
+    stop: CancellationToken,
+    over: impl Future<Output = ()>,
+) {
+    carry(TokioIo::new(downstream), TokioIo::new(upstream), stop, over).await;
+}
+
+async fn carry<D, U>(downstream: D, upstream: U, stop: CancellationToken, over: impl Future<Output = ()>)
+where
+    D: AsyncRead + AsyncWrite + Unpin,
+    U: AsyncRead + AsyncWrite + Unpin,
+{
+    let broken = CancellationToken::new();
+    let mut downstream = Side { stream: downstream, broken: broken.clone() };
+    let mut upstream = Side { stream: upstream, broken: broken.clone() };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => debug!("tunnel stopped"),
+        () = over => debug!("tunnel may not go on"),
+        () = async { broken.cancelled().await; sleep(LAST_WORDS).await } => debug!("tunnel broke"),
+        copied = copy_bidirectional_with_sizes(&mut downstream, &mut upstream, BUFFER, BUFFER) => {
+            debug!(copied = ?copied.ok(), "tunnel ended");
+        }
+    }
+    // A TLS alert and a FIN, so that the end is known to be one.
+    let told = async { tokio::join!(downstream.shutdown(), upstream.shutdown()) };
+    let _ = timeout(CLOSE_TIMEOUT, told).await;
+}
+
+/// One side of a tunnel, whose breaking ends its own directions and not the whole copy: what is
+/// written to it after that is dropped, and reading from it is at its end.
+struct Side<S> {
+    stream: S,
+    broken: CancellationToken,
+}
+
+impl<S> Side<S> {
+    fn unless_broken<T>(&self, done: io::Result<T>, after: T) -> io::Result<T> {
+        Ok(done.unwrap_or_else(|_| {
+            self.broken.cancel();
+            after
+        }))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Side<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
+        Poll::Ready(self.unless_broken(read, ()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Side<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf));
+        Poll::Ready(self.unless_broken(written, buf.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
+        Poll::Ready(self.unless_broken(flushed, ()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
+        Poll::Ready(self.unless_broken(shut, ()))
+    }
+}
+
+/// One TLS record's plain text: a larger buffer would be filled a record at a time all the same.
+const BUFFER: usize = 16 * 1024;
+/// How long the other direction may still take once one is broken.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+
+    use super::*;
+
+    /// A tunnel between two ends that a test holds.
+    fn tunnel() -> (DuplexStream, DuplexStream, CancellationToken, tokio::task::JoinHandle<()>) {
+        let (client, downstream) = duplex(64);
+        let (member, upstream) = duplex(64);
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(carry(downstream, upstream, stop.clone(), pending()));
+        (client, member, stop, task)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_half_close_is_passed_on_and_the_other_way_stays_open() {
+        let (mut client, mut member, _stop, task) = tunnel();
+        client.write_all(b"question").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut question = String::new();
+        member.read_to_string(&mut question).await.unwrap();
+        member.write_all(b"answer").await.unwrap();
+        drop(member);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert_eq!((question.as_str(), answer.as_str()), ("question", "answer"));
+        task.await.unwrap();
+    }
+
+    /// A member's end that refuses to be written to and still has something to say.
+    struct Deaf<'a>(&'a [u8]);
+
+    impl AsyncRead for Deaf<'_> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, buf)
+        }
+    }
+
+    impl AsyncWrite for Deaf<'_> {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn last_words_arrive_though_the_member_no_longer_listens() {
+        let (mut client, downstream) = duplex(64);
+        let said = vec![b'x'; 100_000];
+        let words = said.clone();
+        let task = tokio::spawn(async move {
+            carry(downstream, Deaf(&words), CancellationToken::new(), pending()).await;
+        });
+        client.write_all(b"more input").await.unwrap();
+        let mut heard = Vec::new();
+        client.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard.len(), said.len());
+        task.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_tells_both_sides() {
+        let (mut client, mut member, stop, task) = tunnel();
+        stop.cancel();
+        let mut rest = Vec::new();
+        assert_eq!(
+            client.read_to_end(&mut rest).await.unwrap() + member.read_to_end(&mut rest).await.unwrap(),
+            0
+        );
+        task.await.unwrap();
+    }
+}

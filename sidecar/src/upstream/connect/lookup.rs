@@ -1,0 +1,123 @@
+//! Look-ups of a member's name, a few at a time.
+//!
+//! The system's resolver blocks a thread, of which the process has 512, and cannot be interrupted: a
+//! caller who gives up leaves the thread behind. One member whose name servers are silent would take
+//! them all, and with them every other look-up and file access. So the turn of a look-up ends when
+//! its thread is free again, and whoever waits for a turn does so within the connect timeout.
+
+use std::error::Error as StdError;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
+use tokio::sync::Semaphore;
+use tower_service::Service;
+
+/// A resolver that is asked for a bounded number of names at once.
+#[derive(Clone, Debug)]
+pub(super) struct Lookup<R = GaiResolver> {
+    resolver: R,
+    turns: Arc<Semaphore>,
+}
+
+impl Default for Lookup {
+    fn default() -> Self {
+        Self::new(GaiResolver::new())
+    }
+}
+
+impl<R> Lookup<R> {
+    fn new(resolver: R) -> Self {
+        Self { resolver, turns: Arc::new(Semaphore::new(MAX_UNDER_WAY)) }
+    }
+}
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+
+impl<R> Service<Name> for Lookup<R>
+where
+    R: Service<Name> + Clone + Send + 'static,
+    R::Response: Send,
+    R::Error: Into<BoxError> + Send,
+    R::Future: Send,
+{
+    type Response = R::Response;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<R::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let Self { mut resolver, turns } = self.clone();
+        Box::pin(async move {
+            let turn = turns.acquire_owned().await?;
+            // A task of its own, because the caller may be dropped and the thread may not. It ends by
+            // itself, as the resolver does.
+            let lookup = tokio::spawn(async move {
+                let addresses = resolver.call(name).await;
+                drop(turn);
+                addresses
+            });
+            lookup.await?.map_err(Into::into)
+        })
+    }
+}
+
+/// Look-ups last milliseconds where names are served, and a member's connections are pooled.
+const MAX_UNDER_WAY: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::vec;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    /// Counts the questions, and answers none before it is let to.
+    #[derive(Clone)]
+    struct Silent {
+        asked: Arc<AtomicUsize>,
+        answers: Arc<Semaphore>,
+    }
+
+    impl Service<Name> for Silent {
+        type Response = vec::IntoIter<SocketAddr>;
+        type Error = std::io::Error;
+        type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Name) -> Self::Future {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            let answers = self.answers.clone();
+            Box::pin(async move {
+                answers.acquire().await.map_err(std::io::Error::other)?.forget();
+                Ok(vec![SocketAddr::from(([203, 0, 113, 7], 0))].into_iter())
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn look_ups_that_were_given_up_count_until_their_threads_are_free() {
+        let silent = Silent { asked: Arc::default(), answers: Arc::new(Semaphore::new(0)) };
+        let mut lookup = Lookup::new(silent.clone());
+        let mut ask = || lookup.call("member.example".parse().unwrap());
+        for _ in 0..3 * MAX_UNDER_WAY {
+            let mut given_up = ask();
+            assert!(given_up.as_mut().now_or_never().is_none());
+            drop(given_up);
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(silent.asked.load(Ordering::SeqCst), MAX_UNDER_WAY);
+        silent.answers.add_permits(MAX_UNDER_WAY + 1);
+        assert_eq!(ask().await.unwrap().count(), 1);
+    }
+}

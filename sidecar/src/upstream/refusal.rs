@@ -1,0 +1,89 @@
+//! Refusals of a member that are about the sidecar and not about the caller. They are told by the
+//! Status that the member's apiserver sends; only a small and complete one is read, and whatever is
+//! not such a refusal is passed on as it was.
+
+use bytes::Bytes;
+use http::{Response, StatusCode, header};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde::Deserialize;
+
+use crate::body::Body;
+
+/// What a member refused to the sidecar.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Our credential, on a path where a program of the member's users could have answered.
+    Credential,
+    /// To let us impersonate; the member's own words.
+    Impersonation(String),
+}
+
+/// Reads a 401 or a 403.
+pub(super) async fn read(
+    response: Response<Incoming>,
+) -> Result<(Response<Body>, Option<Refusal>), hyper::Error> {
+    let length = response.body().size_hint().exact();
+    let is_json = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|t| t.as_bytes().starts_with(b"application/json"));
+    if !is_json || length.is_none_or(|length| length > MAX_STATUS) {
+        return Ok((response.map(Body::Upstream), None));
+    }
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await?.to_bytes();
+    let refusal = of(parts.status, &body);
+    Ok((Response::from_parts(parts, Body::Full(body)), refusal))
+}
+
+fn of(code: StatusCode, body: &Bytes) -> Option<Refusal> {
+    let status: Status<'_> = serde_json::from_slice(body).ok()?;
+    match (status.kind, code) {
+        ("Status", StatusCode::UNAUTHORIZED) if status.reason == "Unauthorized" => Some(Refusal::Credential),
+        // apiserver: `responsewriters.forbiddenMessage` for the verb impersonate. A caller cannot
+        // bring it about otherwise: its own impersonation never reaches a member.
+        ("Status", StatusCode::FORBIDDEN) if status.message.contains("\" cannot impersonate resource \"") => {
+            Some(Refusal::Impersonation(status.message))
+        }
+        _ => None,
+    }
+}
+
+#[derive(Deserialize)]
+struct Status<'a> {
+    kind: &'a str,
+    #[serde(default)]
+    reason: &'a str,
+    #[serde(default)]
+    message: String,
+}
+
+/// A Status is some hundred bytes.
+const MAX_STATUS: u64 = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(code: u16, body: &str) -> Option<Refusal> {
+        of(StatusCode::from_u16(code).unwrap(), &Bytes::from(body.to_owned()))
+    }
+
+    #[test]
+    fn a_refusal_to_impersonate_is_told_from_the_callers_own() {
+        let ours = r#"users "jane" is forbidden: User "system:serviceaccount:ns:imp" cannot impersonate resource "users" in API group "" at the cluster scope"#;
+        let body = serde_json::json!({"kind": "Status", "reason": "Forbidden", "message": ours}).to_string();
+        assert_eq!(refusal(403, &body), Some(Refusal::Impersonation(ours.to_owned())));
+        let theirs = r#"{"kind":"Status","reason":"Forbidden","message":"pods is forbidden: User \"jane\" cannot list"}"#;
+        assert_eq!(refusal(403, theirs), None);
+    }
+
+    #[test]
+    fn a_programs_own_401_is_not_about_our_credential() {
+        assert_eq!(refusal(401, r#"{"error":"log in"}"#), None);
+        assert_eq!(refusal(401, "nonsense"), None);
+        assert_eq!(refusal(401, r#"{"kind":"Status","reason":"Unauthorized"}"#), Some(Refusal::Credential));
+    }
+}

@@ -19,12 +19,27 @@ pub struct Authorizer {
     reviews: SubjectAccessReviews,
 }
 
+/// Who a request is made as, and the rights by which it is made as them.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    identity: Arc<Identity>,
+    rights: Vec<Right>,
+}
+
+/// What the host lets somebody do.
+#[derive(Clone, Debug)]
+pub struct Right {
+    pub holder: Arc<Identity>,
+    pub attributes: Attributes,
+}
+
 /// Proof that the host allowed `identity` to do what the request asks. Nothing is forwarded
 /// without one, and what is forwarded bears this identity.
 #[derive(Debug)]
 pub struct Allowed {
     identity: Arc<Identity>,
-    rights: Vec<Attributes>,
+    /// All that it rests on, the caller's rights to impersonate `identity` among it.
+    rights: Vec<Right>,
 }
 
 /// What is asked for, in the words of RBAC.
@@ -50,16 +65,19 @@ impl Authorizer {
     }
 
     /// Asks for every right that the request needs.
-    pub async fn authorize(&self, identity: &Arc<Identity>, info: &RequestInfo) -> Result<Allowed, Error> {
-        let allowed = Allowed { identity: identity.clone(), rights: Attributes::of(info).collect() };
-        self.renew(&allowed).await?;
-        Ok(allowed)
+    pub async fn authorize(&self, subject: Subject, info: &RequestInfo) -> Result<Allowed, Error> {
+        let Subject { identity, mut rights } = subject;
+        for attributes in Attributes::of(info) {
+            self.check(&identity, &attributes).await?;
+            rights.push(Right { holder: identity.clone(), attributes });
+        }
+        Ok(Allowed { identity, rights })
     }
 
     /// Asks again for what was allowed.
     pub async fn renew(&self, allowed: &Allowed) -> Result<(), Error> {
-        for attributes in &allowed.rights {
-            self.check(&allowed.identity, attributes).await?;
+        for Right { holder, attributes } in &allowed.rights {
+            self.check(holder, attributes).await?;
         }
         Ok(())
     }
@@ -78,6 +96,24 @@ impl Authorizer {
             }
             Err(error) => Err(Error::Review(error.to_string())),
         }
+    }
+}
+
+impl Subject {
+    /// Somebody who acts as `identity` by these rights, which the host was asked for.
+    pub fn impersonated(identity: Arc<Identity>, rights: Vec<Right>) -> Self {
+        Self { identity, rights }
+    }
+
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+}
+
+/// Callers need no right to be themselves.
+impl From<Arc<Identity>> for Subject {
+    fn from(identity: Arc<Identity>) -> Self {
+        Self { identity, rights: Vec::new() }
     }
 }
 

@@ -45,17 +45,17 @@ async fn respond(
     }
 
     let caller = app.authenticator.authenticate(peer, request.headers_mut()).await?;
-    let identity = match impersonation::requested(&caller, request.headers_mut())? {
+    let subject = match impersonation::requested(&caller, request.headers_mut())? {
         Some(requested) => requested.check(&caller.identity, &app.authorizer).await?,
-        None => caller.identity,
+        None => caller.identity.into(),
     };
-    record.authenticated(&identity);
+    record.authenticated(subject.identity());
 
     let long_running = info.is_long_running(request.uri().query());
     if !long_running {
         record.admitted(app.limits.admit(info.verb.is_read())?);
     }
-    let allowed = app.authorizer.authorize(&identity, &info).await?;
+    let allowed = app.authorizer.authorize(subject, &info).await?;
 
     let (name, path) = match &info.route {
         Route::Proxy(name, path) => (name, path),

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::authentication::request_header::extra_key;
 use crate::authentication::{Authenticated, By};
-use crate::authorization::{self, Attributes, Authorizer};
+use crate::authorization::{self, Attributes, Authorizer, Right, Subject};
 use crate::identity::{self, Identity};
 
 pub mod member;
@@ -57,30 +57,14 @@ pub fn requested(caller: &Authenticated, headers: &mut HeaderMap) -> Result<Opti
 
 impl Requested {
     /// Asks the host for the right to each item (apiserver: `filters/impersonation`) and returns
-    /// the identity that the request goes on with.
-    pub async fn check(
-        self,
-        caller: &Arc<Identity>,
-        authorizer: &Authorizer,
-    ) -> Result<Arc<Identity>, Error> {
-        let mut asked = self.0;
-        let user = match asked.service_account() {
-            Some((namespace, name)) => Attributes::impersonate("", "serviceaccounts", "", namespace, name),
-            None => Attributes::impersonate("", "users", "", "", &asked.user),
-        };
-        authorizer.check(caller, &user).await?;
-        for group in &asked.groups {
-            authorizer.check(caller, &Attributes::impersonate("", "groups", "", "", group)).await?;
+    /// whom the request goes on as.
+    pub async fn check(self, caller: &Arc<Identity>, authorizer: &Authorizer) -> Result<Subject, Error> {
+        let mut rights = Vec::new();
+        for attributes in self.items() {
+            authorizer.check(caller, &attributes).await?;
+            rights.push(Right { holder: caller.clone(), attributes });
         }
-        if let Some(uid) = &asked.uid {
-            authorizer.check(caller, &Attributes::impersonate(AUTHENTICATION, "uids", "", "", uid)).await?;
-        }
-        for (key, values) in &asked.extra {
-            for value in values {
-                let item = Attributes::impersonate(AUTHENTICATION, "userextras", key, "", value);
-                authorizer.check(caller, &item).await?;
-            }
-        }
+        let Self(mut asked) = self;
         if asked.groups.is_empty() {
             let derived =
                 asked.service_account().map(|(namespace, _)| identity::service_account_groups(namespace));
@@ -89,7 +73,25 @@ impl Requested {
                 asked.groups.push(identity::UNAUTHENTICATED.to_owned());
             }
         }
-        Ok(Arc::new(asked.authenticated()))
+        Ok(Subject::impersonated(Arc::new(asked.authenticated()), rights))
+    }
+
+    /// The parts of the identity, each of which takes a right of its own.
+    fn items(&self) -> Vec<Attributes> {
+        let Self(asked) = self;
+        let user = match asked.service_account() {
+            Some((namespace, name)) => Attributes::impersonate("", "serviceaccounts", "", namespace, name),
+            None => Attributes::impersonate("", "users", "", "", &asked.user),
+        };
+        let mut items = vec![user];
+        items.extend(asked.groups.iter().map(|group| Attributes::impersonate("", "groups", "", "", group)));
+        items
+            .extend(asked.uid.iter().map(|uid| Attributes::impersonate(AUTHENTICATION, "uids", "", "", uid)));
+        for (key, values) in &asked.extra {
+            let item = |value: &String| Attributes::impersonate(AUTHENTICATION, "userextras", key, "", value);
+            items.extend(values.iter().map(item));
+        }
+        items
     }
 }
 

@@ -1,15 +1,15 @@
 //! The leave of a long-running request to go on. It was allowed when it began; whether it still is,
-//! the host is asked every 30 seconds. The lease is over on a deny, when the member is deleted, and
-//! when its connection leads elsewhere.
+//! the host is asked every 30 seconds. The lease is over on a deny, after ten minutes without an
+//! answer, when the member is deleted, and when its connection leads elsewhere.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{Instrument, debug, info};
+use tracing::{Instrument, debug, info, warn};
 
 use crate::authorization::{self, Allowed, Authorizer};
 
@@ -26,23 +26,10 @@ impl Lease {
         let over = CancellationToken::new();
         let ending = over.clone();
         let task = async move {
-            let still_allowed = async {
-                let mut every = interval_at(tokio::time::Instant::now() + RENEWAL, RENEWAL);
-                every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-                loop {
-                    every.tick().await;
-                    match authorizer.renew(&allowed).await {
-                        Ok(()) => {}
-                        Err(authorization::Error::Denied(_)) => return,
-                        // A host that cannot answer has not said no; new requests are refused.
-                        Err(error) => debug!(error = %error, "the lease cannot be renewed yet"),
-                    }
-                }
-            };
             tokio::select! {
                 biased;
                 () = cancelled(gone) => info!("an open request ends with its member's connection"),
-                () = still_allowed => info!("an open request ends with the right to it"),
+                () = lapsed(&authorizer, &allowed) => {}
             }
             ending.cancel();
         };
@@ -55,6 +42,27 @@ impl Lease {
     }
 }
 
+/// Resolves, and says why, when the host takes the right away or has not confirmed it for too long.
+async fn lapsed(authorizer: &Authorizer, allowed: &Allowed) {
+    let mut confirmed = Instant::now();
+    let mut every = interval_at(confirmed + RENEWAL, RENEWAL);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        match authorizer.renew(allowed).await {
+            Ok(()) => confirmed = Instant::now(),
+            Err(authorization::Error::Denied(_)) => {
+                return info!("an open request ends with the right to it");
+            }
+            Err(error) if confirmed.elapsed() >= UNCONFIRMED => {
+                return warn!(error = %error, "an open request ends: the host has not confirmed it for long");
+            }
+            // A host that cannot answer has not said no; new requests are refused.
+            Err(error) => debug!(error = %error, "the lease cannot be renewed yet"),
+        }
+    }
+}
+
 async fn cancelled(token: Option<CancellationToken>) {
     match token {
         Some(token) => token.cancelled().await,
@@ -64,26 +72,51 @@ async fn cancelled(token: Option<CancellationToken>) {
 
 /// With a decision that may be 10 s old, a right that is taken away ends what it opened within 40 s.
 const RENEWAL: Duration = Duration::from_secs(30);
+/// Time for a host's control plane to restart or fail over, and no more: whoever keeps us from asking
+/// must not keep a right for ever.
+const UNCONFIRMED: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    use http::Request;
+    use http::{HeaderMap, HeaderValue, Request};
     use serde_json::json;
     use tokio::time::timeout;
 
     use super::*;
+    use crate::authentication::{self, Authenticated};
     use crate::fake_host::host;
     use crate::identity::Identity;
+    use crate::impersonation;
     use crate::request_info::RequestInfo;
 
-    /// A lease on a watch, whose right is there at first and stays or goes, and the token that ends it.
-    async fn lease(stays: bool) -> (Lease, CancellationToken) {
-        let began = AtomicBool::new(false);
-        let (client, _) = host(move |_| {
-            let status = json!({"allowed": stays || !began.swap(true, Ordering::SeqCst)});
+    /// What the host says of a right after it was granted.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Then {
+        Stays,
+        Goes,
+        Silence,
+    }
+
+    /// Too large for the cache, whose clock is not the paused one.
+    fn identity(user: &str) -> Arc<Identity> {
+        let groups = vec!["g".repeat(10_000)];
+        Arc::new(Identity { user: user.to_owned(), groups, ..Identity::default() })
+    }
+
+    /// A lease on a watch of jane's, or of bob's acting as jane, and the token that ends it. What
+    /// becomes of the right to `verb` is as told; other rights stay.
+    async fn lease(verb: &'static str, then: Then, by: By) -> (Lease, CancellationToken) {
+        let granted = AtomicBool::new(false);
+        let (client, _) = host(move |review| {
+            let asked = review["spec"]["resourceAttributes"]["verb"] == verb;
+            let concerned = asked && granted.swap(true, Ordering::SeqCst);
+            if concerned && then == Then::Silence {
+                return (500, json!({"kind": "Status", "status": "Failure", "code": 500}));
+            }
+            let status = json!({"allowed": !(concerned && then == Then::Goes)});
             (
                 201,
                 json!({"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {}, "spec": {}, "status": status}),
@@ -93,30 +126,61 @@ mod tests {
         let uri = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/pods?watch=1";
         let info =
             RequestInfo::parse(&Request::builder().uri(uri).header("host", "h").body(()).unwrap()).unwrap();
-        // Too large for the cache, whose clock is not the paused one.
-        let groups = vec!["g".repeat(10_000)];
-        let jane = Arc::new(Identity { user: "jane".to_owned(), groups, ..Identity::default() });
-        let permit = authorizer.authorize(&jane, &info).await.unwrap();
+        let subject = match by {
+            By::Jane => identity("jane").into(),
+            By::BobAsJane => {
+                let caller = Authenticated { identity: identity("bob"), by: authentication::By::Token };
+                let mut headers = HeaderMap::new();
+                headers.insert("impersonate-user", HeaderValue::from_static("jane"));
+                let asked = impersonation::requested(&caller, &mut headers).unwrap().unwrap();
+                asked.check(&caller.identity, &authorizer).await.unwrap()
+            }
+        };
+        let permit = authorizer.authorize(subject, &info).await.unwrap();
         let gone = CancellationToken::new();
         (Lease::grant(authorizer, permit, Some(gone.clone())), gone)
     }
 
+    enum By {
+        Jane,
+        BobAsJane,
+    }
+
+    async fn is_over_within(lease: &Lease, seconds: u64) -> bool {
+        timeout(Duration::from_secs(seconds), lease.over()).await.is_ok()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn it_lasts_as_long_as_the_right() {
-        let (lease, _gone) = lease(true).await;
-        assert!(timeout(Duration::from_secs(600), lease.over()).await.is_err());
+        let (lease, _gone) = lease("get", Then::Stays, By::Jane).await;
+        assert!(!is_over_within(&lease, 3600).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_is_over_soon_after_the_right_is_taken_away() {
-        let (lease, _gone) = lease(false).await;
-        assert!(timeout(Duration::from_secs(31), lease.over()).await.is_ok());
+        let (lease, _gone) = lease("get", Then::Goes, By::Jane).await;
+        assert!(is_over_within(&lease, 31).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_over_soon_after_the_right_to_impersonate_is_taken_away() {
+        let (lease, _gone) = lease("impersonate", Then::Goes, By::BobAsJane).await;
+        assert!(is_over_within(&lease, 31).await);
+        let (lease, _gone) = self::lease("impersonate", Then::Stays, By::BobAsJane).await;
+        assert!(!is_over_within(&lease, 3600).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_outlives_a_silence_of_the_host_for_ten_minutes_and_no_longer() {
+        let (lease, _gone) = lease("get", Then::Silence, By::Jane).await;
+        assert!(!is_over_within(&lease, 590).await);
+        assert!(is_over_within(&lease, 60).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_is_over_at_once_with_the_member() {
-        let (lease, gone) = lease(true).await;
+        let (lease, gone) = lease("get", Then::Stays, By::Jane).await;
         gone.cancel();
-        assert!(timeout(Duration::from_secs(1), lease.over()).await.is_ok());
+        assert!(is_over_within(&lease, 1).await);
     }
 }

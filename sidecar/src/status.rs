@@ -87,7 +87,9 @@ impl Shape {
             Error::Authentication(_) => shape(StatusCode::UNAUTHORIZED, "Unauthorized"),
             Error::Authorization(error) => Self::of_authorization(error),
             Error::Impersonation(Impersonation::Denied(error)) => Self::of_authorization(error),
-            Error::Impersonation(Impersonation::Member(member::Error::Privileged(_))) => forbidden(),
+            Error::Impersonation(Impersonation::Member(
+                member::Error::Privileged(_) | member::Error::WithoutGroups(_),
+            )) => forbidden(),
             Error::Impersonation(Impersonation::Member(_) | Impersonation::LeftByHost(_)) => internal(),
             Error::Impersonation(_) => bad_request(),
             Error::Clusters(error) => Self::of_clusters(error),

@@ -31,12 +31,14 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
     let refused = Upstream::Impersonation { cluster: m1(), message: "no".to_owned() };
     let off = Inventory::ProxyOff { cluster: m1(), why: "does not exist".into() };
     let privileged = member::Error::Privileged("system:node:a".to_owned());
+    let without_groups = member::Error::WithoutGroups("system:serviceaccount:ns:n".to_owned());
     vec![
         (RequestInfo::NotFound("/x".to_owned()).into(), 404, "NotFound", Hop::Request),
         (Authentication::Token.into(), 401, "Unauthorized", Hop::HostAuthentication),
         (Authentication::TooManyReviews.into(), 429, "TooManyRequests", Hop::HostAuthentication),
         (Authorization::Review("down".to_owned()).into(), 500, "InternalError", Hop::HostAuthorization),
         (Impersonation::Member(privileged).into(), 403, "Forbidden", Hop::HostAuthorization),
+        (Impersonation::Member(without_groups).into(), 403, "Forbidden", Hop::HostAuthorization),
         (Impersonation::WithoutUser.into(), 400, "BadRequest", Hop::HostAuthorization),
         (crate::limits::Error::InAll.into(), 429, "TooManyRequests", Hop::Sidecar),
         (Inventory::Unknown(m1()).into(), 404, "NotFound", Hop::ClusterUnknown),

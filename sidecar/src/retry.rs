@@ -90,7 +90,10 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use k8s_openapi::api::authentication::v1::TokenReview;
+    use kube::{Client, Config};
     use serde_json::{Value, json};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
     use tokio::time::Instant;
 
     use super::*;
@@ -147,27 +150,43 @@ mod tests {
         assert!(answered && asked == 2 && took >= Duration::from_secs(3), "{took:?}");
     }
 
-    #[tokio::test(start_paused = true)]
+    /// In real time and over a real connection: what a broken one looks like, only the client knows.
+    #[tokio::test]
     async fn a_connection_that_breaks_is_opened_again() {
-        for (kind, again) in [
-            (ErrorKind::ConnectionReset, true),
-            (ErrorKind::ConnectionRefused, true),
-            (ErrorKind::Other, false),
-        ] {
+        crate::tls::install_provider();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let reviews: Api<TokenReview> = Api::all(Client::try_from(Config::new(uri)).unwrap());
+        let server = async {
+            let mut head = [0; 16];
+            let (mut broken, _) = listener.accept().await.unwrap();
+            broken.read_exact(&mut head).await.unwrap();
+            drop(broken);
+            let (mut whole, _) = listener.accept().await.unwrap();
+            whole.read_exact(&mut head).await.unwrap();
+            whole
+                .write_all(b"HTTP/1.1 201 Created\r\ncontent-length: 25\r\n\r\n{\"metadata\":{},\"spec\":{}}")
+                .await
+                .unwrap();
+            whole
+        };
+        let review_of_nobody = TokenReview::default();
+        let (answer, _connection) = tokio::join!(review(&reviews, &review_of_nobody), server);
+        answer.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_failures_of_the_way_are_told_at_once() {
+        for (kind, again) in [(ErrorKind::ConnectionRefused, true), (ErrorKind::InvalidData, false)] {
             let asked = Arc::new(AtomicUsize::new(0));
             let count = asked.clone();
             let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
                 count.fetch_add(1, Ordering::SeqCst);
-                async move {
-                    Err::<http::Response<kube::client::Body>, _>(std::io::Error::other(std::io::Error::from(
-                        kind,
-                    )))
-                }
+                std::future::ready(Err::<http::Response<kube::client::Body>, _>(std::io::Error::from(kind)))
             });
-            let reviews: Api<TokenReview> = Api::all(kube::Client::new(service, "default"));
-            let answer = review(&reviews, &TokenReview::default()).await;
-            assert!(answer.is_err());
-            assert_eq!(asked.load(Ordering::SeqCst) > 1, again, "{kind}");
+            let reviews: Api<TokenReview> = Api::all(Client::new(service, "default"));
+            assert!(review(&reviews, &TokenReview::default()).await.is_err());
+            assert_eq!(asked.load(Ordering::SeqCst), if again { STEPS } else { 1 }, "{kind}");
         }
     }
 }

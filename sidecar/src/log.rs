@@ -31,18 +31,18 @@ fn without_answers() -> FilterFn {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::sync::{Arc, Mutex};
+    use std::sync::mpsc::{Sender, channel};
 
     use tracing::{error, info, info_span, warn};
 
     use super::*;
 
-    #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
+    struct Lines(Sender<Vec<u8>>);
 
-    impl io::Write for Written {
+    impl io::Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
+            Ok(bytes.len())
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -53,11 +53,10 @@ mod tests {
     #[test]
     fn no_setting_of_the_users_makes_the_client_log_the_hosts_answers() {
         for setting in ["info", "trace", "kube_client::client=trace", "kube_client=trace,[watch]=trace"] {
-            let written = Written::default();
-            let writer = written.clone();
+            let (sender, lines) = channel();
             let log = tracing_subscriber::fmt()
                 .with_env_filter(EnvFilter::new(setting))
-                .with_writer(move || writer.clone())
+                .with_writer(move || Lines(sender.clone()))
                 .finish()
                 .with(without_answers());
             tracing::subscriber::with_default(log, || {
@@ -66,7 +65,7 @@ mod tests {
                 error!(target: "kube_client::client", "the outage");
                 info!(target: "kube_client::client::builder", "the request");
             });
-            let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+            let written = String::from_utf8(lines.iter().flatten().collect()).unwrap();
             assert!(!written.contains("the credential") && written.contains("the outage"), "{setting}");
             assert!(written.contains("the request"), "{setting}: {written}");
         }

@@ -15,6 +15,7 @@ mod identity_attacks;
 mod kubeconfig;
 mod logs;
 mod member_changes;
+mod member_refusals;
 mod plugin;
 mod port_forward;
 mod protocol;

@@ -13,8 +13,9 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::bed::{SYSTEM, bed, host};
+use crate::bed::{bed, host};
 use crate::http1::member_path;
+use crate::registration::register;
 use crate::wait::{SOON, eventually};
 
 /// What the member does next, once it has read a request's head and announced body.
@@ -147,23 +148,7 @@ impl FakeMember {
         if let (Some(data), Some(keys)) = (data.as_object_mut(), keys.as_object()) {
             data.extend(keys.clone());
         }
-        let host = host()?;
-        let secret = format!("{}.member", self.name);
-        host.apply(
-            &format!("/api/v1/namespaces/{SYSTEM}/secrets/{secret}"),
-            &json!({
-                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret},
-                "type": "fleet.kubectl-mc.dev/member", "stringData": data,
-            }),
-        )?;
-        host.apply(
-            &format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{}", self.name),
-            &json!({
-                "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "MemberCluster",
-                "metadata": {"name": self.name}, "spec": {},
-            }),
-        )?;
-        Ok(())
+        register(&self.name, &data)
     }
 
     /// Until a call through the host gets here.

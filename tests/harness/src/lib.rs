@@ -7,6 +7,7 @@
 //! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal
 //! - [`audit`]: what a cluster's audit log says
 //! - [`fake_member`]: a member that misbehaves on demand and remembers every byte
+//! - [`registration`]: members that the host is told of
 //! - [`http1`]: HTTP/1.1 exactly as written, for attacks
 //! - [`connect_proxy`]: a CONNECT proxy that remembers what it was asked for
 //! - [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
@@ -20,6 +21,7 @@ pub mod fake_member;
 pub mod http1;
 pub mod noise;
 pub mod pty;
+pub mod registration;
 pub mod scene;
 pub mod tool;
 pub mod wait;

@@ -1,0 +1,27 @@
+//! Members that the host is told of.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::bed::{SYSTEM, host};
+
+/// Registers a member on the host; `data` are its Secret's keys.
+pub fn register(name: &str, data: &Value) -> Result<()> {
+    let host = host()?;
+    let secret = format!("{name}.member");
+    host.apply(
+        &format!("/api/v1/namespaces/{SYSTEM}/secrets/{secret}"),
+        &json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret},
+            "type": "fleet.kubectl-mc.dev/member", "stringData": data,
+        }),
+    )?;
+    host.apply(
+        &format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{name}"),
+        &json!({
+            "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "MemberCluster",
+            "metadata": {"name": name}, "spec": {},
+        }),
+    )?;
+    Ok(())
+}

@@ -1,4 +1,4 @@
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
@@ -61,6 +61,16 @@ async fn a_failed_review_accepts_nobody_and_is_not_kept() {
     let first = asked();
     assert!(matches!(reviews.authenticate("broken").await, Err(Error::Review(_))));
     assert!(asked() > first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_fails_for_a_moment_is_asked_again() {
+    let failed = AtomicBool::new(false);
+    let (client, _) = host(move |review| match failed.swap(true, Ordering::SeqCst) {
+        true => verdict(review),
+        false => verdict(&json!({"spec": {"token": "broken"}})),
+    });
+    assert!(TokenReviews::new(client, Vec::new()).unwrap().authenticate("jane").await.is_ok());
 }
 
 #[tokio::test]

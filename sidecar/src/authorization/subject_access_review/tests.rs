@@ -1,4 +1,4 @@
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
@@ -64,6 +64,17 @@ async fn a_failed_review_decides_nothing_and_is_not_kept() {
     let first = asked();
     assert!(reviews.decide(&user("broken"), &users("bob")).await.is_err());
     assert!(asked() > first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_fails_for_a_moment_is_asked_again() {
+    let failed = AtomicBool::new(false);
+    let (client, _) = host(move |review| match failed.swap(true, Ordering::SeqCst) {
+        true => decision(review),
+        false => decision(&json!({"spec": {"user": "broken"}})),
+    });
+    let decided = SubjectAccessReviews::new(client).decide(&user("jane"), &users("bob")).await;
+    assert!(decided.unwrap().allowed);
 }
 
 #[tokio::test]

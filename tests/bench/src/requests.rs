@@ -19,7 +19,7 @@ pub(crate) struct Extent {
 
 /// Against the real member.
 pub(crate) const MEMBER: Extent =
-    Extent { connections: &[1, 16, 64], rounds: 5, time: Duration::from_secs(3) };
+    Extent { connections: &[1, 16, 64], rounds: 5, time: Duration::from_secs(2) };
 /// Against the one that costs nothing.
 pub(crate) const PROBE: Extent =
     Extent { connections: &[1, 16, 64], rounds: 3, time: Duration::from_secs(2) };

@@ -84,5 +84,5 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
     Ok(table)
 }
 
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 3;
 const MEBIBYTES: usize = 128;

@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
-use crate::record::{Over, Record};
+use crate::record::Record;
+use crate::upstream::pool::MemberBody;
 
 /// What a response carries.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub enum Body {
     /// A stream that we write: a watch of `clusters`. It ends when its sender is dropped.
     Stream(mpsc::Receiver<Bytes>),
     /// The member's.
-    Upstream(Incoming),
+    Upstream(MemberBody),
 }
 
 impl From<Vec<u8>> for Body {
@@ -81,8 +81,8 @@ impl http_body::Body for Body {
 /// A body that holds its request's record to the end of the stream.
 pub struct Guarded {
     body: Body,
-    over: Over,
-    _record: Record,
+    over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    record: Record,
 }
 
 /// Why a response breaks off. It does so audibly: an end in good order would say that a log or a
@@ -97,9 +97,7 @@ pub enum Error {
 
 impl Guarded {
     pub fn new(body: Body, record: Record) -> Self {
-        // A document that is complete needs no watching over.
-        let over = if matches!(body, Body::Full(_) | Body::Empty) { Over::Never } else { record.over() };
-        Self { body, over, _record: record }
+        Self { body, over: None, record }
     }
 }
 
@@ -111,10 +109,20 @@ impl http_body::Body for Guarded {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        if Pin::new(&mut self.over).poll(cx).is_ready() {
+        let this = &mut *self;
+        // A document that is complete needs no watching over.
+        let watched = matches!(this.body, Body::Upstream(_) | Body::Stream(_));
+        if watched && this.record.is_over() {
             return Poll::Ready(Some(Err(Error::Over)));
         }
-        Pin::new(&mut self.body).poll_frame(cx).map_err(Error::Upstream)
+        let frame = Pin::new(&mut this.body).poll_frame(cx).map_err(Error::Upstream);
+        if watched && frame.is_pending() {
+            // Most bodies never wait, and need no timer.
+            let over = this.over.get_or_insert_with(|| this.record.over());
+            ready!(over.as_mut().poll(cx));
+            return Poll::Ready(Some(Err(Error::Over)));
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

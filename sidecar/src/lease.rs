@@ -36,6 +36,11 @@ impl Lease {
         Self { over, _task: AbortOnDropHandle::new(tokio::spawn(task.in_current_span())) }
     }
 
+    /// Whether the request must end now.
+    pub fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
     /// Resolves when the request must end.
     pub fn over(&self) -> impl Future<Output = ()> + Send + use<> {
         self.over.clone().cancelled_owned()

@@ -10,7 +10,8 @@ use crate::args::LogFormat;
 
 /// Starts the log; `RUST_LOG` says how much of it there is.
 pub fn start(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    // rustls warns of what any stranger sends before it is known who they are.
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,rustls=error"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => log.finish().with(without_answers()).init(),

@@ -2,15 +2,15 @@
 //! when its last holder lets go: the response's body or the splice of an upgraded connection. The
 //! permits it keeps are given back at that moment, and not when the response's head leaves.
 
+use std::future::pending;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use http::{Method, StatusCode};
 use kubectl_mc_api::ClusterName;
-use tokio::time::{Sleep, sleep_until};
+use tokio::time::sleep_until;
 use tracing::debug;
 
 use crate::error::Hop;
@@ -99,11 +99,20 @@ impl Record {
 
     /// Resolves when the request must end: by its deadline, or for a long-running one when it may
     /// not go on.
-    pub fn over(&self) -> Over {
+    pub fn over(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         match (self.0.lease.get(), self.0.deadline.get()) {
-            (Some(lease), _) => Over::Lease(Box::pin(lease.over())),
-            (None, Some(deadline)) => Over::Deadline(Box::pin(sleep_until((*deadline).into()))),
-            (None, None) => Over::Never,
+            (Some(lease), _) => Box::pin(lease.over()),
+            (None, Some(deadline)) => Box::pin(sleep_until((*deadline).into())),
+            (None, None) => Box::pin(pending()),
+        }
+    }
+
+    /// Whether the request must end now.
+    pub fn is_over(&self) -> bool {
+        match (self.0.lease.get(), self.0.deadline.get()) {
+            (Some(lease), _) => lease.is_over(),
+            (None, Some(deadline)) => *deadline <= Instant::now(),
+            (None, None) => false,
         }
     }
 
@@ -123,25 +132,6 @@ impl Record {
     /// Whether the request is one of kubectl's discovery calls to a member.
     pub fn is_member_discovery(&self) -> bool {
         self.0.member_discovery.load(Ordering::Relaxed)
-    }
-}
-
-/// When a request must end.
-pub enum Over {
-    Lease(Pin<Box<dyn Future<Output = ()> + Send>>),
-    Deadline(Pin<Box<Sleep>>),
-    Never,
-}
-
-impl Future for Over {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        match &mut *self {
-            Self::Lease(over) => over.as_mut().poll(cx),
-            Self::Deadline(over) => over.as_mut().poll(cx),
-            Self::Never => Poll::Pending,
-        }
     }
 }
 

@@ -5,13 +5,10 @@
 //! (hyperium/hyper#3623): a hundred watches would block everybody else.
 
 use std::error::Error as StdError;
-use std::time::Duration;
 
-use http::{Response, StatusCode, header};
+use http::{Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kubectl_mc_api::ClusterName;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -21,10 +18,12 @@ use crate::proxy::Prepared;
 
 pub mod connect;
 pub mod connection;
+pub mod pool;
 mod refusal;
 
 use connect::Connector;
 use connection::Connection;
+use pool::{MemberBody, Pool};
 use refusal::Refusal;
 
 /// The way to one member, with the connection and the credential of one version of its Secret.
@@ -33,7 +32,7 @@ pub struct Upstream {
     cluster: ClusterName,
     connection: Connection,
     connector: Connector,
-    pool: Client<Connector, Incoming>,
+    pool: Pool,
 }
 
 /// A member's answer on a connection of its own.
@@ -68,13 +67,7 @@ impl OwnConnection {
 impl Upstream {
     pub fn new(cluster: ClusterName, connection: Connection) -> Result<Self, connection::Error> {
         let connector = Connector::new(&connection)?;
-        let pool = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(POOL_IDLE)
-            .pool_max_idle_per_host(POOL_MAX_IDLE)
-            .http1_max_headers(MAX_RESPONSE_HEADERS)
-            .set_host(false)
-            .build(connector.clone());
+        let pool = Pool::new(connector.clone());
         Ok(Self { cluster, connection, connector, pool })
     }
 
@@ -85,8 +78,8 @@ impl Upstream {
     /// Sends a request over a pooled connection.
     pub async fn send(&self, prepared: Prepared) -> Result<Response<Body>, Error> {
         let inner_proxy = prepared.is_inner_proxy();
-        let response = self.pool.request(prepared.into_request()).await;
-        let response = response.map_err(|error| self.unreachable(&error))?;
+        let request = in_origin_form(prepared.into_request());
+        let response = self.pool.send(request).await.map_err(|error| self.unreachable(error.as_ref()))?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Error::Switched { cluster: self.cluster.clone() });
         }
@@ -96,21 +89,22 @@ impl Upstream {
     /// Sends an upgrade over a connection of its own.
     pub async fn upgrade(&self, prepared: Prepared) -> Result<Exchange, Error> {
         let io = self.connector.connect().await.map_err(|error| self.unreachable(error.as_ref()))?;
-        let handshake = http1::Builder::new().max_headers(MAX_RESPONSE_HEADERS).handshake(io).await;
+        let handshake = http1::handshake(io).await;
         let (mut sender, connection) = handshake.map_err(|error| self.unreachable(&error))?;
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
             // How the connection ended is told by the response or by the splice.
             let _ = connection.with_upgrades().await;
         }));
         let inner_proxy = prepared.is_inner_proxy();
-        let mut request = prepared.into_request();
-        // On a connection of one's own the target is in origin form.
-        *request.uri_mut() = connection::origin_form(request.uri());
+        let request = in_origin_form(prepared.into_request());
         let response = sender.send_request(request).await.map_err(|error| self.unreachable(&error))?;
         let connection = OwnConnection { task };
         Ok(match response.status() {
             StatusCode::SWITCHING_PROTOCOLS => Exchange::Switched { response, connection },
-            _ => Exchange::Refused { response: self.checked(response, inner_proxy).await?, connection },
+            _ => Exchange::Refused {
+                response: self.checked(response.map(MemberBody::from), inner_proxy).await?,
+                connection,
+            },
         })
     }
 
@@ -118,7 +112,7 @@ impl Upstream {
     /// logins of its own: its 401 is not about our credential.
     async fn checked(
         &self,
-        response: Response<Incoming>,
+        response: Response<MemberBody>,
         inner_proxy: bool,
     ) -> Result<Response<Body>, Error> {
         let cluster = || self.cluster.clone();
@@ -154,12 +148,12 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
     innermost.to_string()
 }
 
-/// A kube-apiserver closes idle connections after 90 s; we are first, so that no request meets a
-/// connection that is just being closed.
-const POOL_IDLE: Duration = Duration::from_secs(75);
-const POOL_MAX_IDLE: usize = 128;
-/// hyper's own limit is 100; a warning is a line.
-const MAX_RESPONSE_HEADERS: usize = 256;
+/// The target without scheme and authority (RFC 9112, 3.2.1), as a server and not a proxy is asked.
+fn in_origin_form(mut request: Request<Incoming>) -> Request<Incoming> {
+    let target = request.uri().path_and_query().cloned();
+    *request.uri_mut() = target.map(Uri::from).unwrap_or_default();
+    request
+}
 
 /// Why a member's answer does not come.
 #[derive(Debug, thiserror::Error)]

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use base64::Engine;
 use http::{HeaderValue, Uri};
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
-use hyper_util::client::legacy::connect::{Connected, Connection as ConnectionInfo, HttpConnector};
 use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -57,7 +57,7 @@ enum Hop {
 type Tcp = HttpConnector<Lookup>;
 /// The transport under the member's TLS.
 type Transport = Either<TcpStream, Box<TlsStream<TcpStream>>>;
-type BoxError = Box<dyn StdError + Send + Sync>;
+pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 /// A connection to a member, for hyper.
@@ -82,22 +82,6 @@ impl Connector {
             Ok(TokioIo::new(MemberStream(stream)))
         };
         timeout(CONNECT_TIMEOUT, opened).await.unwrap_or_else(|_| Err("it did not answer in time".into()))
-    }
-}
-
-impl Service<Uri> for Connector {
-    type Response = TokioIo<MemberStream>;
-    type Error = BoxError;
-    type Future = Connecting<Self::Response>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    /// The URI is not asked: a member's address is what its Secret says.
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let connector = self.clone();
-        Box::pin(async move { connector.connect().await })
     }
 }
 
@@ -208,12 +192,6 @@ impl Service<Uri> for TlsToProxy {
             let stream = tcp.call(proxy).await?.into_inner();
             Ok(TokioIo::new(TlsConnector::from(tls).connect(name, stream).await?))
         })
-    }
-}
-
-impl ConnectionInfo for MemberStream {
-    fn connected(&self) -> Connected {
-        Connected::new()
     }
 }
 

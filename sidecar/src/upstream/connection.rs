@@ -106,11 +106,6 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// The target without scheme and authority (RFC 9112, 3.2.1).
-pub(super) fn origin_form(uri: &Uri) -> Uri {
-    uri.path_and_query().cloned().map(Uri::from).unwrap_or_default()
-}
-
 fn server_address(server: &str) -> Result<(Authority, String), &'static str> {
     if server.contains(['?', '#']) {
         return Err("it may have no query and no fragment");

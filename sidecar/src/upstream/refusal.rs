@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::{Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use serde::Deserialize;
 
+use super::pool::MemberBody;
 use crate::body::Body;
 
 /// What a member refused to the sidecar.
@@ -22,7 +22,7 @@ pub(super) enum Refusal {
 
 /// Reads a 401 or a 403.
 pub(super) async fn read(
-    response: Response<Incoming>,
+    response: Response<MemberBody>,
 ) -> Result<(Response<Body>, Option<Refusal>), hyper::Error> {
     let length = response.body().size_hint().exact();
     let is_json = response
@@ -42,9 +42,10 @@ fn of(code: StatusCode, body: &Bytes) -> Option<Refusal> {
     let status: Status<'_> = serde_json::from_slice(body).ok()?;
     match (status.kind, code) {
         ("Status", StatusCode::UNAUTHORIZED) if status.reason == "Unauthorized" => Some(Refusal::Credential),
-        // apiserver: `responsewriters.forbiddenMessage` for the verb impersonate. A caller cannot
-        // bring it about otherwise: its own impersonation never reaches a member.
-        ("Status", StatusCode::FORBIDDEN) if status.message.contains("\" cannot impersonate resource \"") => {
+        // apiserver: `responsewriters.forbiddenMessage` for the verb impersonate, and since 1.36 for
+        // `impersonate:<mode>` and `impersonate-on:<mode>:<verb>` (KEP-5284). A caller cannot bring it
+        // about otherwise: its own impersonation never reaches a member.
+        ("Status", StatusCode::FORBIDDEN) if status.message.contains("\" cannot impersonate") => {
             Some(Refusal::Impersonation(status.message))
         }
         _ => None,
@@ -73,9 +74,14 @@ mod tests {
 
     #[test]
     fn a_refusal_to_impersonate_is_told_from_the_callers_own() {
-        let ours = r#"users "jane" is forbidden: User "system:serviceaccount:ns:imp" cannot impersonate resource "users" in API group "" at the cluster scope"#;
-        let body = serde_json::json!({"kind": "Status", "reason": "Forbidden", "message": ours}).to_string();
-        assert_eq!(refusal(403, &body), Some(Refusal::Impersonation(ours.to_owned())));
+        for ours in [
+            r#"users "jane" is forbidden: User "system:serviceaccount:ns:imp" cannot impersonate resource "users" in API group "" at the cluster scope"#,
+            r#"configmaps is forbidden: User "system:serviceaccount:ns:imp" cannot impersonate-on:user-info:list resource "configmaps" in API group "" in the namespace "default""#,
+        ] {
+            let body =
+                serde_json::json!({"kind": "Status", "reason": "Forbidden", "message": ours}).to_string();
+            assert_eq!(refusal(403, &body), Some(Refusal::Impersonation(ours.to_owned())));
+        }
         let theirs = r#"{"kind":"Status","reason":"Forbidden","message":"pods is forbidden: User \"jane\" cannot list"}"#;
         assert_eq!(refusal(403, theirs), None);
     }

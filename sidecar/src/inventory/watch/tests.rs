@@ -76,8 +76,8 @@ fn nothing_is_told_before_both_lists_were_read() {
     assert!(host.readiness.is_ready());
 }
 
-#[test]
-fn a_member_is_found_when_it_has_a_secret_and_off_when_it_has_none() {
+#[tokio::test]
+async fn a_member_is_found_when_it_has_a_secret_and_off_when_it_has_none() {
     let mut host = Host::synced();
     assert!(host.find("m1").is_ok());
     host.state.member(Event::Apply(member("m2")));
@@ -88,16 +88,16 @@ fn a_member_is_found_when_it_has_a_secret_and_off_when_it_has_none() {
     assert!(matches!(host.find("m1"), Err(Error::Unknown(_))));
 }
 
-#[test]
-fn a_secret_that_cannot_be_used_is_named_with_its_key() {
+#[tokio::test]
+async fn a_secret_that_cannot_be_used_is_named_with_its_key() {
     let mut host = Host::synced();
     host.state.secret(Event::Apply(secret("m1", "")));
     let error = host.find("m1").unwrap_err().to_string();
     assert!(error.contains("Secret m1.member") && error.contains("key token"), "{error}");
 }
 
-#[test]
-fn a_new_token_makes_a_new_way_and_everything_else_keeps_the_old_one() {
+#[tokio::test]
+async fn a_new_token_makes_a_new_way_and_everything_else_keeps_the_old_one() {
     let mut host = Host::synced();
     let old = host.find("m1").unwrap().upstream.clone();
     host.state.member(Event::Apply(member("m1")));
@@ -110,8 +110,8 @@ fn a_new_token_makes_a_new_way_and_everything_else_keeps_the_old_one() {
     assert_eq!(new.connection().authorization().unwrap(), "Bearer new");
 }
 
-#[test]
-fn what_is_open_lives_on_over_a_new_token_and_ends_with_the_connection_or_the_member() {
+#[tokio::test]
+async fn what_is_open_lives_on_over_a_new_token_and_ends_with_the_connection_or_the_member() {
     let mut host = Host::synced();
     let open = host.find("m1").unwrap().gone.clone();
     host.state.secret(Event::Apply(secret("m1", "new")));
@@ -132,8 +132,8 @@ fn what_is_open_lives_on_over_a_new_token_and_ends_with_the_connection_or_the_me
     assert!(open.is_cancelled());
 }
 
-#[test]
-fn what_is_open_ends_when_the_credential_is_taken_away_or_unusable() {
+#[tokio::test]
+async fn what_is_open_ends_when_the_credential_is_taken_away_or_unusable() {
     let mut none = secret("m1", "old");
     none.data.as_mut().unwrap().remove("token");
     for off in [none, secret("m1", "")] {
@@ -146,8 +146,8 @@ fn what_is_open_ends_when_the_credential_is_taken_away_or_unusable() {
     }
 }
 
-#[test]
-fn a_members_share_is_the_same_over_a_change_of_its_secret() {
+#[tokio::test]
+async fn a_members_share_is_the_same_over_a_change_of_its_secret() {
     let mut host = Host::synced();
     let permit = host.find("m1").unwrap().admit().unwrap();
     host.state.secret(Event::Apply(secret("m1", "new")));
@@ -156,8 +156,8 @@ fn a_members_share_is_the_same_over_a_change_of_its_secret() {
     assert!(host.find("m1").unwrap().admit().is_ok());
 }
 
-#[test]
-fn a_list_that_is_read_anew_forgets_who_is_gone() {
+#[tokio::test]
+async fn a_list_that_is_read_anew_forgets_who_is_gone() {
     let mut host = Host::synced();
     host.state.member(Event::Init);
     host.state.member(Event::InitApply(member("m2")));
@@ -166,8 +166,8 @@ fn a_list_that_is_read_anew_forgets_who_is_gone() {
     assert!(matches!(host.find("m1"), Err(Error::Unknown(_))));
 }
 
-#[test]
-fn a_secret_of_another_name_is_no_members() {
+#[tokio::test]
+async fn a_secret_of_another_name_is_no_members() {
     let mut host = Host::synced();
     let mut manager = secret("m1", "manager");
     manager.metadata.name = Some("m1.manager".to_owned());

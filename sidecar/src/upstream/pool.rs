@@ -1,0 +1,226 @@
+//! Connections to one member that are kept for the next request.
+//!
+//! A connection is driven by the request that uses it, in the request's own task: nothing is handed
+//! from task to task, or from core to core, on the way to a member and back. A connection that
+//! nobody uses is not driven; whether it still lives is seen when it is taken, and one that was
+//! not taken for a while is closed before the member would close it.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1};
+use hyper_util::rt::TokioIo;
+use tokio::time::interval;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::connect::{BoxError, Connector, MemberStream};
+
+/// The connections to one member.
+#[derive(Debug)]
+pub(super) struct Pool {
+    connector: Connector,
+    idle: Arc<Idle>,
+    _sweeper: AbortOnDropHandle<()>,
+}
+
+/// The last one used is the first one taken, so that what is not needed ages.
+#[derive(Debug, Default)]
+#[expect(clippy::disallowed_types, reason = "held for a push or a pop, and never over an await")]
+struct Idle(std::sync::Mutex<Vec<Connection>>);
+
+/// A connection and what drives it.
+#[derive(Debug)]
+struct Connection {
+    sender: http1::SendRequest<Incoming>,
+    driver: Pin<Box<http1::Connection<TokioIo<MemberStream>, Incoming>>>,
+    ended: bool,
+    idle_since: Instant,
+}
+
+/// A member's body, and the connection it comes by, which goes back to the pool when the body ended.
+#[derive(Debug)]
+pub struct MemberBody {
+    body: Incoming,
+    finished: bool,
+    broken: Option<hyper::Error>,
+    connection: Option<(Connection, Weak<Idle>)>,
+}
+
+impl Pool {
+    pub(super) fn new(connector: Connector) -> Self {
+        let idle = Arc::new(Idle::default());
+        let swept = Arc::downgrade(&idle);
+        let sweeper = async move {
+            let mut every = interval(SWEEP);
+            loop {
+                every.tick().await;
+                let Some(idle) = swept.upgrade() else { return };
+                idle.sweep();
+            }
+        };
+        Self { connector, idle, _sweeper: AbortOnDropHandle::new(tokio::spawn(sweeper)) }
+    }
+
+    /// Sends a request over a connection that is idle, or a new one. A request that an idle connection
+    /// did not take, because it had just died, is sent again: nothing of it was.
+    pub(super) async fn send(
+        &self,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<MemberBody>, BoxError> {
+        while let Some(mut connection) = self.idle.take() {
+            match connection.exchange(request).await {
+                Ok(response) => return Ok(self.lend(response, connection)),
+                Err(mut failed) => match failed.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(failed.into_error().into()),
+                },
+            }
+        }
+        let mut connection = self.open().await?;
+        match connection.exchange(request).await {
+            Ok(response) => Ok(self.lend(response, connection)),
+            Err(failed) => Err(failed.into_error().into()),
+        }
+    }
+
+    async fn open(&self) -> Result<Connection, BoxError> {
+        let io = self.connector.connect().await?;
+        let (sender, driver) = http1::handshake(io).await?;
+        Ok(Connection { sender, driver: Box::pin(driver), ended: false, idle_since: Instant::now() })
+    }
+
+    fn lend(&self, response: Response<Incoming>, connection: Connection) -> Response<MemberBody> {
+        let connection = Some((connection, Arc::downgrade(&self.idle)));
+        response.map(|body| MemberBody { body, finished: false, broken: None, connection })
+    }
+}
+
+impl Idle {
+    fn take(&self) -> Option<Connection> {
+        loop {
+            let mut connection = self.with(Vec::pop)?;
+            if connection.is_idle() && connection.idle_since.elapsed() < MAX_IDLE_TIME {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn give_back(&self, mut connection: Connection) {
+        connection.idle_since = Instant::now();
+        self.with(|idle| {
+            if idle.len() < MAX_IDLE {
+                idle.push(connection);
+            }
+        });
+    }
+
+    fn sweep(&self) {
+        self.with(|idle| idle.retain_mut(|c| c.idle_since.elapsed() < MAX_IDLE_TIME && c.is_idle()));
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Vec<Connection>) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Connection {
+    /// Sends a request and drives the connection until the head of the answer is there.
+    async fn exchange(
+        &mut self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Incoming>>> {
+        let mut answered = std::pin::pin!(self.sender.try_send_request(request));
+        let (driver, ended) = (&mut self.driver, &mut self.ended);
+        poll_fn(|cx| {
+            // Driven first: then what it brought is seen in the same turn. Once it ended, the answer
+            // is there or is known never to come.
+            *ended = *ended || driver.as_mut().poll(cx).is_ready();
+            answered.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    fn drive(&mut self, cx: &mut Context<'_>) {
+        self.ended = self.ended || self.driver.as_mut().poll(cx).is_ready();
+    }
+
+    /// Whether it lives and waits for a request.
+    fn is_idle(&mut self) -> bool {
+        self.drive(&mut Context::from_waker(Waker::noop()));
+        !self.ended && self.sender.is_ready()
+    }
+}
+
+impl From<Incoming> for MemberBody {
+    /// A body on a connection that is not of a pool, and that somebody else drives.
+    fn from(body: Incoming) -> Self {
+        Self { body, finished: false, broken: None, connection: None }
+    }
+}
+
+impl Body for MemberBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(error) = self.broken.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let mut frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_pending()
+            && let Some((connection, _)) = &mut self.connection
+        {
+            connection.drive(cx);
+            frame = Pin::new(&mut self.body).poll_frame(cx);
+        }
+        match frame {
+            // hyper drops what it has not written yet when a body fails: let it write first.
+            Poll::Ready(Some(Err(error))) => {
+                self.broken = Some(error);
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            frame => {
+                self.finished |= matches!(frame, Poll::Ready(None));
+                frame
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for MemberBody {
+    fn drop(&mut self) {
+        let Some((mut connection, pool)) = self.connection.take() else { return };
+        let over = self.finished || self.body.is_end_stream();
+        if over
+            && connection.is_idle()
+            && let Some(pool) = pool.upgrade()
+        {
+            pool.give_back(connection);
+        }
+    }
+}
+
+/// A kube-apiserver closes idle connections after 90 s; we are first, so that no request meets a
+/// connection that is just being closed.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
+const SWEEP: Duration = Duration::from_secs(15);
+const MAX_IDLE: usize = 128;

@@ -17,6 +17,7 @@ mod logs;
 mod member_changes;
 mod member_refusals;
 mod plugin;
+mod pool;
 mod port_forward;
 mod protocol;
 mod refused_upgrades;

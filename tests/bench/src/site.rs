@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use harness::audit::{AuditLog, impersonated};
 use harness::bed::{SYSTEM, bed, host, member, sidecar};
 use harness::caller::Caller;
+use harness::registration;
 use harness::scene::{EVERY_VERB, Scene};
 use serde_json::json;
 
@@ -97,26 +98,11 @@ fn m1() -> Result<Upstream> {
 /// Makes a member known to the sidecar.
 fn register(member: &Upstream) -> Result<()> {
     let Upstream { name, address, ca, token } = member;
-    let host = host()?;
-    host.apply(
-        &format!("/api/v1/namespaces/{SYSTEM}/secrets/{name}.member"),
-        &json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "fleet.kubectl-mc.dev/member",
-            "metadata": {"name": format!("{name}.member")},
-            "stringData": {
-                "server": format!("https://{address}"), "ca.crt": fs::read_to_string(ca)?,
-                "tls-server-name": CERTIFIED_NAME, "token": token,
-            },
-        }),
-    )?;
-    host.apply(
-        &format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{name}"),
-        &json!({
-            "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "MemberCluster",
-            "metadata": {"name": name}, "spec": {},
-        }),
-    )?;
-    Ok(())
+    let (server, ca) = (format!("https://{address}"), fs::read_to_string(ca)?);
+    registration::register(
+        name,
+        &json!({"server": server, "ca.crt": ca, "tls-server-name": CERTIFIED_NAME, "token": token}),
+    )
 }
 
 /// The sidecar's own: every server here handshakes alike.

@@ -35,6 +35,7 @@ fn an_open_watch_ends_with_its_member() -> Result<()> {
     let (_, fake, caller) = open_to_one("member", WATCH)?;
     let mut watch = opened(&fake, &caller, "GET", "")?;
     host()?.delete(&format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{}", fake.name))?;
+    watch.set_patience(AT_ONCE)?;
     watch.rest().context("the watch goes on")?;
     Ok(())
 }
@@ -53,7 +54,7 @@ fn open_to_one(name: &str, answer: &'static str) -> Result<(Scene, FakeMember, C
 /// A stream that is open through the host, and a reader with the patience to see its end.
 fn opened(fake: &FakeMember, caller: &Caller, method: &str, headers: &str) -> Result<Connection> {
     let mut connection = Endpoint::cluster(&bed()?.host, caller.certificate.as_deref())?.connect()?;
-    let path = member_path(&fake.name, "/open?watch=true");
+    let path = member_path(&fake.name, "/api/v1/open?watch=true");
     connection.send(format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}\r\n").as_bytes())?;
     let status = connection.head()?.status;
     ensure!([101, 200].contains(&status), "answered {status}");
@@ -62,5 +63,7 @@ fn opened(fake: &FakeMember, caller: &Caller, method: &str, headers: &str) -> Re
     Ok(connection)
 }
 
+/// Well within the time that a request without an open end may take.
+const AT_ONCE: Duration = Duration::from_secs(20);
 const WATCH: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n";
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";

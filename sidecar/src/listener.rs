@@ -220,3 +220,39 @@ const STRANGERS_AGE: Duration = Duration::from_secs(60);
 const STRANGERS_GRACE: Duration = Duration::from_secs(10);
 /// A share of the age, either way.
 const CONNECTION_AGE_JITTER: f64 = 0.2;
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    async fn lifetime(known: bool) -> Duration {
+        let peer = Peer::new(([127, 0, 0, 1], 1).into(), None, None);
+        if known {
+            peer.is_now_known();
+        }
+        let began = Instant::now();
+        retirement(&peer, &CancellationToken::new()).await;
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_on_which_nobody_logs_in_retires_after_a_minute() {
+        assert!(lifetime(false).await <= STRANGERS_AGE + Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_known_callers_connection_retires_after_ten_minutes_or_so() {
+        let lifetime = lifetime(true).await;
+        assert!((480..=721).contains(&lifetime.as_secs()), "{lifetime:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_a_shutdown_every_connection_retires_at_once() {
+        let peer = Peer::new(([127, 0, 0, 1], 1).into(), None, None);
+        let shutdown = CancellationToken::new();
+        shutdown.cancel();
+        assert!(timeout(Duration::from_secs(1), retirement(&peer, &shutdown)).await.is_ok());
+    }
+}

@@ -21,7 +21,7 @@ use crate::inventory::Cluster;
 use crate::metrics::Metrics;
 use crate::proxy::Prepared;
 use crate::record::Record;
-use crate::upstream::{self, Exchange};
+use crate::upstream::Exchange;
 
 mod splice;
 
@@ -173,8 +173,6 @@ pub enum Error {
     OtherProtocol(String, &'static str),
     #[error("member {0} answered an upgrade with {1}")]
     NoSwitch(String, StatusCode),
-    #[error(transparent)]
-    Upstream(#[from] upstream::Error),
 }
 
 #[cfg(test)]

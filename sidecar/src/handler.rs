@@ -8,6 +8,7 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 
 use crate::app::App;
+use crate::audit_id::AuditId;
 use crate::body::{Body, Guarded};
 use crate::error::Error;
 use crate::lease::Lease;
@@ -17,14 +18,16 @@ use crate::request_info::{Health, RequestInfo, Route};
 use crate::{clusters, discovery, headers, impersonation, metrics, proxy, status, upgrade};
 
 /// Answers one request, whatever happens.
-pub async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) -> Response<Guarded> {
-    let record = Record::begin(app.metrics.clone(), peer.clone(), request.method());
+pub async fn handle(app: Arc<App>, peer: Arc<Peer>, mut request: Request<Incoming>) -> Response<Guarded> {
+    let audit_id = AuditId::of(request.headers_mut());
+    let record = Record::begin(app.metrics.clone(), peer.clone(), request.method(), audit_id);
     let response = respond(&app, &peer, request, &record).await;
     let mut response = response.unwrap_or_else(|error| status::response(&error, &record));
     if record.is_upgrade() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         // What the client sends next may be meant for the protocol it did not get.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
+    record.audit_id().tell(response.headers_mut());
     record.answered(response.status());
     response.map(|body| Guarded::new(body, record))
 }

@@ -42,6 +42,7 @@ pub mod clusters;
 pub mod discovery;
 
 // What is said about it
+pub mod audit_id;
 pub mod body;
 pub mod error;
 pub mod metrics;

@@ -13,6 +13,7 @@ use kubectl_mc_api::ClusterName;
 use tokio::time::sleep_until;
 use tracing::debug;
 
+use crate::audit_id::AuditId;
 use crate::error::Hop;
 use crate::identity::Identity;
 use crate::lease::Lease;
@@ -31,6 +32,7 @@ struct Inner {
     peer: Arc<Peer>,
     begun: Instant,
     method: Method,
+    audit_id: AuditId,
     route: OnceLock<metrics::Route>,
     cluster: OnceLock<ClusterName>,
     member_discovery: AtomicBool,
@@ -44,13 +46,14 @@ struct Inner {
 }
 
 impl Record {
-    pub fn begin(metrics: Arc<Metrics>, peer: Arc<Peer>, method: &Method) -> Self {
+    pub fn begin(metrics: Arc<Metrics>, peer: Arc<Peer>, method: &Method, audit_id: AuditId) -> Self {
         metrics.in_flight.inc();
         Self(Arc::new(Inner {
             metrics,
             peer,
             begun: Instant::now(),
             method: method.clone(),
+            audit_id,
             route: OnceLock::new(),
             cluster: OnceLock::new(),
             member_discovery: AtomicBool::new(false),
@@ -75,6 +78,10 @@ impl Record {
     pub fn authenticated(&self, user: &Arc<Identity>) {
         self.0.peer.is_now_known();
         let _ = self.0.user.set(user.clone());
+    }
+
+    pub fn audit_id(&self) -> &AuditId {
+        &self.0.audit_id
     }
 
     /// Keeps a permit until the request is over.
@@ -142,6 +149,7 @@ impl Drop for Inner {
         let code = self.code.load(Ordering::Relaxed);
         self.metrics.ended(route, code, self.hop.get().copied(), elapsed);
         debug!(
+            audit_id = %self.audit_id,
             method = %self.method,
             cluster = self.cluster.get().map_or("", ClusterName::as_str),
             user = self.user.get().map_or("", |user| &user.user),

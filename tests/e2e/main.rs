@@ -3,6 +3,7 @@
 //! own namespace, users and members. `make test` starts the bed.
 
 mod attach;
+mod audit_id;
 mod authorization;
 mod bounds;
 mod clusters;

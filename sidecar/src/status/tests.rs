@@ -1,16 +1,18 @@
 use std::sync::Arc;
 
-use http::{Method, Request};
+use http::{HeaderMap, Method, Request};
 use serde_json::Value;
 
 use super::*;
+use crate::audit_id::AuditId;
 use crate::metrics::Metrics;
 use crate::peer::Peer;
 use crate::request_info::RequestInfo as Info;
 
 fn record(target: &str) -> Record {
     let peer = Arc::new(Peer::new("127.0.0.1:1".parse().unwrap(), None, None));
-    let record = Record::begin(Arc::new(Metrics::default()), peer, &Method::GET);
+    let audit_id = AuditId::of(&mut HeaderMap::new());
+    let record = Record::begin(Arc::new(Metrics::default()), peer, &Method::GET, audit_id);
     let request = Request::builder()
         .uri(format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters{target}"))
         .header("host", "h");

@@ -22,6 +22,7 @@ use crate::authorization::Authorizer;
 use crate::clusters::Registry;
 use crate::config::Config;
 use crate::impersonation::member;
+use crate::inventory::renewal::Renewals;
 use crate::inventory::{self, HostInventory, Inventory};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -97,11 +98,13 @@ impl App {
         let readiness = Readiness::default();
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
-        let inventory = Arc::new(HostInventory::default());
+        let (renewals, read) = Renewals::new(host.clone(), &namespace);
+        let inventory = Arc::new(HostInventory::new(renewals));
         let (registry, writer) = Registry::new();
         let watch = inventory::watch::Watch {
             namespace,
             inventory: inventory.clone(),
+            read,
             registry: writer,
             metrics: metrics.clone(),
             max_inflight_per_member: max_member_inflight,

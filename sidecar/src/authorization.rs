@@ -118,7 +118,7 @@ impl From<Arc<Identity>> for Subject {
 }
 
 impl Allowed {
-    pub fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }
 }

@@ -13,6 +13,7 @@ use crate::body::{Body, Guarded};
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::peer::Peer;
+use crate::proxy::Draft;
 use crate::record::Record;
 use crate::request_info::{Health, RequestInfo, Route};
 use crate::{clusters, discovery, headers, impersonation, metrics, proxy, status, upgrade};
@@ -78,15 +79,17 @@ async fn respond(
 
     let due = (!long_running).then(|| record.due_within(app.request_timeout));
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
-    let prepared = proxy::prepare(request, path, info.upgrade, &allowed, &app.rules, &cluster)?;
+    let draft = Draft::new(request, path, info.upgrade, &allowed, &app.rules);
     if long_running {
         record.leased(Lease::grant(app.authorizer.clone(), allowed, Some(cluster.gone.clone())));
     }
     let mut response = match (info.upgrade, downstream) {
         (Some(protocol), Some(downstream)) => {
-            upgrade::forward(&cluster, prepared, protocol, downstream, &app.tunnels, record.clone()).await?
+            let (inventory, tunnels) = (app.inventory.as_ref(), &app.tunnels);
+            upgrade::forward(inventory, &cluster, draft, protocol, downstream, tunnels, record.clone())
+                .await?
         }
-        _ => proxy::forward(&cluster, prepared, due).await?,
+        _ => proxy::forward(app.inventory.as_ref(), &cluster, draft, due).await?,
     };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         headers::clean_response(response.headers_mut());

@@ -3,6 +3,8 @@
 //! Secrets.
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -13,12 +15,22 @@ use tokio_util::sync::CancellationToken;
 use crate::limits::{self, Bound, Permit};
 use crate::upstream::Upstream;
 
+pub mod renewal;
 pub mod watch;
+
+use renewal::Renewals;
 
 /// Where members are looked up.
 pub trait Inventory: Send + Sync {
     /// The member of this name, if requests can be sent to it.
     fn find(&self, name: &ClusterName) -> Result<Arc<Cluster>, Error>;
+
+    /// The same member by the same way with another credential than the one that it `refused`, if
+    /// there is one.
+    fn renewed<'a>(
+        &'a self,
+        refused: &'a Cluster,
+    ) -> Pin<Box<dyn Future<Output = Option<Arc<Cluster>>> + Send + 'a>>;
 }
 
 /// A member that requests can be sent to.
@@ -40,21 +52,50 @@ impl Cluster {
 }
 
 /// The members that the host registers: a snapshot that one writer replaces.
-#[derive(Debug, Default)]
-pub struct HostInventory(ArcSwap<Option<Members>>);
+pub struct HostInventory {
+    members: ArcSwap<Option<Members>>,
+    renewals: Renewals,
+}
 
 /// Each registered member, or why nothing can be sent to it.
 type Members = HashMap<ClusterName, Result<Arc<Cluster>, Arc<str>>>;
 
 impl Inventory for HostInventory {
     fn find(&self, name: &ClusterName) -> Result<Arc<Cluster>, Error> {
-        let snapshot = self.0.load();
+        let snapshot = self.members.load();
         let members = snapshot.as_ref().as_ref().ok_or(Error::NotSynced)?;
         match members.get(name) {
             Some(Ok(cluster)) => Ok(cluster.clone()),
             Some(Err(why)) => Err(Error::ProxyOff { cluster: name.clone(), why: why.clone() }),
             None => Err(Error::Unknown(name.clone())),
         }
+    }
+
+    fn renewed<'a>(
+        &'a self,
+        refused: &'a Cluster,
+    ) -> Pin<Box<dyn Future<Output = Option<Arc<Cluster>>> + Send + 'a>> {
+        Box::pin(async move {
+            // The watch may have been faster.
+            if let Some(renewed) = self.other_than(refused) {
+                return Some(renewed);
+            }
+            self.renewals.read(&refused.name).await;
+            self.other_than(refused)
+        })
+    }
+}
+
+impl HostInventory {
+    pub fn new(renewals: Renewals) -> Self {
+        Self { members: ArcSwap::default(), renewals }
+    }
+
+    fn other_than(&self, refused: &Cluster) -> Option<Arc<Cluster>> {
+        let now = self.find(&refused.name).ok()?;
+        let another = !Arc::ptr_eq(&now.upstream, &refused.upstream);
+        // What ends with the old way must not begin anew on the next one.
+        (another && !refused.gone.is_cancelled()).then_some(now)
     }
 }
 

@@ -1,9 +1,11 @@
-//! What is sent to a member: [`prepare`] makes it, and nothing else can; [`forward`] sends it and
-//! streams the answer back.
+//! What is sent to a member: a [`Draft`] is what a caller may ask of it, and makes the [`Prepared`]
+//! request, which nothing else can; [`forward`] sends it and streams the answer back.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use http::header::{self, HeaderValue};
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Uri};
 use hyper::body::Incoming;
 use tokio::time::timeout_at;
@@ -11,77 +13,119 @@ use tokio::time::timeout_at;
 use crate::authorization::Allowed;
 use crate::body::Body;
 use crate::headers;
+use crate::identity::Identity;
 use crate::impersonation::{self, member};
-use crate::inventory::Cluster;
+use crate::inventory::{Cluster, Inventory};
 use crate::request_info::MemberPath;
 use crate::upgrade::Protocol;
+use crate::upstream::outgoing::Outgoing;
 use crate::upstream::{self, Error};
 
-/// A request that is ready for a member: clean headers, the member's address, our credential and
-/// exactly one authenticated identity. Only [`prepare`] makes one.
+/// A caller's request that was allowed, with all that a member's is made of. It is kept until the
+/// member answers, because some requests have to be made again.
 #[derive(Debug)]
-pub struct Prepared<B = Incoming> {
-    request: Request<B>,
+pub struct Draft<'a> {
+    parts: Parts,
+    body: Outgoing,
+    path: &'a MemberPath,
+    upgrade: Option<Protocol>,
+    identity: Arc<Identity>,
+    rules: &'a member::Rules,
+}
+
+/// A request that is ready for a member: clean headers, the member's address, our credential and
+/// exactly one authenticated identity. Only [`Draft::prepare`] makes one.
+#[derive(Debug)]
+pub struct Prepared {
+    request: Request<Outgoing>,
     inner_proxy: bool,
 }
 
-impl<B> Prepared<B> {
+impl Prepared {
     /// Whether a program of the member's users answers, and not the member itself.
     pub fn is_inner_proxy(&self) -> bool {
         self.inner_proxy
     }
 
     /// Gives up the request to be sent.
-    pub fn into_request(self) -> Request<B> {
+    pub fn into_request(self) -> Request<Outgoing> {
         self.request
     }
 }
 
-/// Makes the member's request out of the caller's: headers cleaned, then credential and identity
-/// set, last, so that nothing a client sends can add to them.
-pub fn prepare<B>(
-    request: Request<B>,
-    path: &MemberPath,
-    upgrade: Option<Protocol>,
-    allowed: &Allowed,
-    rules: &member::Rules,
-    cluster: &Cluster,
-) -> Result<Prepared<B>, crate::Error> {
-    let identity = member::Headers::new(rules, allowed.identity(), cluster.impersonation)
-        .map_err(impersonation::Error::Member)?;
-    let (parts, body) = request.into_parts();
-    let mut headers = headers::forwarded(&parts.headers, path.is_inner_proxy());
-    if let Some(protocol) = upgrade {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-        headers.insert(header::UPGRADE, HeaderValue::from_static(protocol.as_str()));
+impl<'a> Draft<'a> {
+    pub fn new(
+        request: Request<Incoming>,
+        path: &'a MemberPath,
+        upgrade: Option<Protocol>,
+        allowed: &Allowed,
+        rules: &'a member::Rules,
+    ) -> Self {
+        let (parts, body) = request.into_parts();
+        Self { parts, body: body.into(), path, upgrade, identity: allowed.identity().clone(), rules }
     }
-    let connection = cluster.upstream.connection();
-    headers.insert(header::HOST, connection.host());
-    if let Some(token) = connection.authorization() {
-        headers.insert(header::AUTHORIZATION, token);
-    }
-    identity.apply(&mut headers).map_err(impersonation::Error::Member)?;
-    self_check(&headers)?;
 
-    let uri = connection.uri(path.as_str(), parts.uri.query()).map_err(upstream::Error::Target)?;
-    Ok(Prepared { request: with(parts.method, uri, headers, body), inner_proxy: path.is_inner_proxy() })
+    /// Makes the member's request out of the caller's: headers cleaned, then credential and identity
+    /// set, last, so that nothing a client sends can add to them. The body goes with the first one.
+    pub fn prepare(&mut self, cluster: &Cluster) -> Result<Prepared, crate::Error> {
+        let identity = member::Headers::new(self.rules, &self.identity, cluster.impersonation)
+            .map_err(impersonation::Error::Member)?;
+        let inner_proxy = self.path.is_inner_proxy();
+        let mut headers = headers::forwarded(&self.parts.headers, inner_proxy);
+        if let Some(protocol) = self.upgrade {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+            headers.insert(header::UPGRADE, HeaderValue::from_static(protocol.as_str()));
+        }
+        let connection = cluster.upstream.connection();
+        headers.insert(header::HOST, connection.host());
+        if let Some(token) = connection.authorization() {
+            headers.insert(header::AUTHORIZATION, token);
+        }
+        identity.apply(&mut headers).map_err(impersonation::Error::Member)?;
+        self_check(&headers)?;
+
+        let uri = connection.uri(self.path.as_str(), self.parts.uri.query());
+        let uri = uri.map_err(upstream::Error::Target)?;
+        let body = std::mem::replace(&mut self.body, Outgoing::Empty);
+        Ok(Prepared { request: with(self.parts.method.clone(), uri, headers, body), inner_proxy })
+    }
 }
 
 /// Sends a request and passes the member's answer on, head first and then each chunk as it comes.
 /// The head must be there when the request is `due`, if it ever is.
 pub async fn forward(
+    inventory: &dyn Inventory,
     cluster: &Cluster,
-    prepared: Prepared,
+    draft: Draft<'_>,
     due: Option<Instant>,
-) -> Result<Response<Body>, Error> {
-    let sent = cluster.upstream.send(prepared);
+) -> Result<Response<Body>, crate::Error> {
+    let answered = exchange(inventory, cluster, draft);
     match due {
-        None => sent.await,
-        Some(due) => match timeout_at(due.into(), sent).await {
+        None => answered.await,
+        Some(due) => match timeout_at(due.into(), answered).await {
             Ok(answered) => answered,
-            Err(_) => Err(Error::Late { cluster: cluster.name.clone() }),
+            Err(_) => Err(Error::Late { cluster: cluster.name.clone() }.into()),
         },
     }
+}
+
+/// Sends a request, and once more with another credential if ours was refused and there is another.
+/// A request with a body is not repeated: its body was sent.
+async fn exchange(
+    inventory: &dyn Inventory,
+    cluster: &Cluster,
+    mut draft: Draft<'_>,
+) -> Result<Response<Body>, crate::Error> {
+    let prepared = draft.prepare(cluster)?;
+    let repeatable = matches!(prepared.request.body(), Outgoing::Empty);
+    let answered = cluster.upstream.send(prepared).await;
+    if matches!(answered, Err(Error::Credential { .. }))
+        && let Some(renewed) = inventory.renewed(cluster).await
+        && repeatable
+    {
+        return Ok(renewed.upstream.send(draft.prepare(&renewed)?).await?);
+    }
+    Ok(answered?)
 }
 
 /// Our credential with no identity beside it would act as ourselves: better nothing is sent.
@@ -93,7 +137,7 @@ fn self_check(headers: &HeaderMap) -> Result<(), impersonation::Error> {
     }
 }
 
-fn with<B>(method: Method, uri: Uri, headers: HeaderMap, body: B) -> Request<B> {
+fn with(method: Method, uri: Uri, headers: HeaderMap, body: Outgoing) -> Request<Outgoing> {
     let mut request = Request::new(body);
     *request.method_mut() = method;
     *request.uri_mut() = uri;

@@ -17,11 +17,11 @@ use tracing::{Instrument, debug};
 
 use crate::body::Body;
 use crate::headers::tokens;
-use crate::inventory::Cluster;
+use crate::inventory::{Cluster, Inventory};
 use crate::metrics::Metrics;
-use crate::proxy::Prepared;
+use crate::proxy::Draft;
 use crate::record::Record;
-use crate::upstream::Exchange;
+use crate::upstream::{self, Exchange};
 
 mod splice;
 
@@ -91,14 +91,15 @@ pub fn downstream(request: &mut Request<Incoming>) -> OnUpgrade {
 
 /// Sends an upgrade to the member and, if it agrees, joins the two connections.
 pub async fn forward(
+    inventory: &dyn Inventory,
     cluster: &Cluster,
-    prepared: Prepared,
+    draft: Draft<'_>,
     protocol: Protocol,
     downstream: OnUpgrade,
     tunnels: &Tunnels,
     record: Record,
 ) -> Result<Response<Body>, crate::Error> {
-    let (mut response, connection) = match cluster.upstream.upgrade(prepared).await? {
+    let (mut response, connection) = match exchange(inventory, cluster, draft).await? {
         Exchange::Switched { response, connection } => (response, connection),
         Exchange::Refused { response, .. } if response.status().as_u16() < 400 => {
             return Err(Error::NoSwitch(cluster.name.to_string(), response.status()).into());
@@ -134,6 +135,22 @@ pub async fn forward(
         .in_current_span(),
     );
     Ok(head)
+}
+
+/// Asks the member, and once more with another credential if ours was refused and there is another:
+/// nothing of the client's stream was sent.
+async fn exchange(
+    inventory: &dyn Inventory,
+    cluster: &Cluster,
+    mut draft: Draft<'_>,
+) -> Result<Exchange, crate::Error> {
+    let answered = cluster.upstream.upgrade(draft.prepare(cluster)?).await;
+    if matches!(answered, Err(upstream::Error::Credential { .. }))
+        && let Some(renewed) = inventory.renewed(cluster).await
+    {
+        return Ok(renewed.upstream.upgrade(draft.prepare(&renewed)?).await?);
+    }
+    Ok(answered?)
 }
 
 /// Counts an open tunnel.

@@ -18,11 +18,13 @@ use crate::proxy::Prepared;
 
 pub mod connect;
 pub mod connection;
+pub mod outgoing;
 pub mod pool;
 mod refusal;
 
 use connect::Connector;
 use connection::Connection;
+use outgoing::Outgoing;
 use pool::{MemberBody, Pool};
 use refusal::Refusal;
 
@@ -149,7 +151,7 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
 }
 
 /// The target without scheme and authority (RFC 9112, 3.2.1), as a server and not a proxy is asked.
-fn in_origin_form(mut request: Request<Incoming>) -> Request<Incoming> {
+fn in_origin_form(mut request: Request<Outgoing>) -> Request<Outgoing> {
     let target = request.uri().path_and_query().cloned();
     *request.uri_mut() = target.map(Uri::from).unwrap_or_default();
     request

@@ -11,9 +11,11 @@ use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use kubectl_mc_api::{ClusterName, MemberCluster};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::renewal::Read;
 use super::{Cluster, HostInventory, Members};
 use crate::clusters;
 use crate::limits::Bound;
@@ -26,6 +28,8 @@ use crate::upstream::connection::Connection;
 pub struct Watch {
     pub namespace: String,
     pub inventory: Arc<HostInventory>,
+    /// Secrets that were read again, because their credential was refused.
+    pub read: mpsc::Receiver<Read>,
     pub registry: clusters::Writer,
     pub metrics: Arc<Metrics>,
     /// Requests under way to one member, 0 for no limit.
@@ -36,7 +40,7 @@ pub struct Watch {
 
 /// Follows the host until the process ends.
 pub async fn run(host: kube::Client, watch: Watch) {
-    let Watch { namespace, inventory, registry, metrics, max_inflight_per_member, pending } = watch;
+    let Watch { namespace, inventory, mut read, registry, metrics, max_inflight_per_member, pending } = watch;
     let members = Api::<MemberCluster>::all(host.clone());
     let secrets = Api::<Secret>::namespaced(host, &namespace);
     let of_members = watcher::Config::default().fields(&format!("type={SECRET_TYPE}"));
@@ -44,7 +48,8 @@ pub async fn run(host: kube::Client, watch: Watch) {
         events(members.clone(), watcher::Config::default()).map(Change::Member),
         events(secrets, of_members).map(Change::Secret),
     );
-    let mut events = std::pin::pin!(events);
+    let read = stream::poll_fn(move |cx| read.poll_recv(cx)).map(Change::Read);
+    let mut events = std::pin::pin!(stream::select(events, read));
     let mut state = State {
         inventory,
         registry,
@@ -67,6 +72,10 @@ pub async fn run(host: kube::Client, watch: Watch) {
             }
             Change::Member(event) => state.member(event),
             Change::Secret(event) => state.secret(event),
+            Change::Read(Read { secret, applied }) => {
+                state.read(secret);
+                let _ = applied.send(());
+            }
         }
     }
 }
@@ -74,6 +83,7 @@ pub async fn run(host: kube::Client, watch: Watch) {
 enum Change {
     Member(watcher::Event<MemberCluster>),
     Secret(watcher::Event<Secret>),
+    Read(Read),
 }
 
 /// The resourceVersion that the host's MemberClusters have now; 0 if it cannot be told.
@@ -196,6 +206,19 @@ impl State {
         self.publish();
     }
 
+    /// Takes a Secret that was asked for by its name, unless the watch knows better: it may have told
+    /// of a later one, or that it is deleted, while the answer was on its way.
+    fn read(&mut self, secret: Secret) {
+        let version = |secret: &Secret| secret.resource_version().and_then(|version| version.parse().ok());
+        let known = ClusterName::of_member_secret(&secret.name_any())
+            .and_then(|name| self.secrets.objects.get(&name))
+            .and_then(version);
+        let later = known.is_some_and(|known: u64| version(&secret).is_some_and(|read| read > known));
+        if later && secret.type_.as_deref() == Some(SECRET_TYPE) {
+            self.secret(watcher::Event::Apply(secret));
+        }
+    }
+
     /// Makes a new snapshot. Nothing is published until both lists were read: half a list would
     /// call members unknown that are not.
     fn publish(&mut self) {
@@ -223,7 +246,7 @@ impl State {
         ways.into_values().for_each(|way| way.gone.cancel());
         #[expect(clippy::cast_precision_loss, reason = "the number of members is small")]
         self.metrics.members.set(members.len() as f64);
-        self.inventory.0.store(Arc::new(Some(members)));
+        self.inventory.members.store(Arc::new(Some(members)));
         self.pending.take();
     }
 }

@@ -21,6 +21,7 @@ use tokio::time::interval;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::{BoxError, Connector, MemberStream};
+use super::outgoing::Outgoing;
 
 /// The connections to one member.
 #[derive(Debug)]
@@ -38,8 +39,8 @@ struct Idle(std::sync::Mutex<Vec<Connection>>);
 /// A connection and what drives it.
 #[derive(Debug)]
 struct Connection {
-    sender: http1::SendRequest<Incoming>,
-    driver: Pin<Box<http1::Connection<TokioIo<MemberStream>, Incoming>>>,
+    sender: http1::SendRequest<Outgoing>,
+    driver: Pin<Box<http1::Connection<TokioIo<MemberStream>, Outgoing>>>,
     ended: bool,
     idle_since: Instant,
 }
@@ -72,7 +73,7 @@ impl Pool {
     /// did not take, because it had just died, is sent again: nothing of it was.
     pub(super) async fn send(
         &self,
-        mut request: Request<Incoming>,
+        mut request: Request<Outgoing>,
     ) -> Result<Response<MemberBody>, BoxError> {
         while let Some(mut connection) = self.idle.take() {
             match connection.exchange(request).await {
@@ -134,8 +135,8 @@ impl Connection {
     /// Sends a request and drives the connection until the head of the answer is there.
     async fn exchange(
         &mut self,
-        request: Request<Incoming>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Incoming>>> {
+        request: Request<Outgoing>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Outgoing>>> {
         let mut answered = std::pin::pin!(self.sender.try_send_request(request));
         let (driver, ended) = (&mut self.driver, &mut self.ended);
         poll_fn(|cx| {

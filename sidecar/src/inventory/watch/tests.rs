@@ -1,22 +1,32 @@
 use k8s_openapi::ByteString;
 use kube::runtime::watcher::Event;
 
+use super::super::renewal::Renewals;
 use super::super::{Error, Inventory};
 use super::*;
+use crate::fake_host::host;
 use crate::readiness::Readiness;
 
 struct Host {
     state: State,
+    read: mpsc::Receiver<Read>,
     readiness: Readiness,
 }
 
 impl Host {
     fn new() -> Self {
+        Self::with(secret("m1", "old"))
+    }
+
+    /// A host that answers with this Secret when it is asked for one by name.
+    fn with(asked_for: Secret) -> Self {
         crate::tls::install_provider();
+        let (client, _) = host(move |_| (200, serde_json::to_value(&asked_for).unwrap()));
+        let (renewals, read) = Renewals::new(client, "ns");
         let readiness = Readiness::default();
         let (_, registry) = clusters::Registry::new();
         let state = State {
-            inventory: Arc::default(),
+            inventory: Arc::new(HostInventory::new(renewals)),
             registry,
             metrics: Arc::default(),
             max_inflight_per_member: 1,
@@ -27,12 +37,16 @@ impl Host {
             ways: HashMap::new(),
             in_flight: HashMap::new(),
         };
-        Self { state, readiness }
+        Self { state, read, readiness }
     }
 
     /// A host with member m1, whose lists were read.
     fn synced() -> Self {
-        let mut host = Self::new();
+        Self::new().listed()
+    }
+
+    fn listed(self) -> Self {
+        let mut host = self;
         host.state.member(Event::Init);
         host.state.member(Event::InitApply(member("m1")));
         host.state.member(Event::InitDone);
@@ -42,9 +56,31 @@ impl Host {
         host
     }
 
+    /// What follows the credential of `refused`, and what the watch does for it.
+    async fn renewed(&mut self, refused: &Cluster) -> Option<Arc<Cluster>> {
+        let inventory = self.state.inventory.clone();
+        let mut renewed = inventory.renewed(refused);
+        loop {
+            tokio::select! {
+                renewed = &mut renewed => return renewed,
+                Some(Read { secret, applied }) = self.read.recv() => {
+                    self.state.read(secret);
+                    applied.send(()).unwrap();
+                }
+            }
+        }
+    }
+
     fn find(&self, name: &str) -> Result<Arc<Cluster>, Error> {
         self.state.inventory.find(&name.parse().unwrap())
     }
+}
+
+/// A Secret of the host's as it was at some time.
+fn secret_at(version: u64, token: &str) -> Secret {
+    let mut secret = secret("m1", token);
+    secret.metadata.resource_version = Some(version.to_string());
+    secret
 }
 
 fn member(name: &str) -> MemberCluster {
@@ -55,6 +91,8 @@ fn secret(name: &str, token: &str) -> Secret {
     let text = |text: &str| ByteString(text.as_bytes().to_vec());
     let mut secret = Secret::default();
     secret.metadata.name = Some(format!("{name}.member"));
+    secret.metadata.resource_version = Some("1".to_owned());
+    secret.type_ = Some(SECRET_TYPE.to_owned());
     secret.data = Some(
         [("server", "https://203.0.113.7"), ("insecure-skip-tls-verify", "true"), ("token", token)]
             .map(|(key, value)| (key.to_owned(), text(value)))
@@ -63,8 +101,8 @@ fn secret(name: &str, token: &str) -> Secret {
     secret
 }
 
-#[test]
-fn nothing_is_told_before_both_lists_were_read() {
+#[tokio::test]
+async fn nothing_is_told_before_both_lists_were_read() {
     let mut host = Host::new();
     host.state.member(Event::Init);
     host.state.member(Event::InitDone);
@@ -173,4 +211,41 @@ async fn a_secret_of_another_name_is_no_members() {
     manager.metadata.name = Some("m1.manager".to_owned());
     host.state.secret(Event::Apply(manager));
     assert_eq!(host.find("m1").unwrap().upstream.connection().authorization().unwrap(), "Bearer old");
+}
+
+#[tokio::test]
+async fn a_refused_credential_is_read_again_before_the_watch_tells_of_a_new_one() {
+    let mut host = Host::with(secret_at(2, "new")).listed();
+    let refused = host.find("m1").unwrap();
+    let renewed = host.renewed(&refused).await.unwrap();
+    assert_eq!(renewed.upstream.connection().authorization().unwrap(), "Bearer new");
+    assert!(!refused.gone.is_cancelled(), "what is open lives on");
+    assert!(Arc::ptr_eq(&host.renewed(&refused).await.unwrap().upstream, &renewed.upstream));
+}
+
+#[tokio::test]
+async fn a_credential_that_is_still_the_hosts_is_not_tried_again() {
+    let mut host = Host::with(secret_at(1, "old")).listed();
+    let refused = host.find("m1").unwrap();
+    assert!(host.renewed(&refused).await.is_none());
+}
+
+#[tokio::test]
+async fn what_was_read_does_not_replace_what_the_watch_has_told_since() {
+    let mut host = Host::synced();
+    host.state.secret(Event::Apply(secret_at(3, "newest")));
+    host.state.read(secret_at(2, "new"));
+    assert_eq!(host.find("m1").unwrap().upstream.connection().authorization().unwrap(), "Bearer newest");
+    host.state.secret(Event::Delete(secret_at(3, "newest")));
+    host.state.read(secret_at(2, "new"));
+    assert!(matches!(host.find("m1"), Err(Error::ProxyOff { .. })), "a deleted Secret stays deleted");
+}
+
+#[tokio::test]
+async fn a_request_does_not_go_on_to_another_server() {
+    let mut elsewhere = secret_at(2, "new");
+    elsewhere.data.as_mut().unwrap().insert("server".to_owned(), ByteString(b"https://203.0.113.8".to_vec()));
+    let mut host = Host::with(elsewhere).listed();
+    let refused = host.find("m1").unwrap();
+    assert!(host.renewed(&refused).await.is_none());
 }

@@ -1,0 +1,130 @@
+//! A member's Secret, read again because the member refused the credential in it. The watch tells of
+//! a new one by itself, but perhaps a moment after the old one is worth nothing any more; what is read
+//! here is handed to the watch, which makes the way to the member, as always.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kubectl_mc_api::ClusterName;
+use moka::future::Cache;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+/// Reads members' Secrets, each at most once in [`INTERVAL`] however many ask.
+pub struct Renewals {
+    secrets: Api<Secret>,
+    read: Cache<ClusterName, ()>,
+    watch: mpsc::Sender<Read>,
+}
+
+/// A Secret as the host has it now, for the watch.
+pub struct Read {
+    pub(super) secret: Secret,
+    /// Told when the watch has taken it.
+    pub(super) applied: oneshot::Sender<()>,
+}
+
+impl Renewals {
+    /// The other half is the watch's.
+    pub fn new(host: kube::Client, namespace: &str) -> (Self, mpsc::Receiver<Read>) {
+        let (watch, read) = mpsc::channel(QUEUED);
+        let cache = Cache::builder().max_capacity(MAX_KEPT).time_to_live(INTERVAL).build();
+        (Self { secrets: Api::namespaced(host, namespace), read: cache, watch }, read)
+    }
+
+    /// Returns when the watch knows what the host says now, or when that cannot be known.
+    pub(super) async fn read(&self, cluster: &ClusterName) {
+        self.read.get_with_by_ref(cluster, self.read_now(cluster)).await;
+    }
+
+    async fn read_now(&self, cluster: &ClusterName) {
+        let name = cluster.member_secret();
+        info!(%cluster, "the member refused the sidecar's credential: its Secret is read again");
+        let read = async {
+            // One that is not there any more is the watch's to tell.
+            let Some(secret) = self.secrets.get_opt(&name).await? else { return Ok(()) };
+            let (applied, taken) = oneshot::channel();
+            if self.watch.send(Read { secret, applied }).await.is_ok() {
+                let _ = taken.await;
+            }
+            Ok::<(), kube::Error>(())
+        };
+        match timeout(READ_TIMEOUT, read).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => warn!(%cluster, error = %error, "the member's Secret cannot be read"),
+            Err(_) => warn!(%cluster, "the host did not say in time what the member's Secret is"),
+        }
+    }
+}
+
+/// A member that refuses every request costs the host no more than this.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// A caller waits for it.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+const QUEUED: usize = 16;
+/// More members than there are.
+const MAX_KEPT: u64 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    use futures_util::future::join_all;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake_host::host;
+
+    fn name(name: &str) -> ClusterName {
+        name.parse().unwrap()
+    }
+
+    /// Renewals from a host that has the Secret, and the watch's end of them, that takes everything.
+    fn renewals(
+        code: u16,
+    ) -> (Arc<Renewals>, Arc<std::sync::atomic::AtomicUsize>, tokio::task::JoinHandle<Vec<String>>) {
+        let (client, asked) = host(move |_| {
+            (code, json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "m1.member"}}))
+        });
+        let (renewals, mut read) = Renewals::new(client, "ns");
+        let watch = tokio::spawn(async move {
+            let mut taken = Vec::new();
+            while let Some(Read { secret, applied }) = read.recv().await {
+                taken.push(secret.metadata.name.unwrap());
+                applied.send(()).unwrap();
+            }
+            taken
+        });
+        (Arc::new(renewals), asked, watch)
+    }
+
+    #[tokio::test]
+    async fn many_who_ask_at_once_and_soon_after_cost_the_host_one_question() {
+        let (renewals, asked, watch) = renewals(200);
+        let m1 = name("m1");
+        join_all((0..100).map(|_| renewals.read(&m1))).await;
+        renewals.read(&m1).await;
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        drop(renewals);
+        assert_eq!(watch.await.unwrap(), ["m1.member"]);
+    }
+
+    #[tokio::test]
+    async fn each_member_has_a_question_of_its_own() {
+        let (renewals, asked, _watch) = renewals(200);
+        renewals.read(&name("m1")).await;
+        renewals.read(&name("m2")).await;
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_cannot_answer_holds_nobody_up_for_long() {
+        let (renewals, _, watch) = renewals(500);
+        timeout(READ_TIMEOUT * 2, renewals.read(&name("m1"))).await.unwrap();
+        drop(renewals);
+        assert!(watch.await.unwrap().is_empty());
+    }
+}

@@ -90,6 +90,9 @@ impl RequestInfo {
         }
         let target = request.uri().path();
         framing(request.version(), request.headers())?;
+        if request.version() < Version::HTTP_2 && request.uri().authority().is_some() {
+            return Err(Error::Framing("the target names a server, as to a forward proxy"));
+        }
         if request.headers().len() > MAX_HEADERS {
             return Err(Error::Framing("there are too many headers"));
         }

@@ -203,6 +203,16 @@ fn a_request_without_a_host_is_refused_where_http_demands_one() {
 }
 
 #[test]
+fn fault_28_a_target_that_names_a_server_is_refused_where_it_is_not_the_rule() {
+    let target = format!("https://m1.example{M1}/proxy/api");
+    let request =
+        |version| Request::builder().version(version).uri(&target).header("host", "x").body(()).unwrap();
+    assert!(matches!(RequestInfo::parse(&request(Version::HTTP_11)), Err(Error::Framing(_))));
+    assert!(matches!(RequestInfo::parse(&request(Version::HTTP_10)), Err(Error::Framing(_))));
+    assert!(RequestInfo::parse(&request(Version::HTTP_2)).is_ok(), "every target does over HTTP/2");
+}
+
+#[test]
 fn a_target_with_raw_utf8_is_refused() {
     assert!(matches!(parse("GET", &format!("{M1}/proxy/api/v1/namespaces/é")), Err(Error::Framing(_))));
 }

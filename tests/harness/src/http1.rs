@@ -59,12 +59,33 @@ impl Endpoint {
         Ok(Self { address, name, config: Arc::new(config) })
     }
 
-    pub fn connect(&self) -> Result<Connection> {
+    /// The same server, offered these protocols in the handshake (ALPN).
+    #[must_use]
+    pub fn offering(mut self, protocols: &[&str]) -> Self {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        self.config = Arc::new(config);
+        self
+    }
+
+    /// The same server, asked for by another name, which its certificate need not have.
+    pub fn named(mut self, name: &str) -> Result<Self> {
+        self.name = ServerName::try_from(name.to_owned())?;
+        Ok(self)
+    }
+
+    /// A TCP connection to it on which nothing was said yet.
+    pub fn dial(&self) -> Result<TcpStream> {
         let socket = TcpStream::connect_timeout(&self.address, PATIENCE)
             .with_context(|| format!("cannot connect to {}", self.address))?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
         socket.set_nodelay(true)?;
+        Ok(socket)
+    }
+
+    pub fn connect(&self) -> Result<Connection> {
+        let socket = self.dial()?;
         let tls = ClientConnection::new(Arc::clone(&self.config), self.name.clone())?;
         Ok(Connection { stream: StreamOwned::new(tls, socket), early: Vec::new() })
     }
@@ -153,6 +174,23 @@ impl Connection {
         }
         self.early = read.split_off(length);
         Ok(read)
+    }
+
+    /// The same, or nothing when the other side closes before.
+    pub fn exactly_or_end(&mut self, length: usize) -> Result<Option<Vec<u8>>> {
+        let mut read = std::mem::take(&mut self.early);
+        while read.len() < length {
+            if !self.more(&mut read)? {
+                return Ok(None);
+            }
+        }
+        self.early = read.split_off(length);
+        Ok(Some(read))
+    }
+
+    /// The socket below, for what a client does to it.
+    pub fn socket(&self) -> &TcpStream {
+        &self.stream.sock
     }
 
     /// Everything until the other side closes.

@@ -8,7 +8,9 @@
 //! - [`audit`]: what a cluster's audit log says
 //! - [`fake_member`]: a member that misbehaves on demand and remembers every byte
 //! - [`registration`]: members that the host is told of
-//! - [`http1`]: HTTP/1.1 exactly as written, for attacks
+//! - [`http1`], [`http2`]: HTTP exactly as written, for attacks
+//! - [`own_sidecar`]: a sidecar of one test's own; [`usage`]: what a process costs
+//! - [`front_proxy`]: certificates of the host's front proxy, true and false ones
 //! - [`connect_proxy`]: a CONNECT proxy that remembers what it was asked for
 //! - [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
 
@@ -18,10 +20,14 @@ pub mod bed;
 pub mod caller;
 pub mod connect_proxy;
 pub mod fake_member;
+pub mod front_proxy;
 pub mod http1;
+pub mod http2;
 pub mod noise;
+pub mod own_sidecar;
 pub mod pty;
 pub mod registration;
 pub mod scene;
 pub mod tool;
+pub mod usage;
 pub mod wait;

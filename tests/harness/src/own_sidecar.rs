@@ -1,0 +1,182 @@
+//! A sidecar of one test's own: the bed's program with the bed's credentials on ports of its own. For
+//! what would disturb other tests, and for what is measured or counted.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+use testbed::Sidecar;
+
+use crate::bed::sidecar;
+use crate::http1::{Endpoint, plain_get};
+use crate::wait::{SOON, eventually};
+
+/// How it differs from the bed's.
+#[derive(Default)]
+pub struct Difference<'a> {
+    /// Flags after all others.
+    pub flags: &'a [&'a str],
+    /// Where it finds the host instead; the host is still known by its own name.
+    pub host: Option<SocketAddr>,
+    /// The most files that it may have open.
+    pub open_files: Option<u32>,
+}
+
+/// The process. It is killed when it is let go.
+pub struct OwnSidecar {
+    pub sidecar: Sidecar,
+    child: Child,
+    _folder: TempDir,
+}
+
+impl OwnSidecar {
+    /// Just as the bed's.
+    pub fn start() -> Result<Self> {
+        Self::with(&Difference::default())
+    }
+
+    /// Ready, so that it knows every member that is registered by now.
+    pub fn with(difference: &Difference<'_>) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let bed = sidecar()?;
+        let mut arguments = arguments(bed.pid)?;
+        arguments
+            .retain(|word| !["--secure-port=", "--admin-bind-address="].iter().any(|f| word.starts_with(f)));
+        let kubeconfig = folder.path().join("kubeconfig");
+        if let Some(host) = difference.host {
+            let flag = arguments.iter_mut().find(|word| word.starts_with("--kubeconfig="));
+            let flag = flag.context("the bed's sidecar has no --kubeconfig")?;
+            let original = flag.trim_start_matches("--kubeconfig=");
+            std::fs::write(&kubeconfig, elsewhere(&std::fs::read(original)?, host)?)?;
+            *flag = format!("--kubeconfig={}", kubeconfig.display());
+        }
+        arguments.extend(
+            ["--secure-port=0", "--admin-bind-address=127.0.0.1:0", "--log-format=json"].map(str::to_owned),
+        );
+        arguments.extend(difference.flags.iter().map(|&flag| flag.to_owned()));
+        // Through a shell, which alone can limit what it becomes.
+        let limit = difference.open_files.map_or_else(String::new, |files| format!("ulimit -n {files} && "));
+        let log = folder.path().join("log");
+        let child = Command::new("sh")
+            .args(["-c", &format!("{limit}exec \"$0\" \"$@\"")])
+            .arg(format!("/proc/{}/exe", bed.pid))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log)?)
+            .spawn()?;
+        let mut own =
+            Self { sidecar: Sidecar { log, pid: child.id(), ..bed.clone() }, child, _folder: folder };
+        own.until_ready()?;
+        Ok(own)
+    }
+
+    /// Its port, as whoever has the certificate.
+    pub fn endpoint(&self, certificate: Option<&testbed::ClientCertificate>) -> Result<Endpoint> {
+        Endpoint::sidecar(&self.sidecar, certificate)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.sidecar.pid
+    }
+
+    /// What a probe, or whoever else is asked on the admin port, answers.
+    pub fn probe(&self, path: &str) -> Result<u16> {
+        Ok(plain_get(&self.sidecar.admin, path)?.status())
+    }
+
+    /// A metric's value: the sum of all lines that begin so.
+    pub fn metric(&self, line: &str) -> Result<f64> {
+        let text = plain_get(&self.sidecar.admin, "/metrics")?.text();
+        let values =
+            text.lines().filter(|other| other.starts_with(line)).filter_map(|line| line.rsplit(' ').next());
+        Ok(values.filter_map(|value| value.parse::<f64>().ok()).sum())
+    }
+
+    /// The log so far.
+    pub fn log(&self) -> Result<String> {
+        Ok(std::fs::read_to_string(&self.sidecar.log)?)
+    }
+
+    /// Asks it to end, as a kubelet does.
+    pub fn terminate(&self) -> Result<()> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no pid")?;
+        Ok(kill_process(pid, Signal::TERM)?)
+    }
+
+    /// How it ended, once it has.
+    pub fn ended(&mut self) -> Result<ExitStatus> {
+        eventually("the sidecar ends", SOON, || Ok(self.child.try_wait()?))
+    }
+
+    fn until_ready(&mut self) -> Result<()> {
+        eventually("a sidecar of its own is ready", SOON, || {
+            let log = self.log()?;
+            if let Some(status) = self.child.try_wait()? {
+                // Its last words are the reason; asking again will not change them.
+                return Ok(Some(Err(anyhow::anyhow!("it ended with {status}: {log}"))));
+            }
+            let serving = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let serving = serving.into_iter().find(|line| line["message"] == "serving");
+            let serving = serving.with_context(|| format!("it does not serve yet: {log}"))?;
+            let address = |name: &str| serving[name].as_str().map(str::to_owned).context("no address");
+            self.sidecar.url = format!("https://{}", address("address")?);
+            self.sidecar.admin = format!("http://{}", address("admin_address")?);
+            ensure!(self.probe("/readyz")? == 200, "it is not ready: {log}");
+            Ok(Some(Ok(())))
+        })?
+    }
+}
+
+impl Drop for OwnSidecar {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The arguments that a process was started with.
+fn arguments(pid: u32) -> Result<Vec<String>> {
+    let line = std::fs::read(PathBuf::from(format!("/proc/{pid}/cmdline")))?;
+    let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty()).skip(1);
+    words.map(|word| Ok(String::from_utf8(word.to_vec())?)).collect()
+}
+
+/// A kubeconfig whose cluster is found at another address, and known by its own.
+fn elsewhere(kubeconfig: &[u8], address: SocketAddr) -> Result<String> {
+    let mut config: Value = serde_json::from_slice(kubeconfig)?;
+    let cluster = &mut config["clusters"][0]["cluster"];
+    let server = cluster["server"].as_str().context("no server")?.to_owned();
+    let name = server.trim_start_matches("https://").rsplit_once(':').context("no port")?.0.to_owned();
+    cluster["tls-server-name"] = name.into();
+    cluster["server"] = format!("https://{address}").into();
+    Ok(config.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_is_found_elsewhere_is_known_by_its_own_name() {
+        let config = br#"{"clusters": [{"cluster": {"server": "https://10.88.0.10:6443"}}]}"#;
+        let moved: Value =
+            serde_json::from_str(&elsewhere(config, ([127, 0, 0, 1], 7).into()).unwrap()).unwrap();
+        let cluster = &moved["clusters"][0]["cluster"];
+        assert_eq!(
+            (cluster["server"].as_str(), cluster["tls-server-name"].as_str()),
+            (Some("https://127.0.0.1:7"), Some("10.88.0.10"))
+        );
+    }
+
+    #[test]
+    fn the_arguments_of_a_process_are_its_own() {
+        let ours: Vec<String> = std::env::args().skip(1).collect();
+        assert_eq!(arguments(std::process::id()).unwrap(), ours);
+    }
+}

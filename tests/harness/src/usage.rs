@@ -1,0 +1,58 @@
+//! What a process holds and has used, by the kernel's word (proc(5)).
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// Resident memory in bytes.
+pub fn resident(pid: u32) -> Result<usize> {
+    let status = read(pid, "status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<usize>()? * 1024)
+}
+
+/// CPU time since it began, of its ended threads too.
+pub fn cpu(pid: u32) -> Result<Duration> {
+    let stat = read(pid, "stat")?;
+    let ticks = ticks(&stat).with_context(|| format!("not a stat: {stat}"))?;
+    Ok(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
+}
+
+/// How many files it has open.
+pub fn open_files(pid: u32) -> Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+}
+
+/// Fields 14 and 15; the program's name, which may hold anything, ends with the last parenthesis.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut times = after_name.split_ascii_whitespace().skip(11);
+    Some(times.next()?.parse::<u64>().ok()? + times.next()?.parse::<u64>().ok()?)
+}
+
+fn read(pid: u32, file: &str) -> Result<String> {
+    let path = format!("/proc/{pid}/{file}");
+    fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
+}
+
+/// `USER_HZ`, which Linux has fixed for programs whatever the kernel's own is.
+const TICKS_PER_SECOND: u64 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_past_a_name_with_anything_in_it() {
+        let stat = "1 (a) b) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 1 0 5 6 7";
+        assert_eq!(ticks(stat), Some(200));
+    }
+
+    #[test]
+    fn this_process_holds_something() {
+        let pid = std::process::id();
+        assert!(resident(pid).unwrap() > 0 && open_files(pid).unwrap() > 0);
+        assert!(cpu(pid).is_ok());
+    }
+}

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
+use crate::panics::{self, Panicked};
 use crate::record::Record;
 use crate::upstream::pool::MemberBody;
 
@@ -79,8 +80,10 @@ impl http_body::Body for Body {
 }
 
 /// A body that holds its request's record to the end of the stream.
-pub struct Guarded {
-    body: Body,
+pub struct Guarded<B = Body> {
+    body: B,
+    /// A document that is complete needs no watching over.
+    watched: bool,
     over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     record: Record,
 }
@@ -93,15 +96,29 @@ pub enum Error {
     Over,
     #[error(transparent)]
     Upstream(hyper::Error),
+    #[error(transparent)]
+    Panicked(#[from] Panicked),
 }
 
 impl Guarded {
     pub fn new(body: Body, record: Record) -> Self {
-        Self { body, over: None, record }
+        let watched = matches!(body, Body::Upstream(_) | Body::Stream(_));
+        Self { body, watched, over: None, record }
     }
 }
 
-impl http_body::Body for Guarded {
+#[cfg(test)]
+impl<B> Guarded<B> {
+    /// A stream of a test's own.
+    pub(crate) fn watched(body: B, record: Record) -> Self {
+        Self { body, watched: true, over: None, record }
+    }
+}
+
+impl<B> http_body::Body for Guarded<B>
+where
+    B: http_body::Body<Data = Bytes, Error = hyper::Error> + Unpin,
+{
     type Data = Bytes;
     type Error = Error;
 
@@ -110,13 +127,17 @@ impl http_body::Body for Guarded {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = &mut *self;
-        // A document that is complete needs no watching over.
-        let watched = matches!(this.body, Body::Upstream(_) | Body::Stream(_));
-        if watched && this.record.is_over() {
+        if this.watched && this.record.is_over() {
             return Poll::Ready(Some(Err(Error::Over)));
         }
-        let frame = Pin::new(&mut this.body).poll_frame(cx).map_err(Error::Upstream);
-        if watched && frame.is_pending() {
+        let frame = match panics::caught_in(|| Pin::new(&mut this.body).poll_frame(cx)) {
+            Ok(frame) => frame.map_err(Error::Upstream),
+            Err(panicked) => {
+                this.record.panicked();
+                return Poll::Ready(Some(Err(panicked.into())));
+            }
+        };
+        if this.watched && frame.is_pending() {
             // Most bodies never wait, and need no timer.
             let over = this.over.get_or_insert_with(|| this.record.over());
             ready!(over.as_mut().poll(cx));

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::{
-    authentication, authorization, clusters, impersonation, inventory, limits, request_info, upgrade,
+    authentication, authorization, clusters, impersonation, inventory, limits, panics, request_info, upgrade,
     upstream,
 };
 
@@ -29,6 +29,8 @@ pub enum Error {
     Upstream(#[from] upstream::Error),
     #[error(transparent)]
     Upgrade(#[from] upgrade::Error),
+    #[error(transparent)]
+    Panicked(#[from] panics::Panicked),
 }
 
 /// The step between the caller and the member's answer at which a request ended.

@@ -16,13 +16,24 @@ use crate::peer::Peer;
 use crate::proxy::Draft;
 use crate::record::Record;
 use crate::request_info::{Health, RequestInfo, Route};
-use crate::{clusters, discovery, headers, impersonation, metrics, proxy, status, upgrade};
+use crate::{clusters, discovery, headers, impersonation, metrics, panics, proxy, status, upgrade};
 
 /// Answers one request, whatever happens.
 pub async fn handle(app: Arc<App>, peer: Arc<Peer>, mut request: Request<Incoming>) -> Response<Guarded> {
     let audit_id = AuditId::of(request.headers_mut());
     let record = Record::begin(app.metrics.clone(), peer.clone(), request.method(), audit_id);
-    let response = respond(&app, &peer, request, &record).await;
+    answered(record.clone(), respond(&app, &peer, request, &record)).await
+}
+
+/// Makes the answer out of what responding came to.
+async fn answered(
+    record: Record,
+    responding: impl Future<Output = Result<Response<Body>, Error>>,
+) -> Response<Guarded> {
+    let response = panics::caught(responding).await.unwrap_or_else(|panicked| {
+        record.panicked();
+        Err(panicked.into())
+    });
     let mut response = response.unwrap_or_else(|error| status::response(&error, &record));
     if record.is_upgrade() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         // What the client sends next may be meant for the protocol it did not get.
@@ -115,3 +126,6 @@ pub(crate) fn metrics(app: &App) -> Response<Body> {
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
     response
 }
+
+#[cfg(test)]
+mod tests;

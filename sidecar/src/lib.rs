@@ -46,6 +46,7 @@ pub mod audit_id;
 pub mod body;
 pub mod error;
 pub mod metrics;
+pub mod panics;
 pub mod readiness;
 pub mod record;
 pub mod status;

@@ -1,6 +1,8 @@
 //! The process's log, on standard error.
 
-use tracing::{Level, Metadata};
+use std::backtrace::Backtrace;
+
+use tracing::{Level, Metadata, error};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{FilterFn, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
@@ -17,6 +19,11 @@ pub fn start(format: LogFormat) {
         LogFormat::Text => log.finish().with(without_answers()).init(),
         LogFormat::Json => log.json().flatten_event(true).finish().with(without_answers()).init(),
     }
+    std::panic::set_hook(Box::new(|panic| {
+        let location = panic.location().map(ToString::to_string);
+        let message = panic.payload_as_str().unwrap_or_default();
+        error!(location, message, backtrace = %Backtrace::capture(), "panic");
+    }));
 }
 
 /// kube's client logs the whole text of an answer that it cannot parse, as a warning, and the host's
@@ -34,7 +41,7 @@ mod tests {
     use std::io;
     use std::sync::mpsc::{Sender, channel};
 
-    use tracing::{error, info, info_span, warn};
+    use tracing::{info, info_span, warn};
 
     use super::*;
 

@@ -24,6 +24,7 @@ pub struct Metrics {
     pub tunnels: Gauge,
     pub connections: Gauge,
     pub members: Gauge<f64, AtomicU64>,
+    pub panics: Counter,
 }
 
 /// What a request was for.
@@ -76,6 +77,7 @@ impl Default for Metrics {
         let buckets: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 4.0, 8));
         let duration = Family::new_with_constructor(buckets);
         let (in_flight, tunnels, connections, members) = Default::default();
+        let panics = Counter::default();
         registry.register("requests", "Requests that are over", Family::clone(&requests));
         registry.register_with_unit(
             "request_duration",
@@ -91,7 +93,8 @@ impl Default for Metrics {
         registry.register("tunnels", "Upgraded connections that are open", Gauge::clone(&tunnels));
         registry.register("connections", "Downstream connections that are open", Gauge::clone(&connections));
         registry.register("members", "Members that are registered", Gauge::clone(&members));
-        Self { registry, requests, duration, in_flight, tunnels, connections, members }
+        registry.register("panics", "Requests that caused a panic", Counter::clone(&panics));
+        Self { registry, requests, duration, in_flight, tunnels, connections, members, panics }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use http::{Method, StatusCode};
 use kubectl_mc_api::ClusterName;
 use tokio::time::sleep_until;
-use tracing::debug;
+use tracing::{debug, error};
 
 use crate::audit_id::AuditId;
 use crate::error::Hop;
@@ -125,6 +125,12 @@ impl Record {
 
     pub fn refused_at(&self, hop: Hop) {
         let _ = self.0.hop.set(hop);
+    }
+
+    /// Counts a panic. What it was about is in the log already; this says which request caused it.
+    pub fn panicked(&self) {
+        self.0.metrics.panics.inc();
+        error!(audit_id = %self.0.audit_id, method = %self.0.method, "this request caused a panic");
     }
 
     pub fn answered(&self, code: StatusCode) {

@@ -47,7 +47,7 @@ fn hop(error: &Error) -> Hop {
         Error::RequestInfo(_) | Error::Clusters(_) => Hop::Request,
         Error::Authentication(_) => Hop::HostAuthentication,
         Error::Authorization(_) | Error::Impersonation(_) => Hop::HostAuthorization,
-        Error::Limits(_) => Hop::Sidecar,
+        Error::Limits(_) | Error::Panicked(_) => Hop::Sidecar,
         Error::Inventory(Inventory::NotSynced) => Hop::Sidecar,
         Error::Inventory(Inventory::Unknown(_)) => Hop::ClusterUnknown,
         Error::Inventory(Inventory::ProxyOff { .. }) => Hop::ProxyOff,
@@ -83,7 +83,7 @@ impl Shape {
             Error::Authentication(Authentication::TooManyReviews) | Error::Limits(_) => {
                 Self { retry_after: Some(1), ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
             }
-            Error::Authentication(Authentication::Review(_)) => internal(),
+            Error::Authentication(Authentication::Review(_)) | Error::Panicked(_) => internal(),
             Error::Authentication(_) => shape(StatusCode::UNAUTHORIZED, "Unauthorized"),
             Error::Authorization(error) => Self::of_authorization(error),
             Error::Impersonation(Impersonation::Denied(error)) => Self::of_authorization(error),

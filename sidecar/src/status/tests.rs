@@ -51,6 +51,7 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
         (redirect.into(), 502, "BadGateway", Hop::MemberUnreachable),
         (refused.into(), 403, "Forbidden", Hop::MemberImpersonation),
         (Upstream::Late { cluster: m1() }.into(), 504, "Timeout", Hop::MemberUnreachable),
+        (crate::panics::Panicked.into(), 500, "InternalError", Hop::Sidecar),
         (Clusters::Expired.into(), 410, "Expired", Hop::Request),
     ]
 }

@@ -88,7 +88,7 @@ pub struct Serve {
     /// Requests under way at once to one member; 0 is no limit.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub max_member_requests_inflight: usize,
-    /// Time that a request may take that is not long-running, in seconds.
+    /// Time that a request may take that is not long-running, in seconds; its ?timeout= can make it less.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub request_timeout: u64,
     /// Time between the first sign of a shutdown and the last new connection, in seconds.

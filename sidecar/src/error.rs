@@ -4,8 +4,8 @@
 use std::fmt;
 
 use crate::{
-    authentication, authorization, clusters, impersonation, inventory, limits, panics, request_info, upgrade,
-    upstream,
+    authentication, authorization, clusters, deadline, impersonation, inventory, limits, panics,
+    request_info, upgrade, upstream,
 };
 
 /// Why a request was not answered as asked.
@@ -13,6 +13,8 @@ use crate::{
 pub enum Error {
     #[error(transparent)]
     RequestInfo(#[from] request_info::Error),
+    #[error(transparent)]
+    Deadline(#[from] deadline::Error),
     #[error(transparent)]
     Authentication(#[from] authentication::Error),
     #[error(transparent)]

@@ -16,7 +16,7 @@ use crate::peer::Peer;
 use crate::proxy::Draft;
 use crate::record::Record;
 use crate::request_info::{Health, RequestInfo, Route};
-use crate::{clusters, discovery, headers, impersonation, metrics, panics, proxy, status, upgrade};
+use crate::{clusters, deadline, discovery, headers, impersonation, metrics, panics, proxy, status, upgrade};
 
 /// Answers one request, whatever happens.
 pub async fn handle(app: Arc<App>, peer: Arc<Peer>, mut request: Request<Incoming>) -> Response<Guarded> {
@@ -59,6 +59,13 @@ async fn respond(
         Route::Metrics | Route::Clusters(_) | Route::Proxy(..) => {}
     }
 
+    let long_running = info.is_long_running(request.uri().query());
+    let due = if long_running {
+        None
+    } else {
+        Some(record.due_within(deadline::within(app.request_timeout, request.uri().query())?))
+    };
+
     let caller = app.authenticator.authenticate(peer, request.headers_mut()).await?;
     let subject = match impersonation::requested(&caller, request.headers_mut())? {
         Some(requested) => requested.check(&caller.identity, &app.authorizer).await?,
@@ -66,7 +73,6 @@ async fn respond(
     };
     record.authenticated(subject.identity());
 
-    let long_running = info.is_long_running(request.uri().query());
     if !long_running {
         record.admitted(app.limits.admit(info.verb.is_read())?);
     }
@@ -88,7 +94,6 @@ async fn respond(
         record.admitted_by_member(cluster.admit()?);
     }
 
-    let due = (!long_running).then(|| record.due_within(app.request_timeout));
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
     let draft = Draft::new(request, path, info.upgrade, &allowed, &app.rules);
     if long_running {

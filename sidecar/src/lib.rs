@@ -24,6 +24,7 @@ pub mod request_info;
 
 pub mod authentication;
 pub mod authorization;
+pub mod deadline;
 pub mod identity;
 pub mod impersonation;
 pub mod lease;

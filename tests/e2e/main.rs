@@ -9,6 +9,7 @@ mod bounds;
 mod clusters;
 mod copy;
 mod credentials;
+mod deadlines;
 mod discovery;
 mod exec;
 mod front_proxy;

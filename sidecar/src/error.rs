@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::{
-    authentication, authorization, clusters, deadline, impersonation, inventory, limits, panics,
+    authentication, authorization, clusters, deadline, headers, impersonation, inventory, limits, panics,
     request_info, upgrade, upstream,
 };
 
@@ -27,6 +27,8 @@ pub enum Error {
     Clusters(#[from] clusters::Error),
     #[error(transparent)]
     Inventory(#[from] inventory::Error),
+    #[error(transparent)]
+    Loop(#[from] headers::Loop),
     #[error(transparent)]
     Upstream(#[from] upstream::Error),
     #[error(transparent)]

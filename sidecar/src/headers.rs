@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
 /// The headers of a request that a member may see.
 ///
@@ -28,6 +28,28 @@ pub fn forwarded(headers: &HeaderMap, inner_proxy: bool) -> HeaderMap {
     }
     forwarded
 }
+
+/// What `Via` says to a member of whom the request came through (RFC 9110, 7.6.3): ourselves, once for
+/// each of us. Others on the way are not told: what a client claims of them cannot be known. Behind a
+/// member may be members of its own, but no third generation: that is a way that leads in a circle.
+pub fn via(headers: &HeaderMap, version: Version) -> Result<HeaderValue, Loop> {
+    let by_us = |entry: &&str| {
+        let mut words = entry.split_ascii_whitespace();
+        words.nth(1).is_some_and(|by| by.eq_ignore_ascii_case(PSEUDONYM))
+    };
+    match (tokens(headers, &header::VIA).filter(by_us).count(), version) {
+        (0, Version::HTTP_2) => Ok(HeaderValue::from_static("2.0 kubectl-mc")),
+        (0, _) => Ok(HeaderValue::from_static("1.1 kubectl-mc")),
+        (1, Version::HTTP_2) => Ok(HeaderValue::from_static("1.1 kubectl-mc, 2.0 kubectl-mc")),
+        (1, _) => Ok(HeaderValue::from_static("1.1 kubectl-mc, 1.1 kubectl-mc")),
+        _ => Err(Loop),
+    }
+}
+
+/// A request that came by here too often.
+#[derive(Debug, thiserror::Error)]
+#[error("the request came through kubectl-mc too often: one of the members leads back here")]
+pub struct Loop;
 
 /// Takes out of a member's response what concerns only our connection to it.
 pub fn clean_response(headers: &mut HeaderMap) {
@@ -126,6 +148,8 @@ fn is_of_the_api(name: &HeaderName) -> bool {
     ) || ["if-", "sec-websocket-", "x-kubernetes-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// What we are called in `Via`, without telling where we are.
+const PSEUDONYM: &str = "kubectl-mc";
 /// Room for the identity that is added, so that the map need not grow.
 const ROOM_FOR_IDENTITY: usize = 12;
 /// Room is a hint: a map grows by itself, and a request for too much of it panics.
@@ -227,6 +251,21 @@ mod tests {
         let names = (0..24_570).map(|n| HeaderName::from_bytes(format!("h{n}").as_bytes()).unwrap());
         let headers: HeaderMap = names.map(|name| (name, HeaderValue::from_static("1"))).collect();
         assert_eq!(forwarded(&headers, true).len(), headers.len());
+    }
+
+    #[test]
+    fn via_tells_of_us_and_of_nobody_else() {
+        let via = |lines: &[(&'static str, &'static str)], version| {
+            via(&map(lines), version).map(|via| via.to_str().unwrap().to_owned())
+        };
+        let others = [("via", "1.1 nginx, 1.0 kubectl-mc-not (a comment)"), ("via", "kubectl-mc")];
+        assert_eq!(via(&others, Version::HTTP_11).unwrap(), "1.1 kubectl-mc");
+        assert_eq!(via(&[], Version::HTTP_2).unwrap(), "2.0 kubectl-mc");
+        let once = [("via", "1.1 nginx, 2.0 Kubectl-MC (a comment)")];
+        assert_eq!(via(&once, Version::HTTP_11).unwrap(), "1.1 kubectl-mc, 1.1 kubectl-mc");
+        for twice in [&[("via", "1.1 kubectl-mc,2.0  kubectl-mc")][..], &[("via", "1.1 kubectl-mc"); 2]] {
+            assert!(via(twice, Version::HTTP_2).is_err(), "{twice:?}");
+        }
     }
 
     #[test]

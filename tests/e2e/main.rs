@@ -6,6 +6,7 @@ mod attach;
 mod audit_id;
 mod authorization;
 mod bounds;
+mod clients;
 mod clusters;
 mod copy;
 mod credentials;
@@ -17,6 +18,7 @@ mod http2;
 mod identity;
 mod identity_attacks;
 mod kubeconfig;
+mod kubectl_versions;
 mod logs;
 mod member_changes;
 mod member_refusals;
@@ -34,9 +36,9 @@ mod tls;
 mod verbs;
 mod walkthrough;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use harness::caller::Caller;
 use harness::scene::Scene;
 use harness::tool::Tool;
@@ -49,4 +51,13 @@ fn plugin(caller: &Caller) -> Result<Tool> {
 /// The plugin under test at the scene's member and namespace, run by a caller.
 fn plugin_in(scene: &Scene, caller: &Caller) -> Result<Tool> {
     Ok(plugin(caller)?.with(&[&format!("--cluster={}", scene.member), "--namespace", &scene.name]))
+}
+
+/// Where `tests/clients/install.sh` has put what it installs.
+fn installed(path: &str) -> Result<PathBuf> {
+    let target =
+        Path::new(env!("CARGO_BIN_EXE_kubectl-mc")).ancestors().nth(2).context("no target folder")?;
+    let path = target.join("clients").join(path);
+    ensure!(path.exists(), "not installed: {}: run tests/clients/install.sh", path.display());
+    Ok(path)
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, Result, ensure};
 use harness::noise::{MUCH, noise, sha256};
 use harness::scene::Scene;
+use harness::tool::{Running, Tool};
 use harness::wait::{SOON, eventually};
 
 use crate::protocol::{Protocol, over_each_protocol};
@@ -18,11 +19,7 @@ fn a_hundred_connections_carry_everything_both_ways(protocol: Protocol) -> Resul
     let caller = scene.caller()?;
     scene.pod("web", &server())?;
     let plugin = protocol.plugin(&scene, &caller)?;
-    let mut forward = plugin.start(&["port-forward", "pod/web", "--address", "127.0.0.1", ":8000"])?;
-    forward.wait_for(" -> 8000", SOON)?;
-    let said = forward.stdout();
-    let port = said.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next());
-    let port = port.with_context(|| format!("no port: {said}"))?.parse::<u16>()?;
+    let (_forward, port) = forward(&plugin, "pod/web")?;
     // The pod runs before it listens.
     let expected = eventually("the server answers", SOON, || download(port).map(Some))?;
 
@@ -47,6 +44,16 @@ fn a_hundred_connections_carry_everything_both_ways(protocol: Protocol) -> Resul
     let in_pod = plugin.ok(&["exec", "web", "--", "sha256sum", "/www/file"])?;
     ensure!(in_pod.starts_with(&expected), "other bytes came each time");
     protocol.was_used(&scene, "portforward")
+}
+
+/// kubectl in the background, and the port of this machine that it listens on for the pod's 8000.
+pub(crate) fn forward(plugin: &Tool, pod: &str) -> Result<(Running, u16)> {
+    let mut forward = plugin.start(&["port-forward", pod, "--address", "127.0.0.1", ":8000"])?;
+    forward.wait_for(" -> 8000", SOON)?;
+    let said = forward.stdout();
+    let port = said.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next());
+    let port = port.with_context(|| format!("no port: {said}"))?.parse()?;
+    Ok((forward, port))
 }
 
 /// A pod's web server: /file is noise, and what is posted to /cgi-bin/sum is answered by its digest.
@@ -78,7 +85,7 @@ fn download(port: u16) -> Result<String> {
 }
 
 /// One connection; the body of the answer.
-fn exchange(port: u16, request: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn exchange(port: u16, request: &[u8]) -> Result<Vec<u8>> {
     let mut socket = TcpStream::connect(("127.0.0.1", port))?;
     socket.set_read_timeout(Some(SOON))?;
     socket.write_all(request).context("cannot send")?;

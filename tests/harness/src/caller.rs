@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use testbed::ClientCertificate;
 
 use crate::bed::{bed, host};
+use crate::http1::member_path;
 use crate::noise::sha256;
 
 /// Somebody with a credential for the host.
@@ -88,6 +89,12 @@ impl Caller {
     /// The folder of the kubeconfig, for what it names by a relative path.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// With a member's proxy path for the server, as programs other than the plugin are told of it.
+    pub fn at(self, member: &str) -> Result<Self> {
+        let server = bed()?.host.server.clone() + &member_path(member, "");
+        self.edit(|config| config["clusters"][0]["cluster"]["server"] = server.into())
     }
 
     /// Changes the kubeconfig, as people do.

@@ -31,7 +31,7 @@ pub struct Tool {
 impl Tool {
     /// The plugin, run by a caller of the host.
     pub fn plugin(program: &Path, caller: &Caller) -> Result<Self> {
-        Ok(Self::new(program.to_owned())?.of(caller))
+        Self::client(program.to_owned(), caller)
     }
 
     /// The plugin in a pod of the host: no kubeconfig, and a service account's credential where
@@ -57,9 +57,14 @@ impl Tool {
             .env("KUBERNETES_SERVICE_PORT", port))
     }
 
+    /// Another program that reads `KUBECONFIG`, run by a caller of the host.
+    pub fn client(program: PathBuf, caller: &Caller) -> Result<Self> {
+        Ok(Self::new(program)?.of(caller))
+    }
+
     /// kubectl at the host, run by a caller of the host.
     pub fn kubectl(caller: &Caller) -> Result<Self> {
-        Ok(Self::new(kubectl()?)?.of(caller))
+        Self::client(kubectl()?, caller)
     }
 
     /// kubectl at a cluster, run by its administrator.

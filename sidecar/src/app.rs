@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::impersonation::member;
 use crate::inventory::renewal::Renewals;
 use crate::inventory::{self, HostInventory, Inventory};
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::tls::certificates::ServingCertificate;
@@ -74,6 +74,7 @@ impl App {
             max_inflight,
             max_mutating_inflight,
             max_member_inflight,
+            max_queued_per_caller: queued_per_caller,
             request_timeout,
             shutdown_delay,
             shutdown_grace,
@@ -99,6 +100,7 @@ impl App {
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
+        let size = |places| limits::Size { places, queued_per_caller };
         let inventory = Arc::new(HostInventory::new(renewals));
         let (registry, writer) = Registry::new();
         let watch = inventory::watch::Watch {
@@ -107,7 +109,7 @@ impl App {
             read,
             registry: writer,
             metrics: metrics.clone(),
-            max_inflight_per_member: max_member_inflight,
+            size_per_member: size(max_member_inflight),
             pending: readiness.pending(),
         };
         let watch = AbortOnDropHandle::new(tokio::spawn(inventory::watch::run(host.clone(), watch)));
@@ -118,7 +120,7 @@ impl App {
         let app = Self {
             authenticator: Authenticator::new(trust, tokens),
             authorizer: Arc::new(Authorizer::new(host)),
-            limits: Limits::new(max_inflight, max_mutating_inflight),
+            limits: Limits::new(size(max_inflight), size(max_mutating_inflight)),
             inventory,
             registry,
             rules,

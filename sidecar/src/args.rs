@@ -88,6 +88,10 @@ pub struct Serve {
     /// Requests under way at once to one member; 0 is no limit.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub max_member_requests_inflight: usize,
+    /// Requests of one caller that may wait when such a limit is reached, or when the caller alone takes
+    /// three quarters of it; 0 is none.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub max_requests_queued_per_caller: usize,
     /// Time that a request may take that is not long-running, in seconds; its ?timeout= can make it less.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub request_timeout: u64,

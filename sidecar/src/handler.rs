@@ -73,8 +73,9 @@ async fn respond(
     };
     record.authenticated(subject.identity());
 
-    if !long_running {
-        record.admitted(app.limits.admit(info.verb.is_read())?);
+    let user = app.limits.caller(&subject.identity().user);
+    if let Some(due) = due {
+        record.admitted(app.limits.admit(info.verb.is_read(), user, due).await?);
     }
     let allowed = app.authorizer.authorize(subject, &info).await?;
 
@@ -90,8 +91,8 @@ async fn respond(
         Route::Metrics | Route::Discovery(_) | Route::Health(_) => return Ok(self::metrics(app)),
     };
     let cluster = app.inventory.find(name)?;
-    if !long_running {
-        record.admitted_by_member(cluster.admit()?);
+    if let Some(due) = due {
+        record.admitted_by_member(cluster.admit(user, due).await?);
     }
 
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));

@@ -6,13 +6,14 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::member_cluster::Impersonation;
 use tokio_util::sync::CancellationToken;
 
-use crate::limits::{self, Bound, Permit};
+use crate::limits::{self, Bound, Caller, Permit};
 use crate::upstream::Upstream;
 
 pub mod renewal;
@@ -46,8 +47,8 @@ pub struct Cluster {
 
 impl Cluster {
     /// Admits a request to this member, so that a slow one takes no more than its own share.
-    pub fn admit(&self) -> Result<Permit, limits::Error> {
-        self.in_flight.admit().ok_or_else(|| limits::Error::ForMember(self.name.to_string()))
+    pub async fn admit(&self, caller: Caller, due: Instant) -> Result<Permit, limits::Error> {
+        self.in_flight.admit(caller, due).await.ok_or_else(|| limits::Error::ForMember(self.name.to_string()))
     }
 }
 

@@ -1,59 +1,85 @@
-//! How much may be under way at once (apiserver: `filters/maxinflight.go`): reads and writes apart,
-//! in all and per member. What is admitted in all is many times what one member may hold, so that a
-//! few members that hang leave room for the others. Long-running requests are not counted, as
-//! upstream; their number is bounded by the connections and streams that the listener admits.
+//! How much may be under way at once (apiserver: `filters/maxinflight.go`, and the fairness of
+//! `util/flowcontrol`): reads and writes apart, in all and per member. What is admitted in all is
+//! many times what one member may hold, so that a few members that hang leave room for the others;
+//! and of each bound one caller gets a share, so that one who floods leaves room for the others.
+//! Long-running requests are not counted, as upstream; their number is bounded by the connections
+//! and streams that the listener admits.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{self, timeout_at};
+
+mod queue;
+
+pub use queue::Permit;
+use queue::{Place, Queue};
 
 /// The limits of this process.
 #[derive(Debug)]
 pub struct Limits {
     reads: Bound,
     writes: Bound,
+    callers: RandomState,
+}
+
+/// A caller, as limits tell them apart. Two who are taken for one share a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Caller(u64);
+
+/// How large a bound is.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// How many may be under way at once; 0 is no limit.
+    pub places: usize,
+    /// How many requests of one caller may wait for a place.
+    pub queued_per_caller: usize,
 }
 
 /// One number that may not be passed; `None` is no limit.
 #[derive(Clone, Debug)]
-pub struct Bound(Option<Arc<Semaphore>>);
-
-/// Leave to be under way, given back on drop.
-#[derive(Debug)]
-pub struct Permit {
-    _permit: Option<OwnedSemaphorePermit>,
-}
+pub struct Bound(Option<Arc<Queue>>);
 
 impl Limits {
-    /// 0 is no limit.
-    pub fn new(reads: usize, writes: usize) -> Self {
-        Self { reads: Bound::new(reads), writes: Bound::new(writes) }
+    pub fn new(reads: Size, writes: Size) -> Self {
+        Self { reads: Bound::new(reads), writes: Bound::new(writes), callers: RandomState::new() }
     }
 
-    /// Admits a request that is not long-running.
-    pub fn admit(&self, is_read: bool) -> Result<Permit, Error> {
+    /// Who a user is to every bound.
+    pub fn caller(&self, user: &str) -> Caller {
+        Caller(self.callers.hash_one(user))
+    }
+
+    /// Admits a request that is not long-running, as soon as there is room for its caller.
+    pub async fn admit(&self, is_read: bool, caller: Caller, due: Instant) -> Result<Permit, Error> {
         let bound = if is_read { &self.reads } else { &self.writes };
-        bound.admit().ok_or(Error::InAll)
+        bound.admit(caller, due).await.ok_or(Error::InAll)
     }
 }
 
 impl Bound {
-    /// 0 is no limit.
-    pub fn new(limit: usize) -> Self {
-        Self((limit > 0).then(|| Arc::new(Semaphore::new(limit))))
+    pub fn new(size: Size) -> Self {
+        Self((size.places > 0).then(|| Arc::new(Queue::new(size))))
     }
 
-    /// Admits one more, or nobody.
-    pub fn admit(&self) -> Option<Permit> {
-        match &self.0 {
-            None => Some(Permit { _permit: None }),
-            Some(semaphore) => {
-                let permit = semaphore.clone().try_acquire_owned().ok()?;
-                Some(Permit { _permit: Some(permit) })
+    /// Admits one more, at once or after a while, or says that there is no room. Who waits does not
+    /// wait until the request is `due`: an answer would no longer be in time.
+    pub async fn admit(&self, caller: Caller, due: Instant) -> Option<Permit> {
+        let Some(queue) = &self.0 else { return Some(Permit::unlimited()) };
+        match queue.place(caller)? {
+            Place::Free(permit) => Some(permit),
+            Place::Queued(turn) => {
+                let (now, due) = (time::Instant::now(), time::Instant::from_std(due));
+                let wait = (due.saturating_duration_since(now) / 4).min(LONGEST_WAIT);
+                timeout_at(now + wait, turn).await.ok().flatten()
             }
         }
     }
 }
+
+/// A quarter of the time that a request has is the wait that upstream grants it; that of a minute.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
 /// Why a request must come again later.
 #[derive(Debug, thiserror::Error)]
@@ -65,24 +91,4 @@ pub enum Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_and_writes_are_counted_apart_and_given_back() {
-        let limits = Limits::new(1, 1);
-        let read = limits.admit(true).unwrap();
-        assert!(matches!(limits.admit(true), Err(Error::InAll)));
-        let write = limits.admit(false).unwrap();
-        drop(read);
-        assert!(limits.admit(true).is_ok());
-        drop(write);
-    }
-
-    #[test]
-    fn zero_is_no_limit() {
-        let limits = Limits::new(0, 0);
-        let permits: Vec<_> = (0..10_000).map(|_| limits.admit(true).unwrap()).collect();
-        assert_eq!(permits.len(), 10_000);
-    }
-}
+mod tests;

@@ -9,6 +9,7 @@ use harness::fake_member::{FakeMember, Step, ok};
 use harness::http1::{Connection, Endpoint, member_path, plain_get};
 use harness::noise::MEBIBYTE;
 use harness::scene::Scene;
+use harness::wait::{SOON, eventually};
 
 use crate::plugin_in;
 
@@ -26,6 +27,29 @@ fn a_member_that_hangs_slows_no_other() -> Result<()> {
     let asked = Instant::now();
     plugin.ok(&["get", "configmaps"])?;
     ensure!(asked.elapsed() < Duration::from_secs(3), "it took {:?}", asked.elapsed());
+    Ok(())
+}
+
+#[test]
+fn one_caller_who_floods_a_member_keeps_no_other_out() -> Result<()> {
+    let fake = FakeMember::start("e2e-flooded", |request| match request.target() {
+        target if target.contains("/hang") => vec![Step::Hang],
+        _ => ok(),
+    })?;
+    let flooder = direct("flooder")?;
+    // A member's limit is 100, and nobody holds more than three quarters.
+    let mut flood = Vec::new();
+    for number in 0..80 {
+        flood.push(ask(&flooder, &fake, &format!("/hang/{number}"))?);
+    }
+    eventually("the flood is there", SOON, || Ok((fake.requests("/hang").len() == 75).then_some(())))?;
+    let mut polite = ask(&direct("polite")?, &fake, "/polite")?;
+    ensure!(polite.response()?.status() == 200, "somebody else does not get through");
+    // A quarter of its second is how long one more of the flood waits for its turn.
+    let refused = ask(&flooder, &fake, "/hang/refused?timeout=1s")?.response()?;
+    ensure!(refused.status() == 429, "{} {}", refused.status(), refused.text());
+    ensure!(refused.head.value("retry-after") == Some("1"), "{:?}", refused.head);
+    ensure!(fake.requests("/hang").len() == 75, "more than its share arrived");
     Ok(())
 }
 

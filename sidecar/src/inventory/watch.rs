@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use super::renewal::Read;
 use super::{Cluster, HostInventory, Members};
 use crate::clusters;
-use crate::limits::Bound;
+use crate::limits::{self, Bound};
 use crate::metrics::Metrics;
 use crate::readiness::Pending;
 use crate::upstream::Upstream;
@@ -33,14 +33,14 @@ pub struct Watch {
     pub registry: clusters::Writer,
     pub metrics: Arc<Metrics>,
     /// Requests under way to one member, 0 for no limit.
-    pub max_inflight_per_member: usize,
+    pub size_per_member: limits::Size,
     /// Done when both lists were read once.
     pub pending: Pending,
 }
 
 /// Follows the host until the process ends.
 pub async fn run(host: kube::Client, watch: Watch) {
-    let Watch { namespace, inventory, mut read, registry, metrics, max_inflight_per_member, pending } = watch;
+    let Watch { namespace, inventory, mut read, registry, metrics, size_per_member, pending } = watch;
     let members = Api::<MemberCluster>::all(host.clone());
     let secrets = Api::<Secret>::namespaced(host, &namespace);
     let of_members = watcher::Config::default().fields(&format!("type={SECRET_TYPE}"));
@@ -54,7 +54,7 @@ pub async fn run(host: kube::Client, watch: Watch) {
         inventory,
         registry,
         metrics,
-        max_inflight_per_member,
+        size_per_member,
         pending: Some(pending),
         members: Listed::default(),
         members_version: 0,
@@ -128,7 +128,7 @@ struct State {
     inventory: Arc<HostInventory>,
     registry: clusters::Writer,
     metrics: Arc<Metrics>,
-    max_inflight_per_member: usize,
+    size_per_member: limits::Size,
     pending: Option<Pending>,
     members: Listed<MemberCluster>,
     /// What the members' resourceVersion was just before they were listed.
@@ -235,7 +235,7 @@ impl State {
             };
             let way = Way::next(ways.remove(name), name, member, secret);
             let in_flight = self.in_flight.entry(name.clone());
-            let in_flight = in_flight.or_insert_with(|| Bound::new(self.max_inflight_per_member)).clone();
+            let in_flight = in_flight.or_insert_with(|| Bound::new(self.size_per_member)).clone();
             let cluster = way.upstream.clone().map(|upstream| {
                 let (name, impersonation, gone) = (name.clone(), member.impersonation(), way.gone.clone());
                 Arc::new(Cluster { name, impersonation, upstream, gone, in_flight })

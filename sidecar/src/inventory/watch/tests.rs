@@ -1,3 +1,5 @@
+use std::time::{Duration, Instant};
+
 use k8s_openapi::ByteString;
 use kube::runtime::watcher::Event;
 
@@ -5,7 +7,10 @@ use super::super::renewal::Renewals;
 use super::super::{Error, Inventory};
 use super::*;
 use crate::fake_host::host;
+use crate::limits::{Limits, Size};
 use crate::readiness::Readiness;
+
+const ONE: Size = Size { places: 1, queued_per_caller: 0 };
 
 struct Host {
     state: State,
@@ -29,7 +34,7 @@ impl Host {
             inventory: Arc::new(HostInventory::new(renewals)),
             registry,
             metrics: Arc::default(),
-            max_inflight_per_member: 1,
+            size_per_member: ONE,
             pending: Some(readiness.pending()),
             members: Listed::default(),
             members_version: 0,
@@ -187,11 +192,13 @@ async fn what_is_open_ends_when_the_credential_is_taken_away_or_unusable() {
 #[tokio::test]
 async fn a_members_share_is_the_same_over_a_change_of_its_secret() {
     let mut host = Host::synced();
-    let permit = host.find("m1").unwrap().admit().unwrap();
+    let user = Limits::new(ONE, ONE).caller("jane");
+    let due = Instant::now() + Duration::from_secs(60);
+    let permit = host.find("m1").unwrap().admit(user, due).await.unwrap();
     host.state.secret(Event::Apply(secret("m1", "new")));
-    assert!(host.find("m1").unwrap().admit().is_err());
+    assert!(host.find("m1").unwrap().admit(user, due).await.is_err());
     drop(permit);
-    assert!(host.find("m1").unwrap().admit().is_ok());
+    assert!(host.find("m1").unwrap().admit(user, due).await.is_ok());
 }
 
 #[tokio::test]

@@ -1,0 +1,239 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::FutureExt;
+use tokio::task::JoinSet;
+use tokio::time::{self, sleep};
+
+use super::*;
+
+const FLOODER: Caller = Caller(1);
+const POLITE: Caller = Caller(2);
+
+fn size(places: usize, queued_per_caller: usize) -> Size {
+    Size { places, queued_per_caller }
+}
+
+fn bound_of(places: usize, queued_per_caller: usize) -> Bound {
+    Bound::new(size(places, queued_per_caller))
+}
+
+fn in_a_minute() -> Instant {
+    // tokio's clock, which is the one that stands still in tests.
+    time::Instant::now().into_std() + Duration::from_secs(60)
+}
+
+/// Admitted without waiting, or not.
+fn at_once(bound: &Bound, caller: Caller) -> Option<Permit> {
+    bound.admit(caller, in_a_minute()).now_or_never().flatten()
+}
+
+fn is_idle(bound: &Bound, places: usize) -> bool {
+    bound.0.as_ref().unwrap().is_idle(places)
+}
+
+#[tokio::test]
+async fn reads_and_writes_are_counted_apart_and_given_back() {
+    let limits = Limits::new(size(1, 0), size(1, 0));
+    let due = in_a_minute();
+    let read = limits.admit(true, POLITE, due).await.unwrap();
+    assert!(matches!(limits.admit(true, POLITE, due).await, Err(Error::InAll)));
+    let write = limits.admit(false, POLITE, due).await.unwrap();
+    drop(read);
+    assert!(limits.admit(true, POLITE, due).await.is_ok());
+    drop(write);
+}
+
+#[tokio::test]
+async fn zero_is_no_limit() {
+    let bound = bound_of(0, 0);
+    let permits: Vec<_> = (0..10_000).map(|_| at_once(&bound, FLOODER).unwrap()).collect();
+    assert_eq!(permits.len(), 10_000);
+}
+
+#[tokio::test]
+async fn one_caller_gets_three_quarters_and_the_others_the_rest() {
+    let bound = bound_of(100, 0);
+    let held: Vec<_> = std::iter::from_fn(|| at_once(&bound, FLOODER)).collect();
+    assert_eq!(held.len(), 75);
+    let others: Vec<_> = std::iter::from_fn(|| at_once(&bound, POLITE)).collect();
+    assert_eq!(others.len(), 25);
+    drop((held, others));
+    assert!(is_idle(&bound, 100));
+}
+
+#[tokio::test]
+async fn a_limit_of_few_leaves_nobody_without_a_place() {
+    for limit in 1..4 {
+        let bound = bound_of(limit, 0);
+        let held: Vec<_> = std::iter::from_fn(|| at_once(&bound, FLOODER)).collect();
+        assert_eq!(held.len(), limit);
+    }
+}
+
+/// The order in which requests that wait are admitted, one place being passed on from one to the next.
+async fn admitted(callers: &[u64]) -> Vec<u64> {
+    let bound = bound_of(1, 50);
+    let held = at_once(&bound, Caller(0)).unwrap();
+    let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let mut waiting = JoinSet::new();
+    for caller in callers.iter().copied() {
+        let (bound, sender) = (bound.clone(), sender.clone());
+        waiting.spawn(async move {
+            let permit = bound.admit(Caller(caller), in_a_minute()).await.unwrap();
+            sender.send(caller).unwrap();
+            drop(permit);
+        });
+        tokio::task::yield_now().await;
+    }
+    drop((sender, held));
+    let mut admitted = Vec::new();
+    while let Some(caller) = order.recv().await {
+        admitted.push(caller);
+    }
+    admitted
+}
+
+#[tokio::test]
+async fn callers_who_wait_take_turns() {
+    assert_eq!(admitted(&[1, 1, 1, 1, 2, 2, 3]).await, [1, 2, 3, 1, 2, 1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_whose_queue_is_full_is_refused_at_once_and_another_is_not() {
+    let bound = bound_of(4, 2);
+    let _held: Vec<_> = (0..3).map(|_| at_once(&bound, FLOODER).unwrap()).collect();
+    let mut queued: Vec<_> = (0..2).map(|_| Box::pin(bound.admit(FLOODER, in_a_minute()))).collect();
+    for turn in &mut queued {
+        assert!(turn.now_or_never().is_none());
+    }
+    assert!(bound.admit(FLOODER, in_a_minute()).now_or_never().unwrap().is_none());
+    assert!(at_once(&bound, POLITE).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_longer_than_a_quarter_of_the_time_there_is() {
+    let bound = bound_of(1, 9);
+    let held = at_once(&bound, FLOODER).unwrap();
+    for (seconds, wait) in [(60, 15.0), (600, 15.0), (8, 2.0), (0, 0.0)] {
+        let began = time::Instant::now();
+        let due = began.into_std() + Duration::from_secs(seconds);
+        assert!(bound.admit(POLITE, due).await.is_none());
+        assert!((began.elapsed().as_secs_f64() - wait).abs() < 0.1, "{seconds}: {:?}", began.elapsed());
+    }
+    drop(held);
+    assert!(is_idle(&bound, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_waiting_takes_no_place() {
+    let bound = bound_of(1, 9);
+    let held = at_once(&bound, FLOODER).unwrap();
+    let mut first = Box::pin(bound.admit(POLITE, in_a_minute()));
+    assert!((&mut first).now_or_never().is_none());
+    drop(first);
+    let mut second = Box::pin(bound.admit(POLITE, in_a_minute()));
+    assert!((&mut second).now_or_never().is_none());
+    // The place is on its way when its receiver goes.
+    drop(held);
+    drop(second);
+    assert!(is_idle(&bound, 1));
+    assert!(at_once(&bound, POLITE).is_some());
+}
+
+/// Two hundred requests of one caller at a time, each of which takes a second, and again and again; and
+/// somebody who asks now and then.
+#[tokio::test(start_paused = true)]
+async fn a_polite_caller_gets_in_beside_a_flood() {
+    let limits = Arc::new(Limits::new(size(20, 50), size(20, 50)));
+    let refused = Arc::new(AtomicUsize::new(0));
+    let mut flood = JoinSet::new();
+    for _ in 0..200 {
+        let (limits, refused) = (limits.clone(), refused.clone());
+        flood.spawn(async move {
+            loop {
+                match limits.admit(true, FLOODER, in_a_minute()).await {
+                    Ok(_permit) => sleep(Duration::from_secs(1)).await,
+                    Err(_) => {
+                        refused.fetch_add(1, Ordering::Relaxed);
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            }
+        });
+    }
+    for _ in 0..100 {
+        sleep(Duration::from_millis(300)).await;
+        let began = time::Instant::now();
+        let permit = limits.admit(true, POLITE, in_a_minute()).await.unwrap();
+        assert!(began.elapsed() < Duration::from_millis(1), "it waited {:?}", began.elapsed());
+        sleep(Duration::from_millis(50)).await;
+        drop(permit);
+    }
+    assert!(refused.load(Ordering::Relaxed) > 1_000, "that was no flood");
+}
+
+/// Many who flood together fill the bound; the next place that is given back goes to who asks least.
+#[tokio::test(start_paused = true)]
+async fn a_polite_caller_waits_for_one_turn_of_a_crowd_that_floods() {
+    let limits = Arc::new(Limits::new(size(20, 50), size(20, 50)));
+    let mut flood = JoinSet::new();
+    for number in 0..200 {
+        let limits = limits.clone();
+        flood.spawn(async move {
+            let caller = Caller(100 + number % 3);
+            loop {
+                match limits.admit(true, caller, in_a_minute()).await {
+                    Ok(_permit) => sleep(Duration::from_secs(1)).await,
+                    Err(_) => sleep(Duration::from_millis(100)).await,
+                }
+            }
+        });
+    }
+    for _ in 0..100 {
+        sleep(Duration::from_millis(300)).await;
+        let began = time::Instant::now();
+        assert!(limits.admit(true, POLITE, in_a_minute()).await.is_ok());
+        assert!(began.elapsed() <= Duration::from_secs(1), "it waited {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_full_queue_who_has_more_makes_room_for_who_has_fewer() {
+    let bound = bound_of(4, 4);
+    let _held: Vec<_> = (0..4).map(|n| at_once(&bound, Caller(10 + n)).unwrap()).collect();
+    let mut queued: Vec<_> = (0..4).map(|_| Box::pin(bound.admit(FLOODER, in_a_minute()))).collect();
+    for turn in &mut queued {
+        assert!(turn.now_or_never().is_none());
+    }
+    for (number, left) in [(1, 3), (2, 2)] {
+        let mut polite = Box::pin(bound.admit(POLITE, in_a_minute()));
+        assert!((&mut polite).now_or_never().is_none(), "the polite caller's request {number} waits");
+        queued.retain_mut(|turn| turn.now_or_never().is_none());
+        assert_eq!(queued.len(), left);
+        std::mem::forget(polite);
+    }
+    assert!(bound.admit(POLITE, in_a_minute()).now_or_never().unwrap().is_none(), "both have two");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn however_requests_come_and_go_every_place_is_given_back() {
+    let bound = bound_of(8, 4);
+    let most = Arc::new(AtomicUsize::new(0));
+    let now = Arc::new(AtomicUsize::new(0));
+    let mut requests = JoinSet::new();
+    for number in 0..2_000_u64 {
+        let (bound, most, now) = (bound.clone(), most.clone(), now.clone());
+        requests.spawn(async move {
+            let patience = Duration::from_micros(number % 7 * 50);
+            let admitted = time::timeout(patience, bound.admit(Caller(number % 5), in_a_minute())).await;
+            if let Ok(Some(_permit)) = admitted {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                now.fetch_sub(1, Ordering::SeqCst);
+            }
+        });
+    }
+    requests.join_all().await;
+    assert!(most.load(Ordering::SeqCst) <= 8);
+    assert!(is_idle(&bound, 8));
+}

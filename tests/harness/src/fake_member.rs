@@ -4,6 +4,8 @@
 mod server;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -48,6 +50,21 @@ pub fn reply(status: &str, headers: &str, body: &str) -> Vec<Step> {
 /// A plain 200.
 pub fn ok() -> Vec<Step> {
     reply("200 OK", "Content-Type: application/json\r\n", "{}")
+}
+
+/// How it presents itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manners {
+    /// Its certificate is of another time.
+    pub expired: bool,
+    pub only_tls12: bool,
+}
+
+/// Who is let in: while it is shut, connections are accepted and closed without a word.
+#[derive(Clone, Default)]
+struct Door {
+    shut: Arc<AtomicBool>,
+    knocked: Arc<AtomicUsize>,
 }
 
 /// Holds a script up until it is opened.
@@ -102,6 +119,7 @@ pub struct FakeMember {
     pub token: String,
     pub address: SocketAddr,
     ca: String,
+    door: Door,
     requests: watch::Receiver<Vec<Request>>,
     runtime: Runtime,
 }
@@ -120,21 +138,35 @@ impl FakeMember {
         name: &str,
         script: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static,
     ) -> Result<Self> {
+        Self::with(name, Manners::default(), script)
+    }
+
+    /// The same with other manners.
+    pub fn with(
+        name: &str,
+        manners: Manners,
+        script: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static,
+    ) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((bed()?.address, 0)))?;
         let address = listener.local_addr()?;
         let issuer = issuer()?;
         let key = KeyPair::generate()?;
-        let leaf = CertificateParams::new([address.ip().to_string(), SERVER_NAME.to_owned()])?
-            .signed_by(&key, &issuer)?;
+        let mut leaf = CertificateParams::new([address.ip().to_string(), SERVER_NAME.to_owned()])?;
+        if manners.expired {
+            leaf.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        }
+        let leaf = leaf.signed_by(&key, &issuer)?;
         let (sender, requests) = watch::channel(Vec::new());
-        let acceptor = server::acceptor(leaf.der().clone(), key.serialize_der())?;
-        runtime.spawn(server::run(listener, acceptor, script, sender));
+        let acceptor = server::acceptor(leaf.der().clone(), key.serialize_der(), manners)?;
+        let door = Door::default();
+        runtime.spawn(server::run(listener, acceptor, script, sender, door.clone()));
         Ok(Self {
             name: name.to_owned(),
             token: format!("token-of-the-member-{name}"),
             address,
             ca: issuer.pem(),
+            door,
             requests,
             runtime,
         })
@@ -177,6 +209,16 @@ impl FakeMember {
         waited
             .with_context(|| format!("no such request for {target}: {:?}", self.requests(target)))??
             .context("the fake member is gone")
+    }
+
+    /// From now on connections are accepted and closed without a word, until it is opened again.
+    pub fn shut(&self, shut: bool) {
+        self.door.shut.store(shut, Ordering::SeqCst);
+    }
+
+    /// How many connections there were, let in or not.
+    pub fn knocked(&self) -> usize {
+        self.door.knocked.load(Ordering::SeqCst)
     }
 
     /// The certificate authority of its server certificate.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::certificates::{Authority, ClientCertificate};
 use crate::control_plane;
 use crate::process::MARK;
+use crate::registration;
 
 /// A running bed.
 #[derive(Serialize, Deserialize)]
@@ -128,6 +129,14 @@ pub struct Sidecar {
     pub admin: String,
     pub log: PathBuf,
     pub pid: u32,
+}
+
+impl Sidecar {
+    /// A serving certificate that the sidecar's system trusts, in `<stem>.crt` and `<stem>.key`.
+    pub fn serving_files(&self, names: &[&str], dir: &Path, stem: &str) -> Result<()> {
+        let key = self.ca_certificate.with_extension("key");
+        Authority::load(registration::AUTHORITY, &self.ca_certificate, &key)?.serving_files(names, dir, stem)
+    }
 }
 
 /// The variable that holds the bed's folder.

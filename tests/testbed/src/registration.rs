@@ -37,12 +37,15 @@ pub(crate) fn start_sidecar(site: &Site<'_>, bed: &Bed, program: &Path) -> Resul
         })
     })?;
     let addresses = Addresses::of(site)?;
-    let authority = Authority::create("mc-sidecar-ca", &dir, "ca")?;
+    let authority = Authority::create(AUTHORITY, &dir, "ca")?;
     let sidecar =
         step("sidecar: process", || serve(site, bed, &host, program, &dir, &addresses, &authority))?;
     step("sidecar: APIService", || serve_group(site, &host, addresses.secure, &authority))?;
     Ok(sidecar)
 }
+
+/// The name of the authority that the sidecar's certificate is from, and that its system trusts.
+pub(crate) const AUTHORITY: &str = "mc-sidecar-ca";
 
 /// Where the sidecar listens.
 struct Addresses {
@@ -138,7 +141,9 @@ fn serve(
         format!("--tls-private-key-file={}", dir.join("serving.key").display()),
         format!("--admin-bind-address={admin}"),
     ];
-    let launch = site.launch(dir, program.to_owned(), args.into());
+    let mut launch = site.launch(dir, program.to_owned(), args.into());
+    // The roots of its system: for members and their proxies that bring no CA of their own.
+    launch.within.extend(["env".to_owned(), format!("SSL_CERT_FILE={}", authority.certificate.display())]);
     let log = launch.log();
     let mut daemon = launch.start()?;
     let probe = Probe::http(*admin);

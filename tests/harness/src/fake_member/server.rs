@@ -1,6 +1,7 @@
 //! The fake member's server: reads heads as they come and walks through the script.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Result, anyhow};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -8,18 +9,24 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::rustls::version::TLS12;
+use tokio_rustls::rustls::{DEFAULT_VERSIONS, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-use super::{READY, Request, Step, ok};
+use super::{Door, Manners, READY, Request, Step, ok};
 
 type Stream = TlsStream<TcpStream>;
 
-pub(super) fn acceptor(certificate: CertificateDer<'static>, key: Vec<u8>) -> Result<TlsAcceptor> {
+pub(super) fn acceptor(
+    certificate: CertificateDer<'static>,
+    key: Vec<u8>,
+    manners: Manners,
+) -> Result<TlsAcceptor> {
+    let versions: &[_] = if manners.only_tls12 { &[&TLS12] } else { DEFAULT_VERSIONS };
     let key = PrivateKeyDer::try_from(key).map_err(|error| anyhow!("{error}"))?;
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()?
+        .with_protocol_versions(versions)?
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)?;
     Ok(TlsAcceptor::from(Arc::new(config)))
@@ -30,10 +37,15 @@ pub(super) async fn run(
     acceptor: TlsAcceptor,
     script: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static,
     requests: watch::Sender<Vec<Request>>,
+    door: Door,
 ) {
     let script = Arc::new(script);
     let mut connection = 0;
     while let Ok((socket, _)) = listener.accept().await {
+        door.knocked.fetch_add(1, Ordering::SeqCst);
+        if door.shut.load(Ordering::SeqCst) {
+            continue;
+        }
         let (acceptor, script, requests) = (acceptor.clone(), Arc::clone(&script), requests.clone());
         tokio::spawn(async move {
             let stream = acceptor.accept(socket).await?;

@@ -25,6 +25,7 @@ pub struct Metrics {
     pub connections: Gauge,
     pub members: Gauge<f64, AtomicU64>,
     pub panics: Counter,
+    pub members_unreachable: Gauge,
 }
 
 /// What a request was for.
@@ -76,7 +77,7 @@ impl Default for Metrics {
         let requests = Family::default();
         let buckets: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 4.0, 8));
         let duration = Family::new_with_constructor(buckets);
-        let (in_flight, tunnels, connections, members) = Default::default();
+        let (in_flight, tunnels, connections, members, members_unreachable) = Default::default();
         let panics = Counter::default();
         registry.register("requests", "Requests that are over", Family::clone(&requests));
         registry.register_with_unit(
@@ -93,8 +94,23 @@ impl Default for Metrics {
         registry.register("tunnels", "Upgraded connections that are open", Gauge::clone(&tunnels));
         registry.register("connections", "Downstream connections that are open", Gauge::clone(&connections));
         registry.register("members", "Members that are registered", Gauge::clone(&members));
+        registry.register(
+            "members_unreachable",
+            "Members to which nothing is sent for now, because attempts to reach them failed",
+            Gauge::clone(&members_unreachable),
+        );
         registry.register("panics", "Requests that caused a panic", Counter::clone(&panics));
-        Self { registry, requests, duration, in_flight, tunnels, connections, members, panics }
+        Self {
+            registry,
+            requests,
+            duration,
+            in_flight,
+            tunnels,
+            connections,
+            members,
+            members_unreachable,
+            panics,
+        }
     }
 }
 

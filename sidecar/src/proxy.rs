@@ -19,7 +19,7 @@ use crate::inventory::{Cluster, Inventory};
 use crate::request_info::MemberPath;
 use crate::upgrade::Protocol;
 use crate::upstream::outgoing::Outgoing;
-use crate::upstream::{self, Error};
+use crate::upstream::{self, Error, Over};
 
 /// A caller's request that was allowed, with all that a member's is made of. It is kept until the
 /// member answers, because some requests have to be made again.
@@ -90,6 +90,11 @@ impl<'a> Draft<'a> {
         let body = std::mem::replace(&mut self.body, Outgoing::Empty);
         Ok(Prepared { request: with(self.parts.method.clone(), uri, headers, body), inner_proxy })
     }
+
+    /// Whether the request only reads, so that it makes no difference if it is done twice.
+    fn is_safe(&self) -> bool {
+        matches!(self.parts.method, Method::GET | Method::HEAD)
+    }
 }
 
 /// Sends a request and passes the member's answer on, head first and then each chunk as it comes.
@@ -110,8 +115,8 @@ pub async fn forward(
     }
 }
 
-/// Sends a request, and once more with another credential if ours was refused and there is another.
-/// A request with a body is not repeated: its body was sent.
+/// Sends a request, and once more if the connection had ended before, and once more with another
+/// credential if ours was refused and there is another. A request with a body is not repeated: its body was sent.
 async fn exchange(
     inventory: &dyn Inventory,
     cluster: &Cluster,
@@ -119,12 +124,18 @@ async fn exchange(
 ) -> Result<Response<Body>, crate::Error> {
     let prepared = draft.prepare(cluster)?;
     let repeatable = matches!(prepared.request.body(), Outgoing::Empty);
-    let answered = cluster.upstream.send(prepared).await;
+    let mut answered = cluster.upstream.send(prepared, Over::Any).await;
+    // RFC 9112, 9.3.1, and RFC 9110, 9.2.2: a connection that was kept may be closed at any time, also
+    // just when a request was written to it. A proxy may repeat what is idempotent, and we repeat what
+    // is safe, once, over a connection that was not kept.
+    if matches!(answered, Err(Error::Stale { .. })) && repeatable && draft.is_safe() {
+        answered = cluster.upstream.send(draft.prepare(cluster)?, Over::New).await;
+    }
     if matches!(answered, Err(Error::Credential { .. }))
         && let Some(renewed) = inventory.renewed(cluster).await
         && repeatable
     {
-        return Ok(renewed.upstream.send(draft.prepare(&renewed)?).await?);
+        return Ok(renewed.upstream.send(draft.prepare(&renewed)?, Over::Any).await?);
     }
     Ok(answered?)
 }

@@ -52,7 +52,7 @@ fn asked_for(error: &Error) -> Duration {
 }
 
 /// Whether a connection ended before its answer, or was refused, as while a server restarts.
-fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
+pub(crate) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
     let lost = |error: &(dyn StdError + 'static)| {
         let io = error.downcast_ref::<std::io::Error>().is_some_and(|error| {
             matches!(
@@ -71,10 +71,15 @@ fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
 }
 
 /// Up to a fifth longer, so that those who failed together do not ask together.
-fn jittered(pause: Duration) -> Duration {
+pub(crate) fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(random().mul_add(JITTER, 1.0))
+}
+
+/// Any number from 0 to 1, for spreading what would happen together.
+pub(crate) fn random() -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "any number will do")]
     let random = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
-    pause.mul_f64(random.mul_add(JITTER, 1.0))
+    random
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);

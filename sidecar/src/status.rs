@@ -96,10 +96,16 @@ impl Shape {
             Error::Inventory(Inventory::Unknown(_)) => shape(StatusCode::NOT_FOUND, "NotFound"),
             Error::Inventory(Inventory::NotSynced) => Self { retry_after: Some(1), ..unavailable() },
             Error::Inventory(Inventory::ProxyOff { .. }) => unavailable(),
-            Error::Upstream(Upstream::Redirect { .. } | Upstream::Switched { .. } | Upstream::Broken(_)) => {
-                bad_gateway()
+            Error::Upstream(
+                Upstream::Redirect { .. }
+                | Upstream::Switched { .. }
+                | Upstream::Malformed { .. }
+                | Upstream::Broken(_),
+            )
+            | Error::Upgrade(_) => bad_gateway(),
+            Error::Upstream(Upstream::Open { cause, .. }) => {
+                Self { retry_after: cause.is_short().then(|| cause.retry_after()), ..unavailable() }
             }
-            Error::Upgrade(_) => bad_gateway(),
             Error::Upstream(Upstream::Impersonation { .. }) => forbidden(),
             Error::Upstream(Upstream::Late { .. }) => shape(StatusCode::GATEWAY_TIMEOUT, "Timeout"),
             Error::Upstream(Upstream::Target(_)) => bad_request(),

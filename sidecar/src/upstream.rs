@@ -5,27 +5,34 @@
 //! (hyperium/hyper#3623): a hundred watches would block everybody else.
 
 use std::error::Error as StdError;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
 
 use http::{Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use kubectl_mc_api::ClusterName;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::body::Body;
 use crate::proxy::Prepared;
+use crate::retry;
 
+pub mod breaker;
 pub mod connect;
 pub mod connection;
 pub mod outgoing;
 pub mod pool;
 mod refusal;
 
+use breaker::{Attempt, Breaker};
 use connect::Connector;
 use connection::Connection;
 use outgoing::Outgoing;
-use pool::{MemberBody, Pool};
+use pool::{Failed, MemberBody, Pool};
 use refusal::Refusal;
 
 /// The way to one member, with the connection and the credential of one version of its Secret.
@@ -33,8 +40,17 @@ use refusal::Refusal;
 pub struct Upstream {
     cluster: ClusterName,
     connection: Connection,
+    breaker: Arc<Breaker>,
     connector: Connector,
     pool: Pool,
+}
+
+/// Which connection a request may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// One that served others, if one is idle.
+    Any,
+    New,
 }
 
 /// A member's answer on a connection of its own.
@@ -67,21 +83,33 @@ impl OwnConnection {
 }
 
 impl Upstream {
-    pub fn new(cluster: ClusterName, connection: Connection) -> Result<Self, connection::Error> {
-        let connector = Connector::new(&connection)?;
+    /// `unreachable` counts the members that cannot be reached.
+    pub fn new(
+        cluster: ClusterName,
+        connection: Connection,
+        unreachable: Gauge,
+    ) -> Result<Self, connection::Error> {
+        let breaker = Arc::new(Breaker::new(cluster.clone(), unreachable));
+        let connector = Connector::new(&connection, breaker.clone())?;
         let pool = Pool::new(connector.clone());
-        Ok(Self { cluster, connection, connector, pool })
+        Ok(Self { cluster, connection, breaker, connector, pool })
     }
 
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// Sends a request over a pooled connection.
-    pub async fn send(&self, prepared: Prepared) -> Result<Response<Body>, Error> {
+    /// Sends a request over a connection of the pool.
+    pub async fn send(&self, prepared: Prepared, over: Over) -> Result<Response<Body>, Error> {
+        let _attempt = self.admit()?;
         let inner_proxy = prepared.is_inner_proxy();
         let request = in_origin_form(prepared.into_request());
-        let response = self.pool.send(request).await.map_err(|error| self.unreachable(error.as_ref()))?;
+        let sent = match over {
+            Over::Any => self.pool.send(request).await,
+            Over::New => self.pool.send_anew(request).await,
+        };
+        let response = sent.map_err(|failed| self.failed(failed))?;
+        self.breaker.answered();
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Error::Switched { cluster: self.cluster.clone() });
         }
@@ -90,16 +118,18 @@ impl Upstream {
 
     /// Sends an upgrade over a connection of its own.
     pub async fn upgrade(&self, prepared: Prepared) -> Result<Exchange, Error> {
-        let io = self.connector.connect().await.map_err(|error| self.unreachable(error.as_ref()))?;
-        let handshake = http1::handshake(io).await;
-        let (mut sender, connection) = handshake.map_err(|error| self.unreachable(&error))?;
+        let _attempt = self.admit()?;
+        let lost = |error| self.failed(Failed::New(error));
+        let io = self.connector.connect().await.map_err(|error| self.failed(Failed::Connect(error)))?;
+        let (mut sender, connection) = http1::handshake(io).await.map_err(lost)?;
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
             // How the connection ended is told by the response or by the splice.
             let _ = connection.with_upgrades().await;
         }));
         let inner_proxy = prepared.is_inner_proxy();
         let request = in_origin_form(prepared.into_request());
-        let response = sender.send_request(request).await.map_err(|error| self.unreachable(&error))?;
+        let response = sender.send_request(request).await.map_err(lost)?;
+        self.breaker.answered();
         let connection = OwnConnection { task };
         Ok(match response.status() {
             StatusCode::SWITCHING_PROTOCOLS => Exchange::Switched { response, connection },
@@ -136,9 +166,47 @@ impl Upstream {
         }
     }
 
-    fn unreachable(&self, error: &(dyn StdError + 'static)) -> Error {
-        Error::Unreachable { cluster: self.cluster.clone(), reason: innermost(error) }
+    fn admit(&self) -> Result<Attempt<'_>, Error> {
+        let refused = |cause| Error::Open { cluster: self.cluster.clone(), cause: Box::new(cause) };
+        self.breaker.admit().map_err(refused)
     }
+
+    /// What a failure before an answer says, of the request and of the member.
+    fn failed(&self, failed: Failed) -> Error {
+        let cluster = self.cluster.clone();
+        match failed {
+            // The connector has told the breaker.
+            Failed::Connect(error) => Error::Unreachable { cluster, reason: innermost(error.as_ref()) },
+            Failed::New(error) | Failed::Pooled(error) if error.is_parse() => {
+                Error::Malformed { cluster, reason: error.to_string() }
+            }
+            Failed::New(error) => {
+                let reason = innermost(&error);
+                if retry::is_lost_connection(&error) {
+                    self.breaker.failed(Duration::ZERO, &reason);
+                }
+                Error::Unreachable { cluster, reason }
+            }
+            Failed::Pooled(error) => {
+                let reason = innermost(&error);
+                if is_timeout(&error) {
+                    self.breaker.failed(connect::USER_TIMEOUT, &reason);
+                }
+                match retry::is_lost_connection(&error) {
+                    true => Error::Stale { cluster, reason },
+                    false => Error::Unreachable { cluster, reason },
+                }
+            }
+        }
+    }
+}
+
+/// Whether TCP waited in vain for the other end.
+fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
+    let io = |error: &(dyn StdError + 'static)| {
+        error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::TimedOut)
+    };
+    std::iter::successors(Some(error), |&error| error.source()).any(io)
 }
 
 /// The innermost causes tell what happened; the outer ones only that something did.
@@ -162,6 +230,14 @@ fn in_origin_form(mut request: Request<Outgoing>) -> Request<Outgoing> {
 pub enum Error {
     #[error("member {cluster} is unreachable: {reason}")]
     Unreachable { cluster: ClusterName, reason: String },
+    /// A connection that had served others ended before it answered this request.
+    #[error("member {cluster} is unreachable: {reason}")]
+    Stale { cluster: ClusterName, reason: String },
+    /// Nothing was sent.
+    #[error("member {cluster} is unreachable {cause}")]
+    Open { cluster: ClusterName, cause: Box<breaker::Unreachable> },
+    #[error("member {cluster} gave an answer that is not HTTP: {reason}")]
+    Malformed { cluster: ClusterName, reason: String },
     #[error(
         "member {cluster} refused the sidecar's own credential (its Secret is {cluster}.member); \
          the caller's login is not the cause"
@@ -185,6 +261,9 @@ impl Error {
     pub fn cluster(&self) -> Option<&ClusterName> {
         match self {
             Self::Unreachable { cluster, .. }
+            | Self::Stale { cluster, .. }
+            | Self::Open { cluster, .. }
+            | Self::Malformed { cluster, .. }
             | Self::Credential { cluster }
             | Self::Redirect { cluster, .. }
             | Self::Impersonation { cluster, .. }

@@ -122,7 +122,7 @@ fn a_member_with_an_endless_head_is_given_up() -> Result<()> {
     })?;
     let mut connection = ask(&direct("endless-head")?, &fake, "/endless")?;
     let head = connection.head()?;
-    ensure!(head.status == 503, "answered {}", head.status);
+    ensure!(head.status == 502, "answered {}", head.status);
     Ok(())
 }
 

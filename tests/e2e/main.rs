@@ -21,6 +21,7 @@ mod kubeconfig;
 mod kubectl_versions;
 mod logs;
 mod member_changes;
+mod member_reach;
 mod member_refusals;
 mod messages;
 mod plugin;

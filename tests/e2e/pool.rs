@@ -1,5 +1,7 @@
 //! Connections to a member serve one request after another, and none twice.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use anyhow::{Result, ensure};
 use harness::bed::sidecar;
 use harness::caller::Caller;
@@ -21,7 +23,7 @@ fn requests_after_each_other_share_a_connection() -> Result<()> {
 }
 
 #[test]
-fn a_connection_that_the_member_closed_costs_no_request_and_repeats_none() -> Result<()> {
+fn fault_54_a_connection_that_the_member_closed_costs_no_request_and_repeats_none() -> Result<()> {
     let fake = FakeMember::start("e2e-pool-closed", |_| {
         let mut steps = ok();
         steps.push(Step::Close);
@@ -39,6 +41,79 @@ fn a_connection_that_the_member_closed_costs_no_request_and_repeats_none() -> Re
         ensure!(status == 503 || arrived == 1, "request {n} was answered by nobody");
     }
     Ok(())
+}
+
+#[test]
+fn fault_54_a_read_on_a_connection_that_was_just_closed_is_repeated_once_on_a_new_one() -> Result<()> {
+    let fake = swallowing("e2e-pool-swallowed")?;
+    let swallowed = ask_swallowed(&fake, |path| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"))?;
+    for (came, status) in &swallowed {
+        ensure!(*came <= 2 && *status == 200, "a read came {came} times and was answered {status}");
+    }
+    ensure!(swallowed.iter().any(|(came, _)| *came == 2), "none was swallowed: {swallowed:?}");
+    Ok(())
+}
+
+#[test]
+fn fault_54_a_write_on_a_connection_that_was_just_closed_is_not_repeated() -> Result<()> {
+    for (name, body) in [("e2e-pool-write", "body"), ("e2e-pool-empty-write", "")] {
+        let fake = swallowing(name)?;
+        let length = body.len();
+        let swallowed = ask_swallowed(&fake, |path| {
+            format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}")
+        })?;
+        ensure!(swallowed.iter().all(|(came, _)| *came <= 1), "a write came twice: {swallowed:?}");
+        ensure!(swallowed.iter().any(|(_, status)| *status == 503), "none was swallowed: {swallowed:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn fault_54_a_read_that_a_new_connection_swallows_too_is_an_error_and_not_repeated_again() -> Result<()> {
+    let fake = FakeMember::start("e2e-pool-twice", |request| match request.target() {
+        target if target.contains("/swallowed") => vec![Step::Close],
+        _ => ok(),
+    })?;
+    let mut client = client("e2e-pool-twice-admin")?;
+    for n in 0..10 {
+        for (part, expected) in [("first", 200), ("swallowed", 503)] {
+            let path = member_path(&fake.name, &format!("/{part}/{n}/"));
+            client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
+            let answer = client.response()?;
+            ensure!(answer.status() == expected, "{part} {n}: {}", answer.text());
+            ensure!(fake.requests(&format!("/{part}/{n}/")).len() <= 2);
+        }
+    }
+    Ok(())
+}
+
+/// A member that reads a second request on a connection and closes it without an answer.
+fn swallowing(name: &str) -> Result<FakeMember> {
+    let served = AtomicUsize::new(usize::MAX);
+    FakeMember::start(name, move |request| match request.target() {
+        target if target.contains("/again") && served.load(Ordering::SeqCst) == request.connection => {
+            vec![Step::Close]
+        }
+        _ => {
+            served.store(request.connection, Ordering::SeqCst);
+            ok()
+        }
+    })
+}
+
+/// How often each request came that follows another on its connection, and how it was answered.
+fn ask_swallowed(fake: &FakeMember, request: impl Fn(&str) -> String) -> Result<Vec<(usize, u16)>> {
+    let mut client = client(&format!("{}-admin", fake.name))?;
+    let mut outcomes = Vec::new();
+    for n in 0..10 {
+        let first = member_path(&fake.name, &format!("/first/{n}/"));
+        client.send(format!("GET {first} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
+        ensure!(client.response()?.status() == 200);
+        client.send(request(&member_path(&fake.name, &format!("/again/{n}/"))).as_bytes())?;
+        let status = client.response()?.status();
+        outcomes.push((fake.requests(&format!("/again/{n}/")).len(), status));
+    }
+    Ok(outcomes)
 }
 
 #[test]

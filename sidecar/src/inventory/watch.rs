@@ -11,6 +11,7 @@ use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use kubectl_mc_api::{ClusterName, MemberCluster};
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -233,7 +234,8 @@ impl State {
                 members.insert(name.clone(), Err(Arc::from("does not exist")));
                 continue;
             };
-            let way = Way::next(ways.remove(name), name, member, secret);
+            let unreachable = &self.metrics.members_unreachable;
+            let way = Way::next(ways.remove(name), name, member, secret, unreachable);
             let in_flight = self.in_flight.entry(name.clone());
             let in_flight = in_flight.or_insert_with(|| Bound::new(self.size_per_member)).clone();
             let cluster = way.upstream.clone().map(|upstream| {
@@ -255,7 +257,13 @@ impl Way {
     /// The way that follows `before`: the same one if nothing changed; a new one on which open
     /// requests live on if only the credential was renewed; else one that ends them. A credential
     /// that was taken away, or made unusable, turns the proxy off, and off is off for all.
-    fn next(before: Option<Self>, name: &ClusterName, member: &MemberCluster, secret: &Secret) -> Self {
+    fn next(
+        before: Option<Self>,
+        name: &ClusterName,
+        member: &MemberCluster,
+        secret: &Secret,
+        unreachable: &Gauge,
+    ) -> Self {
         let gone = match before {
             Some(way) if way.member_uid == member.uid() && way.secret.data == secret.data => return way,
             Some(way)
@@ -272,8 +280,8 @@ impl Way {
             None => CancellationToken::new(),
         };
         let data = secret.data.clone().unwrap_or_default();
-        let upstream =
-            Connection::parse(&data).and_then(|connection| Upstream::new(name.clone(), connection));
+        let upstream = Connection::parse(&data)
+            .and_then(|connection| Upstream::new(name.clone(), connection, unreachable.clone()));
         let upstream = match upstream {
             Ok(upstream) => {
                 info!(cluster = %name, "the way to the member is known");

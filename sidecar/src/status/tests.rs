@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderMap, Method, Request};
 use serde_json::Value;
@@ -8,6 +9,7 @@ use crate::audit_id::AuditId;
 use crate::metrics::Metrics;
 use crate::peer::Peer;
 use crate::request_info::RequestInfo as Info;
+use crate::upstream::breaker::Unreachable;
 
 fn record(target: &str) -> Record {
     let peer = Arc::new(Peer::new("127.0.0.1:1".parse().unwrap(), None, None));
@@ -31,6 +33,12 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
     let unreachable = Upstream::Unreachable { cluster: m1(), reason: "connection refused".to_owned() };
     let redirect = Upstream::Redirect { cluster: m1(), status: StatusCode::FOUND };
     let refused = Upstream::Impersonation { cluster: m1(), message: "no".to_owned() };
+    let stale = Upstream::Stale { cluster: m1(), reason: "connection closed".to_owned() };
+    let malformed = Upstream::Malformed { cluster: m1(), reason: "invalid header".to_owned() };
+    let open = |seconds| {
+        let cause = Box::new(Unreachable::lasting(Duration::from_secs(seconds)));
+        Upstream::Open { cluster: m1(), cause }
+    };
     let off = Inventory::ProxyOff { cluster: m1(), why: "does not exist".into() };
     let privileged = member::Error::Privileged("system:node:a".to_owned());
     let without_groups = member::Error::WithoutGroups("system:serviceaccount:ns:n".to_owned());
@@ -46,6 +54,10 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
         (Inventory::Unknown(m1()).into(), 404, "NotFound", Hop::ClusterUnknown),
         (Inventory::NotSynced.into(), 503, "ServiceUnavailable", Hop::Sidecar),
         (off.into(), 503, "ServiceUnavailable", Hop::ProxyOff),
+        (stale.into(), 503, "ServiceUnavailable", Hop::MemberUnreachable),
+        (malformed.into(), 502, "BadGateway", Hop::MemberUnreachable),
+        (open(2).into(), 503, "ServiceUnavailable", Hop::MemberUnreachable),
+        (open(60).into(), 503, "ServiceUnavailable", Hop::MemberUnreachable),
         (unreachable.into(), 503, "ServiceUnavailable", Hop::MemberUnreachable),
         (Upstream::Credential { cluster: m1() }.into(), 503, "ServiceUnavailable", Hop::MemberAuthentication),
         (redirect.into(), 502, "BadGateway", Hop::MemberUnreachable),
@@ -90,10 +102,14 @@ fn a_refused_login_reads_as_kubectl_expects_it() {
 }
 
 #[test]
-fn a_client_is_told_to_come_again_only_where_nothing_was_sent() {
+fn a_client_is_told_to_come_again_only_where_nothing_was_sent_and_soon_is_soon() {
     for (error, code, ..) in errors() {
         let retry = response(&error, &record("/m1/proxy/api/v1/pods")).headers().contains_key("retry-after");
-        let nothing_sent = code == 429 || matches!(error, Error::Inventory(Inventory::NotSynced));
+        let nothing_sent = match &error {
+            Error::Inventory(Inventory::NotSynced) => true,
+            Error::Upstream(Upstream::Open { cause, .. }) => cause.is_short(),
+            _ => code == 429,
+        };
         assert_eq!(retry, nothing_sent, "{error}");
     }
 }

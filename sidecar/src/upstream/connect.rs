@@ -7,7 +7,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use http::{HeaderValue, Uri};
@@ -27,7 +27,9 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 use tower_service::Service;
 
+use super::breaker::Breaker;
 use super::connection::{self, Connection};
+use super::{innermost, is_timeout};
 
 mod lookup;
 
@@ -43,6 +45,7 @@ struct Way {
     server_name: ServerName<'static>,
     tls: Arc<ClientConfig>,
     hop: Hop,
+    breaker: Arc<Breaker>,
 }
 
 /// What lies between here and the member.
@@ -65,23 +68,60 @@ type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 pub struct MemberStream(TlsStream<Transport>);
 
 impl Connector {
-    pub fn new(connection: &Connection) -> Result<Self, connection::Error> {
+    /// What becomes of each attempt is told to the breaker.
+    pub(super) fn new(connection: &Connection, breaker: Arc<Breaker>) -> Result<Self, connection::Error> {
         let address = connection.address().map_err(|_| connection::Error::unusable_server())?;
         let hop = Hop::new(connection.proxy.as_ref())?;
         let (server_name, tls) = (connection.server_name.clone(), connection.tls.clone());
-        Ok(Self(Arc::new(Way { address, server_name, tls, hop })))
+        Ok(Self(Arc::new(Way { address, server_name, tls, hop, breaker })))
     }
 
     /// Opens a connection.
     pub async fn connect(&self) -> Result<TokioIo<MemberStream>, BoxError> {
         let way = &self.0;
-        let opened = async {
-            let transport = way.hop.clone().open(way.address.clone()).await?;
-            let connector = TlsConnector::from(way.tls.clone());
-            let stream = connector.connect(way.server_name.clone(), transport).await?;
-            Ok(TokioIo::new(MemberStream(stream)))
+        let opening = Opening { breaker: &way.breaker, began: Instant::now(), over: false };
+        let opened = match timeout(CONNECT_TIMEOUT, way.open()).await {
+            Ok(Err(error)) if is_timeout(error.as_ref()) => Err(SILENT.into()),
+            Ok(opened) => opened,
+            Err(_) => Err(SILENT.into()),
         };
-        timeout(CONNECT_TIMEOUT, opened).await.unwrap_or_else(|_| Err("it did not answer in time".into()))
+        opening.ended(&opened);
+        opened
+    }
+}
+
+impl Way {
+    async fn open(&self) -> Result<TokioIo<MemberStream>, BoxError> {
+        let transport = self.hop.clone().open(self.address.clone()).await?;
+        let stream =
+            TlsConnector::from(self.tls.clone()).connect(self.server_name.clone(), transport).await?;
+        Ok(TokioIo::new(MemberStream(stream)))
+    }
+}
+
+/// A connection that is being opened. A caller who does not wait for the end, but long enough, has
+/// seen that the member is silent.
+struct Opening<'a> {
+    breaker: &'a Breaker,
+    began: Instant,
+    over: bool,
+}
+
+impl Opening<'_> {
+    fn ended<T>(mut self, opened: &Result<T, BoxError>) {
+        self.over = true;
+        match opened {
+            Ok(_) => self.breaker.connected(),
+            Err(error) => self.breaker.failed(self.began.elapsed(), innermost(error.as_ref())),
+        }
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        if !self.over && self.began.elapsed() >= LONG_ENOUGH {
+            self.breaker.failed(self.began.elapsed(), SILENT);
+        }
     }
 }
 
@@ -133,7 +173,7 @@ fn tcp() -> Tcp {
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     tcp.set_keepalive(Some(KEEPALIVE));
-    tcp.set_keepalive_interval(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     tcp.set_keepalive_retries(Some(3));
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(USER_TIMEOUT));
@@ -279,9 +319,12 @@ impl ServerCertVerifier for Unverified {
 }
 
 /// Name, TCP, proxy and TLS together (client-go: 30 s for TCP, 10 s for TLS).
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection whose other end is gone is noticed within about a minute when idle …
-const KEEPALIVE: Duration = Duration::from_secs(15);
-/// … and this long after something was sent.
-#[cfg(target_os = "linux")]
-const USER_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Of the connect timeout; a handshake over a bad line takes a second or two.
+const LONG_ENOUGH: Duration = Duration::from_secs(3);
+/// A connection whose other end is gone is noticed after this time of silence, a probe and the next …
+const KEEPALIVE: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// … and this long after something was sent, or probed, that nobody acknowledged.
+pub(super) const USER_TIMEOUT: Duration = Duration::from_secs(15);
+const SILENT: &str = "it did not answer in time";

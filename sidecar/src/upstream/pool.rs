@@ -45,6 +45,17 @@ struct Connection {
     idle_since: Instant,
 }
 
+/// Where a request failed, before an answer.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// There is no connection to send it over; nothing was sent.
+    Connect(BoxError),
+    /// On a connection that was opened for it.
+    New(hyper::Error),
+    /// On one that had been used before.
+    Pooled(hyper::Error),
+}
+
 /// A member's body, and the connection it comes by, which goes back to the pool when the body ended.
 #[derive(Debug)]
 pub struct MemberBody {
@@ -71,29 +82,31 @@ impl Pool {
 
     /// Sends a request over a connection that is idle, or a new one. A request that an idle connection
     /// did not take, because it had just died, is sent again: nothing of it was.
-    pub(super) async fn send(
-        &self,
-        mut request: Request<Outgoing>,
-    ) -> Result<Response<MemberBody>, BoxError> {
+    pub(super) async fn send(&self, mut request: Request<Outgoing>) -> Result<Response<MemberBody>, Failed> {
         while let Some(mut connection) = self.idle.take() {
             match connection.exchange(request).await {
                 Ok(response) => return Ok(self.lend(response, connection)),
                 Err(mut failed) => match failed.take_message() {
                     Some(unsent) => request = unsent,
-                    None => return Err(failed.into_error().into()),
+                    None => return Err(Failed::Pooled(failed.into_error())),
                 },
             }
         }
+        self.send_anew(request).await
+    }
+
+    /// Sends a request over a new connection.
+    pub(super) async fn send_anew(&self, request: Request<Outgoing>) -> Result<Response<MemberBody>, Failed> {
         let mut connection = self.open().await?;
         match connection.exchange(request).await {
             Ok(response) => Ok(self.lend(response, connection)),
-            Err(failed) => Err(failed.into_error().into()),
+            Err(failed) => Err(Failed::New(failed.into_error())),
         }
     }
 
-    async fn open(&self) -> Result<Connection, BoxError> {
-        let io = self.connector.connect().await?;
-        let (sender, driver) = http1::handshake(io).await?;
+    async fn open(&self) -> Result<Connection, Failed> {
+        let io = self.connector.connect().await.map_err(Failed::Connect)?;
+        let (sender, driver) = http1::handshake(io).await.map_err(Failed::New)?;
         Ok(Connection { sender, driver: Box::pin(driver), ended: false, idle_since: Instant::now() })
     }
 

@@ -1,0 +1,253 @@
+//! A member that cannot be reached costs its callers no wait: after a while of failures they are told
+//! at once, and one request at a time tries whether it is back.
+//!
+//! - What counts: a connection that cannot be opened (name, TCP, proxy, TLS, each within the connect
+//!   timeout), and one just opened that ends before its first answer. A connection from the pool that
+//!   ends says nothing of the member: fifty of them die together when it restarts, and the next
+//!   request opens a new one. Only if nothing was heard on it for as long as TCP waits does it count.
+//! - It opens when failures have gone on for [`PATIENCE`] with no answer in between: one attempt that
+//!   took so long, or two so far apart. Any number of failures of one moment are one.
+//! - While it is open nothing is sent, for a pause that grows from [`FIRST_PAUSE`] to [`LAST_PAUSE`].
+//!   Then one request tries. A connection that opens lets all others go on too; only an answer,
+//!   whatever its status, makes good what was before, so that the next pause begins small.
+//! - It belongs to one version of a member's Secret, and begins anew with the next one.
+//!
+//! A request looks at one atomic; whatever else is here is for members that just failed.
+
+use std::fmt;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use kubectl_mc_api::ClusterName;
+use prometheus_client::metrics::gauge::Gauge;
+use tracing::{info, warn};
+
+use super::connect::CONNECT_TIMEOUT;
+use crate::retry;
+
+/// The breaker of one member.
+#[derive(Debug)]
+pub(super) struct Breaker {
+    cluster: ClusterName,
+    /// Members whose breaker is open.
+    open: Gauge,
+    /// Whether anything failed since the last answer.
+    suspect: AtomicBool,
+    #[expect(clippy::disallowed_types, reason = "only for members that fail, and never over an await")]
+    state: std::sync::Mutex<State>,
+}
+
+/// Leave to send a request.
+#[derive(Debug)]
+pub(super) struct Attempt<'a> {
+    breaker: &'a Breaker,
+    /// Whether others wait for what becomes of it.
+    trial: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The first failure since the last answer.
+    failing: Option<Failing>,
+    /// No request is sent before this time; none while it is not open.
+    next_try: Option<Instant>,
+    pause: Option<Duration>,
+    /// A request tries whether the member is back.
+    trying: bool,
+}
+
+#[derive(Debug)]
+struct Failing {
+    since: Instant,
+    told: Timestamp,
+    reason: String,
+}
+
+/// What a failure made of the state.
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    Opened,
+    Other,
+}
+
+impl Breaker {
+    pub(super) fn new(cluster: ClusterName, open: Gauge) -> Self {
+        Self { cluster, open, suspect: AtomicBool::default(), state: Default::default() }
+    }
+
+    /// Lets a request go, unless the member cannot be reached now.
+    pub(super) fn admit(&self) -> Result<Attempt<'_>, Unreachable> {
+        let trial = self.suspect.load(Ordering::Relaxed) && self.with(|state| state.admit(Instant::now()))?;
+        Ok(Attempt { breaker: self, trial })
+    }
+
+    /// A connection to the member was opened.
+    pub(super) fn connected(&self) {
+        if self.suspect.load(Ordering::Relaxed) && self.with(State::connected) {
+            self.closed();
+        }
+    }
+
+    /// The member answered.
+    pub(super) fn answered(&self) {
+        if !self.suspect.load(Ordering::Relaxed) {
+            return;
+        }
+        let was_open = self.with(|state| {
+            self.suspect.store(false, Ordering::Relaxed);
+            std::mem::take(state).next_try.is_some()
+        });
+        if was_open {
+            self.closed();
+        }
+    }
+
+    /// The member was not reached; the attempt took so long.
+    pub(super) fn failed(&self, took: Duration, reason: impl fmt::Display) {
+        let change = self.with(|state| {
+            self.suspect.store(true, Ordering::Relaxed);
+            state.failed(Instant::now(), took, || reason.to_string())
+        });
+        if change == Change::Opened {
+            self.open.inc();
+            warn!(cluster = %self.cluster, %reason, "the member cannot be reached: requests are refused at once");
+        }
+    }
+
+    fn closed(&self) {
+        self.open.dec();
+        info!(cluster = %self.cluster, "the member is reached again");
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Breaker {
+    fn drop(&mut self) {
+        if self.with(|state| state.next_try.is_some()) {
+            self.open.dec();
+        }
+    }
+}
+
+/// A caller who went away tells nothing of the member: the next one may try.
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.trial {
+            self.breaker.with(|state| state.given_up(Instant::now()));
+        }
+    }
+}
+
+impl State {
+    /// Whether a request that goes now is the one that tries.
+    fn admit(&mut self, now: Instant) -> Result<bool, Unreachable> {
+        let (Some(next_try), Some(failing)) = (self.next_try, &self.failing) else { return Ok(false) };
+        if now < next_try {
+            return Err(Unreachable {
+                since: failing.told,
+                reason: failing.reason.clone(),
+                lasts: now.saturating_duration_since(failing.since),
+                wait: next_try - now,
+            });
+        }
+        self.trying = true;
+        self.next_try = Some(now + TRIAL);
+        Ok(true)
+    }
+
+    fn failed(&mut self, now: Instant, took: Duration, reason: impl FnOnce() -> String) -> Change {
+        let failing = self.failing.get_or_insert_with(|| {
+            let told = Timestamp::now();
+            Failing {
+                since: now.checked_sub(took).unwrap_or(now),
+                told: told.checked_sub(took).unwrap_or(told),
+                reason: String::new(),
+            }
+        });
+        failing.reason = reason();
+        let was_open = self.next_try.is_some();
+        // What began before it opened ends after it, too, and is no news.
+        if (was_open && !self.trying) || now.saturating_duration_since(failing.since) < PATIENCE {
+            return Change::Other;
+        }
+        let pause = self.pause.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LAST_PAUSE));
+        self.trying = false;
+        self.pause = Some(pause);
+        self.next_try = Some(now + retry::jittered(pause));
+        if was_open { Change::Other } else { Change::Opened }
+    }
+
+    /// Whether it was open.
+    fn connected(&mut self) -> bool {
+        self.trying = false;
+        self.next_try.take().is_some()
+    }
+
+    fn given_up(&mut self, now: Instant) {
+        if std::mem::take(&mut self.trying) && self.next_try.is_some() {
+            self.next_try = Some(now);
+        }
+    }
+}
+
+/// Why a request is not sent.
+#[derive(Debug)]
+pub struct Unreachable {
+    since: Timestamp,
+    reason: String,
+    lasts: Duration,
+    wait: Duration,
+}
+
+impl Unreachable {
+    /// After how many seconds it is worth to come again. Those who were refused together do not come
+    /// together.
+    pub fn retry_after(&self) -> u32 {
+        let spread = retry::random() * f64::from(RETRY_SPREAD + 1);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a minute")]
+        let seconds = self.wait.as_secs_f64().ceil() as u32 + spread as u32;
+        seconds.max(1)
+    }
+
+    /// Whether a client should come again by itself. kubectl does so ten times without a word, which
+    /// helps over a restart and hides an outage.
+    pub fn is_short(&self) -> bool {
+        self.lasts < RESTART
+    }
+}
+
+#[cfg(test)]
+impl Unreachable {
+    /// Of a member that has been so for that long.
+    pub(crate) fn lasting(lasts: Duration) -> Self {
+        Self { since: Timestamp::UNIX_EPOCH, reason: "refused".to_owned(), lasts, wait: FIRST_PAUSE }
+    }
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { since, reason, wait, .. } = self;
+        let wait = wait.as_secs_f64().ceil();
+        write!(f, "since {since:.0} ({reason}), next try in {wait} s")
+    }
+}
+
+/// A restart's first moment is no outage.
+const PATIENCE: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(30);
+/// A trial that has neither connected nor failed by then, because it took a connection of the pool
+/// that is silent, does not keep others from trying.
+const TRIAL: Duration = CONNECT_TIMEOUT.saturating_add(Duration::from_secs(1));
+/// How long a kube-apiserver may take to start.
+const RESTART: Duration = Duration::from_secs(15);
+/// Seconds.
+const RETRY_SPREAD: u32 = 2;
+
+#[cfg(test)]
+mod tests;

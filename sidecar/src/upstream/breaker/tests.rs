@@ -1,0 +1,145 @@
+use super::*;
+
+const NOW: Duration = Duration::ZERO;
+
+/// A breaker's state, and a clock that only the test moves.
+struct Scene {
+    state: State,
+    now: Instant,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self { state: State::default(), now: Instant::now() + Duration::from_secs(3600) }
+    }
+
+    /// A member that has been refusing connections for so long that nothing is sent.
+    fn open() -> Self {
+        let mut scene = Self::new();
+        scene.fail(NOW);
+        scene.pass(PATIENCE);
+        assert_eq!(scene.fail(NOW), Change::Opened);
+        scene
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    fn fail(&mut self, took: Duration) -> Change {
+        self.state.failed(self.now, took, || "refused".to_owned())
+    }
+
+    fn wait(&mut self) -> Duration {
+        self.state.admit(self.now).unwrap_err().wait
+    }
+}
+
+#[test]
+fn failures_of_one_moment_do_not_open_it() {
+    let mut scene = Scene::new();
+    for _ in 0..1000 {
+        assert_eq!(scene.fail(NOW), Change::Other);
+        scene.pass(Duration::from_micros(900));
+    }
+    assert!(!scene.state.admit(scene.now).unwrap());
+}
+
+#[test]
+fn failures_that_go_on_open_it_and_so_does_one_that_took_long() {
+    Scene::open();
+    assert_eq!(Scene::new().fail(CONNECT_TIMEOUT), Change::Opened);
+}
+
+#[test]
+fn while_it_is_open_everybody_is_told_since_when_why_and_until_when() {
+    let mut scene = Scene::open();
+    let told = scene.state.admit(scene.now).unwrap_err().to_string();
+    assert!(told.starts_with("since 2") && told.contains(" (refused), next try in "), "{told}");
+    assert!(scene.wait() >= FIRST_PAUSE && scene.wait() <= FIRST_PAUSE.mul_f64(1.2));
+}
+
+#[test]
+fn after_the_pause_one_request_tries_and_the_others_wait_for_it() {
+    let mut scene = Scene::open();
+    scene.pass(FIRST_PAUSE * 2);
+    assert!(scene.state.admit(scene.now).unwrap());
+    assert!(scene.state.admit(scene.now).is_err());
+    assert!(scene.state.connected());
+    assert!(!scene.state.admit(scene.now).unwrap());
+}
+
+#[test]
+fn a_trial_that_is_given_up_or_never_ends_leaves_the_next_one_its_turn() {
+    let mut scene = Scene::open();
+    scene.pass(FIRST_PAUSE * 2);
+    assert!(scene.state.admit(scene.now).unwrap());
+    scene.state.given_up(scene.now);
+    assert!(scene.state.admit(scene.now).unwrap());
+    scene.pass(TRIAL);
+    assert!(scene.state.admit(scene.now).unwrap());
+}
+
+#[test]
+fn each_failed_trial_doubles_the_pause_up_to_the_last() {
+    let mut scene = Scene::open();
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        let pause = scene.wait();
+        pauses.push(pause);
+        scene.pass(pause);
+        assert!(scene.state.admit(scene.now).unwrap());
+        assert_eq!(scene.fail(NOW), Change::Other);
+        // Those that began before it opened.
+        scene.fail(CONNECT_TIMEOUT);
+        scene.fail(CONNECT_TIMEOUT);
+    }
+    for (pause, least) in pauses.iter().zip([1, 2, 4, 8, 16, 30, 30, 30].map(Duration::from_secs)) {
+        assert!(*pause >= least && *pause <= least.mul_f64(1.2), "{pauses:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_opens_and_ends_before_an_answer_makes_nothing_good() {
+    let mut scene = Scene::open();
+    scene.pass(FIRST_PAUSE * 2);
+    assert!(scene.state.admit(scene.now).unwrap());
+    scene.state.connected();
+    assert_eq!(scene.fail(NOW), Change::Opened);
+    assert!(scene.wait() >= FIRST_PAUSE * 2);
+}
+
+#[test]
+fn an_answer_makes_everything_good() {
+    let open = Gauge::default();
+    let breaker = Breaker::new("m1".parse().unwrap(), open.clone());
+    breaker.failed(CONNECT_TIMEOUT, "timed out");
+    assert_eq!(open.get(), 1);
+    assert!(breaker.admit().is_err());
+    breaker.answered();
+    assert_eq!(open.get(), 0);
+    assert!(!breaker.admit().unwrap().trial);
+    breaker.failed(NOW, "refused");
+    assert!(breaker.admit().is_ok());
+}
+
+#[test]
+fn a_breaker_that_is_gone_is_not_counted() {
+    let open = Gauge::default();
+    let breaker = Breaker::new("m1".parse().unwrap(), open.clone());
+    breaker.failed(CONNECT_TIMEOUT, "timed out");
+    drop(breaker);
+    assert_eq!(open.get(), 0);
+}
+
+#[test]
+fn clients_come_again_after_the_pause_and_not_all_at_once() {
+    let refused = Unreachable {
+        since: Timestamp::now(),
+        reason: String::new(),
+        lasts: NOW,
+        wait: Duration::from_millis(2500),
+    };
+    let seconds: std::collections::BTreeSet<_> = (0..1000).map(|_| refused.retry_after()).collect();
+    assert_eq!(seconds, [3, 4, 5].into());
+}

@@ -21,6 +21,7 @@ use crate::authentication::trust::{self, Trust};
 use crate::authorization::Authorizer;
 use crate::clusters::Registry;
 use crate::config::Config;
+use crate::goaway::Goaway;
 use crate::impersonation::member;
 use crate::inventory::renewal::Renewals;
 use crate::inventory::{self, HostInventory, Inventory};
@@ -43,6 +44,7 @@ pub struct App {
     pub tunnels: Tunnels,
     pub metrics: Arc<Metrics>,
     pub readiness: Readiness,
+    pub goaway: Goaway,
 }
 
 /// A server whose ports are bound.
@@ -70,6 +72,8 @@ impl App {
             certificate,
             trust: trust_flags,
             audiences,
+            anonymous_auth,
+            goaway,
             rules,
             max_inflight,
             max_mutating_inflight,
@@ -118,7 +122,7 @@ impl App {
         let tunnels =
             Tunnels { tasks: TaskTracker::new(), stop: CancellationToken::new(), metrics: metrics.clone() };
         let app = Self {
-            authenticator: Authenticator::new(trust, tokens),
+            authenticator: Authenticator::new(trust, tokens, anonymous_auth, metrics.clone()),
             authorizer: Arc::new(Authorizer::new(host)),
             limits: Limits::new(size(max_inflight), size(max_mutating_inflight)),
             inventory,
@@ -128,6 +132,7 @@ impl App {
             tunnels,
             metrics,
             readiness,
+            goaway,
         };
         Ok(Bound {
             address: secure.local_addr()?,

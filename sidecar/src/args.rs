@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::impersonation::member::{DEFAULT_ADMIN_GROUPS, DEFAULT_OMITTED_EXTRA};
 
@@ -70,6 +70,15 @@ pub struct Serve {
     /// Audiences that a bearer token may be meant for; by default the host's own.
     #[arg(long, value_name = "AUDIENCE", value_delimiter = ',')]
     pub api_audiences: Vec<String>,
+    /// Let callers without a credential in as system:anonymous; what they may is RBAC's to say. Those
+    /// who come through the host are the host's to let in.
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", require_equals = true)]
+    pub anonymous_auth: bool,
+    /// Share of the HTTP/2 requests after which the connection takes no more, at most 0.02, so that
+    /// clients spread over the replicas.
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.0)]
+    pub goaway_chance: f64,
     /// Groups that are never sent to a member; kubectl-mc:host-admins is sent in their place.
     #[arg(long, value_name = "GROUP", value_delimiter = ',', default_values = DEFAULT_ADMIN_GROUPS)]
     pub admin_groups: Vec<String>,

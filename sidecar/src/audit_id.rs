@@ -61,7 +61,7 @@ fn random_uuid() -> HeaderValue {
     HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("-"))
 }
 
-const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+pub const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const MAX_LENGTH: usize = 64;
 const HEX: &[u8; 16] = b"0123456789abcdef";
 

@@ -1,22 +1,28 @@
 //! Who is calling: the delegated authenticators of an aggregated API server, in upstream's order
 //! (apiserver: `authenticatorfactory/delegating.go`): request header, client certificate, bearer
-//! token. Errors are collected, the first success wins. The caller's credential is taken out of the
+//! token, and if anonymous requests are allowed, nothing at all, but only where nothing failed.
+//! Errors are collected, the first success wins. The caller's credential is taken out of the
 //! headers here, whatever the outcome.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use tracing::{debug, info};
 
+use crate::audit_id::AUDIT_ID;
 use crate::identity::Identity;
+use crate::metrics::Metrics;
 use crate::peer::Peer;
 
+mod attempted;
 pub mod request_header;
 pub mod token_review;
 pub mod trust;
 pub mod websocket_protocol;
 pub mod x509;
 
+pub use attempted::Attempted;
 use token_review::TokenReviews;
 use trust::Trust;
 
@@ -24,6 +30,9 @@ use trust::Trust;
 pub struct Authenticator {
     trust: Arc<ArcSwap<Trust>>,
     tokens: TokenReviews,
+    /// Who everybody is who shows no credential; `None` if such callers are refused.
+    anonymous: Option<Arc<Identity>>,
+    metrics: Arc<Metrics>,
 }
 
 /// A caller whose credential was accepted.
@@ -40,11 +49,18 @@ pub enum By {
     RequestHeader,
     ClientCertificate,
     Token,
+    /// Nothing: there was no credential, and none is needed.
+    Nothing,
 }
 
 impl Authenticator {
-    pub fn new(trust: Arc<ArcSwap<Trust>>, tokens: TokenReviews) -> Self {
-        Self { trust, tokens }
+    pub fn new(
+        trust: Arc<ArcSwap<Trust>>,
+        tokens: TokenReviews,
+        anonymous: bool,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { trust, tokens, anonymous: anonymous.then(|| Arc::new(Identity::anonymous())), metrics }
     }
 
     /// Whether the peer is the host's front proxy, as far as is known at this moment.
@@ -53,7 +69,23 @@ impl Authenticator {
     }
 
     /// Finds out who sends `headers` over `peer`'s connection and removes every credential from them.
+    /// A failure is logged and counted by what was attempted.
     pub async fn authenticate(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Error> {
+        let attempted = Attempted::by(peer, headers);
+        let authenticated = self.chain(peer, headers).await;
+        if let Err(error) = &authenticated {
+            self.metrics.authentication_failed(attempted);
+            let audit_id = headers.get(AUDIT_ID).and_then(|id| id.to_str().ok());
+            if attempted.is_any() {
+                info!(audit_id, error = %error, "Authentication failed, {attempted}");
+            } else {
+                debug!(audit_id, "Authentication failed, {attempted}");
+            }
+        }
+        authenticated
+    }
+
+    async fn chain(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Error> {
         let trust = self.trust.load_full();
         let proven = peer.proven(&trust);
         let vouched = match (&trust.front_proxy, proven.front_proxy) {
@@ -75,7 +107,11 @@ impl Authenticator {
                 let identity = self.tokens.authenticate(&token).await?;
                 Ok(Authenticated { identity, by: By::Token })
             }
-            None => Err(proven.refused.map_or(Error::NoCredential, Error::Certificate)),
+            None => match (proven.refused, &self.anonymous) {
+                (Some(reason), _) => Err(Error::Certificate(reason)),
+                (None, Some(identity)) => Ok(Authenticated { identity: identity.clone(), by: By::Nothing }),
+                (None, None) => Err(Error::NoCredential),
+            },
         }
     }
 }
@@ -118,6 +154,13 @@ pub enum Error {
     TooManyReviews,
     #[error("the host could not review the token: {0}")]
     Review(String),
+}
+
+impl Error {
+    /// Whether it is about the caller, and not about us and the host.
+    pub fn is_refusal(&self) -> bool {
+        !matches!(self, Self::TooManyReviews | Self::Review(_))
+    }
 }
 
 #[cfg(test)]

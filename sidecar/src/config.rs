@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::args::{LogFormat, Serve};
+use crate::goaway::Goaway;
 use crate::impersonation::member;
 use crate::tls::certificates::Files;
 
@@ -20,6 +21,8 @@ pub struct Config {
     /// Keys of `extension-apiserver-authentication` that flags replace.
     pub trust: BTreeMap<String, String>,
     pub audiences: Vec<String>,
+    pub anonymous_auth: bool,
+    pub goaway: Goaway,
     pub rules: member::Rules,
     pub max_inflight: usize,
     pub max_mutating_inflight: usize,
@@ -51,6 +54,8 @@ impl TryFrom<Serve> for Config {
             requestheader_group_headers,
             requestheader_extra_headers_prefix,
             api_audiences,
+            anonymous_auth,
+            goaway_chance,
             admin_groups,
             omit_extra,
             allow_privileged_identity,
@@ -94,6 +99,10 @@ impl TryFrom<Serve> for Config {
                 .map(|(certificate, key)| Files { certificate, key }),
             trust,
             audiences: api_audiences,
+            anonymous_auth,
+            goaway: Goaway::new(goaway_chance).ok_or_else(|| {
+                Error::Flag("goaway-chance: it is less than 0 or more than 0.02".to_owned())
+            })?,
             rules: member::Rules { admin_groups, omitted_extra: omit_extra, allow_privileged_identity },
             max_inflight: max_requests_inflight,
             max_mutating_inflight: max_mutating_requests_inflight,
@@ -165,6 +174,7 @@ mod tests {
     fn a_flag_that_cannot_be_used_is_named() {
         for (flag, named) in [
             ("--client-ca-file=/does/not/exist", "--client-ca-file: cannot read /does/not/exist"),
+            ("--goaway-chance=0.1", "--goaway-chance: it is less than 0 or more than 0.02"),
             ("--requestheader-username-headers=a b", "--requestheader-username-headers: no header name"),
         ] {
             let error = config(&[flag]).unwrap_err().to_string();

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 
 use crate::app::App;
 use crate::audit_id::AuditId;
+use crate::authentication::By;
 use crate::body::{Body, Guarded};
 use crate::error::Error;
 use crate::lease::Lease;
@@ -21,6 +22,9 @@ use crate::{clusters, deadline, discovery, headers, impersonation, metrics, pani
 /// Answers one request, whatever happens.
 pub async fn handle(app: Arc<App>, peer: Arc<Peer>, mut request: Request<Incoming>) -> Response<Guarded> {
     let audit_id = AuditId::of(request.headers_mut());
+    if request.version() == Version::HTTP_2 && app.goaway.hits() {
+        peer.retire();
+    }
     let record = Record::begin(app.metrics.clone(), peer.clone(), request.method(), audit_id);
     answered(record.clone(), respond(&app, &peer, request, &record)).await
 }
@@ -66,7 +70,16 @@ async fn respond(
         Some(record.due_within(deadline::within(app.request_timeout, request.uri().query())?))
     };
 
-    let caller = app.authenticator.authenticate(peer, request.headers_mut()).await?;
+    let caller = app.authenticator.authenticate(peer, request.headers_mut()).await;
+    match &caller {
+        Ok(caller) if caller.by != By::Nothing => peer.is_now_known(),
+        Err(error) if !error.is_refusal() => {}
+        // HTTP/2 costs a server more than its client, and nobody unknown keeps such a connection
+        // (CVE-2023-44487). The host's own is everybody's.
+        _ if request.version() == Version::HTTP_2 && !app.authenticator.is_front_proxy(peer) => peer.retire(),
+        _ => {}
+    }
+    let caller = caller?;
     let subject = match impersonation::requested(&caller, request.headers_mut())? {
         Some(requested) => requested.check(&caller.identity, &app.authorizer).await?,
         None => caller.identity.into(),

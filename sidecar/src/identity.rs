@@ -22,6 +22,11 @@ pub const ANONYMOUS: &str = "system:anonymous";
 pub const MASTERS: &str = "system:masters";
 
 impl Identity {
+    /// Who showed no credential.
+    pub fn anonymous() -> Self {
+        Self { user: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
+    }
+
     /// Adds the group that says that authentication succeeded, as the apiserver does.
     pub fn authenticated(mut self) -> Self {
         let named = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;

@@ -14,6 +14,7 @@ pub mod shutdown;
 
 // The way in
 pub mod admin;
+pub mod goaway;
 pub mod listener;
 pub mod peer;
 pub mod tls;

@@ -134,8 +134,8 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
     timeout(STRANGERS_GRACE, connection).await.unwrap_or(Ok(()))
 }
 
-/// When a connection takes no more requests: at the shutdown, when nobody logged in on it for a
-/// while, or after some ten minutes, so that a host's one connection does not stay with one replica
+/// When a connection takes no more requests: at the shutdown, when a request says so (a refused
+/// login over HTTP/2, `--goaway-chance`), when nobody logged in on it for a while, or after some ten minutes, so that a host's one connection does not stay with one replica
 /// for good.
 async fn retirement(peer: &Peer, shutdown: &CancellationToken) {
     let age = CONNECTION_AGE.mul_f64(1.0 + CONNECTION_AGE_JITTER * random_fraction());
@@ -148,6 +148,7 @@ async fn retirement(peer: &Peer, shutdown: &CancellationToken) {
     tokio::select! {
         biased;
         () = shutdown.cancelled() => {}
+        () = peer.retired() => {}
         () = aged => {}
     }
 }
@@ -223,6 +224,7 @@ const CONNECTION_AGE_JITTER: f64 = 0.2;
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt;
     use tokio::time::Instant;
 
     use super::*;
@@ -246,6 +248,32 @@ mod tests {
     async fn a_known_callers_connection_retires_after_ten_minutes_or_so() {
         let lifetime = lifetime(true).await;
         assert!((480..=721).contains(&lifetime.as_secs()), "{lifetime:?}");
+    }
+
+    #[tokio::test]
+    async fn an_http2_connection_that_retires_answers_what_is_under_way_and_ends() {
+        let (client, server) = tokio::io::duplex(64 * 1024);
+        let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
+        let retiring = peer.clone();
+        let service = service_fn(move |_: Request<Incoming>| {
+            retiring.retire();
+            async { Ok::<_, Infallible>(http::Response::new(String::from("answer"))) }
+        });
+        let server = http2(CALLERS_HEADS).serve_connection(TokioIo::new(server), service);
+        let (mut sender, client) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.unwrap();
+        let client = tokio::spawn(client);
+        let request = Request::builder().uri("https://x/").body(String::new()).unwrap();
+        let never = CancellationToken::new();
+        let (served, answer) =
+            tokio::join!(drive(server, http2::Connection::graceful_shutdown, &peer, &never), async {
+                let answer = sender.send_request(request).await.unwrap();
+                answer.into_body().collect().await.unwrap().to_bytes()
+            });
+        served.unwrap();
+        assert_eq!(answer, "answer");
+        client.await.unwrap().unwrap();
+        assert!(sender.is_closed(), "the client was told to go away");
     }
 
     #[tokio::test(start_paused = true)]

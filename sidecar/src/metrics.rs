@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::authentication::Attempted;
 use crate::error::Hop;
 use crate::request_info::{self, RequestInfo};
 
@@ -26,6 +27,7 @@ pub struct Metrics {
     pub members: Gauge<f64, AtomicU64>,
     pub panics: Counter,
     pub members_unreachable: Gauge,
+    authentication_failures: Family<AttemptedLabels, Counter>,
 }
 
 /// What a request was for.
@@ -43,6 +45,11 @@ struct RequestLabels {
     route: Route,
     code: u16,
     hop: HopLabel,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptedLabels {
+    attempted: Attempted,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -100,6 +107,12 @@ impl Default for Metrics {
             Gauge::clone(&members_unreachable),
         );
         registry.register("panics", "Requests that caused a panic", Counter::clone(&panics));
+        let authentication_failures = Family::default();
+        registry.register(
+            "authentication_failures",
+            "Logins that failed, by the kinds of credential that were attempted",
+            Family::clone(&authentication_failures),
+        );
         Self {
             registry,
             requests,
@@ -110,6 +123,7 @@ impl Default for Metrics {
             members,
             members_unreachable,
             panics,
+            authentication_failures,
         }
     }
 }
@@ -120,6 +134,11 @@ impl Metrics {
         self.in_flight.dec();
         self.requests.get_or_create(&RequestLabels { route, code, hop: HopLabel(hop) }).inc();
         self.duration.get_or_create(&DurationLabels { route }).observe(elapsed.as_secs_f64());
+    }
+
+    /// Counts a login that failed.
+    pub fn authentication_failed(&self, attempted: Attempted) {
+        self.authentication_failures.get_or_create(&AttemptedLabels { attempted }).inc();
     }
 
     /// The text that Prometheus reads (OpenMetrics 1.0).

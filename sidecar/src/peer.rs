@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use rustls_pki_types::CertificateDer;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::authentication::trust::{Proven, Trust};
 
@@ -22,6 +22,7 @@ pub struct Peer {
     certificates: Vec<CertificateDer<'static>>,
     checked: ArcSwapOption<Checked>,
     known: AtomicBool,
+    retired: Notify,
     /// The place that the connection takes. A tunnel takes it on with the record that holds the peer.
     _room: Option<OwnedSemaphorePermit>,
 }
@@ -40,8 +41,8 @@ impl Peer {
         room: Option<OwnedSemaphorePermit>,
     ) -> Self {
         let certificates = certificates.unwrap_or_default().iter().map(|c| c.clone().into_owned()).collect();
-        let (checked, known) = (ArcSwapOption::empty(), AtomicBool::new(false));
-        Self { address, certificates, checked, known, _room: room }
+        let (checked, known, retired) = (ArcSwapOption::empty(), AtomicBool::new(false), Notify::new());
+        Self { address, certificates, checked, known, retired, _room: room }
     }
 
     /// Says that a request on this connection was authenticated.
@@ -52,6 +53,21 @@ impl Peer {
     /// Whether any request on this connection was authenticated.
     pub fn is_known(&self) -> bool {
         self.known.load(Ordering::Relaxed)
+    }
+
+    /// Says that the connection should take no more requests. What is under way on it goes on.
+    pub fn retire(&self) {
+        self.retired.notify_one();
+    }
+
+    /// Resolves when the connection should take no more requests.
+    pub async fn retired(&self) {
+        self.retired.notified().await;
+    }
+
+    /// Whether the peer showed any certificate, whatever it is worth.
+    pub fn showed_certificates(&self) -> bool {
+        !self.certificates.is_empty()
     }
 
     /// What the peer's certificates prove under `trust`; nothing if it showed none.

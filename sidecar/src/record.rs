@@ -29,7 +29,8 @@ pub struct Record(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     metrics: Arc<Metrics>,
-    peer: Arc<Peer>,
+    /// Its connection's place is taken for as long as the request lasts, also when that is a tunnel.
+    _peer: Arc<Peer>,
     begun: Instant,
     method: Method,
     audit_id: AuditId,
@@ -50,7 +51,7 @@ impl Record {
         metrics.in_flight.inc();
         Self(Arc::new(Inner {
             metrics,
-            peer,
+            _peer: peer,
             begun: Instant::now(),
             method: method.clone(),
             audit_id,
@@ -76,7 +77,6 @@ impl Record {
     }
 
     pub fn authenticated(&self, user: &Arc<Identity>) {
-        self.0.peer.is_now_known();
         let _ = self.0.user.set(user.clone());
     }
 

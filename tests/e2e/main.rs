@@ -2,6 +2,7 @@
 //! promise. All tests share one bed, in any order and at the same time; each brings its
 //! own namespace, users and members. `make test` starts the bed.
 
+mod anonymous;
 mod attach;
 mod audit_id;
 mod authorization;

@@ -129,4 +129,4 @@ pub struct Error {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

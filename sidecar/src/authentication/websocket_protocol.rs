@@ -9,9 +9,7 @@ use super::Error;
 
 /// Removes the token from the offered subprotocols and returns it.
 pub fn take_token(headers: &mut HeaderMap) -> Result<Option<String>, Error> {
-    let carries =
-        |value: &HeaderValue| value.as_bytes().windows(PREFIX.len()).any(|w| w == PREFIX.as_bytes());
-    if !headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().any(carries) {
+    if !has_token(headers) {
         return Ok(None);
     }
     let mut token = None;
@@ -34,6 +32,13 @@ pub fn take_token(headers: &mut HeaderMap) -> Result<Option<String>, Error> {
         HeaderValue::try_from(others.join(", ")).map_err(|_| Error::WebSocketToken("it is not ASCII"))?;
     headers.insert(header::SEC_WEBSOCKET_PROTOCOL, others);
     Ok(token)
+}
+
+/// Whether a token is among the offered subprotocols.
+pub(super) fn has_token(headers: &HeaderMap) -> bool {
+    let carries =
+        |value: &HeaderValue| value.as_bytes().windows(PREFIX.len()).any(|w| w == PREFIX.as_bytes());
+    headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().any(carries)
 }
 
 fn decode(encoded: &str) -> Result<String, Error> {

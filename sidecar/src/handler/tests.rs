@@ -17,6 +17,8 @@ use tokio::sync::{Mutex, oneshot};
 use super::*;
 use crate::metrics::Metrics;
 
+mod chain;
+
 /// A body that says one word, and panics when it is told to.
 struct LastWord {
     word: Option<Bytes>,

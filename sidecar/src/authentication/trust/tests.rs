@@ -3,6 +3,7 @@ use rcgen::{
 };
 
 use super::*;
+use crate::peer::Peer;
 
 pub(super) struct Ca(CertifiedIssuer<'static, KeyPair>);
 
@@ -35,6 +36,29 @@ fn trust(client: &Ca, front: &Ca, allowed: &str) -> Trust {
         entry("requestheader-username-headers", r#"["X-Remote-User"]"#),
     ]))
     .unwrap()
+}
+
+/// A host's front proxy, for tests of others.
+pub(crate) struct FrontProxy {
+    ca: Ca,
+    clients: Ca,
+}
+
+pub(crate) fn front_proxy() -> FrontProxy {
+    crate::tls::install_provider();
+    FrontProxy { ca: Ca::new(), clients: Ca::new() }
+}
+
+impl FrontProxy {
+    pub(crate) fn trust(&self) -> Trust {
+        trust(&self.clients, &self.ca, r#"["front"]"#)
+    }
+
+    /// Its end of a connection.
+    pub(crate) fn peer(&self) -> Peer {
+        let certificates = self.ca.leaf("front", ExtendedKeyUsagePurpose::ClientAuth);
+        Peer::new(([127, 0, 0, 1], 1).into(), Some(&certificates), None)
+    }
 }
 
 #[test]

@@ -1,0 +1,209 @@
+//! The whole path in one process: a real connection before it, a host that answers reviews as told
+//! behind it, and no members.
+
+use std::sync::atomic::Ordering;
+
+use arc_swap::ArcSwap;
+use futures_util::FutureExt;
+use http::HeaderName;
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::*;
+use crate::authentication::Authenticator;
+use crate::authentication::token_review::TokenReviews;
+use crate::authentication::trust::tests::{FrontProxy, front_proxy};
+use crate::authorization::Authorizer;
+use crate::clusters::Registry;
+use crate::fake_host::host;
+use crate::goaway::Goaway;
+use crate::impersonation::member;
+use crate::inventory::HostInventory;
+use crate::inventory::renewal::Renewals;
+use crate::limits::{Limits, Size};
+use crate::readiness::Readiness;
+use crate::upgrade::Tunnels;
+
+/// What a test may want otherwise.
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    anonymous_auth: bool,
+    goaway_chance: f64,
+}
+
+/// jane's token is `jane`; a token called `broken` the host cannot review. Everybody may do everything.
+fn answer(review: &Value) -> (u16, Value) {
+    let status = match review["spec"]["token"].as_str() {
+        Some("jane") => json!({"authenticated": true, "user": {"username": "jane"}}),
+        Some("broken") => return (400, json!({"kind": "Status", "status": "Failure", "code": 400})),
+        Some(_) => json!({"authenticated": false}),
+        None => json!({"allowed": true, "reason": review["spec"]["user"]}),
+    };
+    (
+        201,
+        json!({"kind": review["kind"], "apiVersion": review["apiVersion"], "metadata": {}, "spec": {}, "status": status}),
+    )
+}
+
+fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<App>, impl Fn() -> usize + use<>) {
+    let (client, asked) = host(answer);
+    let metrics = Arc::new(Metrics::default());
+    let trust = Arc::new(ArcSwap::from_pointee(front_proxy.trust()));
+    let tokens = TokenReviews::new(client.clone(), Vec::new()).unwrap();
+    let (renewals, _) = Renewals::new(client.clone(), "ns");
+    let size = Size { places: 10, queued_per_caller: 0 };
+    let tunnels =
+        Tunnels { tasks: TaskTracker::new(), stop: CancellationToken::new(), metrics: metrics.clone() };
+    let app = App {
+        authenticator: Authenticator::new(trust, tokens, flags.anonymous_auth, metrics.clone()),
+        authorizer: Arc::new(Authorizer::new(client)),
+        limits: Limits::new(size, size),
+        inventory: Arc::new(HostInventory::new(renewals)),
+        registry: Registry::new().0,
+        rules: member::Rules::default(),
+        request_timeout: std::time::Duration::from_secs(60),
+        tunnels,
+        metrics,
+        readiness: Readiness::default(),
+        goaway: Goaway::new(flags.goaway_chance).unwrap(),
+    };
+    (Arc::new(app), move || asked.load(Ordering::SeqCst))
+}
+
+fn stranger() -> Arc<Peer> {
+    Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None))
+}
+
+/// Sends one request over a connection of its own.
+async fn send(
+    app: &Arc<App>,
+    peer: &Arc<Peer>,
+    version: Version,
+    path: &str,
+    header: Option<(&'static str, &str)>,
+) -> (StatusCode, HeaderMap, String) {
+    let (client, server, _) = connection();
+    let (app, peer) = (app.clone(), peer.clone());
+    let service = service_fn(move |request| {
+        let (app, peer) = (app.clone(), peer.clone());
+        async move { Ok::<_, Infallible>(handle(app, peer, request).await) }
+    });
+    let mut request = request(path).map(|_| Full::new(Bytes::new()));
+    if let Some((name, value)) = header {
+        request.headers_mut().insert(HeaderName::from_static(name), value.parse().unwrap());
+    }
+    let response = if version == Version::HTTP_2 {
+        tokio::spawn(conn::http2::Builder::new(TokioExecutor::new()).serve_connection(server, service));
+        let (mut sender, client) = http2::handshake(TokioExecutor::new(), client).await.unwrap();
+        tokio::spawn(client);
+        sender.send_request(request).await.unwrap()
+    } else {
+        *request.uri_mut() = path.parse().unwrap();
+        tokio::spawn(conn::http1::Builder::new().serve_connection(server, service));
+        let (mut sender, client) = http1::handshake(client).await.unwrap();
+        tokio::spawn(client);
+        sender.send_request(request).await.unwrap()
+    };
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    (parts.status, parts.headers, String::from_utf8(body.to_vec()).unwrap())
+}
+
+fn retires(peer: &Peer) -> bool {
+    peer.retired().now_or_never().is_some()
+}
+
+const PODS: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/pods";
+const JANE: Option<(&str, &str)> = Some(("authorization", "Bearer jane"));
+const MALLORY: Option<(&str, &str)> = Some(("authorization", "Bearer mallory"));
+
+#[tokio::test]
+async fn a_refused_login_over_http2_ends_the_connection_and_over_http1_does_not() {
+    let (app, _) = app(Flags::default(), &front_proxy());
+    for (version, header, code, ends) in [
+        (Version::HTTP_2, None, 401, true),
+        (Version::HTTP_2, MALLORY, 401, true),
+        (Version::HTTP_11, MALLORY, 401, false),
+        // Authenticated, and then there are no members yet.
+        (Version::HTTP_2, JANE, 503, false),
+        // The host's failure is not the caller's.
+        (Version::HTTP_2, Some(("authorization", "Bearer broken")), 500, false),
+    ] {
+        let peer = stranger();
+        let (status, _, body) = send(&app, &peer, version, PODS, header).await;
+        assert_eq!(status, code, "{version:?} {header:?}: {body}");
+        assert_eq!(retires(&peer), ends, "{version:?} {header:?}");
+        assert_eq!(peer.is_known(), header == JANE);
+    }
+}
+
+#[tokio::test]
+async fn the_front_proxys_connection_goes_on_whomever_it_brings() {
+    let front_proxy = front_proxy();
+    let (app, _) = app(Flags::default(), &front_proxy);
+    let peer = Arc::new(front_proxy.peer());
+    let (status, ..) = send(&app, &peer, Version::HTTP_2, PODS, None).await;
+    assert_eq!(status, 401);
+    let anonymous = Some(("x-remote-user", "system:anonymous"));
+    let (status, ..) = send(&app, &peer, Version::HTTP_2, PODS, anonymous).await;
+    assert_eq!(status, 503, "the host let them in");
+    assert!(!retires(&peer) && peer.is_known());
+}
+
+#[tokio::test]
+async fn a_failed_login_is_counted_by_what_was_attempted() {
+    let (app, _) = app(Flags::default(), &front_proxy());
+    for header in [None, MALLORY, MALLORY, Some(("authorization", "Basic amFuZTpqYW5l")), JANE] {
+        send(&app, &stranger(), Version::HTTP_11, PODS, header).await;
+    }
+    let text = app.metrics.text();
+    for (attempted, count) in [("", 1), ("bearer", 2), ("basic", 1)] {
+        let line = format!("mc_sidecar_authentication_failures_total{{attempted=\"{attempted}\"}} {count}\n");
+        assert!(text.contains(&line), "{line} {text}");
+    }
+}
+
+#[tokio::test]
+async fn who_shows_nothing_is_anonymous_if_that_is_allowed_and_who_fails_is_not() {
+    let (app, asked) = app(Flags { anonymous_auth: true, ..Flags::default() }, &front_proxy());
+    let peer = stranger();
+    let (status, ..) = send(&app, &peer, Version::HTTP_2, PODS, None).await;
+    // The host allowed it (RBAC decides), and then there are no members yet.
+    assert_eq!((status, asked()), (StatusCode::SERVICE_UNAVAILABLE, 1));
+    assert!(retires(&peer) && !peer.is_known(), "nobody is known by that");
+    let (status, ..) = send(&app, &stranger(), Version::HTTP_11, PODS, MALLORY).await;
+    assert_eq!(status, 401, "a wrong token is not none");
+    let basic = Some(("authorization", "Basic amFuZTpqYW5l"));
+    let (status, ..) = send(&app, &stranger(), Version::HTTP_11, PODS, basic).await;
+    assert_eq!(status, 503, "what nobody here understands is none, as upstream");
+}
+
+#[tokio::test]
+async fn a_timeout_that_is_no_duration_is_refused_before_anybody_is_asked() {
+    let (app, asked) = app(Flags::default(), &front_proxy());
+    let path = format!("{PODS}?timeout=soon");
+    let (status, _, body) = send(&app, &stranger(), Version::HTTP_11, &path, JANE).await;
+    assert_eq!((status, asked()), (StatusCode::BAD_REQUEST, 0), "{body}");
+    let (status, ..) = send(&app, &stranger(), Version::HTTP_11, &format!("{path}&watch=1"), JANE).await;
+    assert_eq!(status, 503, "a watch has no deadline, and its parameter is the member's to read");
+}
+
+#[tokio::test]
+async fn a_connection_is_told_to_go_away_now_and_then() {
+    let flags = Flags { goaway_chance: 0.02, ..Flags::default() };
+    let (app, _) = app(flags, &front_proxy());
+    let (peer, mut sent) = (stranger(), 0);
+    while !retires(&peer) {
+        let (status, ..) = send(&app, &peer, Version::HTTP_2, "/livez", None).await;
+        assert_eq!(status, 200, "the request itself is answered");
+        sent += 1;
+        assert!(sent < 5_000, "a chance of 2 % does not come");
+    }
+    let (never, _) = self::app(Flags::default(), &front_proxy());
+    for _ in 0..50 {
+        send(&never, &peer, Version::HTTP_2, "/livez", None).await;
+    }
+    assert!(!retires(&peer), "by default nobody is");
+}

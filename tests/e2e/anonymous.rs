@@ -1,0 +1,68 @@
+//! Callers without a credential.
+
+use anyhow::{Result, ensure};
+use harness::bed::{bed, host, sidecar};
+use harness::beside::Beside;
+use harness::fake_member::{FakeMember, ok};
+use harness::http1::{Endpoint, Response, member_path};
+use harness::wait::{SOON, eventually};
+use serde_json::json;
+
+#[test]
+fn by_default_only_the_host_lets_anybody_in_who_shows_no_credential() -> Result<()> {
+    let fake = FakeMember::start("e2e-anonymous-host", |_| ok())?;
+    let direct = get(&Endpoint::sidecar(sidecar()?, None)?, &fake, "/direct")?;
+    ensure!(direct.status() == 401, "{} {}", direct.status(), direct.text());
+    let host = get(&Endpoint::cluster(&bed()?.host, None)?, &fake, "/host")?;
+    // Anonymous is somebody who may nothing.
+    ensure!(host.status() == 403, "{} {}", host.status(), host.text());
+    ensure!(host.text().contains("system:anonymous"), "{}", host.text());
+    Ok(())
+}
+
+#[test]
+fn with_anonymous_auth_rbac_decides_and_the_member_sees_system_anonymous() -> Result<()> {
+    let beside = Beside::start(&["--anonymous-auth"])?;
+    let fake = FakeMember::start("e2e-anonymous", |_| ok())?;
+    let endpoint = Endpoint::sidecar(&beside.sidecar, None)?;
+    let refused = get(&endpoint, &fake, "/refused")?;
+    ensure!(refused.status() == 403, "{} {}", refused.status(), refused.text());
+    ensure!(refused.text().contains("system:anonymous"), "{}", refused.text());
+
+    let (role, group) = ("e2e-anonymous", "rbac.authorization.k8s.io");
+    let path = |kind: &str| format!("/apis/{group}/v1/{kind}/{role}");
+    let rule = json!({
+        "apiGroups": ["proxy.kubectl-mc.dev"], "resources": ["clusters/proxy"],
+        "resourceNames": [fake.name], "verbs": ["get"],
+    });
+    host()?.apply(
+        &path("clusterroles"),
+        &json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": role},
+            "rules": [rule]}),
+    )?;
+    host()?.apply(
+        &path("clusterrolebindings"),
+        &json!({"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": role},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:unauthenticated"}]}),
+    )?;
+    // A refusal is remembered for 10 s.
+    eventually("anonymous is let in", SOON, || {
+        Ok((get(&endpoint, &fake, "/allowed")?.status() == 200).then_some(()))
+    })?;
+    let arrived = fake.wait_for("/allowed", |_| true)?;
+    ensure!(arrived.values("impersonate-user") == ["system:anonymous"], "{}", arrived.head);
+    // The member adds system:unauthenticated by itself.
+    ensure!(arrived.values("impersonate-group").is_empty(), "{}", arrived.head);
+
+    let wrong = "Authorization: Bearer wrong\r\n";
+    let path = member_path(&fake.name, "/wrong");
+    let answer = endpoint.exchange(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{wrong}\r\n").as_bytes())?;
+    ensure!(answer.status() == 401, "a wrong token is not none: {}", answer.text());
+    Ok(())
+}
+
+fn get(endpoint: &Endpoint, fake: &FakeMember, rest: &str) -> Result<Response> {
+    let path = member_path(&fake.name, rest);
+    endpoint.exchange(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+}

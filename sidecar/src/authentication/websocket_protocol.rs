@@ -43,7 +43,10 @@ pub(super) fn has_token(headers: &HeaderMap) -> bool {
 
 fn decode(encoded: &str) -> Result<String, Error> {
     let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Error::WebSocketToken("it is not base64url"))?;
-    String::from_utf8(bytes).map_err(|_| Error::WebSocketToken("it is not UTF-8"))
+    match String::from_utf8(bytes) {
+        Ok(token) if token.is_empty() => Err(Error::WebSocketToken("it is empty")),
+        token => token.map_err(|_| Error::WebSocketToken("it is not UTF-8")),
+    }
 }
 
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
@@ -76,12 +79,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_refused_and_not_passed_on() {
+    fn fault_71_what_is_malformed_is_refused_and_not_passed_on() {
         for lines in [
             &["base64url.bearer.authorization.k8s.io.YWJj"][..],
             &["a, base64url.bearer.authorization.k8s.io.YWJj, base64url.bearer.authorization.k8s.io.YWJj"],
             &["a, base64url.bearer.authorization.k8s.io.Y W"],
             &["a, base64url.bearer.authorization.k8s.io._w"],
+            &["a, base64url.bearer.authorization.k8s.io."],
         ] {
             assert!(take_token(&mut offered(lines)).is_err(), "{lines:?}");
         }

@@ -244,6 +244,7 @@ mod tests {
             .header("host", "h");
         if let Some(protocol) = upgrade {
             request = request.header("connection", "Upgrade").header("upgrade", protocol);
+            request = request.header("sec-websocket-key", "a2V5").header("sec-websocket-version", "13");
         }
         let info = RequestInfo::parse(&request.body(()).unwrap()).unwrap();
         Attributes::of(&info)

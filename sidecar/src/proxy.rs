@@ -54,6 +54,11 @@ impl Prepared {
 }
 
 impl<'a> Draft<'a> {
+    /// The caller's headers.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
     pub fn new(
         request: Request<Incoming>,
         path: &'a MemberPath,

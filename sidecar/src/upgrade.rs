@@ -23,7 +23,10 @@ use crate::proxy::Draft;
 use crate::record::Record;
 use crate::upstream::{self, Exchange};
 
+mod offer;
 mod splice;
+
+use offer::Offer;
 
 /// The protocols that kubectl upgrades to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,7 @@ impl Protocol {
             || headers.get_all(header::CONTENT_LENGTH).iter().any(|length| length != "0");
         match (protocol, method) {
             _ if has_body => Err(NotAllowed::Body),
+            (Self::WebSocket, &Method::GET) if !opens_a_web_socket(headers) => Err(NotAllowed::Handshake),
             (Self::WebSocket, &Method::GET) | (Self::Spdy, &Method::GET | &Method::POST) => {
                 Ok(Some(protocol))
             }
@@ -73,6 +77,16 @@ impl Protocol {
             Self::Spdy => "SPDY/3.1",
         }
     }
+}
+
+/// Whether the handshake has its key and the one version there is (RFC 6455, 4.2.1).
+fn opens_a_web_socket(headers: &HeaderMap) -> bool {
+    let only = |name| {
+        let mut values = headers.get_all(name).iter();
+        values.next().filter(|_| values.next().is_none())
+    };
+    only(header::SEC_WEBSOCKET_VERSION).is_some_and(|version| version == "13")
+        && only(header::SEC_WEBSOCKET_KEY).is_some_and(|key| !key.is_empty())
 }
 
 /// What outlives the request: the tasks that join connections.
@@ -99,6 +113,7 @@ pub async fn forward(
     tunnels: &Tunnels,
     record: Record,
 ) -> Result<Response<Body>, crate::Error> {
+    let offer = Offer::of(protocol, draft.headers());
     let (mut response, connection) = match exchange(inventory, cluster, draft).await? {
         Exchange::Switched { response, connection } => (response, connection),
         Exchange::Refused { response, .. } if response.status().as_u16() < 400 => {
@@ -116,6 +131,9 @@ pub async fn forward(
     };
     if agreed != Some(protocol) {
         return Err(Error::OtherProtocol(cluster.name.to_string(), protocol.as_str()).into());
+    }
+    if !offer.admits(response.headers()) {
+        return Err(Error::NotOffered(cluster.name.to_string()).into());
     }
     let upstream = hyper::upgrade::on(&mut response);
     let mut head = Response::new(Body::Empty);
@@ -181,6 +199,8 @@ pub enum NotAllowed {
     Body,
     #[error("this method cannot upgrade a connection")]
     Method,
+    #[error("a WebSocket is opened with one Sec-WebSocket-Key and Sec-WebSocket-Version 13")]
+    Handshake,
 }
 
 /// Why a member's answer to an upgrade is not passed on.
@@ -188,6 +208,8 @@ pub enum NotAllowed {
 pub enum Error {
     #[error("member {0} switched to another protocol than {1}")]
     OtherProtocol(String, &'static str),
+    #[error("member {0} chose a subprotocol that was not offered to it")]
+    NotOffered(String),
     #[error("member {0} answered an upgrade with {1}")]
     NoSwitch(String, StatusCode),
 }
@@ -212,15 +234,38 @@ mod tests {
     #[test]
     fn kubectls_two_ways_are_known() {
         let web_socket =
-            requested(&Method::GET, &[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]);
-        assert_eq!(web_socket.unwrap(), Some(Protocol::WebSocket));
+            [&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")], HANDSHAKE].concat();
+        assert_eq!(requested(&Method::GET, &web_socket).unwrap(), Some(Protocol::WebSocket));
         let spdy = requested(&Method::POST, &[("connection", "upgrade"), ("upgrade", "spdy/3.1")]);
         assert_eq!(spdy.unwrap(), Some(Protocol::Spdy));
         assert_eq!(requested(&Method::GET, &[("connection", "keep-alive")]).unwrap(), None);
     }
 
     #[test]
-    fn every_other_hint_of_an_upgrade_is_refused() {
+    fn fault_60_a_websocket_without_its_handshake_is_refused() {
+        let [key, version] = [HANDSHAKE[0], HANDSHAKE[1]];
+        for handshake in [
+            &[][..],
+            &[key],
+            &[version],
+            &[key, ("sec-websocket-version", "8")],
+            &[key, ("sec-websocket-version", "13, 8")],
+            &[key, version, version],
+            &[key, key, version],
+            &[("sec-websocket-key", ""), version],
+        ] {
+            let lines = [&[("connection", "upgrade"), ("upgrade", "websocket")], handshake].concat();
+            assert!(matches!(requested(&Method::GET, &lines), Err(NotAllowed::Handshake)), "{lines:?}");
+        }
+        let lines = [&[("connection", "upgrade"), ("upgrade", "websocket")], HANDSHAKE].concat();
+        assert!(matches!(requested(&Method::POST, &lines), Err(NotAllowed::Method)));
+    }
+
+    const HANDSHAKE: &[(&str, &str)] =
+        &[("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="), ("sec-websocket-version", "13")];
+
+    #[test]
+    fn fault_59_every_other_hint_of_an_upgrade_is_refused() {
         for (method, lines) in [
             (Method::GET, &[("connection", "x-upgrade-y")][..]),
             (Method::GET, &[("connection", "x-upgrade-y"), ("upgrade", "websocket")]),

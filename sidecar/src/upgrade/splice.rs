@@ -129,6 +129,19 @@ mod tests {
         task.await.unwrap();
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn fault_67_an_idle_tunnel_lives_as_long_as_its_ends() {
+        let (mut client, mut member, _stop, _task) = tunnel();
+        sleep(Duration::from_secs(7 * 24 * 3600)).await;
+        client.write_all(b"still there?").await.unwrap();
+        let mut heard = [0; 12];
+        member.read_exact(&mut heard).await.unwrap();
+        member.write_all(b"yes").await.unwrap();
+        let mut heard = [0; 3];
+        client.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, b"yes");
+    }
+
     /// A member's end that refuses to be written to and still has something to say.
     struct Deaf<'a>(&'a [u8]);
 

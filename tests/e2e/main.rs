@@ -35,6 +35,7 @@ mod routing;
 mod streams;
 mod targets;
 mod tls;
+mod tunnels;
 mod verbs;
 mod walkthrough;
 

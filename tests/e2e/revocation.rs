@@ -10,7 +10,7 @@ use harness::http1::{Connection, Endpoint, member_path};
 use harness::scene::{EVERY_VERB, Scene};
 
 #[test]
-fn an_open_watch_ends_with_the_right_to_it() -> Result<()> {
+fn fault_73_an_open_watch_ends_with_the_right_to_it() -> Result<()> {
     let (scene, fake, caller) = open_to_one("watch", WATCH)?;
     let mut watch = opened(&fake, &caller, "GET", "")?;
     scene.shut_out(&caller)?;
@@ -20,7 +20,7 @@ fn an_open_watch_ends_with_the_right_to_it() -> Result<()> {
 }
 
 #[test]
-fn an_open_tunnel_ends_with_the_right_to_it() -> Result<()> {
+fn fault_73_an_open_tunnel_ends_with_the_right_to_it() -> Result<()> {
     let (scene, fake, caller) = open_to_one("tunnel", SWITCHED)?;
     let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
     let mut tunnel = opened(&fake, &caller, "POST", upgrade)?;
@@ -31,7 +31,7 @@ fn an_open_tunnel_ends_with_the_right_to_it() -> Result<()> {
 }
 
 #[test]
-fn an_open_watch_ends_with_its_member() -> Result<()> {
+fn fault_73_an_open_watch_ends_with_its_member() -> Result<()> {
     let (_, fake, caller) = open_to_one("member", WATCH)?;
     let mut watch = opened(&fake, &caller, "GET", "")?;
     host()?.delete(&format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{}", fake.name))?;

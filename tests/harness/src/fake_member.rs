@@ -31,6 +31,8 @@ pub enum Step {
     Receive(usize),
     /// Keeps what the client sends until it stops.
     ReceiveAll,
+    /// Sends back what comes, until the client stops.
+    Echo,
     /// Says that it will send no more (a TLS goodbye), and goes on.
     Finish,
     /// Closes without a word.

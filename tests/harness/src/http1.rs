@@ -128,6 +128,24 @@ impl Connection {
         Ok(self.stream.flush()?)
     }
 
+    /// Sends this again and again until the other side has taken nothing for a while, or so much was
+    /// sent; how much that is.
+    pub fn send_until_held_back(&mut self, piece: &[u8], most: usize, pause: Duration) -> Result<usize> {
+        let StreamOwned { conn, sock } = &mut self.stream;
+        sock.set_write_timeout(Some(pause))?;
+        let mut sent = 0;
+        while sent < most {
+            sent += conn.writer().write(piece)?;
+            while conn.wants_write() {
+                match conn.write_tls(sock) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(sent),
+                    written => written?,
+                };
+            }
+        }
+        Ok(sent)
+    }
+
     /// Says that nothing more will be sent, and goes on reading.
     pub fn finish(&mut self) -> Result<()> {
         self.stream.conn.send_close_notify();

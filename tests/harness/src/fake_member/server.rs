@@ -94,6 +94,7 @@ impl Conversation {
             }
             Step::Receive(length) => self.receive(length).await?,
             Step::ReceiveAll => self.receive(usize::MAX).await?,
+            Step::Echo => self.echo().await?,
             Step::Finish => self.write.shutdown().await?,
             Step::Close => return Ok(false),
             Step::Hang => std::future::pending::<()>().await,
@@ -132,6 +133,19 @@ impl Conversation {
             }
         }
         Ok(())
+    }
+
+    async fn echo(&mut self) -> Result<()> {
+        loop {
+            let taken = std::mem::take(&mut self.read_ahead);
+            self.record.add(&taken);
+            self.write.write_all(&taken).await?;
+            self.write.flush().await?;
+            if !matches!(self.read.read_buf(&mut self.read_ahead).await, Ok(1..)) {
+                self.record.end();
+                return Ok(());
+            }
+        }
     }
 
     async fn receive(&mut self, mut length: usize) -> Result<()> {

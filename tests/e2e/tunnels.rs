@@ -50,7 +50,7 @@ fn fault_64_a_message_of_sixteen_mebibytes_arrives_whole_either_way() -> Result<
 #[test]
 fn fault_65_whichever_side_is_gone_the_other_is_told_and_nothing_is_left() -> Result<()> {
     let fake = FakeMember::start("e2e-tunnel-gone", |_| {
-        switched(vec![Step::Send(b"unread".to_vec()), Step::ReceiveAll])
+        switched(vec![Step::Receive(1), Step::Send(b"unread".to_vec()), Step::ReceiveAll])
     })?;
     let own = OwnSidecar::start()?;
     let endpoint = own.endpoint(admin("gone")?.certificate.as_deref())?;
@@ -58,10 +58,12 @@ fn fault_65_whichever_side_is_gone_the_other_is_told_and_nothing_is_left() -> Re
 
     // A client that is killed: its kernel closes without a TLS goodbye.
     let mut killed = open(&endpoint, &fake)?;
+    killed.send(b"?")?;
     killed.exactly(6)?;
     drop(killed);
     // One that leaves something unread, whose kernel resets the connection.
-    let reset = open(&endpoint, &fake)?;
+    let mut reset = open(&endpoint, &fake)?;
+    reset.send(b"?")?;
     reset.socket().set_nonblocking(true)?;
     eventually("something is unread", SOON, || match reset.socket().peek(&mut [0]) {
         Ok(1) => Ok(Some(())),
@@ -76,6 +78,7 @@ fn fault_65_whichever_side_is_gone_the_other_is_told_and_nothing_is_left() -> Re
 
     // A member that is killed.
     let mut left = open(&endpoint, &fake)?;
+    left.send(b"?")?;
     left.exactly(6)?;
     drop(fake);
     left.set_patience(AT_ONCE)?;

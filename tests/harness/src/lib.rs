@@ -12,6 +12,7 @@
 //! - [`own_sidecar`]: a sidecar of one test's own; [`usage`]: what a process costs
 //! - [`front_proxy`]: certificates of the host's front proxy, true and false ones
 //! - [`connect_proxy`]: a CONNECT proxy that remembers what it was asked for
+//! - [`relay`]: a way that can be cut and mended
 //! - [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
 
 pub mod api;
@@ -29,6 +30,7 @@ pub mod noise;
 pub mod own_sidecar;
 pub mod pty;
 pub mod registration;
+pub mod relay;
 pub mod scene;
 pub mod tool;
 pub mod usage;

@@ -26,21 +26,8 @@ pub fn requested(caller: &Authenticated, headers: &mut HeaderMap) -> Result<Opti
     if names.is_empty() {
         return Ok(None);
     }
-    let mut asked = Identity::default();
-    let mut unknown = None;
+    let (asked, unknown) = read(headers, &names)?;
     for name in &names {
-        let values: Vec<_> = headers.get_all(name).iter().map(text).collect::<Result<_, _>>()?;
-        match name.as_str() {
-            USER => asked.user = values.into_iter().next().unwrap_or_default(),
-            UID => asked.uid = values.into_iter().next().filter(|uid| !uid.is_empty()),
-            GROUP => asked.groups = values,
-            other => match other.strip_prefix(EXTRA) {
-                Some(key) if !key.is_empty() => {
-                    asked.extra.insert(extra_key(key), values);
-                }
-                _ => unknown = Some(name.clone()),
-            },
-        }
         while headers.remove(name).is_some() {}
     }
     if caller.by == By::RequestHeader {
@@ -53,6 +40,33 @@ pub fn requested(caller: &Authenticated, headers: &mut HeaderMap) -> Result<Opti
         return Err(Error::WithoutUser);
     }
     Ok(Some(Requested(asked)))
+}
+
+/// The rights that whoever sends these headers needs where it sends them.
+pub(crate) fn rights(headers: &HeaderMap) -> Vec<Attributes> {
+    let names: Vec<HeaderName> = headers.keys().cloned().collect();
+    read(headers, &names).map(|(identity, _)| Requested(identity).items()).unwrap_or_default()
+}
+
+/// The identity that these headers ask for, and one of them that is not understood.
+fn read(headers: &HeaderMap, names: &[HeaderName]) -> Result<(Identity, Option<HeaderName>), Error> {
+    let mut asked = Identity::default();
+    let mut unknown = None;
+    for name in names {
+        let values: Vec<_> = headers.get_all(name).iter().map(text).collect::<Result<_, _>>()?;
+        match name.as_str() {
+            USER => asked.user = values.into_iter().next().unwrap_or_default(),
+            UID => asked.uid = values.into_iter().next().filter(|uid| !uid.is_empty()),
+            GROUP => asked.groups = values,
+            other => match other.strip_prefix(EXTRA) {
+                Some(key) if !key.is_empty() => {
+                    asked.extra.insert(extra_key(key), values);
+                }
+                _ => unknown = Some(name.clone()),
+            },
+        }
+    }
+    Ok((asked, unknown))
 }
 
 impl Requested {

@@ -96,6 +96,22 @@ impl<'a> Draft<'a> {
         Ok(Prepared { request: with(self.parts.method.clone(), uri, headers, body), inner_proxy })
     }
 
+    /// Adds to a refusal to impersonate what the member's grant lacks.
+    pub async fn explained<T>(
+        &self,
+        cluster: &Cluster,
+        answered: Result<T, Error>,
+    ) -> Result<T, crate::Error> {
+        let (name, message) = match answered {
+            Err(Error::Impersonation { cluster, message, .. }) => (cluster, message),
+            answered => return Ok(answered?),
+        };
+        let headers = member::Headers::new(self.rules, &self.identity, cluster.impersonation);
+        let rights = headers.map(member::Headers::rights).unwrap_or_default();
+        let lacking = cluster.upstream.lacking(&self.identity, &rights).await;
+        Err(Error::Impersonation { cluster: name, message, lacking }.into())
+    }
+
     /// Whether the request only reads, so that it makes no difference if it is done twice.
     fn is_safe(&self) -> bool {
         matches!(self.parts.method, Method::GET | Method::HEAD)
@@ -140,9 +156,10 @@ async fn exchange(
         && let Some(renewed) = inventory.renewed(cluster).await
         && repeatable
     {
-        return Ok(renewed.upstream.send(draft.prepare(&renewed)?, Over::Any).await?);
+        let answered = renewed.upstream.send(draft.prepare(&renewed)?, Over::Any).await;
+        return draft.explained(&renewed, answered).await;
     }
-    Ok(answered?)
+    draft.explained(cluster, answered).await
 }
 
 /// Our credential with no identity beside it would act as ourselves: better nothing is sent.

@@ -166,9 +166,10 @@ async fn exchange(
     if matches!(answered, Err(upstream::Error::Credential { .. }))
         && let Some(renewed) = inventory.renewed(cluster).await
     {
-        return Ok(renewed.upstream.upgrade(draft.prepare(&renewed)?).await?);
+        let answered = renewed.upstream.upgrade(draft.prepare(&renewed)?).await;
+        return draft.explained(&renewed, answered).await;
     }
-    Ok(answered?)
+    draft.explained(cluster, answered).await
 }
 
 /// Counts an open tunnel.

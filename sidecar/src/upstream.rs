@@ -6,7 +6,7 @@
 
 use std::error::Error as StdError;
 use std::io::ErrorKind;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode, Uri, header};
@@ -24,6 +24,7 @@ use crate::retry;
 pub mod breaker;
 pub mod connect;
 pub mod connection;
+mod grant;
 pub mod outgoing;
 pub mod pool;
 mod refusal;
@@ -31,6 +32,7 @@ mod refusal;
 use breaker::{Attempt, Breaker};
 use connect::Connector;
 use connection::Connection;
+use grant::Grant;
 use outgoing::Outgoing;
 use pool::{Failed, MemberBody, Pool};
 use refusal::Refusal;
@@ -43,6 +45,7 @@ pub struct Upstream {
     breaker: Arc<Breaker>,
     connector: Connector,
     pool: Pool,
+    grant: OnceLock<Grant>,
 }
 
 /// Which connection a request may take.
@@ -92,7 +95,7 @@ impl Upstream {
         let breaker = Arc::new(Breaker::new(cluster.clone(), unreachable));
         let connector = Connector::new(&connection, breaker.clone())?;
         let pool = Pool::new(connector.clone());
-        Ok(Self { cluster, connection, breaker, connector, pool })
+        Ok(Self { cluster, connection, breaker, connector, pool, grant: OnceLock::new() })
     }
 
     pub fn connection(&self) -> &Connection {
@@ -158,7 +161,7 @@ impl Upstream {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => match refusal::read(response).await? {
                 (_, Some(Refusal::Credential)) => Err(Error::Credential { cluster: cluster() }),
                 (_, Some(Refusal::Impersonation(message))) => {
-                    Err(Error::Impersonation { cluster: cluster(), message })
+                    Err(Error::Impersonation { cluster: cluster(), message, lacking: None })
                 }
                 (response, None) => Ok(response),
             },
@@ -245,8 +248,9 @@ pub enum Error {
     Credential { cluster: ClusterName },
     #[error("member {cluster} attempted to redirect this request ({status}), which is not permitted")]
     Redirect { cluster: ClusterName, status: StatusCode },
-    #[error("member {cluster} does not let the sidecar impersonate the caller: {message}")]
-    Impersonation { cluster: ClusterName, message: String },
+    /// The member's words, and the rights that its grant lacks if that is known.
+    #[error("member {cluster} does not let the sidecar impersonate the caller: {message}{}", lacks(.lacking.as_deref()))]
+    Impersonation { cluster: ClusterName, message: String, lacking: Option<Arc<str>> },
     #[error("member {cluster} switched protocols though nobody asked it to")]
     Switched { cluster: ClusterName },
     #[error("member {cluster} did not answer within the time that a request may take")]
@@ -255,6 +259,10 @@ pub enum Error {
     Broken(#[from] hyper::Error),
     #[error("the path cannot be sent to a member: {0}")]
     Target(http::Error),
+}
+
+fn lacks(lacking: Option<&str>) -> String {
+    lacking.map(|rights| format!("; the member's grant lacks: {rights}")).unwrap_or_default()
 }
 
 impl Error {

@@ -6,49 +6,176 @@ use anyhow::{Context, Result, ensure};
 use harness::bed::{member, sidecar};
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Gate, Request, Step, ok, reply};
-use harness::http1::{Connection, Endpoint, member_path};
+use harness::http1::{Connection, Endpoint, Response, member_path};
 use harness::registration::register;
 use harness::scene::{EVERY_VERB, Scene};
 use harness::wait::{SOON, eventually};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::plugin;
 
 #[test]
-fn a_member_that_does_not_let_us_impersonate_is_told_from_one_that_refuses_the_caller() -> Result<()> {
-    let scene = Scene::on("m2", "no-impersonation")?;
+fn fault_52_a_member_that_does_not_let_us_impersonate_is_told_from_one_that_refuses_the_caller() -> Result<()>
+{
     // A real credential of a real member, without the right to impersonate anybody.
-    let account = format!("/api/v1/namespaces/{}/serviceaccounts/powerless", scene.name);
-    scene.api.apply(
-        &account,
-        &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "powerless"}}),
-    )?;
-    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
-    let answer = scene.api.create(&format!("{account}/token"), &request)?;
-    let m2 = member("m2")?;
-    let ca = std::fs::read_to_string(&m2.ca_certificate)?;
-    register(
-        "e2e-no-impersonation",
-        &json!({"server": m2.server, "ca.crt": ca, "token": answer["status"]["token"]}),
-    )?;
-    let caller = Caller::certificate("e2e-no-impersonation-user", &[])?;
-    scene.let_in(&caller, &["e2e-no-impersonation"], EVERY_VERB)?;
-
-    let endpoint = Endpoint::sidecar(sidecar()?, caller.certificate.as_deref())?;
-    let path = member_path("e2e-no-impersonation", "/api/v1/namespaces/default/configmaps");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
-    let answer = eventually("the member is known", SOON, || {
-        let answer = endpoint.exchange(request.as_bytes())?;
-        Ok((answer.status() != 404).then_some(answer))
-    })?;
-    ensure!(answer.status() == 403, "{}", answer.text());
-    for words in ["member impersonation", "does not let the sidecar impersonate", "cannot impersonate"] {
+    let granted = Granted::on("m2", "e2e-no-impersonation", &json!([]))?;
+    let answer = granted.refused(&granted.caller(&[])?)?;
+    let powerless = "does not let the sidecar impersonate";
+    for words in ["member impersonation", powerless, "cannot impersonate", "the member's grant lacks: "] {
         ensure!(answer.text().contains(words), "{words}: {}", answer.text());
     }
-    plugin(&caller)?
+    plugin(&granted.caller(&[])?)?
         .run(&["--cluster=e2e-no-impersonation", "get", "configmaps"])?
         .failure(&["member impersonation", "e2e-no-impersonation"])?;
     Ok(())
+}
+
+#[test]
+fn fault_52_the_rights_that_a_members_grant_lacks_are_named_and_no_others() -> Result<()> {
+    let authentication = json!({
+        "apiGroups": ["authentication.k8s.io"], "resources": ["*"], "verbs": ["impersonate"],
+    });
+    let core =
+        |resources: &[&str]| json!({"apiGroups": [""], "resources": resources, "verbs": ["impersonate"]});
+    // Of this Kubernetes and of an older one, which says it in other words.
+    for member in ["m1", "m2"] {
+        let users = Granted::on(
+            member,
+            &format!("e2e-lacks-groups-{member}"),
+            &json!([core(&["users"]), authentication]),
+        )?;
+        users.lacks(&["dev", "ops"], "impersonate groups \"dev\", groups \"ops\"")?;
+
+        let mut named = core(&["groups"]);
+        named["resourceNames"] = json!(["dev"]);
+        let rules = json!([core(&["users"]), named, authentication]);
+        let one = Granted::on(member, &format!("e2e-lacks-group-{member}"), &rules)?;
+        one.lacks(&["dev", "ops"], "impersonate groups \"ops\"")?;
+
+        let extra =
+            Granted::on(member, &format!("e2e-lacks-extra-{member}"), &json!([core(&["users", "groups"])]))?;
+        extra.lacks(&["dev"], "impersonate userextras/authentication.kubernetes.io/credential-id")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn fault_52_a_storm_of_refused_requests_asks_the_member_about_its_grant_once() -> Result<()> {
+    let refusal = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+        "message": "users \"x\" is forbidden: User \"y\" cannot impersonate resource \"users\"",
+    });
+    let fake = FakeMember::start("e2e-grant-storm", move |request| {
+        if request.target().ends_with("/selfsubjectaccessreviews") {
+            return reply("201 Created", "Content-Type: application/json\r\n", ALLOWED_NOTHING);
+        }
+        reply("403 Forbidden", "Content-Type: application/json\r\n", &refusal.to_string())
+    })?;
+    let mut client = admin("e2e-grant-storm-admin")?;
+    for n in 0..30 {
+        let path = member_path(&fake.name, &format!("/refused/{n}"));
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
+        let answer = client.response()?;
+        let named =
+            "lacks: impersonate users \\\"e2e-grant-storm-admin\\\", groups \\\"kubectl-mc:host-admins\\\"";
+        ensure!(answer.status() == 403 && answer.text().contains(named), "{}", answer.text());
+    }
+    let reviews = fake.requests("/selfsubjectaccessreviews");
+    let asked = |resource: &str| {
+        let quoted = format!("\"resource\":\"{resource}\"");
+        reviews.iter().filter(|review| harness::tool::contains(&review.received, &quoted)).count()
+    };
+    assert_eq!((asked("users"), asked("groups")), (1, 1));
+    for review in &reviews {
+        ensure!(
+            review.values("impersonate-user").is_empty(),
+            "it is asked as somebody else: {}",
+            review.head
+        );
+        assert_eq!(review.target(), "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
+    }
+    Ok(())
+}
+
+const ALLOWED_NOTHING: &str = r#"{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{},"spec":{},"status":{"allowed":false}}"#;
+
+/// A member that is registered with a credential of these rights.
+struct Granted {
+    name: String,
+    scene: Scene,
+}
+
+impl Granted {
+    fn on(member_name: &str, name: &str, rules: &Value) -> Result<Self> {
+        let scene = Scene::on(member_name, &name["e2e-".len()..])?;
+        let account = format!("/api/v1/namespaces/{}/serviceaccounts/granted", scene.name);
+        scene.api.apply(
+            &account,
+            &json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "granted"}}),
+        )?;
+        let rbac = |kind: &str| format!("/apis/rbac.authorization.k8s.io/v1/{kind}/{name}");
+        let api_version = "rbac.authorization.k8s.io/v1";
+        scene.api.apply(
+            &rbac("clusterroles"),
+            &json!({"apiVersion": api_version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}),
+        )?;
+        scene.api.apply(
+            &rbac("clusterrolebindings"),
+            &json!({
+                "apiVersion": api_version, "kind": "ClusterRoleBinding", "metadata": {"name": name},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+                "subjects": [{"kind": "ServiceAccount", "name": "granted", "namespace": scene.name}],
+            }),
+        )?;
+        let user = format!("system:serviceaccount:{}:granted", scene.name);
+        for rule in rules.as_array().into_iter().flatten() {
+            let resource = rule["resources"][0].as_str().unwrap_or_default().replace('*', "uids");
+            let attributes = json!({
+                "verb": "impersonate", "group": rule["apiGroups"][0], "resource": resource,
+                "name": rule["resourceNames"][0].as_str().unwrap_or("any"),
+            });
+            eventually("the grant is known", SOON, || {
+                Ok(scene.api.may(&user, &[], &attributes)?.then_some(()))
+            })?;
+        }
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let answer = scene.api.create(&format!("{account}/token"), &request)?;
+        let cluster = member(member_name)?;
+        let ca = std::fs::read_to_string(&cluster.ca_certificate)?;
+        register(name, &json!({"server": cluster.server, "ca.crt": ca, "token": answer["status"]["token"]}))?;
+        Ok(Self { name: name.to_owned(), scene })
+    }
+
+    /// Somebody of these groups who may do everything, were it not for the grant.
+    fn caller(&self, groups: &[&str]) -> Result<Caller> {
+        let caller = Caller::certificate(&format!("{}-user", self.name), groups)?;
+        self.scene.let_in(&caller, &[&self.name], EVERY_VERB)?;
+        self.scene.allow(&caller)?;
+        Ok(caller)
+    }
+
+    /// What a caller is told, who is refused for the grant.
+    fn refused(&self, caller: &Caller) -> Result<Response> {
+        let endpoint = Endpoint::sidecar(sidecar()?, caller.certificate.as_deref())?;
+        let path = member_path(&self.name, &format!("/api/v1/namespaces/{}/configmaps", self.scene.name));
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        let answer = eventually("the member is known", SOON, || {
+            let answer = endpoint.exchange(request.as_bytes())?;
+            let known = answer.status() != 404 && !answer.text().contains("proxy off");
+            Ok(known.then_some(answer))
+        })?;
+        ensure!(answer.status() == 403, "{}: {}", answer.status(), answer.text());
+        Ok(answer)
+    }
+
+    fn lacks(&self, groups: &[&str], rights: &str) -> Result<()> {
+        let answer = self.refused(&self.caller(groups)?)?;
+        let status: Value = serde_json::from_slice(&answer.body)?;
+        let message = status["message"].as_str().unwrap_or_default();
+        let told = format!("; the member's grant lacks: {rights}");
+        ensure!(message.ends_with(&told), "{told}: {message}");
+        Ok(())
+    }
 }
 
 #[test]

@@ -74,6 +74,24 @@ impl SubjectAccessReviews {
 }
 
 impl Attributes {
+    /// The same in a review's words, if it is about a resource.
+    pub(crate) fn of_resource(&self) -> Option<ResourceAttributes> {
+        let Self::Resource { verb, group, resource, subresource, namespace, name } = self else {
+            return None;
+        };
+        let text = |value: &str| (!value.is_empty()).then(|| value.to_owned());
+        Some(ResourceAttributes {
+            verb: text(verb),
+            group: text(group),
+            version: version(group).map(str::to_owned),
+            resource: text(resource),
+            subresource: text(subresource),
+            namespace: text(namespace),
+            name: text(name),
+            ..ResourceAttributes::default()
+        })
+    }
+
     fn size(&self) -> usize {
         match self {
             Self::Resource { group, resource, subresource, namespace, name, .. } => {
@@ -94,18 +112,7 @@ fn spec(identity: &Identity, attributes: &Attributes) -> SubjectAccessReviewSpec
         ..SubjectAccessReviewSpec::default()
     };
     match attributes {
-        Attributes::Resource { verb, group, resource, subresource, namespace, name } => {
-            spec.resource_attributes = Some(ResourceAttributes {
-                verb: text(verb),
-                group: text(group),
-                version: version(group).map(str::to_owned),
-                resource: text(resource),
-                subresource: text(subresource),
-                namespace: text(namespace),
-                name: text(name),
-                ..ResourceAttributes::default()
-            });
-        }
+        Attributes::Resource { .. } => spec.resource_attributes = attributes.of_resource(),
         Attributes::NonResource { verb, path } => {
             spec.non_resource_attributes = Some(NonResourceAttributes { verb: text(verb), path: text(path) });
         }

@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use kubectl_mc_api::member_cluster::{Forwarding, Impersonation};
 
 use super::{EXTRA, GROUP, UID, USER, is_impersonation};
+use crate::authorization::Attributes;
 use crate::identity::{AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED, service_account_groups};
 
 /// The rules that flags may change.
@@ -67,6 +68,11 @@ impl Headers {
             }
         }
         Ok(Self(headers))
+    }
+
+    /// The rights that our credential needs on the member to show this identity.
+    pub fn rights(self) -> Vec<Attributes> {
+        super::rights(&self.0.into_iter().collect())
     }
 
     /// Puts the identity into the headers of a request, where nothing of its kind may be yet.

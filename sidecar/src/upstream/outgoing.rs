@@ -1,4 +1,4 @@
-//! The body of a request to a member: the caller's, or none. An [`Incoming`] can be sent once and
+//! The body of a request to a member: the caller's, none, or a document of ours. An [`Incoming`] can be sent once and
 //! cannot be made; a request that has none can be sent again.
 
 use std::pin::Pin;
@@ -14,11 +14,18 @@ pub enum Outgoing {
     Empty,
     /// The caller's, passed on as it comes.
     Caller(Incoming),
+    Document(Bytes),
 }
 
 impl From<Incoming> for Outgoing {
     fn from(body: Incoming) -> Self {
         if body.is_end_stream() { Self::Empty } else { Self::Caller(body) }
+    }
+}
+
+impl From<Vec<u8>> for Outgoing {
+    fn from(document: Vec<u8>) -> Self {
+        if document.is_empty() { Self::Empty } else { Self::Document(document.into()) }
     }
 }
 
@@ -33,6 +40,11 @@ impl Body for Outgoing {
         match &mut *self {
             Self::Empty => Poll::Ready(None),
             Self::Caller(body) => Pin::new(body).poll_frame(cx),
+            Self::Document(document) => {
+                let document = std::mem::take(document);
+                *self = Self::Empty;
+                Poll::Ready(Some(Ok(Frame::data(document))))
+            }
         }
     }
 
@@ -40,6 +52,7 @@ impl Body for Outgoing {
         match self {
             Self::Empty => true,
             Self::Caller(body) => body.is_end_stream(),
+            Self::Document(_) => false,
         }
     }
 
@@ -47,6 +60,7 @@ impl Body for Outgoing {
         match self {
             Self::Empty => SizeHint::with_exact(0),
             Self::Caller(body) => body.size_hint(),
+            Self::Document(document) => SizeHint::with_exact(document.len() as u64),
         }
     }
 }

@@ -145,3 +145,27 @@ fn five_hundred_groups_are_five_hundred_lines() {
     let groups: Vec<_> = groups.iter().map(String::as_str).collect();
     assert_eq!(sent(&identity("jane", &groups), Impersonation::default()).len(), 501);
 }
+
+#[test]
+fn each_part_of_an_identity_takes_a_right_of_its_own_on_the_member() {
+    let identity = Identity {
+        user: "jane".to_owned(),
+        uid: Some("7".to_owned()),
+        groups: vec!["dev".to_owned(), "ops".to_owned(), AUTHENTICATED.to_owned()],
+        extra: [("a/b".to_owned(), vec!["1".to_owned(), "2".to_owned()])].into(),
+    };
+    let headers = Headers::new(&Rules::default(), &identity, Impersonation::default()).unwrap();
+    let authentication = "authentication.k8s.io";
+    let mut rights = headers.rights();
+    rights.sort_by_key(|right| format!("{right:?}"));
+    let mut expected = vec![
+        Attributes::impersonate("", "users", "", "", "jane"),
+        Attributes::impersonate("", "groups", "", "", "dev"),
+        Attributes::impersonate("", "groups", "", "", "ops"),
+        Attributes::impersonate(authentication, "uids", "", "", "7"),
+        Attributes::impersonate(authentication, "userextras", "a/b", "", "1"),
+        Attributes::impersonate(authentication, "userextras", "a/b", "", "2"),
+    ];
+    expected.sort_by_key(|right| format!("{right:?}"));
+    assert_eq!(rights, expected);
+}

@@ -1,0 +1,147 @@
+//! What a member's grant to the sidecar lacks. A member that does not let us impersonate somebody
+//! names the first right only, and in words that read as if the caller were refused; so it is asked
+//! which of the rights that this identity takes our credential has not (SelfSubjectAccessReview).
+//!
+//! These are the only requests that bear our credential and nobody's identity. Their path is fixed, and
+//! a caller's names are in them as JSON strings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use k8s_openapi::api::authorization::v1::{SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use moka::future::Cache;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::outgoing::Outgoing;
+use super::{Upstream, in_origin_form};
+use crate::authorization::Attributes;
+use crate::identity::Identity;
+
+/// What is known of one member's grant. It is made when the member refuses for the first time.
+#[derive(Debug)]
+pub(super) struct Grant {
+    lacking: Cache<Arc<Identity>, Option<Arc<str>>>,
+    under_way: Semaphore,
+}
+
+impl Default for Grant {
+    fn default() -> Self {
+        Self {
+            lacking: Cache::builder().max_capacity(MAX_KEPT).time_to_live(KEPT).build(),
+            under_way: Semaphore::new(MAX_UNDER_WAY),
+        }
+    }
+}
+
+impl Upstream {
+    /// Which of these rights, that it takes to impersonate `identity`, our credential lacks, in words;
+    /// nothing if it lacks none or the member does not say. Whoever asks again soon, or meanwhile,
+    /// shares the answer.
+    pub async fn lacking(&self, identity: &Arc<Identity>, rights: &[Attributes]) -> Option<Arc<str>> {
+        let grant = self.grant.get_or_init(Grant::default);
+        let asked = async { timeout(PATIENCE, self.ask(grant, rights)).await.ok().flatten() };
+        grant.lacking.get_with_by_ref(identity, asked).await
+    }
+
+    async fn ask(&self, grant: &Grant, rights: &[Attributes]) -> Option<Arc<str>> {
+        let asked = &rights[..rights.len().min(MAX_RIGHTS)];
+        let answers = join_all(asked.iter().map(|right| self.may(grant, right))).await;
+        let lacking = asked.iter().zip(answers).filter(|(_, may)| *may == Some(false));
+        let mut words: Vec<String> = lacking.map(|(right, _)| in_words(right)).collect();
+        words.dedup();
+        if words.is_empty() {
+            return None;
+        }
+        if rights.len() > asked.len() {
+            words.push("and perhaps more".to_owned());
+        }
+        Some(Arc::from(format!("impersonate {}", words.join(", "))))
+    }
+
+    /// Whether the member lets us do this, if it says so.
+    async fn may(&self, grant: &Grant, right: &Attributes) -> Option<bool> {
+        let _permit = grant.under_way.acquire().await.ok()?;
+        let response = self.pool.send(in_origin_form(self.review(right)?)).await.ok()?;
+        if response.status() != StatusCode::CREATED {
+            return None;
+        }
+        let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await.ok()?.to_bytes();
+        let review: SelfSubjectAccessReview = serde_json::from_slice(&body).ok()?;
+        review.status.map(|status| status.allowed)
+    }
+
+    fn review(&self, right: &Attributes) -> Option<Request<Outgoing>> {
+        let spec = SelfSubjectAccessReviewSpec {
+            resource_attributes: right.of_resource(),
+            non_resource_attributes: None,
+        };
+        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+        let document = serde_json::to_vec(&review).ok()?;
+        let mut request = Request::new(Outgoing::from(document));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.connection.uri(REVIEWS, None).ok()?;
+        let headers = request.headers_mut();
+        headers.insert(header::HOST, self.connection.host());
+        if let Some(token) = self.connection.authorization() {
+            headers.insert(header::AUTHORIZATION, token);
+        }
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        Some(request)
+    }
+}
+
+/// As one would write it into a rule. Names are told where rules list them; the values of uids and
+/// extra say nothing to who reads this.
+fn in_words(right: &Attributes) -> String {
+    match right {
+        Attributes::Resource { resource: resource @ ("users" | "groups"), name, .. } => {
+            format!("{resource} {name:?}")
+        }
+        Attributes::Resource { resource: "serviceaccounts", namespace, name, .. } => {
+            format!("serviceaccounts {:?}", format!("{namespace}/{name}"))
+        }
+        Attributes::Resource { resource, subresource, .. } if subresource.is_empty() => {
+            (*resource).to_owned()
+        }
+        Attributes::Resource { resource, subresource, .. } => format!("{resource}/{subresource}"),
+        Attributes::NonResource { path, .. } => (*path).to_owned(),
+    }
+}
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+/// An identity has a dozen parts; one with hundreds of groups lacks them all alike.
+const MAX_RIGHTS: usize = 32;
+/// Of one member, for all callers together.
+const MAX_UNDER_WAY: usize = 32;
+/// A caller who was refused waits for it.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// As decisions are.
+const KEPT: Duration = Duration::from_secs(10);
+const MAX_KEPT: u64 = 128;
+const MAX_ANSWER: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_reads_as_in_a_rule() {
+        for (right, words) in [
+            (Attributes::impersonate("", "users", "", "", "jane"), r#"users "jane""#),
+            (Attributes::impersonate("", "groups", "", "", "a b"), r#"groups "a b""#),
+            (Attributes::impersonate("", "serviceaccounts", "", "ns", "n"), r#"serviceaccounts "ns/n""#),
+            (Attributes::impersonate("authentication.k8s.io", "uids", "", "", "1"), "uids"),
+            (
+                Attributes::impersonate("authentication.k8s.io", "userextras", "scopes", "", "view"),
+                "userextras/scopes",
+            ),
+        ] {
+            assert_eq!(in_words(&right), words);
+        }
+    }
+}

@@ -104,7 +104,7 @@ impl Authenticator {
         }
         match bearer.or(protocol) {
             Some(token) => {
-                let identity = self.tokens.authenticate(&token).await?;
+                let identity = self.tokens.authenticate(&token, &peer.last_token).await?;
                 Ok(Authenticated { identity, by: By::Token })
             }
             None => match (proven.refused, &self.anonymous) {

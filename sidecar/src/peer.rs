@@ -13,6 +13,7 @@ use arc_swap::ArcSwapOption;
 use rustls_pki_types::CertificateDer;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
+use crate::authentication::token_review::LastAccepted;
 use crate::authentication::trust::{Proven, Trust};
 
 /// The downstream end of a connection.
@@ -23,6 +24,7 @@ pub struct Peer {
     checked: ArcSwapOption<Checked>,
     known: AtomicBool,
     retired: Notify,
+    pub last_token: LastAccepted,
     /// The place that the connection takes. A tunnel takes it on with the record that holds the peer.
     _room: Option<OwnedSemaphorePermit>,
 }
@@ -41,8 +43,15 @@ impl Peer {
         room: Option<OwnedSemaphorePermit>,
     ) -> Self {
         let certificates = certificates.unwrap_or_default().iter().map(|c| c.clone().into_owned()).collect();
-        let (checked, known, retired) = (ArcSwapOption::empty(), AtomicBool::new(false), Notify::new());
-        Self { address, certificates, checked, known, retired, _room: room }
+        Self {
+            address,
+            certificates,
+            checked: ArcSwapOption::empty(),
+            known: AtomicBool::new(false),
+            retired: Notify::new(),
+            last_token: LastAccepted::default(),
+            _room: room,
+        }
     }
 
     /// Says that a request on this connection was authenticated.

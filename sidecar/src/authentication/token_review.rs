@@ -1,15 +1,19 @@
 //! Bearer tokens, reviewed by the host (apiserver: `plugin/pkg/authenticator/token/webhook` behind
 //! `authentication/token/cache`). Verdicts are kept for 10 seconds, equal look-ups are joined, and
 //! the reviews under way are bounded, so that strangers with made-up tokens cost the host little.
+//! A connection remembers the token it was last used with, since most are used with one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::{hmac, rand};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use kube::api::Api;
 use moka::future::Cache;
+use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -23,8 +27,26 @@ pub struct TokenReviews {
     audiences: Vec<String>,
     /// Tokens are kept only as a keyed digest.
     key: hmac::Key,
-    verdicts: Cache<[u8; 32], Option<Arc<Identity>>>,
+    verdicts: Cache<[u8; 32], Verdict>,
     under_way: Semaphore,
+}
+
+/// What the host said of a token, and until when that counts.
+#[derive(Clone, Debug)]
+struct Verdict {
+    user: Option<Arc<Identity>>,
+    until: Instant,
+}
+
+/// The token that was accepted last on one connection.
+#[derive(Debug, Default)]
+pub struct LastAccepted(ArcSwapOption<Accepted>);
+
+#[derive(Debug)]
+struct Accepted {
+    token: SecretString,
+    user: Arc<Identity>,
+    until: Instant,
 }
 
 impl TokenReviews {
@@ -39,16 +61,30 @@ impl TokenReviews {
         })
     }
 
-    /// The user of a token.
-    pub async fn authenticate(&self, token: &str) -> Result<Arc<Identity>, Error> {
+    /// The user of a token that came over the connection that `last` belongs to.
+    pub async fn authenticate(&self, token: &str, last: &LastAccepted) -> Result<Arc<Identity>, Error> {
+        if let Some(user) = last.user_of(token) {
+            return Ok(user);
+        }
+        let Verdict { user, until } = self.verdict(token).await?;
+        let user = user.ok_or(Error::Token)?;
+        last.remember(token, &user, until);
+        Ok(user)
+    }
+
+    async fn verdict(&self, token: &str) -> Result<Verdict, Error> {
         let digest = self.digest(token);
-        let verdict = match self.verdicts.get(&digest).await {
-            Some(verdict) => verdict,
-            None => self.verdicts.try_get_with(digest, self.review(token)).await.map_err(
-                |error: Arc<Error>| Arc::try_unwrap(error).unwrap_or_else(|shared| shared.again()),
-            )?,
+        if let Some(verdict) = self.verdicts.get(&digest).await {
+            return Ok(verdict);
+        }
+        let review = async {
+            let user = self.review(token).await?;
+            Ok(Verdict { user, until: Instant::now() + KEPT })
         };
-        verdict.ok_or(Error::Token)
+        self.verdicts
+            .try_get_with(digest, review)
+            .await
+            .map_err(|error: Arc<Error>| Arc::try_unwrap(error).unwrap_or_else(|shared| shared.again()))
     }
 
     async fn review(&self, token: &str) -> Result<Option<Arc<Identity>>, Error> {
@@ -76,6 +112,20 @@ impl TokenReviews {
         let mut digest = [0; 32];
         digest.copy_from_slice(hmac::sign(&self.key, token.as_bytes()).as_ref());
         digest
+    }
+}
+
+impl LastAccepted {
+    fn user_of(&self, token: &str) -> Option<Arc<Identity>> {
+        let last = self.0.load();
+        let last = last.as_ref()?;
+        let same = verify_slices_are_equal(last.token.expose_secret().as_bytes(), token.as_bytes());
+        (same.is_ok() && Instant::now() < last.until).then(|| last.user.clone())
+    }
+
+    fn remember(&self, token: &str, user: &Arc<Identity>, until: Instant) {
+        let (token, user) = (SecretString::from(token), user.clone());
+        self.0.store(Some(Arc::new(Accepted { token, user, until })));
     }
 }
 

@@ -27,10 +27,15 @@ fn reviews(audiences: &[&str]) -> (TokenReviews, impl Fn() -> usize) {
     (TokenReviews::new(client, audiences).unwrap(), move || asked.load(Ordering::SeqCst))
 }
 
+/// The user of a token that comes over a connection of its own.
+async fn user(reviews: &TokenReviews, token: &str) -> Result<Arc<Identity>, Error> {
+    reviews.authenticate(token, &LastAccepted::default()).await
+}
+
 #[tokio::test]
 async fn a_token_is_the_user_that_the_host_says() {
     let (reviews, _) = reviews(&[]);
-    let jane = reviews.authenticate("jane").await.unwrap();
+    let jane = user(&reviews, "jane").await.unwrap();
     assert_eq!((jane.user.as_str(), jane.uid.as_deref()), ("jane", Some("7")));
     assert_eq!(jane.groups, ["dev", "system:authenticated"]);
     assert_eq!(jane.extra["scopes"], ["x"]);
@@ -40,8 +45,8 @@ async fn a_token_is_the_user_that_the_host_says() {
 async fn verdicts_are_kept_accepted_and_refused_alike() {
     let (reviews, asked) = reviews(&[]);
     for _ in 0..3 {
-        assert!(reviews.authenticate("jane").await.is_ok());
-        assert!(matches!(reviews.authenticate("eve").await, Err(Error::Token)));
+        assert!(user(&reviews, "jane").await.is_ok());
+        assert!(matches!(user(&reviews, "eve").await, Err(Error::Token)));
     }
     assert_eq!(asked(), 2);
 }
@@ -49,7 +54,7 @@ async fn verdicts_are_kept_accepted_and_refused_alike() {
 #[tokio::test]
 async fn equal_look_ups_are_joined() {
     let (reviews, asked) = reviews(&[]);
-    let all = futures_util::future::join_all((0..20).map(|_| reviews.authenticate("jane"))).await;
+    let all = futures_util::future::join_all((0..20).map(|_| user(&reviews, "jane"))).await;
     assert!(all.iter().all(Result::is_ok));
     assert_eq!(asked(), 1);
 }
@@ -57,9 +62,9 @@ async fn equal_look_ups_are_joined() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_review_accepts_nobody_and_is_not_kept() {
     let (reviews, asked) = reviews(&[]);
-    assert!(matches!(reviews.authenticate("broken").await, Err(Error::Review(_))));
+    assert!(matches!(user(&reviews, "broken").await, Err(Error::Review(_))));
     let first = asked();
-    assert!(matches!(reviews.authenticate("broken").await, Err(Error::Review(_))));
+    assert!(matches!(user(&reviews, "broken").await, Err(Error::Review(_))));
     assert!(asked() > first);
 }
 
@@ -70,13 +75,33 @@ async fn a_host_that_fails_for_a_moment_is_asked_again() {
         true => verdict(review),
         false => verdict(&json!({"spec": {"token": "broken"}})),
     });
-    assert!(TokenReviews::new(client, Vec::new()).unwrap().authenticate("jane").await.is_ok());
+    assert!(user(&TokenReviews::new(client, Vec::new()).unwrap(), "jane").await.is_ok());
 }
 
 #[tokio::test]
 async fn a_token_for_another_audience_is_refused() {
     let (other, _) = reviews(&["b"]);
-    assert!(matches!(other.authenticate("jane").await, Err(Error::Token)));
+    assert!(matches!(user(&other, "jane").await, Err(Error::Token)));
     let (ours, _) = reviews(&["b", "a"]);
-    assert!(ours.authenticate("jane").await.is_ok());
+    assert!(user(&ours, "jane").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_connection_knows_its_last_token_and_no_other() {
+    let (reviews, _) = reviews(&[]);
+    let last = LastAccepted::default();
+    let jane = reviews.authenticate("jane", &last).await.unwrap();
+    assert!(last.user_of("jane").is_some_and(|user| Arc::ptr_eq(&user, &jane)));
+    for other in ["", "j", "jan", "janet", "eve"] {
+        assert!(last.user_of(other).is_none(), "{other:?}");
+    }
+    assert!(matches!(reviews.authenticate("eve", &last).await, Err(Error::Token)));
+    assert!(last.user_of("eve").is_none(), "a refused token is not remembered");
+}
+
+#[test]
+fn a_connection_trusts_its_last_token_no_longer_than_the_verdict() {
+    let last = LastAccepted::default();
+    last.remember("jane", &Arc::default(), Instant::now());
+    assert!(last.user_of("jane").is_none());
 }

@@ -2,6 +2,7 @@
 //! SubjectAccessReview (apiserver: `plugin/pkg/authorizer/webhook`). The answer is the permit that
 //! forwarding demands, and comes before anything that tells whether a cluster exists.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -49,8 +50,8 @@ pub enum Attributes {
         verb: &'static str,
         group: &'static str,
         resource: &'static str,
-        subresource: String,
-        namespace: String,
+        subresource: Cow<'static, str>,
+        namespace: Cow<'static, str>,
         name: String,
     },
     NonResource {
@@ -141,14 +142,14 @@ impl Attributes {
         [Some(first), second].into_iter().flatten()
     }
 
-    fn cluster(verb: Verb, cluster: Option<&ClusterName>, subresource: &str) -> Self {
+    fn cluster(verb: Verb, cluster: Option<&ClusterName>, subresource: &'static str) -> Self {
         Self::Resource {
             verb: verb.as_str(),
             group: path::PROXY_GROUP,
             resource: path::CLUSTERS,
-            subresource: subresource.to_owned(),
-            namespace: String::new(),
-            name: cluster.map(ToString::to_string).unwrap_or_default(),
+            subresource: subresource.into(),
+            namespace: "".into(),
+            name: cluster.map(|name| name.as_str().to_owned()).unwrap_or_default(),
         }
     }
 
@@ -164,8 +165,8 @@ impl Attributes {
             verb: "impersonate",
             group,
             resource,
-            subresource: subresource.to_owned(),
-            namespace: namespace.to_owned(),
+            subresource: subresource.to_owned().into(),
+            namespace: namespace.to_owned().into(),
             name: name.to_owned(),
         }
     }

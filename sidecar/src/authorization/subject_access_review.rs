@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ahash::RandomState;
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
@@ -21,7 +22,7 @@ use crate::retry;
 /// The host's decisions.
 pub struct SubjectAccessReviews {
     reviews: Api<SubjectAccessReview>,
-    decisions: Cache<(Arc<Identity>, Attributes), Decision>,
+    decisions: Cache<(Arc<Identity>, Attributes), Decision, RandomState>,
     under_way: Semaphore,
 }
 
@@ -36,7 +37,10 @@ impl SubjectAccessReviews {
     pub fn new(host: kube::Client) -> Self {
         Self {
             reviews: Api::all(host),
-            decisions: Cache::builder().max_capacity(MAX_DECISIONS).time_to_live(KEPT).build(),
+            decisions: Cache::builder()
+                .max_capacity(MAX_DECISIONS)
+                .time_to_live(KEPT)
+                .build_with_hasher(RandomState::new()),
             under_way: Semaphore::new(MAX_UNDER_WAY),
         }
     }

@@ -30,6 +30,7 @@ use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::tls::certificates::ServingCertificate;
 use crate::upgrade::Tunnels;
+use crate::workers::Workers;
 use crate::{admin, listener, tls};
 
 /// What every request needs.
@@ -151,7 +152,7 @@ impl App {
 impl Bound {
     /// Serves until `shutdown`, then lets what is under way end: requests first, then tunnels, each
     /// within the grace period.
-    pub async fn run(self, shutdown: CancellationToken) {
+    pub async fn run(self, workers: Workers, shutdown: CancellationToken) {
         let Self { address, admin_address, app, secure, admin, tls, watch, shutdown_delay, shutdown_grace } =
             self;
         info!(%address, %admin_address, "serving");
@@ -159,7 +160,8 @@ impl Bound {
         let stop_admin = CancellationToken::new();
         probes.spawn(admin::run(admin, app.clone(), probes.clone(), stop_admin.clone()));
         let last_call = CancellationToken::new();
-        let serving = listener::run(secure, tls, app.clone(), connections.clone(), last_call.clone());
+        let serving =
+            listener::run(secure, tls, app.clone(), &workers, connections.clone(), last_call.clone());
         let told = async {
             shutdown.cancelled().await;
             app.readiness.drain();

@@ -18,6 +18,7 @@ pub mod goaway;
 pub mod listener;
 pub mod peer;
 pub mod tls;
+pub mod workers;
 
 // The request's path
 pub mod handler;

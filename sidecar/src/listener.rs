@@ -26,12 +26,14 @@ use crate::app::App;
 use crate::handler;
 use crate::peer::Peer;
 use crate::request_info::MAX_HEADERS;
+use crate::workers::Workers;
 
-/// Accepts connections until `shutdown`, then lets the requests under way end.
+/// Accepts connections until `shutdown`, each for the worker that serves the fewest.
 pub async fn run(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
     app: Arc<App>,
+    workers: &Workers,
     connections: TaskTracker,
     shutdown: CancellationToken,
 ) {
@@ -55,16 +57,17 @@ pub async fn run(
         };
         let (acceptor, app, shutdown) = (acceptor.clone(), app.clone(), shutdown.clone());
         let span = info_span!("connection", client.address = %address);
-        connections.spawn(
-            async move {
-                app.metrics.connections.inc();
-                if let Err(error) = serve(stream, address, permit, acceptor, &app, shutdown).await {
-                    debug!(error = %error, "connection ended");
-                }
-                app.metrics.connections.dec();
+        let worker = workers.least_busy();
+        let busy = worker.busy();
+        let served = async move {
+            let _busy = busy;
+            app.metrics.connections.inc();
+            if let Err(error) = serve(stream, address, permit, acceptor, &app, shutdown).await {
+                debug!(error = %error, "connection ended");
             }
-            .instrument(span),
-        );
+            app.metrics.connections.dec();
+        };
+        connections.spawn_on(served.instrument(span), worker.runtime());
     }
 }
 
@@ -74,22 +77,24 @@ type Room = tokio::sync::OwnedSemaphorePermit;
 async fn accept(
     listener: &TcpListener,
     room: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, SocketAddr, Room)> {
+) -> std::io::Result<(std::net::TcpStream, SocketAddr, Room)> {
     let permit = room.clone().acquire_owned().await.map_err(std::io::Error::other)?;
     let (stream, address) = listener.accept().await?;
-    Ok((stream, address, permit))
+    // It is the worker's reactor that is to watch it.
+    Ok((stream.into_std()?, address, permit))
 }
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 async fn serve(
-    stream: TcpStream,
+    stream: std::net::TcpStream,
     address: SocketAddr,
     room: Room,
     acceptor: TlsAcceptor,
     app: &Arc<App>,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
+    let stream = TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;

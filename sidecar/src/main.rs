@@ -3,10 +3,12 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Parser;
 use sidecar::app::App;
 use sidecar::args::{Cli, Command};
 use sidecar::config::Config;
+use sidecar::workers::Workers;
 use sidecar::{crds, log, shutdown, tls};
 
 fn main() -> ExitCode {
@@ -32,13 +34,14 @@ fn main() -> ExitCode {
 }
 
 /// Serves until a signal. What fails, fails before: a file, an address, the host's kubeconfig.
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn run(config: Config) -> anyhow::Result<()> {
     log::start(config.log_format);
     tls::install_provider();
     raise_open_files();
     let shutdown = shutdown::on_signal()?;
-    App::build(config).await?.run(shutdown).await;
+    let workers = Workers::start().context("the threads that serve cannot be started")?;
+    App::build(config).await?.run(workers, shutdown).await;
     Ok(())
 }
 

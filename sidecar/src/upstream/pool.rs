@@ -6,6 +6,7 @@
 //! not taken for a while is closed before the member would close it.
 
 use std::future::poll_fn;
+use std::ops::DerefMut;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -22,6 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::connect::{BoxError, Connector, MemberStream};
 use super::outgoing::Outgoing;
+use crate::workers;
 
 /// The connections to one member.
 #[derive(Debug)]
@@ -31,10 +33,13 @@ pub(super) struct Pool {
     _sweeper: AbortOnDropHandle<()>,
 }
 
+/// A list for each worker, since a connection belongs to the reactor of the thread that opened it.
 /// The last one used is the first one taken, so that what is not needed ages.
-#[derive(Debug, Default)]
+#[derive(Debug)]
+struct Idle(Vec<Connections>);
+
 #[expect(clippy::disallowed_types, reason = "held for a push or a pop, and never over an await")]
-struct Idle(std::sync::Mutex<Vec<Connection>>);
+type Connections = std::sync::Mutex<Vec<Connection>>;
 
 /// A connection and what drives it.
 #[derive(Debug)]
@@ -43,6 +48,7 @@ struct Connection {
     driver: Pin<Box<http1::Connection<TokioIo<MemberStream>, Outgoing>>>,
     ended: bool,
     idle_since: Instant,
+    worker: usize,
 }
 
 /// Where a request failed, before an answer.
@@ -67,7 +73,7 @@ pub struct MemberBody {
 
 impl Pool {
     pub(super) fn new(connector: Connector) -> Self {
-        let idle = Arc::new(Idle::default());
+        let idle = Arc::new(Idle((0..workers::count()).map(|_| Connections::default()).collect()));
         let swept = Arc::downgrade(&idle);
         let sweeper = async move {
             let mut every = interval(SWEEP);
@@ -107,7 +113,8 @@ impl Pool {
     async fn open(&self) -> Result<Connection, Failed> {
         let io = self.connector.connect().await.map_err(Failed::Connect)?;
         let (sender, driver) = http1::handshake(io).await.map_err(Failed::New)?;
-        Ok(Connection { sender, driver: Box::pin(driver), ended: false, idle_since: Instant::now() })
+        let (driver, idle_since, worker) = (Box::pin(driver), Instant::now(), workers::current());
+        Ok(Connection { sender, driver, ended: false, idle_since, worker })
     }
 
     fn lend(&self, response: Response<Incoming>, connection: Connection) -> Response<MemberBody> {
@@ -119,7 +126,7 @@ impl Pool {
 impl Idle {
     fn take(&self) -> Option<Connection> {
         loop {
-            let mut connection = self.with(Vec::pop)?;
+            let mut connection = locked(self.0.get(workers::current())?).pop()?;
             if connection.is_idle() && connection.idle_since.elapsed() < MAX_IDLE_TIME {
                 return Some(connection);
             }
@@ -128,20 +135,22 @@ impl Idle {
 
     fn give_back(&self, mut connection: Connection) {
         connection.idle_since = Instant::now();
-        self.with(|idle| {
-            if idle.len() < MAX_IDLE {
-                idle.push(connection);
-            }
-        });
+        let Some(idle) = self.0.get(connection.worker) else { return };
+        let mut idle = locked(idle);
+        if idle.len() < MAX_IDLE {
+            idle.push(connection);
+        }
     }
 
     fn sweep(&self) {
-        self.with(|idle| idle.retain_mut(|c| c.idle_since.elapsed() < MAX_IDLE_TIME && c.is_idle()));
+        for idle in &self.0 {
+            locked(idle).retain_mut(|c| c.idle_since.elapsed() < MAX_IDLE_TIME && c.is_idle());
+        }
     }
+}
 
-    fn with<T>(&self, change: impl FnOnce(&mut Vec<Connection>) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
+fn locked(connections: &Connections) -> impl DerefMut<Target = Vec<Connection>> {
+    connections.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Connection {

@@ -1,0 +1,135 @@
+//! The threads that serve connections, one for each core, each with a runtime and a reactor of its
+//! own: a connection, its requests and the members' connections that they use stay on one thread, and
+//! nothing is handed from core to core on the way. What follows the host (watches, probes) runs on
+//! the main thread, where no request can hold it up.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+
+use tokio::runtime::{Builder, Handle};
+use tokio_util::sync::CancellationToken;
+
+/// The threads. They end when this is dropped.
+#[derive(Debug)]
+pub struct Workers {
+    workers: Vec<Worker>,
+    stop: CancellationToken,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// One thread.
+#[derive(Debug)]
+pub struct Worker {
+    runtime: Handle,
+    connections: Arc<AtomicUsize>,
+}
+
+/// Counts a connection on a worker for as long as it lives.
+#[derive(Debug)]
+pub struct Busy(Arc<AtomicUsize>);
+
+thread_local! {
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The number of the thread that this is called on, below [`count`]; 0 on every other thread.
+pub fn current() -> usize {
+    CURRENT.get()
+}
+
+/// As many as there are cores for this process.
+pub fn count() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+impl Workers {
+    /// Starts the threads.
+    pub fn start() -> std::io::Result<Self> {
+        let stop = CancellationToken::new();
+        let mut started = Self { workers: Vec::new(), stop, threads: Vec::new() };
+        for number in 0..count() {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let connections = Arc::default();
+            started.workers.push(Worker { runtime: runtime.handle().clone(), connections });
+            let stop = started.stop.clone();
+            let thread = thread::Builder::new().name(format!("worker-{number}"));
+            started.threads.push(thread.spawn(move || {
+                CURRENT.set(number);
+                runtime.block_on(stop.cancelled());
+            })?);
+        }
+        Ok(started)
+    }
+
+    /// The worker with the fewest connections.
+    pub fn least_busy(&self) -> &Worker {
+        let fewest =
+            |fewest, worker| if Worker::load(worker) < Worker::load(fewest) { worker } else { fewest };
+        self.workers.iter().fold(&self.workers[0], fewest)
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        for thread in self.threads.drain(..) {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Worker {
+    pub fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    fn load(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more connection.
+    pub fn busy(&self) -> Busy {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        Busy(self.connections.clone())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_goes_to_whom_serves_the_fewest() {
+        let workers = Workers::start().unwrap();
+        let connections: Vec<_> = (0..2 * count()).map(|_| workers.least_busy().busy()).collect();
+        assert!(workers.workers.iter().all(|worker| worker.load() == 2));
+        drop(connections);
+        assert!(workers.workers.iter().all(|worker| worker.load() == 0));
+    }
+
+    #[tokio::test]
+    async fn what_a_worker_runs_knows_its_number_and_stays_with_it() {
+        let workers = Workers::start().unwrap();
+        for (number, worker) in workers.workers.iter().enumerate() {
+            let nested = async { (current(), tokio::spawn(async { current() }).await.unwrap()) };
+            assert_eq!(worker.runtime().spawn(nested).await.unwrap(), (number, number));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_still_runs_ends_with_the_workers() {
+        let workers = Workers::start().unwrap();
+        let running = workers.least_busy().runtime().spawn(std::future::pending::<()>());
+        drop(workers);
+        assert!(running.await.unwrap_err().is_cancelled());
+    }
+}

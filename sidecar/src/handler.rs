@@ -1,6 +1,7 @@
 //! The request's path, read downwards. Each step takes the value that the step before it made, so
 //! that none can be left out. `docs/request-path.md` tells the same story in prose.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,13 +27,15 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, mut request: Request<Incomin
         peer.retire();
     }
     let record = Record::begin(app.metrics.clone(), peer.clone(), request.method(), audit_id);
-    answered(record.clone(), respond(&app, &peer, request, &record)).await
+    // Pinned here and not passed on: it is large, and each move would copy it.
+    let responding = pin!(respond(&app, &peer, request, &record));
+    answered(record.clone(), responding).await
 }
 
 /// Makes the answer out of what responding came to.
 async fn answered(
     record: Record,
-    responding: impl Future<Output = Result<Response<Body>, Error>>,
+    responding: Pin<&mut impl Future<Output = Result<Response<Body>, Error>>>,
 ) -> Response<Guarded> {
     let response = panics::caught(responding).await.unwrap_or_else(|panicked| {
         record.panicked();
@@ -81,7 +84,7 @@ async fn respond(
     }
     let caller = caller?;
     let subject = match impersonation::requested(&caller, request.headers_mut())? {
-        Some(requested) => requested.check(&caller.identity, &app.authorizer).await?,
+        Some(requested) => Box::pin(requested.check(&caller.identity, &app.authorizer)).await?,
         None => caller.identity.into(),
     };
     record.authenticated(subject.identity());
@@ -99,7 +102,7 @@ async fn respond(
                 record.leased(Lease::grant(app.authorizer.clone(), allowed, None));
             }
             let (parts, _) = request.into_parts();
-            return Ok(clusters::respond(&app.registry, info.verb, name.as_ref(), &parts).await?);
+            return Ok(Box::pin(clusters::respond(&app.registry, info.verb, name.as_ref(), &parts)).await?);
         }
         Route::Metrics | Route::Discovery(_) | Route::Health(_) => return Ok(self::metrics(app)),
     };
@@ -116,7 +119,8 @@ async fn respond(
     let mut response = match (info.upgrade, downstream) {
         (Some(protocol), Some(downstream)) => {
             let (inventory, tunnels) = (app.inventory.as_ref(), &app.tunnels);
-            upgrade::forward(inventory, &cluster, draft, protocol, downstream, tunnels, record.clone())
+            let record = record.clone();
+            Box::pin(upgrade::forward(inventory, &cluster, draft, protocol, downstream, tunnels, record))
                 .await?
         }
         _ => proxy::forward(app.inventory.as_ref(), &cluster, draft, due).await?,

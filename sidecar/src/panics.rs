@@ -2,9 +2,10 @@
 //! connection and the other requests on it go on. It is a defect all the same, so it is logged
 //! where it happens ([`crate::log`]) and counted by the request's record.
 
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use futures_util::FutureExt;
+use std::pin::Pin;
+use std::task::Poll;
 
 const _: () = assert!(cfg!(panic = "unwind"), "a panic that aborts the process cannot be caught");
 
@@ -15,8 +16,12 @@ pub struct Panicked;
 
 /// What `future` makes, unless it panics. Whatever it was working on is dropped then; what it shares
 /// with others is changed in single steps only.
-pub async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
-    AssertUnwindSafe(future).catch_unwind().await.map_err(|_| Panicked)
+pub async fn caught<T>(mut future: Pin<&mut impl Future<Output = T>>) -> Result<T, Panicked> {
+    poll_fn(|cx| match caught_in(|| future.as_mut().poll(cx)) {
+        Ok(polled) => polled.map(Ok),
+        Err(panicked) => Poll::Ready(Err(panicked)),
+    })
+    .await
 }
 
 /// The same for one step of a stream, which must not be asked for another one afterwards.

@@ -1,6 +1,7 @@
 //! What is sent to a member: a [`Draft`] is what a caller may ask of it, and makes the [`Prepared`]
 //! request, which nothing else can; [`forward`] sends it and streams the answer back.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -126,10 +127,10 @@ pub async fn forward(
     draft: Draft<'_>,
     due: Option<Instant>,
 ) -> Result<Response<Body>, crate::Error> {
-    let answered = exchange(inventory, cluster, draft);
+    let mut answered = pin!(exchange(inventory, cluster, draft));
     match due {
         None => answered.await,
-        Some(due) => match timeout_at(due.into(), answered).await {
+        Some(due) => match timeout_at(due.into(), answered.as_mut()).await {
             Ok(answered) => answered,
             Err(_) => Err(Error::Late { cluster: cluster.name.clone() }.into()),
         },
@@ -150,13 +151,13 @@ async fn exchange(
     // just when a request was written to it. A proxy may repeat what is idempotent, and we repeat what
     // is safe, once, over a connection that was not kept.
     if matches!(answered, Err(Error::Stale { .. })) && repeatable && draft.is_safe() {
-        answered = cluster.upstream.send(draft.prepare(cluster)?, Over::New).await;
+        answered = Box::pin(cluster.upstream.send(draft.prepare(cluster)?, Over::New)).await;
     }
     if matches!(answered, Err(Error::Credential { .. }))
         && let Some(renewed) = inventory.renewed(cluster).await
         && repeatable
     {
-        let answered = renewed.upstream.send(draft.prepare(&renewed)?, Over::Any).await;
+        let answered = Box::pin(renewed.upstream.send(draft.prepare(&renewed)?, Over::Any)).await;
         return draft.explained(&renewed, answered).await;
     }
     draft.explained(cluster, answered).await

@@ -158,13 +158,15 @@ impl Upstream {
             status if status.is_redirection() && response.headers().contains_key(header::LOCATION) => {
                 Err(Error::Redirect { cluster: cluster(), status })
             }
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => match refusal::read(response).await? {
-                (_, Some(Refusal::Credential)) => Err(Error::Credential { cluster: cluster() }),
-                (_, Some(Refusal::Impersonation(message))) => {
-                    Err(Error::Impersonation { cluster: cluster(), message, lacking: None })
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                match Box::pin(refusal::read(response)).await? {
+                    (_, Some(Refusal::Credential)) => Err(Error::Credential { cluster: cluster() }),
+                    (_, Some(Refusal::Impersonation(message))) => {
+                        Err(Error::Impersonation { cluster: cluster(), message, lacking: None })
+                    }
+                    (response, None) => Ok(response),
                 }
-                (response, None) => Ok(response),
-            },
+            }
             _ => Ok(response.map(Body::Upstream)),
         }
     }

@@ -81,8 +81,7 @@ impl TokenReviews {
             let user = self.review(token).await?;
             Ok(Verdict { user, until: Instant::now() + KEPT })
         };
-        self.verdicts
-            .try_get_with(digest, review)
+        Box::pin(self.verdicts.try_get_with(digest, review))
             .await
             .map_err(|error: Arc<Error>| Arc::try_unwrap(error).unwrap_or_else(|shared| shared.again()))
     }

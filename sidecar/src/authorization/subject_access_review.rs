@@ -52,13 +52,13 @@ impl SubjectAccessReviews {
         attributes: &Attributes,
     ) -> Result<Decision, Arc<Error>> {
         if identity.size() + attributes.size() >= MAX_KEPT_SIZE {
-            return self.review(identity, attributes).await.map_err(Arc::new);
+            return Box::pin(self.review(identity, attributes)).await.map_err(Arc::new);
         }
         let key = (identity.clone(), attributes.clone());
         if let Some(decision) = self.decisions.get(&key).await {
             return Ok(decision);
         }
-        self.decisions.try_get_with(key, self.review(identity, attributes)).await
+        Box::pin(self.decisions.try_get_with(key, self.review(identity, attributes))).await
     }
 
     async fn review(&self, identity: &Identity, attributes: &Attributes) -> Result<Decision, Error> {

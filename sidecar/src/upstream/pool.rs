@@ -98,7 +98,7 @@ impl Pool {
                 },
             }
         }
-        self.send_anew(request).await
+        Box::pin(self.send_anew(request)).await
     }
 
     /// Sends a request over a new connection.

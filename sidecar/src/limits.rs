@@ -5,10 +5,10 @@
 //! Long-running requests are not counted, as upstream; their number is bounded by the connections
 //! and streams that the listener admits.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ahash::RandomState;
 use tokio::time::{self, timeout_at};
 
 mod queue;

@@ -4,11 +4,12 @@
 //!
 //! While a place is free, nobody waits who may have it: so a newcomer who takes one passes nobody.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
+use ahash::{HashMap, HashMapExt};
 use tokio::sync::oneshot;
 
 use super::{Caller, Size};

@@ -41,11 +41,14 @@ impl MemberPath {
 
     /// The calls by which kubectl learns what a server serves.
     pub(super) fn is_discovery(&self) -> bool {
-        let path = self.0.trim_end_matches('/');
-        matches!(path, "/api" | "/apis" | "/version")
-            || path.starts_with("/openapi/")
-            || (path.starts_with("/api/") && path.matches('/').count() == 2)
-            || (path.starts_with("/apis/") && path.matches('/').count() <= 3)
+        let mut segments = self.0.split('/').filter(|s| !s.is_empty());
+        matches!(
+            [segments.next(), segments.next(), segments.next(), segments.next()],
+            [Some("api" | "apis" | "version"), None, ..]
+                | [Some("api" | "apis"), Some(_), None, _]
+                | [Some("apis"), Some(_), Some(_), None]
+                | [Some("openapi"), Some(_), ..]
+        )
     }
 
     /// apiserver: long-running are the verbs watch and proxy and the subresources attach, exec,

@@ -50,12 +50,13 @@ pub fn via(headers: &HeaderMap, version: Version) -> Result<HeaderValue, Loop> {
 #[error("the request came through kubectl-mc too often: one of the members leads back here")]
 pub struct Loop;
 
-/// Takes out of a member's response what concerns only our connection to it.
+/// Takes out of a member's response what concerns only our connection to it, and what it says to
+/// browsers about its origin: that is the host's, and one member does not speak for it.
 pub fn clean_response(headers: &mut HeaderMap) {
     let nominated = Nominated::by(headers);
     let remove: Vec<HeaderName> = headers
         .keys()
-        .filter(|name| is_hop_by_hop(name) || nominated.contains(name) || *name == header::ALT_SVC)
+        .filter(|name| is_hop_by_hop(name) || nominated.contains(name) || is_of_an_origin(name))
         .cloned()
         .collect();
     for name in remove {
@@ -110,6 +111,23 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
             | "upgrade"
             | "http2-settings"
     )
+}
+
+/// Whether a browser would take the header for a word of the whole origin, or a program for one of who
+/// is calling.
+fn is_of_an_origin(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    matches!(
+        name,
+        "alt-svc"
+            | "clear-site-data"
+            | "nel"
+            | "public-key-pins"
+            | "report-to"
+            | "reporting-endpoints"
+            | "set-cookie"
+            | "strict-transport-security"
+    ) || ["access-control-", "impersonate", "x-remote"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Whether a member, or a program behind it that reads `_` as `-` anywhere in a name, could take the
@@ -268,13 +286,17 @@ mod tests {
     }
 
     #[test]
-    fn a_response_loses_what_concerns_our_connection_only() {
+    fn a_response_loses_what_concerns_our_connection_and_the_hosts_origin() {
         let mut headers = map(&[
             ("connection", "close, x-hop"),
             ("x-hop", "1"),
             ("keep-alive", "timeout=5"),
             ("transfer-encoding", "chunked"),
             ("alt-svc", "h3=\":443\""),
+            ("set-cookie", "session=1"),
+            ("strict-transport-security", "max-age=1"),
+            ("access-control-allow-origin", "*"),
+            ("x-remote-user", "admin"),
             ("content-type", "application/json"),
             ("warning", "299 - a"),
             ("warning", "299 - b"),

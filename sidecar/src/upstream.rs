@@ -28,6 +28,7 @@ mod grant;
 pub mod outgoing;
 pub mod pool;
 mod refusal;
+mod stream;
 
 use breaker::{Attempt, Breaker};
 use connect::Connector;
@@ -36,6 +37,7 @@ use grant::Grant;
 use outgoing::Outgoing;
 use pool::{Failed, MemberBody, Pool};
 use refusal::Refusal;
+use stream::TooMuch;
 
 /// The way to one member, with the connection and the credential of one version of its Secret.
 #[derive(Debug)]
@@ -124,6 +126,8 @@ impl Upstream {
         let _attempt = self.admit()?;
         let lost = |error| self.failed(Failed::New(error));
         let io = self.connector.connect().await.map_err(|error| self.failed(Failed::Connect(error)))?;
+        let before_head = io.inner().before_head();
+        before_head.begin();
         let (mut sender, connection) = http1::handshake(io).await.map_err(lost)?;
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
             // How the connection ended is told by the response or by the splice.
@@ -132,6 +136,7 @@ impl Upstream {
         let inner_proxy = prepared.is_inner_proxy();
         let request = in_origin_form(prepared.into_request());
         let response = sender.send_request(request).await.map_err(lost)?;
+        before_head.end();
         self.breaker.answered();
         let connection = OwnConnection { task };
         Ok(match response.status() {
@@ -182,8 +187,8 @@ impl Upstream {
         match failed {
             // The connector has told the breaker.
             Failed::Connect(error) => Error::Unreachable { cluster, reason: innermost(error.as_ref()) },
-            Failed::New(error) | Failed::Pooled(error) if error.is_parse() => {
-                Error::Malformed { cluster, reason: error.to_string() }
+            Failed::New(error) | Failed::Pooled(error) if error.is_parse() || is::<TooMuch>(&error) => {
+                Error::Malformed { cluster, reason: innermost(&error) }
             }
             Failed::New(error) => {
                 let reason = innermost(&error);
@@ -214,6 +219,15 @@ fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
     std::iter::successors(Some(error), |&error| error.source()).any(io)
 }
 
+/// Whether an error or one of its causes is an `E`, be it inside an error of the operating system.
+fn is<E: StdError + 'static>(error: &(dyn StdError + 'static)) -> bool {
+    let wrapped = |error: &(dyn StdError + 'static)| {
+        let io = error.downcast_ref::<std::io::Error>();
+        error.is::<E>() || io.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<E>())
+    };
+    std::iter::successors(Some(error), |&error| error.source()).any(wrapped)
+}
+
 /// The innermost causes tell what happened; the outer ones only that something did.
 fn innermost(error: &(dyn StdError + 'static)) -> String {
     let mut innermost = error;
@@ -241,7 +255,7 @@ pub enum Error {
     /// Nothing was sent.
     #[error("member {cluster} is unreachable {cause}")]
     Open { cluster: ClusterName, cause: Box<breaker::Unreachable> },
-    #[error("member {cluster} gave an answer that is not HTTP: {reason}")]
+    #[error("member {cluster} gave an answer that is no answer: {reason}")]
     Malformed { cluster: ClusterName, reason: String },
     #[error(
         "member {cluster} refused the sidecar's own credential (its Secret is {cluster}.member); \

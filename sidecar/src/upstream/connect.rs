@@ -3,7 +3,6 @@
 
 use std::error::Error as StdError;
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,7 +18,6 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{self, CryptoProvider};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -29,6 +27,7 @@ use tower_service::Service;
 
 use super::breaker::Breaker;
 use super::connection::{self, Connection};
+use super::stream::MemberStream;
 use super::{innermost, is_timeout};
 
 mod lookup;
@@ -59,13 +58,9 @@ enum Hop {
 
 type Tcp = HttpConnector<Lookup>;
 /// The transport under the member's TLS.
-type Transport = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+pub(super) type Transport = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
-
-/// A connection to a member, for hyper.
-#[derive(Debug)]
-pub struct MemberStream(TlsStream<Transport>);
 
 impl Connector {
     /// What becomes of each attempt is told to the breaker.
@@ -77,7 +72,7 @@ impl Connector {
     }
 
     /// Opens a connection.
-    pub async fn connect(&self) -> Result<TokioIo<MemberStream>, BoxError> {
+    pub(super) async fn connect(&self) -> Result<TokioIo<MemberStream>, BoxError> {
         let way = &self.0;
         let opening = Opening { breaker: &way.breaker, began: Instant::now(), over: false };
         let opened = match timeout(CONNECT_TIMEOUT, way.open()).await {
@@ -95,7 +90,7 @@ impl Way {
         let transport = self.hop.clone().open(self.address.clone()).await?;
         let stream =
             TlsConnector::from(self.tls.clone()).connect(self.server_name.clone(), transport).await?;
-        Ok(TokioIo::new(MemberStream(stream)))
+        Ok(TokioIo::new(MemberStream::new(stream)))
     }
 }
 
@@ -232,42 +227,6 @@ impl Service<Uri> for TlsToProxy {
             let stream = tcp.call(proxy).await?.into_inner();
             Ok(TokioIo::new(TlsConnector::from(tls).connect(name, stream).await?))
         })
-    }
-}
-
-impl AsyncRead for MemberStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for MemberStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
 

@@ -21,8 +21,9 @@ use hyper_util::rt::TokioIo;
 use tokio::time::interval;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::connect::{BoxError, Connector, MemberStream};
+use super::connect::{BoxError, Connector};
 use super::outgoing::Outgoing;
+use super::stream::{BeforeHead, MemberStream};
 use crate::workers;
 
 /// The connections to one member.
@@ -46,6 +47,7 @@ type Connections = std::sync::Mutex<Vec<Connection>>;
 struct Connection {
     sender: http1::SendRequest<Outgoing>,
     driver: Pin<Box<http1::Connection<TokioIo<MemberStream>, Outgoing>>>,
+    before_head: BeforeHead,
     ended: bool,
     idle_since: Instant,
     worker: usize,
@@ -112,9 +114,10 @@ impl Pool {
 
     async fn open(&self) -> Result<Connection, Failed> {
         let io = self.connector.connect().await.map_err(Failed::Connect)?;
+        let before_head = io.inner().before_head();
         let (sender, driver) = http1::handshake(io).await.map_err(Failed::New)?;
         let (driver, idle_since, worker) = (Box::pin(driver), Instant::now(), workers::current());
-        Ok(Connection { sender, driver, ended: false, idle_since, worker })
+        Ok(Connection { sender, driver, before_head, ended: false, idle_since, worker })
     }
 
     fn lend(&self, response: Response<Incoming>, connection: Connection) -> Response<MemberBody> {
@@ -159,15 +162,18 @@ impl Connection {
         &mut self,
         request: Request<Outgoing>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Outgoing>>> {
+        self.before_head.begin();
         let mut answered = std::pin::pin!(self.sender.try_send_request(request));
         let (driver, ended) = (&mut self.driver, &mut self.ended);
-        poll_fn(|cx| {
+        let answered = poll_fn(|cx| {
             // Driven first: then what it brought is seen in the same turn. Once it ended, the answer
             // is there or is known never to come.
             *ended = *ended || driver.as_mut().poll(cx).is_ready();
             answered.as_mut().poll(cx)
         })
-        .await
+        .await;
+        self.before_head.end();
+        answered
     }
 
     fn drive(&mut self, cx: &mut Context<'_>) {

@@ -156,7 +156,7 @@ fn direct(name: &str) -> Result<Endpoint> {
 }
 
 /// What the sidecar's process holds, by the kernel's word.
-fn resident_memory() -> Result<usize> {
+pub(crate) fn resident_memory() -> Result<usize> {
     ensure!(plain_get(&sidecar()?.admin, "/livez")?.status() == 200, "the sidecar is not alive");
     let status = std::fs::read_to_string(format!("/proc/{}/status", sidecar()?.pid))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;

@@ -5,9 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use anyhow::Result;
 use harness::bed::bed;
 use harness::connect_proxy::ConnectProxy;
-use harness::fake_member::{FakeMember, SERVER_NAME, ok};
 use harness::scene::Scene;
-use harness::wait::{SOON, eventually};
 use serde_json::json;
 
 use crate::{plugin, plugin_in};
@@ -111,29 +109,4 @@ fn the_context_s_namespace_is_kept() -> Result<()> {
     // It may list in this namespace only.
     plugin(&caller)?.ok(&["--cluster=m2", "get", "configmaps"])?;
     Ok(())
-}
-
-#[test]
-fn a_member_is_reached_through_its_own_proxy() -> Result<()> {
-    let proxy = ConnectProxy::start()?;
-    let fake = FakeMember::unregistered("e2e-behind-proxy", |_| ok())?;
-    fake.register(&json!({"proxy-url": format!("http://{}", proxy.address)}))?;
-    fake.wait_until_reachable()?;
-    let address = fake.address.to_string();
-    assert!(proxy.asked().contains(&address), "{:?}", proxy.asked());
-    Ok(())
-}
-
-#[test]
-fn a_member_is_known_by_its_own_tls_server_name() -> Result<()> {
-    let fake = FakeMember::unregistered("e2e-named", |_| ok())?;
-    fake.register(&json!({"tls-server-name": SERVER_NAME}))?;
-    fake.wait_until_reachable()?;
-    fake.register(&json!({"tls-server-name": "wrong.example"}))?;
-    let admin = harness::caller::Caller::certificate("e2e-named-admin", &["system:masters"])?;
-    let plugin = plugin(&admin)?.with(&["--cluster=e2e-named"]);
-    eventually("the wrong name is refused", SOON, || {
-        let answer = plugin.run(&["get", "--raw", "/api"])?;
-        Ok((answer.code != 0).then_some(()))
-    })
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use harness::bed::{bed, sidecar};
 use harness::black_hole::BlackHole;
 use harness::caller::Caller;
-use harness::fake_member::{FakeMember, Manners, SERVER_NAME, ok, reply};
+use harness::fake_member::{FakeMember, Manners, ok, reply};
 use harness::http1::{Connection, Endpoint, Response, member_path, plain_get};
 use harness::registration::register;
 use harness::wait::{SOON, eventually};
@@ -133,13 +133,6 @@ fn fault_56_a_member_that_flaps_is_used_whenever_it_is_up_and_disturbs_no_other(
         }
     }
     Ok(())
-}
-
-#[test]
-fn a_member_that_speaks_only_tls_1_2_is_reached() -> Result<()> {
-    let fake = FakeMember::with("e2e-tls12", Manners { only_tls12: true, ..Manners::default() }, |_| ok())?;
-    fake.register(&json!({"tls-server-name": SERVER_NAME}))?;
-    fake.wait_until_reachable()
 }
 
 /// A member of which no connection is kept, so that each request has to reach it anew.

@@ -1,47 +1,111 @@
-//! A forward proxy that speaks CONNECT and nothing else, and remembers where it was sent.
+//! A forward proxy that remembers where it was sent and by whom: CONNECT, with or without TLS, or
+//! SOCKS5, and nothing else.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, copy_bidirectional};
+use anyhow::{Context, Result, bail, ensure};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{
+    AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional,
+};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 
-use crate::bed::bed;
+use crate::bed::{bed, sidecar};
 
 /// The proxy, until it is let go.
 pub struct ConnectProxy {
     pub address: SocketAddr,
-    asked: watch::Receiver<Vec<String>>,
+    kind: Kind,
+    asked: watch::Receiver<Vec<Asked>>,
     _runtime: Runtime,
+}
+
+/// How it is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Http,
+    /// With a certificate that the system of the bed's sidecar trusts.
+    Https,
+    Socks5,
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    authority: String,
+    /// `Proxy-Authorization` as it came, or user and password of SOCKS5.
+    credential: Option<String>,
 }
 
 impl ConnectProxy {
     /// On the bed's own address, so that the sidecar and kubectl alike can reach it.
     pub fn start() -> Result<Self> {
+        Self::of(Kind::Http)
+    }
+
+    pub fn of(kind: Kind) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((bed()?.address, 0)))?;
         let address = listener.local_addr()?;
         let (sender, asked) = watch::channel(Vec::new());
         let sender = Arc::new(sender);
+        let tls = if kind == Kind::Https { Some(acceptor(&address.ip().to_string())?) } else { None };
         runtime.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let sender = Arc::clone(&sender);
-                tokio::spawn(async move { serve(client, &sender).await });
+                let (sender, tls) = (Arc::clone(&sender), tls.clone());
+                tokio::spawn(async move {
+                    match (kind, tls) {
+                        (Kind::Socks5, _) => socks5(client, &sender).await,
+                        (_, Some(tls)) => http(tls.accept(client).await?, &sender).await,
+                        (_, None) => http(client, &sender).await,
+                    }
+                });
             }
         });
-        Ok(Self { address, asked, _runtime: runtime })
+        Ok(Self { address, kind, asked, _runtime: runtime })
     }
 
-    /// The `host:port` of every CONNECT so far.
+    /// Its URL, with this user info if any.
+    pub fn url(&self, user_info: &str) -> String {
+        let scheme = match self.kind {
+            Kind::Http => "http",
+            Kind::Https => "https",
+            Kind::Socks5 => "socks5",
+        };
+        let at = if user_info.is_empty() { "" } else { "@" };
+        format!("{scheme}://{user_info}{at}{}", self.address)
+    }
+
+    /// The `host:port` of every connection so far.
     pub fn asked(&self) -> Vec<String> {
-        self.asked.borrow().clone()
+        self.asked.borrow().iter().map(|asked| asked.authority.clone()).collect()
+    }
+
+    /// The credential that came with each of them.
+    pub fn credentials(&self) -> Vec<Option<String>> {
+        self.asked.borrow().iter().map(|asked| asked.credential.clone()).collect()
     }
 }
 
-async fn serve(client: TcpStream, asked: &watch::Sender<Vec<String>>) -> Result<()> {
+fn acceptor(name: &str) -> Result<TlsAcceptor> {
+    let folder = tempfile::tempdir()?;
+    sidecar()?.serving_files(&[name], folder.path(), "proxy")?;
+    let certificate = CertificateDer::from_pem_file(folder.path().join("proxy.crt"))?;
+    let key = PrivateKeyDer::from_pem_file(folder.path().join("proxy.key"))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+async fn http(client: impl AsyncRead + AsyncWrite + Unpin, sender: &watch::Sender<Vec<Asked>>) -> Result<()> {
     let mut client = BufReader::new(client);
     let mut line = String::new();
     client.read_line(&mut line).await?;
@@ -50,15 +114,64 @@ async fn serve(client: TcpStream, asked: &watch::Sender<Vec<String>>) -> Result<
         .and_then(|rest| rest.split(' ').next())
         .with_context(|| format!("no CONNECT: {line:?}"))?
         .to_owned();
+    let mut credential = None;
     loop {
         line.clear();
         if client.read_line(&mut line).await? <= 2 {
             break;
         }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("proxy-authorization")
+        {
+            credential = Some(value.trim().to_owned());
+        }
     }
-    let mut upstream = TcpStream::connect(&authority).await?;
-    asked.send_modify(|all| all.push(authority));
+    let upstream = TcpStream::connect(&authority).await?;
+    sender.send_modify(|all| all.push(Asked { authority, credential }));
     client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
+    join(client, upstream).await
+}
+
+/// RFC 1928, and RFC 1929 for the credential.
+async fn socks5(mut client: TcpStream, sender: &watch::Sender<Vec<Asked>>) -> Result<()> {
+    ensure!(client.read_u8().await? == 5, "no SOCKS5");
+    let methods = exactly(&mut client).await?;
+    let mut credential = None;
+    if methods.contains(&WITH_PASSWORD) {
+        client.write_all(&[5, WITH_PASSWORD]).await?;
+        ensure!(client.read_u8().await? == 1, "no such credential");
+        let (user, password) = (exactly(&mut client).await?, exactly(&mut client).await?);
+        credential = Some(format!("{}:{}", String::from_utf8(user)?, String::from_utf8(password)?));
+        client.write_all(&[1, 0]).await?;
+    } else {
+        client.write_all(&[5, 0]).await?;
+    }
+    let mut request = [0; 4];
+    client.read_exact(&mut request).await?;
+    ensure!(request[..2] == [5, 1], "no CONNECT");
+    let host = match request[3] {
+        1 => Ipv4Addr::from_bits(client.read_u32().await?).to_string(),
+        3 => String::from_utf8(exactly(&mut client).await?)?,
+        4 => format!("[{}]", Ipv6Addr::from_bits(client.read_u128().await?)),
+        other => bail!("no address: {other}"),
+    };
+    let authority = format!("{host}:{}", client.read_u16().await?);
+    let upstream = TcpStream::connect(&authority).await?;
+    sender.send_modify(|all| all.push(Asked { authority, credential }));
+    client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
+    join(client, upstream).await
+}
+
+/// Bytes with their number before them.
+async fn exactly(client: &mut TcpStream) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; client.read_u8().await?.into()];
+    client.read_exact(&mut bytes).await?;
+    Ok(bytes)
+}
+
+async fn join(mut client: impl AsyncRead + AsyncWrite + Unpin, mut upstream: TcpStream) -> Result<()> {
     copy_bidirectional(&mut client, &mut upstream).await?;
     Ok(())
 }
+
+const WITH_PASSWORD: u8 = 2;

@@ -25,6 +25,8 @@ use crate::wait::{SOON, eventually};
 pub enum Step {
     /// Writes this as it is.
     Send(Vec<u8>),
+    /// Writes this so many times.
+    Repeat(Vec<u8>, usize),
     /// Waits until the test lets it go on.
     Wait(Gate),
     /// Keeps what the client sends until there are so many bytes.

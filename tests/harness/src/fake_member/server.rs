@@ -89,6 +89,12 @@ impl Conversation {
                 self.write.write_all(&bytes).await?;
                 self.write.flush().await?;
             }
+            Step::Repeat(bytes, times) => {
+                for _ in 0..times {
+                    self.write.write_all(&bytes).await?;
+                }
+                self.write.flush().await?;
+            }
             Step::Wait(gate) => {
                 gate.0.subscribe().wait_for(|&open| open).await?;
             }

@@ -109,7 +109,7 @@ impl<'a> Draft<'a> {
         };
         let headers = member::Headers::new(self.rules, &self.identity, cluster.impersonation);
         let rights = headers.map(member::Headers::rights).unwrap_or_default();
-        let lacking = cluster.upstream.lacking(&self.identity, &rights).await;
+        let lacking = Box::pin(cluster.upstream.lacking(&self.identity, &rights)).await;
         Err(Error::Impersonation { cluster: name, message, lacking }.into())
     }
 
@@ -138,7 +138,7 @@ pub async fn forward(
 }
 
 /// Sends a request, and once more if the connection had ended before, and once more with another
-/// credential if ours was refused and there is another. A request with a body is not repeated: its body was sent.
+/// credential if ours was refused and there is another. One with a body is not repeated: it was sent.
 async fn exchange(
     inventory: &dyn Inventory,
     cluster: &Cluster,

@@ -134,7 +134,9 @@ impl Attributes {
                     .then(|| Self::cluster(Verb::Create, Some(cluster), "proxy"));
                 (Self::cluster(info.verb, Some(cluster), "proxy"), upgrade)
             }
-            Route::Clusters(cluster) => (Self::cluster(info.verb, cluster.as_ref(), ""), None),
+            Route::Clusters(cluster) => {
+                (Self::cluster(info.verb, cluster.as_ref().or(info.selected.as_ref()), ""), None)
+            }
             Route::Metrics | Route::Discovery(_) | Route::Health(_) => {
                 (Self::NonResource { verb: info.verb.as_str(), path: "/metrics" }, None)
             }

@@ -26,6 +26,7 @@ mod selector;
 mod table;
 mod watch;
 
+pub(crate) use options::selected;
 pub use registry::{Registry, Writer};
 
 use accept::Shape;

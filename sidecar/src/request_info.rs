@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Request, Version, header};
 use kubectl_mc_api::{ClusterName, InvalidClusterName, path};
 use percent_encoding::percent_decode_str;
 
+use crate::clusters;
 use crate::upgrade::Protocol;
 
 mod member_path;
@@ -22,6 +23,8 @@ pub use member_path::MemberPath;
 pub struct RequestInfo {
     pub route: Route,
     pub verb: Verb,
+    /// The one cluster that a list or a watch asks for, which the right to it may name.
+    pub selected: Option<ClusterName>,
     /// The protocol to switch to, when the request asks for an upgrade of its connection.
     pub upgrade: Option<Protocol>,
 }
@@ -111,7 +114,11 @@ impl RequestInfo {
             _ if matches!(*request.method(), Method::GET | Method::HEAD) => Verb::Get,
             _ => return Err(Error::Method(request.method().clone())),
         };
-        Ok(Self { route, verb, upgrade })
+        let selected = match route {
+            Route::Clusters(None) => clusters::selected(request.uri().query()),
+            _ => None,
+        };
+        Ok(Self { route, verb, selected, upgrade })
     }
 
     /// Whether this is one of kubectl's discovery calls to a member. kubectl hides a JSON Status

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use harness::bed::{bed, host};
 use harness::caller::Caller;
-use harness::scene::Scene;
+use harness::scene::{Scene, grant};
 use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
@@ -107,6 +107,27 @@ fn who_may_not_list_is_told_so() -> Result<()> {
     let stranger = Caller::certificate("e2e-clusters-stranger", &[])?;
     let attempt = plugin(&stranger)?.run(&["clusters"])?;
     attempt.failure(&["orbidden", "e2e-clusters-stranger", "list"])?;
+    Ok(())
+}
+
+#[test]
+fn who_may_see_one_cluster_can_list_and_watch_that_one() -> Result<()> {
+    let caller = Caller::certificate("e2e-clusters-one", &[])?;
+    let rule = json!({
+        "apiGroups": ["proxy.kubectl-mc.dev"], "resources": ["clusters"], "resourceNames": ["m2"],
+        "verbs": ["get", "list", "watch"],
+    });
+    let right =
+        json!({"group": "proxy.kubectl-mc.dev", "resource": "clusters", "verb": "list", "name": "m2"});
+    grant(&host()?, "e2e-clusters-one", &caller, &rule, &right)?;
+    let list = |selector: &str| {
+        let words = ["get", CLUSTERS, "-o", "name", "--field-selector", selector];
+        Tool::kubectl(&caller)?.run(&words)
+    };
+    assert_eq!(list("metadata.name=m2")?.success()?, "cluster.proxy.kubectl-mc.dev/m2\n");
+    for other in ["metadata.name=m1", "metadata.name!=m1", ""] {
+        list(other)?.failure(&["orbidden", "e2e-clusters-one", "list"])?;
+    }
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use kubectl_mc_api::ClusterName;
 use percent_encoding::percent_decode_str;
 
 use super::Error;
@@ -93,6 +94,13 @@ impl Options {
             ..options
         })
     }
+}
+
+/// The cluster that a list or a watch asks for by its field selector, if it asks for one alone
+/// (apiserver: `RequestInfo.Name` of `metadata.name`).
+pub(crate) fn selected(query: Option<&str>) -> Option<ClusterName> {
+    let given = Given::parse(query).ok()?;
+    FieldSelector::parse(given.text("fieldSelector")?).ok()?.exact_name()?.parse().ok()
 }
 
 /// The decoded query; of a key that is said twice the first counts, as upstream.

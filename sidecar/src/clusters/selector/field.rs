@@ -34,6 +34,11 @@ impl FieldSelector {
         Ok(Self(terms))
     }
 
+    /// The one name that can match, if the selector says which.
+    pub(in super::super) fn exact_name(&self) -> Option<&str> {
+        self.0.iter().find(|term| term.equal).map(|term| term.name.as_str())
+    }
+
     pub(super) fn matches(&self, name: &str) -> bool {
         self.0.iter().all(|term| (term.name == name) == term.equal)
     }

@@ -190,22 +190,22 @@ impl Upstream {
             Failed::New(error) | Failed::Pooled(error) if error.is_parse() || is::<TooMuch>(&error) => {
                 Error::Malformed { cluster, reason: innermost(&error) }
             }
-            Failed::New(error) => {
+            Failed::New(error) | Failed::Pooled(error) if is_timeout(&error) => {
                 let reason = innermost(&error);
-                if retry::is_lost_connection(&error) {
-                    self.breaker.failed(Duration::ZERO, &reason);
-                }
+                self.breaker.failed(connect::USER_TIMEOUT, &reason);
                 Error::Unreachable { cluster, reason }
             }
-            Failed::Pooled(error) => {
+            Failed::Pooled(error) if retry::is_lost_connection(&error) => {
+                Error::Stale { cluster, reason: innermost(&error) }
+            }
+            Failed::New(error) if retry::is_lost_connection(&error) => {
                 let reason = innermost(&error);
-                if is_timeout(&error) {
-                    self.breaker.failed(connect::USER_TIMEOUT, &reason);
-                }
-                match retry::is_lost_connection(&error) {
-                    true => Error::Stale { cluster, reason },
-                    false => Error::Unreachable { cluster, reason },
-                }
+                self.breaker.failed(Duration::ZERO, &reason);
+                Error::Unreachable { cluster, reason }
+            }
+            // What failed is the caller's part: its body broke off.
+            Failed::New(error) | Failed::Pooled(error) => {
+                Error::Unreachable { cluster, reason: innermost(&error) }
             }
         }
     }

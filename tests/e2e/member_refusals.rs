@@ -282,7 +282,7 @@ fn admin(name: &str) -> Result<Connection> {
 }
 
 #[test]
-fn a_member_that_does_not_answer_is_given_up_after_a_minute() -> Result<()> {
+fn fault_46_a_member_that_does_not_answer_is_given_up_after_a_minute() -> Result<()> {
     let fake = FakeMember::start("e2e-late", |request| match request.target() {
         target if target.ends_with("/hang") => vec![Step::Hang],
         _ => ok(),

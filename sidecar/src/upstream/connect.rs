@@ -287,3 +287,26 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// … and this long after something was sent, or probed, that nobody acknowledged.
 pub(super) const USER_TIMEOUT: Duration = Duration::from_secs(15);
 const SILENT: &str = "it did not answer in time";
+
+#[cfg(test)]
+mod tests {
+    use socket2::SockRef;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_notices_that_its_other_end_is_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("https://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let Either::Left(stream) = Hop::new(None).unwrap().open(address).await.unwrap() else {
+            panic!("TLS to a proxy that is not there")
+        };
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE_INTERVAL);
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(USER_TIMEOUT));
+    }
+}

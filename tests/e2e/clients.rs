@@ -1,9 +1,10 @@
 //! Programs written with other clients than kubectl, sent to the proxy path by their kubeconfig
 //! alone: the clients for Python, Node.js and Rust, each as a small program in `tests/clients`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use harness::caller::Caller;
 use harness::noise::{MEBIBYTE, noise, sha256};
 use harness::scene::Scene;
 use harness::tool::Tool;
@@ -50,28 +51,22 @@ impl Client {
     fn in_scene(self, subject: &str) -> Result<(Scene, Tool)> {
         let scene = Scene::new(&format!("{}-{subject}", format!("{self:?}").to_lowercase()))?;
         let caller = scene.caller()?.at(&scene.member)?;
-        let tool = self.program(|program| Tool::client(program, &caller))?;
-        Ok((scene, tool))
+        Ok((scene, self.program(&caller)?))
     }
 
-    fn program(self, client: impl FnOnce(PathBuf) -> Result<Tool>) -> Result<Tool> {
+    fn program(self, caller: &Caller) -> Result<Tool> {
         let source = |path: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/clients").join(path);
-        match self {
-            Self::Python => {
-                let program = source("python/client.py");
-                Ok(client(installed("python/bin/python")?)?.with(&[program.to_str().context("no text")?]))
-            }
-            Self::Node => {
-                let (program, modules) = (source("node/client.mjs"), installed("node")?);
-                let words = [&program, &modules].map(|path| path.to_str().unwrap_or_default());
-                Ok(client("node".into())?.with(&words))
-            }
+        let (program, leading) = match self {
+            Self::Python => (installed("python/bin/python")?, vec![source("python/client.py")]),
+            Self::Node => ("node".into(), vec![source("node/client.mjs"), installed("node")?]),
             Self::Rust => {
                 let program = Path::new(env!("CARGO_BIN_EXE_kubectl-mc")).with_file_name("rust-client");
                 ensure!(program.exists(), "not built: run cargo build --package rust-client");
-                client(program)
+                (program, Vec::new())
             }
-        }
+        };
+        let leading = leading.iter().map(|path| path.to_str().context("a path that is no text"));
+        Ok(Tool::client(program, caller)?.with(&leading.collect::<Result<Vec<_>>>()?))
     }
 }
 

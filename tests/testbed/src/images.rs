@@ -1,4 +1,4 @@
-//! The images on nodes, made without a registry: one layer with one static program, as a docker archive.
+//! The images on nodes, made without a registry: one layer of static programs, as a docker archive.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,12 +10,17 @@ use serde_json::json;
 
 use crate::programs;
 
-/// Upstream's program for tests of pods; also what keeps a pod's sandbox (`/agnhost pause`).
+/// Upstream's program for tests of pods, beside a shell as upstream has it; also what keeps a pod's sandbox (`/agnhost pause`).
 pub(crate) const AGNHOST: &str = "testbed.local/agnhost:1";
 /// A shell and its tools.
 const BUSYBOX: &str = "testbed.local/busybox:1";
 /// Where Debian's busybox-static puts it.
 pub(crate) const BUSYBOX_PROGRAM: &str = "/bin/busybox";
+
+/// The names that upstream's own tests know them by, where `KUBE_TEST_REPO_LIST` says `testbed.local` for registries.
+const AGNHOST_UPSTREAM: &str = "testbed.local/agnhost:2.63.0";
+const PAUSE_UPSTREAM: &str = "testbed.local/pause:3.10.2";
+const BUSYBOX_UPSTREAM: &str = "testbed.local/busybox:1.37.0-1";
 
 /// The archives of all images, made when they are missing or older than their program.
 pub(crate) fn archives() -> Result<Vec<PathBuf>> {
@@ -25,14 +30,16 @@ pub(crate) fn archives() -> Result<Vec<PathBuf>> {
     lock.lock()?;
     let agnhost = programs::path(programs::DEFAULT_VERSION, "agnhost");
     let mut archives = Vec::new();
-    for (name, image, program, entrypoint) in [
-        ("agnhost", AGNHOST, agnhost.as_path(), &["/agnhost"] as &[&str]),
-        ("busybox", BUSYBOX, Path::new(BUSYBOX_PROGRAM), &[]),
+    for (names, program) in [
+        (&[AGNHOST, AGNHOST_UPSTREAM, PAUSE_UPSTREAM] as &[&str], Some(agnhost.as_path())),
+        (&[BUSYBOX, BUSYBOX_UPSTREAM], None),
     ] {
-        let archive = folder.join(format!("{name}.tar"));
-        if !is_newer(&archive, program) {
-            let work = folder.join(format!("{name}.work"));
-            make(image, program, entrypoint, &work, &archive).with_context(|| format!("image {image}"))?;
+        // Another recipe gets another file, beside those of other versions of this program.
+        let file = names[1..].join("+").replace("testbed.local/", "").replace(':', "-");
+        let archive = folder.join(format!("{file}.tar"));
+        if !is_newer(&archive, program.unwrap_or_else(|| Path::new(BUSYBOX_PROGRAM))) {
+            let work = folder.join(format!("{file}.work"));
+            make(names, program, &work, &archive).with_context(|| format!("image {}", names[0]))?;
         }
         archives.push(archive);
     }
@@ -44,7 +51,8 @@ fn is_newer(archive: &Path, program: &Path) -> bool {
     matches!((time(archive), time(program)), (Ok(archive), Ok(program)) if archive > program)
 }
 
-fn make(image: &str, program: &Path, entrypoint: &[&str], work: &Path, archive: &Path) -> Result<()> {
+/// An image of busybox with all its names, and perhaps of a program that is run when nothing else is said.
+fn make(names: &[&str], program: Option<&Path>, work: &Path, archive: &Path) -> Result<()> {
     let _ = fs::remove_dir_all(work);
     let root = work.join("root");
     for folder in ["bin", "etc", "tmp"] {
@@ -57,13 +65,13 @@ fn make(image: &str, program: &Path, entrypoint: &[&str], work: &Path, archive: 
         root.join("etc/nsswitch.conf"),
         "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n",
     )?;
-    if entrypoint.is_empty() {
-        fs::copy(program, root.join("bin/busybox"))?;
-        for applet in run(Command::new(program).arg("--list"))?.lines().filter(|&applet| applet != "busybox")
-        {
-            symlink("busybox", root.join("bin").join(applet))?;
-        }
-    } else {
+    fs::copy(BUSYBOX_PROGRAM, root.join("bin/busybox"))?;
+    for applet in
+        run(Command::new(BUSYBOX_PROGRAM).arg("--list"))?.lines().filter(|&applet| applet != "busybox")
+    {
+        symlink("busybox", root.join("bin").join(applet))?;
+    }
+    if let Some(program) = program {
         fs::copy(program, root.join("agnhost"))?;
     }
     let layer = work.join("layer.tar");
@@ -81,13 +89,13 @@ fn make(image: &str, program: &Path, entrypoint: &[&str], work: &Path, archive: 
         "os": "linux",
         "config": {
             "Env": ["PATH=/bin"],
-            "Entrypoint": entrypoint,
-            "Cmd": if entrypoint.is_empty() { ["sh"] } else { ["pause"] },
+            "Entrypoint": if program.is_some() { &["/agnhost"] as &[&str] } else { &[] },
+            "Cmd": if program.is_some() { ["pause"] } else { ["sh"] },
         },
         "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
     });
     fs::write(work.join("config.json"), config.to_string())?;
-    let manifest = json!([{"Config": "config.json", "RepoTags": [image], "Layers": ["layer.tar"]}]);
+    let manifest = json!([{"Config": "config.json", "RepoTags": names, "Layers": ["layer.tar"]}]);
     fs::write(work.join("manifest.json"), manifest.to_string())?;
     let new = work.join("image.tar");
     let parts = ["manifest.json", "config.json", "layer.tar"];

@@ -8,7 +8,7 @@ TESTBED := target/debug/testbed
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z0-9-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## Install what a bare Debian or Ubuntu lacks (says what)
@@ -39,6 +39,10 @@ unit: ## Unit tests
 .PHONY: e2e
 e2e: kubernetes ## End-to-end tests on a real Kubernetes
 	@tests/e2e.sh
+
+.PHONY: conformance
+conformance: kubernetes ## Upstream's own tests of kubectl through the proxy (FOCUS=EXPRESSION: only some)
+	@tests/conformance.sh $(if $(FOCUS),--focus '$(FOCUS)')
 
 .PHONY: bench
 bench: ## Measure against nginx and the member itself; see docs/benchmarks.md (BENCH=--quick: only try it)

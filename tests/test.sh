@@ -10,6 +10,8 @@ mkdir -p target
 make --no-print-directory lint
 make --no-print-directory unit
 make --no-print-directory e2e
+# Those of exec, attach, logs, cp and port-forward; `make conformance` runs all.
+make --no-print-directory conformance FOCUS='Kubectl (logs|exec|copy)|Port forwarding|Simple pod'
 
 if [ -s "$SKIPPED" ]; then
     echo "skipped:"

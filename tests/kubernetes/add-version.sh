@@ -1,17 +1,19 @@
 #!/bin/sh
-# Writes the Go module that builds one version of Kubernetes: add-version.sh v1.36.3
-# Its go.sum is committed, so that what is built later is what was checked now.
+# Writes the Go module that builds one version of Kubernetes: add-version.sh v1.36.3 [FOLDER]
+# Its go.sum is committed, so that what is built later is what was checked now. FOLDER is from here,
+# else the version; its tools.go is kept if it has one: ../conformance has.
 set -eu
 version=$1
+folder=${2:-$version}
 staging=v0.${version#v1.}
 cd "$(dirname "$0")"
 upstream=$(go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
 etcd=$(sed -n 's/^.*go.etcd.io\/etcd\/client\/v3 \(v[0-9.]*\).*/\1/p' "$upstream")
-mkdir -p "$version"
-cp tools.go.in "$version/tools.go"
+mkdir -p "$folder"
+[ -e "$folder/tools.go" ] || cp tools.go.in "$folder/tools.go"
 {
-    echo "// The programs of Kubernetes $version; written by ../add-version.sh."
-    echo "module github.com/kubectl-mc/kubectl-mc/tests/kubernetes/$version"
+    echo "// The programs of Kubernetes $version; written by tests/kubernetes/add-version.sh."
+    echo "module github.com/kubectl-mc/kubectl-mc/tests/kubernetes/$folder" | sed "s,kubernetes/../,,"
     echo
     sed -n -e 's/^go .*/&\n/p' -e 's/^godebug .*/&\n/p' "$upstream"
     # With the versions Kubernetes itself was released with.
@@ -27,6 +29,6 @@ cp tools.go.in "$version/tools.go"
     echo "replace ("
     sed -n "s/^\t\(k8s.io\/[a-z-]*\) => .*/\t\1 => \1 $staging/p" "$upstream"
     echo ")"
-} >"$version/go.mod"
-cd "$version"
+} >"$folder/go.mod"
+cd "$folder"
 GOTOOLCHAIN=local go mod tidy

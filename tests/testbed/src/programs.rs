@@ -21,6 +21,9 @@ pub(crate) const COMMON: &[&str] = &["etcd", "kubectl"];
 /// What nodes need in the default version: the image that pods and sandboxes run.
 pub(crate) const IMAGES: &[&str] = &["agnhost"];
 
+/// Upstream's end-to-end tests, from a module of their own: they need more than the programs do.
+const UPSTREAM_TESTS: &str = "e2e.test";
+
 /// Where the tree is; this crate is only ever used from it.
 pub(crate) fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -47,10 +50,20 @@ pub fn build_all(version: &str) -> Result<()> {
     build(version, &[CONTROL_PLANE, NODE].concat())
 }
 
+/// Builds upstream's end-to-end tests of the default version, which takes minutes, and says where they are.
+pub fn build_upstream_tests() -> Result<PathBuf> {
+    let module = root().join("tests/conformance");
+    build_from(&module, DEFAULT_VERSION, &[UPSTREAM_TESTS])?;
+    Ok(path(DEFAULT_VERSION, UPSTREAM_TESTS))
+}
+
 /// Builds what is missing of some programs.
 pub(crate) fn build(version: &str, programs: &[&str]) -> Result<()> {
-    let module = root().join("tests/kubernetes").join(version);
-    let stamp = stamp(version, &module)?;
+    build_from(&root().join("tests/kubernetes").join(version), version, programs)
+}
+
+fn build_from(module: &Path, version: &str, programs: &[&str]) -> Result<()> {
+    let stamp = stamp(version, module)?;
     let folder = folder(version);
     fs::create_dir_all(&folder)?;
     // Two beds started at once build once.
@@ -65,7 +78,7 @@ pub(crate) fn build(version: &str, programs: &[&str]) -> Result<()> {
         }
         progress::say(format_args!("building {program} {version}, which may take minutes the first time"));
         progress::step(format_args!("{program} {version} built"), || {
-            go_build(&module, version, program, &path)
+            go_build(module, version, program, &path)
         })?;
         fs::write(&stamp_file, &stamp)?;
     }
@@ -76,7 +89,8 @@ fn go_build(module: &Path, version: &str, program: &str, path: &Path) -> Result<
     // Through a new file: a bed may be running the old one.
     let new = path.with_extension("new");
     let status = Command::new("go")
-        .args(["build", "-mod=readonly", "-trimpath", "-ldflags", &ldflags(version), "-o"])
+        .args(if program == UPSTREAM_TESTS { &["test", "-c"] as &[&str] } else { &["build"] })
+        .args(["-mod=readonly", "-trimpath", "-ldflags", &ldflags(version), "-o"])
         .args([&new, &PathBuf::from(package(program))])
         .envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local")])
         .current_dir(module)
@@ -93,6 +107,7 @@ fn go_build(module: &Path, version: &str, program: &str, path: &Path) -> Result<
 fn package(program: &str) -> String {
     match program {
         "etcd" => "go.etcd.io/etcd/server/v3".to_owned(),
+        UPSTREAM_TESTS => "k8s.io/kubernetes/test/e2e".to_owned(),
         "agnhost" => "k8s.io/kubernetes/test/images/agnhost".to_owned(),
         _ => format!("k8s.io/kubernetes/cmd/{program}"),
     }
@@ -141,6 +156,12 @@ mod tests {
                 assert!(stamp.contains(&format!("k8s.io/kubernetes {version} h1:")), "{version}");
             }
         }
+    }
+
+    #[test]
+    fn upstreams_tests_are_of_the_default_version() {
+        let stamp = stamp(DEFAULT_VERSION, &root().join("tests/conformance")).unwrap();
+        assert!(stamp.contains(&format!("k8s.io/kubernetes {DEFAULT_VERSION} h1:")));
     }
 
     #[test]

@@ -1,0 +1,93 @@
+//! `conformance`: upstream's own end-to-end tests of kubectl (`[sig-cli]`), with a member's proxy path for their
+//! server. What passes at the member itself must pass through the proxy; `exceptions.txt` names what cannot.
+//!
+//! - [`suite`]: one run of upstream's test program, and what its report says
+//! - [`exceptions`]: the file that names them
+//! - [`verdict`]: what follows from both
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use harness::bed::member;
+use harness::caller::Caller;
+use serde_json::json;
+
+use crate::exceptions::Exceptions;
+use crate::suite::Suite;
+use crate::verdict::Verdict;
+
+mod exceptions;
+mod suite;
+mod verdict;
+
+/// Runs upstream's end-to-end tests of kubectl through the proxy
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build upstream's test program, which takes minutes the first time
+    Build,
+    /// Run the specs; started by `testbed run --node m1 --sidecar PATH --`
+    Run {
+        /// Only specs whose names match this regular expression of Go
+        #[arg(long, default_value = ".")]
+        focus: String,
+        /// How long a run of them may take, in minutes
+        #[arg(long, default_value_t = 30)]
+        minutes: u32,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Build => testbed::programs::build_upstream_tests().map(|_| true),
+        Command::Run { focus, minutes } => run(&focus, minutes),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            // Nobody is left to tell if this fails.
+            let _ = writeln!(std::io::stderr(), "conformance: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Through the proxy first; what fails there is then tried at the member itself.
+fn run(focus: &str, minutes: u32) -> Result<bool> {
+    let exceptions = Exceptions::parse(include_str!("../exceptions.txt"))?;
+    let member = member(MEMBER)?;
+    let suite =
+        Suite { program: testbed::programs::build_upstream_tests()?, minutes, not_run: exceptions.not_run() };
+    let admin = host_admin()?;
+    let proxied = suite.run("proxied", &admin.kubeconfig(), &[&format!(r"\[sig-cli\].*({focus})")])?;
+    let failed = proxied.failed();
+    let failed = failed.iter().map(|name| suite::exactly(name)).collect::<Vec<_>>();
+    let direct = if failed.is_empty() {
+        suite::Report::default()
+    } else {
+        suite.run("direct", &member.kubeconfig, &failed.iter().map(String::as_str).collect::<Vec<_>>())?
+    };
+    let verdict = Verdict::new(&proxied, &direct, &exceptions);
+    write!(std::io::stdout(), "{verdict}")?;
+    Ok(verdict.is_good())
+}
+
+/// An administrator of the host, at the member's proxy path.
+fn host_admin() -> Result<Caller> {
+    let admin = Caller::certificate("conformance", &["system:masters"])?.at(MEMBER)?;
+    let file = |name: &str| admin.folder().join(name).to_string_lossy().into_owned();
+    // Upstream's program takes relative paths from its own working directory.
+    let credential = json!({"client-certificate": file("tls.crt"), "client-key": file("tls.key")});
+    admin.edit(|config| config["users"][0]["user"] = credential)
+}
+
+/// The member whose proxy is tested: the one with a node.
+const MEMBER: &str = "m1";

@@ -67,8 +67,7 @@ fn everything_works(version: &str, member_name: &str, [exec, port_forward]: [Pro
     exec_carries_everything(&plugin).context("exec")?;
     copy_there_and_back(&plugin).context("cp")?;
     exec.was_used(&scene, "exec")?;
-    let (_running, port) = forward(&plugin, "pod/web")?;
-    let served = eventually("the server answers", SOON, || exchange(port, GET_FILE).map(Some))?;
+    let (_running, _, served) = forward(&plugin, "pod/web", |port| exchange(port, GET_FILE))?;
     assert_eq!(served, b"served\n");
     port_forward.was_used(&scene, "portforward")
 }

@@ -19,9 +19,7 @@ fn a_hundred_connections_carry_everything_both_ways(protocol: Protocol) -> Resul
     let caller = scene.caller()?;
     scene.pod("web", &server())?;
     let plugin = protocol.plugin(&scene, &caller)?;
-    let (_forward, port) = forward(&plugin, "pod/web")?;
-    // The pod runs before it listens.
-    let expected = eventually("the server answers", SOON, || download(port).map(Some))?;
+    let (_forward, port, expected) = forward(&plugin, "pod/web", download)?;
 
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -46,14 +44,22 @@ fn a_hundred_connections_carry_everything_both_ways(protocol: Protocol) -> Resul
     protocol.was_used(&scene, "portforward")
 }
 
-/// kubectl in the background, and the port of this machine that it listens on for the pod's 8000.
-pub(crate) fn forward(plugin: &Tool, pod: &str) -> Result<(Running, u16)> {
-    let mut forward = plugin.start(&["port-forward", pod, "--address", "127.0.0.1", ":8000"])?;
-    forward.wait_for(" -> 8000", SOON)?;
-    let said = forward.stdout();
-    let port = said.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next());
-    let port = port.with_context(|| format!("no port: {said}"))?.parse()?;
-    Ok((forward, port))
+/// kubectl in the background, the port of this machine that it listens on for the pod's 8000, and what was
+/// answered there. The pod runs before it listens, and kubectl ends when it is refused: then both are tried again.
+pub(crate) fn forward<T>(
+    plugin: &Tool,
+    pod: &str,
+    ask: impl Fn(u16) -> Result<T>,
+) -> Result<(Running, u16, T)> {
+    eventually("the pod's server answers", SOON, || {
+        let mut forward = plugin.start(&["port-forward", pod, "--address", "127.0.0.1", ":8000"])?;
+        forward.wait_for(" -> 8000", SOON)?;
+        let said = forward.stdout();
+        let port = said.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next());
+        let port = port.with_context(|| format!("no port: {said}"))?.parse()?;
+        let answer = ask(port)?;
+        Ok(Some((forward, port, answer)))
+    })
 }
 
 /// A pod's web server: /file is noise, and what is posted to /cgi-bin/sum is answered by its digest.

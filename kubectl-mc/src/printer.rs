@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_servers_text_cannot_steer_the_terminal() {
+    fn fault_81_a_servers_text_cannot_steer_the_terminal() {
         assert_eq!(printable(" no\x1b[2Jway\nhome \n"), "no [2Jway home");
     }
 }

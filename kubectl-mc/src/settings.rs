@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cluster_name_is_refused_by_name() {
+    fn fault_81_what_is_no_cluster_name_is_refused_by_name() {
         for name in ["", "..", "../m2", "m1/proxy", "M1", "m.1"] {
             let error = Settings::resolve(&flags(&[name]), &env(&[])).unwrap_err();
             let text = crate::error::Failure::from(error).to_string();

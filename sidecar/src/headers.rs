@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn nominated_headers_are_dropped_from_every_connection_line() {
+    fn fault_14_nominated_headers_are_dropped_from_every_connection_line() {
         let headers = map(&[
             ("connection", "close, X-Csrf-Token"),
             ("connection", " accept "),

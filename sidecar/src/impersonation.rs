@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn through_the_host_a_left_over_header_is_an_error() {
+    fn fault_12_through_the_host_a_left_over_header_is_an_error() {
         for name in ["impersonate-user", "impersonate-x", "impersonate_user"] {
             let (asked, _) = ask(By::RequestHeader, &[(name, "")]);
             assert!(matches!(asked, Err(Error::LeftByHost(_))), "{name}");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_only_looks_like_impersonation_is_an_error() {
+    fn fault_12_a_header_that_only_looks_like_impersonation_is_an_error() {
         for name in ["impersonate-x", "impersonate_user", "impersonate", "impersonate-extra-"] {
             let (asked, _) = ask(By::Token, &[("impersonate-user", "bob"), (name, "x")]);
             assert!(matches!(asked, Err(Error::Unknown(_))), "{name}");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_without_a_user_are_an_error() {
+    fn fault_12_13_groups_without_a_user_are_an_error() {
         let (asked, _) = ask(By::Token, &[("impersonate-group", "system:masters")]);
         assert!(matches!(asked, Err(Error::WithoutUser)));
         let (asked, _) = ask(By::Token, &[("impersonate-user", "")]);

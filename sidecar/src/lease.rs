@@ -162,13 +162,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_over_soon_after_the_right_is_taken_away() {
+    async fn fault_73_it_is_over_soon_after_the_right_is_taken_away() {
         let (lease, _gone) = lease("get", Then::Goes, By::Jane).await;
         assert!(is_over_within(&lease, 31).await);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_over_soon_after_the_right_to_impersonate_is_taken_away() {
+    async fn fault_73_it_is_over_soon_after_the_right_to_impersonate_is_taken_away() {
         let (lease, _gone) = lease("impersonate", Then::Goes, By::BobAsJane).await;
         assert!(is_over_within(&lease, 31).await);
         let (lease, _gone) = self::lease("impersonate", Then::Stays, By::BobAsJane).await;
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_over_at_once_with_the_member() {
+    async fn fault_73_it_is_over_at_once_with_the_member() {
         let (lease, gone) = lease("get", Then::Stays, By::Jane).await;
         gone.cancel();
         assert!(is_over_within(&lease, 1).await);

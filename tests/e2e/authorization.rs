@@ -45,9 +45,9 @@ fn without_a_right_on_the_member_the_members_own_refusal_is_shown() -> Result<()
     Ok(())
 }
 
-over_each_protocol!(who_may_only_read_may_not_exec);
+over_each_protocol!(kubernetes_136550_who_may_only_read_may_not_exec);
 
-fn who_may_only_read_may_not_exec(protocol: Protocol) -> Result<()> {
+fn kubernetes_136550_who_may_only_read_may_not_exec(protocol: Protocol) -> Result<()> {
     let scene = Scene::new(&format!("readers-{}", protocol.tag()))?;
     let caller = Caller::certificate(&format!("{}-user", scene.name), &[])?;
     scene.let_in(&caller, &["m1"], &["get"])?;
@@ -71,7 +71,7 @@ fn a_right_to_one_cluster_opens_no_other() -> Result<()> {
 }
 
 #[test]
-fn through_the_host_an_unknown_cluster_looks_like_a_forbidden_one() -> Result<()> {
+fn fault_29_through_the_host_an_unknown_cluster_looks_like_a_forbidden_one() -> Result<()> {
     let stranger = Caller::token("theo")?;
     let endpoint = Endpoint::cluster(&bed()?.host, None)?;
     let known = ask(&endpoint, &stranger, "m2")?;
@@ -83,7 +83,7 @@ fn through_the_host_an_unknown_cluster_looks_like_a_forbidden_one() -> Result<()
 }
 
 #[test]
-fn past_the_host_an_unknown_cluster_looks_like_a_forbidden_one() -> Result<()> {
+fn fault_29_past_the_host_an_unknown_cluster_looks_like_a_forbidden_one() -> Result<()> {
     let stranger = Caller::token("theo")?;
     let endpoint = Endpoint::sidecar(sidecar()?, None)?;
     let known = ask(&endpoint, &stranger, "m2")?;
@@ -104,7 +104,7 @@ fn who_may_enter_every_cluster_is_told_that_one_is_unknown() -> Result<()> {
 }
 
 #[test]
-fn past_the_host_impersonation_needs_the_right_to_it() -> Result<()> {
+fn fault_12_past_the_host_impersonation_needs_the_right_to_it() -> Result<()> {
     let scene = Scene::new("direct-as")?;
     let caller = scene.caller()?;
     let endpoint = Endpoint::sidecar(sidecar()?, caller.certificate.as_deref())?;

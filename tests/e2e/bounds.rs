@@ -54,7 +54,7 @@ fn one_caller_who_floods_a_member_keeps_no_other_out() -> Result<()> {
 }
 
 #[test]
-fn a_client_that_does_not_read_slows_no_other() -> Result<()> {
+fn fault_36_a_client_that_does_not_read_slows_no_other() -> Result<()> {
     // Far more than sockets buffer: the sidecar must hold it back at the member.
     let fake = FakeMember::start("e2e-flood", |request| {
         if !request.target().ends_with("/flood") {
@@ -90,7 +90,7 @@ fn five_thousand_header_lines_are_refused() -> Result<()> {
 }
 
 #[test]
-fn a_user_of_hundreds_of_groups_gets_through() -> Result<()> {
+fn fault_08_a_user_of_hundreds_of_groups_gets_through() -> Result<()> {
     let groups: Vec<String> = (0..300).map(|number| format!("e2e-group-{number:03}")).collect();
     let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
     let scene = Scene::on("m2", "many-groups")?;
@@ -101,7 +101,7 @@ fn a_user_of_hundreds_of_groups_gets_through() -> Result<()> {
 }
 
 #[test]
-fn a_head_that_never_ends_is_given_up() -> Result<()> {
+fn fault_35_a_head_that_never_ends_is_given_up() -> Result<()> {
     let endpoint = direct("slow-head")?;
     let mut connection = endpoint.connect()?;
     // The limit is that for idle connections, and a kube-apiserver's is 90 s.

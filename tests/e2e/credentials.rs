@@ -10,7 +10,7 @@ use harness::scene::{EVERY_VERB, Scene};
 use crate::plugin;
 
 #[test]
-fn the_callers_token_never_reaches_a_member() -> Result<()> {
+fn fault_16_the_callers_token_never_reaches_a_member() -> Result<()> {
     let fake = FakeMember::start("e2e-token-stays", |_| ok())?;
     let caller = Caller::token("ulrike")?;
     Scene::on("m2", "token-stays")?.let_in(&caller, &[&fake.name], EVERY_VERB)?;

@@ -12,7 +12,7 @@ use crate::protocol::{Protocol, over_each_protocol};
 
 over_each_protocol!(
     much_on_standard_input_comes_back_whole,
-    the_exit_code_is_the_commands,
+    fault_72_the_exit_code_is_the_commands,
     standard_error_is_apart_from_standard_output,
     a_terminal_has_the_size_of_ours_and_follows_it,
 );
@@ -46,7 +46,7 @@ fn much_on_standard_input_comes_back_whole(protocol: Protocol) -> Result<()> {
     protocol.was_used(&scene, "exec")
 }
 
-fn the_exit_code_is_the_commands(protocol: Protocol) -> Result<()> {
+fn fault_72_the_exit_code_is_the_commands(protocol: Protocol) -> Result<()> {
     let (scene, plugin) = shell(protocol, "codes")?;
     for (command, code) in [("exit 0", 0), ("exit 1", 1), ("exit 7", 7), ("kill -9 $$", 137)] {
         let output = plugin.run(&["exec", "shell", "--", "sh", "-c", command])?;

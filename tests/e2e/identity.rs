@@ -49,7 +49,7 @@ fn a_caller_without_groups_has_none_at_the_member() -> Result<()> {
 }
 
 #[test]
-fn a_name_that_is_not_ascii_reaches_the_member() -> Result<()> {
+fn fault_10_a_name_that_is_not_ascii_reaches_the_member() -> Result<()> {
     let scene = Scene::new("who-jane")?;
     let caller = Caller::certificate("jané o'neill", &["küche"])?;
     scene.let_in(&caller, &["m1"], EVERY_VERB)?;
@@ -87,7 +87,7 @@ fn the_hosts_pod_is_not_told_to_the_member() -> Result<()> {
 }
 
 #[test]
-fn a_host_admin_is_an_admin_by_the_members_own_rules() -> Result<()> {
+fn fault_17_a_host_admin_is_an_admin_by_the_members_own_rules() -> Result<()> {
     let scene = Scene::new("who-admin")?;
     let caller = Caller::certificate("e2e-who-admin", &["system:masters", "dev"])?;
     let user = seen(&scene, &caller)?;
@@ -111,22 +111,22 @@ fn whom_the_caller_impersonates_on_the_host_is_whom_the_member_sees() -> Result<
 }
 
 #[test]
-fn nodes_of_the_host_are_refused() -> Result<()> {
+fn fault_17_nodes_of_the_host_are_refused() -> Result<()> {
     refused("who-node", Caller::certificate("system:node:n1", &["system:nodes"])?)
 }
 
 #[test]
-fn members_of_the_nodes_group_are_refused_whatever_their_name() -> Result<()> {
+fn fault_17_members_of_the_nodes_group_are_refused_whatever_their_name() -> Result<()> {
     refused("who-nodes", Caller::certificate("e2e-no-node", &["system:nodes"])?)
 }
 
 #[test]
-fn the_hosts_control_plane_is_refused() -> Result<()> {
+fn fault_17_the_hosts_control_plane_is_refused() -> Result<()> {
     refused("who-scheduler", Caller::certificate("system:kube-scheduler", &[])?)
 }
 
 #[test]
-fn service_accounts_of_kube_system_are_refused() -> Result<()> {
+fn fault_17_service_accounts_of_kube_system_are_refused() -> Result<()> {
     refused("who-kube-system", Caller::service_account("kube-system", "e2e-robot")?)
 }
 
@@ -136,7 +136,7 @@ fn nobody_is_called_like_the_sidecars_own_names() -> Result<()> {
 }
 
 #[test]
-fn nobody_brings_the_host_admins_group_along() -> Result<()> {
+fn fault_17_nobody_brings_the_host_admins_group_along() -> Result<()> {
     refused("who-promoted", Caller::certificate("e2e-promoted", &["kubectl-mc:host-admins"])?)
 }
 

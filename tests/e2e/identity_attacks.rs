@@ -19,7 +19,7 @@ fn without_an_attack_the_request_arrives_as_the_caller() -> Result<()> {
 }
 
 #[test]
-fn connection_nominates_no_identity_away() -> Result<()> {
+fn fault_14_15_cve_2021_31999_connection_nominates_no_identity_away() -> Result<()> {
     Attack::prepare("nominate")?.try_all(&[
         "Connection: Impersonate-User",
         "Connection: impersonate-user, impersonate-group, impersonate-uid",
@@ -33,7 +33,7 @@ fn connection_nominates_no_identity_away() -> Result<()> {
 }
 
 #[test]
-fn connection_nominates_no_credential_away() -> Result<()> {
+fn fault_14_15_cve_2022_23652_connection_nominates_no_credential_away() -> Result<()> {
     Attack::prepare("nominate-credential")?.try_all(&[
         "Connection: Authorization",
         "Connection: close, Authorization, Impersonate-User",
@@ -43,7 +43,7 @@ fn connection_nominates_no_credential_away() -> Result<()> {
 }
 
 #[test]
-fn impersonation_asked_for_without_the_right_to_it_is_never_granted() -> Result<()> {
+fn fault_12_13_impersonation_asked_for_without_the_right_to_it_is_never_granted() -> Result<()> {
     Attack::prepare("impersonate")?.try_all(&[
         "Impersonate-User: admin",
         "impersonate-user: admin",
@@ -58,7 +58,7 @@ fn impersonation_asked_for_without_the_right_to_it_is_never_granted() -> Result<
 }
 
 #[test]
-fn front_proxy_headers_from_strangers_mean_nothing() -> Result<()> {
+fn fault_01_front_proxy_headers_from_strangers_mean_nothing() -> Result<()> {
     Attack::prepare("front-proxy")?.try_all(&[
         "X-Remote-User: admin",
         "X-Remote-User: admin\r\nX-Remote-Group: system:masters",
@@ -69,7 +69,7 @@ fn front_proxy_headers_from_strangers_mean_nothing() -> Result<()> {
 }
 
 #[test]
-fn the_front_proxys_name_from_another_authority_means_nothing() -> Result<()> {
+fn fault_02_the_front_proxys_name_from_another_authority_means_nothing() -> Result<()> {
     // The host's client CA signs it, not the front proxy's.
     let impostor = Caller::certificate("front-proxy-client", &[])?;
     let fake = FakeMember::start("e2e-impostor", |_| ok())?;
@@ -87,7 +87,7 @@ fn the_front_proxys_name_from_another_authority_means_nothing() -> Result<()> {
 }
 
 #[test]
-fn underscores_are_no_hyphens() -> Result<()> {
+fn fault_07_underscores_are_no_hyphens() -> Result<()> {
     Attack::prepare("underscores")?.try_all(&[
         "Impersonate_User: admin",
         "IMPERSONATE_GROUP: system:masters",
@@ -98,7 +98,7 @@ fn underscores_are_no_hyphens() -> Result<()> {
 }
 
 #[test]
-fn a_second_authorization_does_not_arrive() -> Result<()> {
+fn fault_16_a_second_authorization_does_not_arrive() -> Result<()> {
     Attack::prepare("authorization")?.try_all(&[
         "Authorization: Bearer made-up",
         "Authorization: Basic YWRtaW46YWRtaW4=",
@@ -107,7 +107,7 @@ fn a_second_authorization_does_not_arrive() -> Result<()> {
 }
 
 #[test]
-fn ambiguous_bodies_do_not_smuggle_a_second_request() -> Result<()> {
+fn fault_32_ambiguous_bodies_do_not_smuggle_a_second_request() -> Result<()> {
     let attack = Attack::prepare("smuggle")?;
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\nImpersonate-User: admin\r\n\r\n";
     for headers in [
@@ -131,7 +131,7 @@ fn ambiguous_bodies_do_not_smuggle_a_second_request() -> Result<()> {
 }
 
 #[test]
-fn trailers_bring_no_identity() -> Result<()> {
+fn fault_19_trailers_bring_no_identity() -> Result<()> {
     let attack = Attack::prepare("trailers")?;
     for way in attack.ways()? {
         let path = member_path(&attack.fake.name, "/trailers");

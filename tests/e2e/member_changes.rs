@@ -25,7 +25,7 @@ fn a_restarted_member_is_reached_by_the_next_call() -> Result<()> {
 }
 
 #[test]
-fn a_new_credential_is_used_without_a_restart() -> Result<()> {
+fn fault_78_a_new_credential_is_used_without_a_restart() -> Result<()> {
     let _turn = turn()?;
     let scene = Scene::on("m3", "credential")?;
     let plugin = plugin_in(&scene, &scene.caller()?)?;

@@ -46,7 +46,7 @@ fn kubectl_proxy_serves_the_member() -> Result<()> {
 }
 
 #[test]
-fn the_exit_code_and_the_words_are_kubectls() -> Result<()> {
+fn fault_81_the_exit_code_and_the_words_are_kubectls() -> Result<()> {
     let scene = Scene::new("codes")?;
     let caller = scene.caller()?;
     let plugin = plugin_in(&scene, &caller)?;
@@ -81,7 +81,7 @@ fn config_is_refused_with_a_cluster_chosen() -> Result<()> {
 }
 
 #[test]
-fn a_name_that_is_no_cluster_name_never_becomes_a_path() -> Result<()> {
+fn fault_81_a_name_that_is_no_cluster_name_never_becomes_a_path() -> Result<()> {
     let scene = Scene::new("names")?;
     let caller = scene.caller()?;
     for name in ["../m1", "m1/proxy", "M1", "m1?x", "m1%2f"] {

@@ -11,7 +11,7 @@ use harness::wait::{SOON, eventually};
 use serde_json::json;
 
 #[test]
-fn a_redirect_is_an_error_and_is_not_followed() -> Result<()> {
+fn fault_48_cve_2018_1002102_cve_2022_3172_a_redirect_is_an_error_and_is_not_followed() -> Result<()> {
     let elsewhere = FakeMember::unregistered("e2e-elsewhere", |_| ok())?;
     let location = format!("https://{}/stolen", elsewhere.address);
     let fake = FakeMember::start("e2e-redirect", {
@@ -95,7 +95,7 @@ fn fault_28_an_absolute_target_does_not_choose_the_member() -> Result<()> {
 }
 
 #[test]
-fn dots_and_encoded_slashes_lead_to_no_other_cluster() -> Result<()> {
+fn fault_21_23_dots_and_encoded_slashes_lead_to_no_other_cluster() -> Result<()> {
     let (fake, other, direct) = two_members("dots")?;
     let host = both_entrances("dots-host")?.pop().context("no entrance")?;
     let clusters = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
@@ -130,7 +130,7 @@ fn dots_and_encoded_slashes_lead_to_no_other_cluster() -> Result<()> {
 }
 
 #[test]
-fn requests_that_two_servers_could_read_differently_are_refused() -> Result<()> {
+fn fault_28_32_requests_that_two_servers_could_read_differently_are_refused() -> Result<()> {
     let (fake, _, direct) = two_members("ambiguous")?;
     let path = member_path(&fake.name, "/ambiguous");
     all_refused(
@@ -152,7 +152,7 @@ fn requests_that_two_servers_could_read_differently_are_refused() -> Result<()> 
 }
 
 #[test]
-fn requests_that_http_forbids_are_refused() -> Result<()> {
+fn fault_32_requests_that_http_forbids_are_refused() -> Result<()> {
     let (fake, _, direct) = two_members("forbidden")?;
     let path = member_path(&fake.name, "/forbidden");
     all_refused(
@@ -164,7 +164,7 @@ fn requests_that_http_forbids_are_refused() -> Result<()> {
 }
 
 #[test]
-fn the_members_part_of_the_path_and_the_query_arrive_as_they_were() -> Result<()> {
+fn fault_26_31_the_members_part_of_the_path_and_the_query_arrive_as_they_were() -> Result<()> {
     let (fake, _, direct) = two_members("verbatim")?;
     for target in [
         "/verbatim?command=sh&command=-c&command=echo%20a%2Fb&stdin=true",

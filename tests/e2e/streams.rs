@@ -7,7 +7,7 @@ use harness::fake_member::{FakeMember, Gate, Step};
 use harness::http1::{Connection, Endpoint, member_path};
 
 #[test]
-fn bytes_that_come_with_the_heads_are_not_lost() -> Result<()> {
+fn fault_63_bytes_that_come_with_the_heads_are_not_lost() -> Result<()> {
     // Not through the host: its kube-apiserver drops what comes before the switch.
     let fake = FakeMember::start("e2e-early", |_| {
         vec![Step::Send([SWITCHED, "hello"].concat().into()), Step::ReceiveAll]
@@ -22,7 +22,7 @@ fn bytes_that_come_with_the_heads_are_not_lost() -> Result<()> {
 }
 
 #[test]
-fn a_client_that_has_finished_sending_still_receives() -> Result<()> {
+fn fault_65_a_client_that_has_finished_sending_still_receives() -> Result<()> {
     let fake = FakeMember::start("e2e-half-client", |_| {
         vec![Step::Send(SWITCHED.into()), Step::ReceiveAll, Step::Send(b"last words".to_vec()), Step::Close]
     })?;
@@ -36,7 +36,7 @@ fn a_client_that_has_finished_sending_still_receives() -> Result<()> {
 }
 
 #[test]
-fn a_member_that_has_finished_sending_still_receives() -> Result<()> {
+fn fault_65_a_member_that_has_finished_sending_still_receives() -> Result<()> {
     let fake = FakeMember::start("e2e-half-member", |_| {
         vec![Step::Send([SWITCHED, "goodbye"].concat().into()), Step::Finish, Step::ReceiveAll]
     })?;
@@ -102,7 +102,7 @@ fn a_member_that_dies_inside_an_answer_is_not_taken_for_its_end() -> Result<()> 
 }
 
 #[test]
-fn a_client_that_leaves_is_felt_by_the_member() -> Result<()> {
+fn fault_43_a_client_that_leaves_is_felt_by_the_member() -> Result<()> {
     let fake = FakeMember::start("e2e-leaves", |_| {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n";
         vec![Step::Send(head.into()), Step::ReceiveAll]

@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proxy_is_that_of_the_servers_scheme() {
+    fn fault_81_the_proxy_is_that_of_the_servers_scheme() {
         let both =
             [("HTTPS_PROXY", "http://s:1"), ("http_proxy", "http://p:2"), ("https_proxy", "http://lower:3")];
         assert_eq!(proxy("https://h:6443/prefix", &both).as_deref(), Some("http://s:1/"));

@@ -60,7 +60,7 @@ fn what_cannot_be_done_is_said_with_the_next_step() {
 }
 
 #[test]
-fn no_kubectl_is_told_before_anyone_is_asked() {
+fn fault_81_no_kubectl_is_told_before_anyone_is_asked() {
     let bed = Bed::unreachable();
     let ran = bed.run_with("PATH", bed.path("home"), &["-C", "m1", "get", "pods"]);
     assert_eq!(

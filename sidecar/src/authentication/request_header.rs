@@ -115,25 +115,25 @@ mod tests {
     }
 
     #[test]
-    fn no_user_is_nobody() {
+    fn fault_05_18_no_user_is_nobody() {
         assert_eq!(identity(&names(), &headers(&[("x-remote-group", b"dev")])).unwrap(), None);
         assert_eq!(identity(&names(), &headers(&[("x-remote-user", b"")])).unwrap(), None);
     }
 
     #[test]
-    fn a_uid_counts_only_if_the_host_names_its_header() {
+    fn fault_11_a_uid_counts_only_if_the_host_names_its_header() {
         let names = HeaderNames { uid: Vec::new(), ..names() };
         let headers = headers(&[("x-remote-user", b"jane"), ("x-remote-uid", b"0")]);
         assert_eq!(identity(&names, &headers).unwrap().unwrap().uid, None);
     }
 
     #[test]
-    fn what_is_not_utf8_is_an_error_and_not_another_user() {
+    fn fault_10_what_is_not_utf8_is_an_error_and_not_another_user() {
         assert!(identity(&names(), &headers(&[("x-remote-user", b"jan\xff")])).is_err());
     }
 
     #[test]
-    fn a_bad_escape_in_an_extra_key_is_kept_as_it_is() {
+    fn fault_09_a_bad_escape_in_an_extra_key_is_kept_as_it_is() {
         for (escaped, key) in
             [("a%2fb", "a/b"), ("a%zz", "a%zz"), ("a%2", "a%2"), ("A", "a"), ("a%ff", "a%ff")]
         {

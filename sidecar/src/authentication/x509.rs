@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_without_a_name_is_nobody() {
+    fn fault_18_a_certificate_without_a_name_is_nobody() {
         assert!(identity(&leaf(&[(DnType::OrganizationName, "dev")])).is_none());
     }
 }

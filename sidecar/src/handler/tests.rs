@@ -85,7 +85,7 @@ async fn is_a_status_of_a_panic(response: Response<Incoming>) {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_500_and_the_http1_connection_goes_on() {
+async fn fault_80_a_panic_is_a_500_and_the_http1_connection_goes_on() {
     let (client, server, metrics) = connection();
     let counted = metrics.clone();
     let service = service_fn(move |request| respond(metrics.clone(), Arc::default(), request));
@@ -101,7 +101,7 @@ async fn a_panic_is_a_500_and_the_http1_connection_goes_on() {
 }
 
 #[tokio::test]
-async fn a_panic_in_one_stream_breaks_that_stream_and_no_other() {
+async fn fault_80_a_panic_in_one_stream_breaks_that_stream_and_no_other() {
     let (client, server, metrics) = connection();
     let counted = metrics.clone();
     let (tell, told) = oneshot::channel();

@@ -27,7 +27,7 @@ fn a_proxy_path_is_split_into_the_cluster_and_what_belongs_to_the_member() {
 }
 
 #[test]
-fn a_spelling_that_others_could_read_differently_is_refused() {
+fn fault_22_24_25_26_a_spelling_that_others_could_read_differently_is_refused() {
     for rest in [
         "/proxy/../../m2/proxy/api",
         "/proxy/api/..",
@@ -176,7 +176,7 @@ fn discovery_calls_of_a_member_are_known() {
 }
 
 #[test]
-fn a_request_with_two_lengths_is_refused() {
+fn fault_32_a_request_with_two_lengths_is_refused() {
     for lines in [
         &[("content-length", "3"), ("content-length", "3")][..],
         &[("content-length", "3"), ("transfer-encoding", "chunked")],
@@ -195,7 +195,7 @@ fn a_request_with_two_lengths_is_refused() {
 }
 
 #[test]
-fn a_request_without_a_host_is_refused_where_http_demands_one() {
+fn fault_32_a_request_without_a_host_is_refused_where_http_demands_one() {
     let request =
         |version| Request::builder().version(version).uri(format!("{M1}/proxy/api")).body(()).unwrap();
     assert!(matches!(RequestInfo::parse(&request(Version::HTTP_11)), Err(Error::Framing(_))));
@@ -213,6 +213,6 @@ fn fault_28_a_target_that_names_a_server_is_refused_where_it_is_not_the_rule() {
 }
 
 #[test]
-fn a_target_with_raw_utf8_is_refused() {
+fn fault_32_a_target_with_raw_utf8_is_refused() {
     assert!(matches!(parse("GET", &format!("{M1}/proxy/api/v1/namespaces/é")), Err(Error::Framing(_))));
 }

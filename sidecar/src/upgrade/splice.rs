@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_half_close_is_passed_on_and_the_other_way_stays_open() {
+    async fn fault_65_a_half_close_is_passed_on_and_the_other_way_stays_open() {
         let (mut client, mut member, _stop, task) = tunnel();
         client.write_all(b"question").await.unwrap();
         client.shutdown().await.unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn last_words_arrive_though_the_member_no_longer_listens() {
+    async fn fault_65_last_words_arrive_though_the_member_no_longer_listens() {
         let (mut client, downstream) = duplex(64);
         let said = vec![b'x'; 100_000];
         let words = said.clone();

@@ -60,7 +60,7 @@ async fn equal_look_ups_are_joined() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_review_accepts_nobody_and_is_not_kept() {
+async fn fault_75_a_failed_review_accepts_nobody_and_is_not_kept() {
     let (reviews, asked) = reviews(&[]);
     assert!(matches!(user(&reviews, "broken").await, Err(Error::Review(_))));
     let first = asked();

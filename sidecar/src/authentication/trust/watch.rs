@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_in_force_stays_when_the_config_map_goes() {
+    fn fault_20_what_was_in_force_stays_when_the_config_map_goes() {
         let (mut state, readiness) = state(&[]);
         let data = BTreeMap::from([("client-ca-file".to_owned(), Ca::new().pem())]);
         let map = ConfigMap { data: Some(data), ..ConfigMap::default() };

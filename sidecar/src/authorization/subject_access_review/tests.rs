@@ -58,7 +58,7 @@ async fn equal_questions_are_joined() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_review_decides_nothing_and_is_not_kept() {
+async fn fault_75_a_failed_review_decides_nothing_and_is_not_kept() {
     let (reviews, asked) = reviews();
     assert!(reviews.decide(&user("broken"), &users("bob")).await.is_err());
     let first = asked();

@@ -71,7 +71,7 @@ fn a_service_account_without_its_groups_is_refused_for_the_member_would_add_them
 }
 
 #[test]
-fn the_admin_groups_are_never_sent() {
+fn fault_17_the_admin_groups_are_never_sent() {
     for group in ["system:masters", "kubeadm:cluster-admins"] {
         let lines = sent(&identity("root", &["a", group, "b"]), Impersonation::default());
         assert_eq!(lines, ["user=root", "group=a", "group=b", "group=kubectl-mc:host-admins"]);
@@ -82,7 +82,7 @@ fn the_admin_groups_are_never_sent() {
 }
 
 #[test]
-fn control_plane_identities_are_refused() {
+fn fault_17_control_plane_identities_are_refused() {
     for (user, groups) in [
         ("system:node:n1", &[][..]),
         ("jane", &["system:nodes"]),
@@ -140,7 +140,7 @@ fn nothing_is_added_to_an_identity_that_is_there() {
 }
 
 #[test]
-fn five_hundred_groups_are_five_hundred_lines() {
+fn fault_08_five_hundred_groups_are_five_hundred_lines() {
     let groups: Vec<_> = (0..500).map(|n| format!("g{n}")).collect();
     let groups: Vec<_> = groups.iter().map(String::as_str).collect();
     assert_eq!(sent(&identity("jane", &groups), Impersonation::default()).len(), 501);

@@ -140,7 +140,7 @@ async fn a_secret_that_cannot_be_used_is_named_with_its_key() {
 }
 
 #[tokio::test]
-async fn a_new_token_makes_a_new_way_and_everything_else_keeps_the_old_one() {
+async fn fault_78_a_new_token_makes_a_new_way_and_everything_else_keeps_the_old_one() {
     let mut host = Host::synced();
     let old = host.find("m1").unwrap().upstream.clone();
     host.state.member(Event::Apply(member("m1")));
@@ -154,7 +154,7 @@ async fn a_new_token_makes_a_new_way_and_everything_else_keeps_the_old_one() {
 }
 
 #[tokio::test]
-async fn what_is_open_lives_on_over_a_new_token_and_ends_with_the_connection_or_the_member() {
+async fn fault_73_what_is_open_lives_on_over_a_new_token_and_ends_with_the_connection_or_the_member() {
     let mut host = Host::synced();
     let open = host.find("m1").unwrap().gone.clone();
     host.state.secret(Event::Apply(secret("m1", "new")));
@@ -176,7 +176,7 @@ async fn what_is_open_lives_on_over_a_new_token_and_ends_with_the_connection_or_
 }
 
 #[tokio::test]
-async fn what_is_open_ends_when_the_credential_is_taken_away_or_unusable() {
+async fn fault_73_what_is_open_ends_when_the_credential_is_taken_away_or_unusable() {
     let mut none = secret("m1", "old");
     none.data.as_mut().unwrap().remove("token");
     for off in [none, secret("m1", "")] {
@@ -202,7 +202,7 @@ async fn a_members_share_is_the_same_over_a_change_of_its_secret() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_read_anew_forgets_who_is_gone() {
+async fn fault_77_a_list_that_is_read_anew_forgets_who_is_gone() {
     let mut host = Host::synced();
     host.state.member(Event::Init);
     host.state.member(Event::InitApply(member("m2")));

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bearer_token_is_read_whatever_the_case_of_its_scheme() {
+    fn cve_2023_48312_a_bearer_token_has_a_scheme_in_any_case_and_is_not_empty() {
         for (value, token) in [
             ("Bearer abc", Some("abc")),
             ("bearer  abc ", Some("abc")),

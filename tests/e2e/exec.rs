@@ -48,7 +48,9 @@ fn much_on_standard_input_comes_back_whole(protocol: Protocol) -> Result<()> {
 
 fn fault_72_the_exit_code_is_the_commands(protocol: Protocol) -> Result<()> {
     let (scene, plugin) = shell(protocol, "codes")?;
-    for (command, code) in [("exit 0", 0), ("exit 1", 1), ("exit 7", 7), ("kill -9 $$", 137)] {
+    for (command, code) in
+        [("exit 0", 0), ("exit 1", 1), ("exit 7", 7), ("kill -9 $$", 137), ("exit 255", 255)]
+    {
         let output = plugin.run(&["exec", "shell", "--", "sh", "-c", command])?;
         assert_eq!(output.code, code, "{output:?}");
     }

@@ -15,7 +15,57 @@ use harness::http2::{
 };
 use harness::noise::MEBIBYTE;
 use harness::own_sidecar::OwnSidecar;
+use harness::tool::contains;
 use harness::usage;
+
+#[test]
+fn fault_19_trailers_of_http2_bring_no_identity() -> Result<()> {
+    let site = Site::start("trailers", |_| ok())?;
+    let mut http2 = Http2::connect(&site.endpoint)?;
+    let stream = http2.request("POST", &site.path("/trailers"), &[("trailer", "impersonate-user")], false)?;
+    http2.send(DATA, 0, stream, b"body")?;
+    let trailers = [literal("impersonate-user", "eve"), literal("x-remote-user", "eve")].concat();
+    http2.send(HEADERS, END_HEADERS | END_STREAM, stream, &trailers)?;
+    assert_eq!(http2.answer(stream)?.status, Some(200));
+    let arrived = site.fake.wait_for("/trailers", |_| true)?;
+    ensure!(!contains(&arrived.received, "eve") && !arrived.head.contains("eve"), "{arrived:?}");
+    Ok(())
+}
+
+#[test]
+fn fault_36_a_thousand_clients_that_hardly_send_or_read_are_held_in_little() -> Result<()> {
+    let site = Site::start("slow", |request| {
+        if !request.target().contains("/slow") {
+            return ok();
+        }
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n100000\r\n";
+        vec![Step::Send(head.into()), Step::Send(vec![b'x'; MEBIBYTE]), Step::ReceiveAll]
+    })?;
+    let before = usage::resident(site.own.pid())?;
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        let mut http2 = Http2::with_settings(&site.endpoint, &[])?;
+        let mut reads = Vec::new();
+        for number in 0..STREAMS {
+            // Long-running, so that the connection alone bounds them.
+            let path = site.path("/api/v1/slow?watch=true");
+            if number % 2 == 0 {
+                reads.push(http2.get(&path, &[])?);
+            } else {
+                let upload = http2.request("POST", &site.path("/api/v1/nodes/n/proxy/upload"), &[], false)?;
+                http2.send(DATA, 0, upload, b"a little")?;
+            }
+        }
+        for stream in reads {
+            assert_eq!(http2.until(stream, |stream| stream.status.is_some())?.status, Some(200));
+        }
+        slow.push(http2);
+    }
+    site.serves_others()?;
+    let grown = usage::resident(site.own.pid())?.saturating_sub(before);
+    ensure!(grown < 4 * STREAMS * 128 * 1024, "it keeps {} KiB for each", grown / STREAMS / 4 / 1024);
+    Ok(())
+}
 
 #[test]
 fn fault_37_rapid_reset_is_told_to_calm_down() -> Result<()> {
@@ -114,6 +164,7 @@ fn fault_37_answers_that_nobody_lets_in_wait_at_the_member() -> Result<()> {
     let before = usage::resident(site.own.pid())?;
     let mut stalled = Http2::with_settings(&site.endpoint, &[(INITIAL_WINDOW_SIZE, 0)])?;
     let path = site.path("/large");
+    // Fewer than one caller may have under way at one member.
     let streams = (0..70).map(|_| stalled.get(&path, &[])).collect::<Result<Vec<_>>>()?;
     for stream in streams {
         assert_eq!(stalled.until(stream, |stream| stream.status.is_some())?.status, Some(200));

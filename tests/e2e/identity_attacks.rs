@@ -7,7 +7,8 @@ use harness::bed::{bed, sidecar};
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Request, Step, ok};
 use harness::http1::{Endpoint, member_path};
-use harness::scene::{EVERY_VERB, Scene};
+use harness::scene::{EVERY_VERB, Scene, grant};
+use serde_json::json;
 
 #[test]
 fn without_an_attack_the_request_arrives_as_the_caller() -> Result<()> {
@@ -55,6 +56,87 @@ fn fault_12_13_impersonation_asked_for_without_the_right_to_it_is_never_granted(
         "Impersonate-Extra-Scopes: everything",
         "Impersonate-Anything: else",
     ])
+}
+
+#[test]
+fn fault_12_13_past_the_host_what_is_no_impersonation_is_a_bad_request() -> Result<()> {
+    let attack = Attack::prepare("no-impersonation")?;
+    let endpoint = Endpoint::sidecar(sidecar()?, None)?;
+    let path = member_path(&attack.fake.name, "/target");
+    for (headers, expected) in [
+        ("Impersonate-User: ", 400),
+        ("Impersonate-User: \r\nImpersonate-Group: dev", 400),
+        ("Impersonate-Foo: x", 400),
+        ("Impersonate-User: theo\r\nImpersonate-Foo: x", 400),
+        ("Impersonate-Group: dev", 400),
+        ("Impersonate-Uid: 1", 400),
+        ("Impersonate-Extra-Scopes: x", 400),
+        ("Impersonate-User: theo", 403),
+        ("Impersonate-User: ulrike\r\nImpersonate-Group: dev", 403),
+    ] {
+        let authorization = attack.caller.authorization();
+        let mut connection = endpoint.connect()?;
+        connection
+            .send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{authorization}{headers}\r\n\r\n").as_bytes())?;
+        let answer = connection.response()?;
+        ensure!(answer.status() == expected, "{headers:?}: {}: {}", answer.status(), answer.text());
+        if expected == 400 {
+            connection.rest().with_context(|| format!("{headers:?}: the connection stays open"))?;
+        }
+    }
+    assert_eq!(attack.fake.requests("/target").len(), 0);
+    Ok(())
+}
+
+#[test]
+fn fault_12_past_the_host_impersonation_is_applied_once_each_of_its_items_is_allowed() -> Result<()> {
+    let fake = FakeMember::start("e2e-attack-allowed", |_| ok())?;
+    let scene = Scene::on("m2", "attack-allowed")?;
+    let caller = Caller::certificate("e2e-impersonator", &[])?;
+    let other = Caller::certificate("e2e-impersonated", &[])?;
+    scene.let_in(&other, &[&fake.name], EVERY_VERB)?;
+    let rule = json!({
+        "apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": [other.user],
+    });
+    let attributes = json!({"resource": "users", "verb": "impersonate", "name": other.user});
+    grant(&scene.host, "e2e-impersonator", &caller, &rule, &attributes)?;
+    let endpoint = Endpoint::sidecar(sidecar()?, caller.certificate.as_deref())?;
+    let path = member_path(&fake.name, "/target");
+    let ask = |more: &str| {
+        let asked = format!("Impersonate-User: {}\r\n{more}", other.user);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{asked}\r\n");
+        endpoint.exchange(request.as_bytes())
+    };
+    assert_eq!(ask("Impersonate-Group: dev\r\n")?.status(), 403, "the group is no part of the right");
+    assert_eq!(ask("Impersonate-Uid: 1\r\n")?.status(), 403);
+    assert_eq!(fake.requests("/target").len(), 0);
+    let answer = ask("")?;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    let arrived = &fake.requests("/target")[0];
+    assert_eq!(arrived.values("impersonate-user"), [other.user.as_str()]);
+    assert_eq!(arrived.values("impersonate-group"), Vec::<&str>::new());
+    ensure!(!arrived.head.contains(&caller.user), "{}", arrived.head);
+    Ok(())
+}
+
+#[test]
+fn cluster_gateway_no_query_changes_the_identity() -> Result<()> {
+    let attack = Attack::prepare("query")?;
+    let endpoint = Endpoint::sidecar(sidecar()?, None)?;
+    for query in
+        ["__dryRun=true&user=admin", "impersonate-user=admin&as=admin", "Impersonate-Group=system:masters"]
+    {
+        let path = member_path(&attack.fake.name, &format!("/query?{query}"));
+        let authorization = attack.caller.authorization();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{authorization}\r\n");
+        assert_eq!(endpoint.exchange(request.as_bytes())?.status(), 200);
+        let arrived = attack.fake.requests("/query").pop().context("nothing arrived")?;
+        ensure!(arrived.values("impersonate-user") == ["ulrike"], "{}", arrived.head);
+        let mut groups = arrived.values("impersonate-group");
+        groups.sort_unstable();
+        assert_eq!(groups, ["dev", "ops"]);
+    }
+    Ok(())
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use harness::bed::{bed, sidecar};
 use harness::caller::Caller;
+use harness::connect_proxy::ConnectProxy;
 use harness::fake_member::{FakeMember, Step, ok, reply};
 use harness::http1::{Endpoint, Response, member_path};
 use harness::registration::register;
@@ -64,6 +65,60 @@ fn a_member_sees_by_whom_the_request_came_and_nobody_whom_a_client_names() -> Re
     // The host's proxy speaks HTTP/2 to us.
     let via: Vec<_> = fake.requests("/via").iter().map(|request| request.values("via").join("|")).collect();
     ensure!(via == ["1.1 kubectl-mc", "2.0 kubectl-mc"], "{via:?}");
+    Ok(())
+}
+
+#[test]
+fn kubernetes_112526_an_answer_of_not_modified_is_no_redirect() -> Result<()> {
+    let fake = FakeMember::start("e2e-not-modified", |_| {
+        vec![Step::Send(b"HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n".to_vec())]
+    })?;
+    for endpoint in both_entrances("not-modified")? {
+        let answer = get(&endpoint, &member_path(&fake.name, "/openapi/v3"))?;
+        assert_eq!((answer.status(), answer.head.value("etag")), (304, Some("\"x\"")));
+    }
+    Ok(())
+}
+
+#[test]
+fn clusternet_a_url_in_the_path_is_only_a_path() -> Result<()> {
+    let (fake, other, direct) = two_members("url-in-path")?;
+    let address = other.address;
+    for target in [
+        format!("/http/{address}/inside"),
+        format!("//{address}/inside"),
+        format!("/@{address}/inside"),
+        format!("/https:/{address}/inside"),
+        "/inside?url=http://169.254.169.254/latest".to_owned(),
+    ] {
+        let answer = get(&direct, &member_path(&fake.name, &target))?;
+        assert_eq!(answer.status(), 200, "{target}");
+        let arrived = fake.requests("inside").pop().context("nothing arrived")?;
+        assert_eq!(arrived.target(), target);
+        assert_eq!(arrived.values("host"), [fake.address.to_string()]);
+    }
+    assert_eq!(other.requests("inside").len(), 0);
+    Ok(())
+}
+
+#[test]
+fn rancher_ghsa_mjcp_rj3c_36fr_a_proxy_on_the_way_is_told_of_nobody() -> Result<()> {
+    let proxy = ConnectProxy::start()?;
+    let fake = FakeMember::unregistered("e2e-egress", |_| ok())?;
+    fake.register(&serde_json::json!({"proxy-url": format!("http://user:word@{}", proxy.address)}))?;
+    fake.wait_until_reachable()?;
+    let direct = both_entrances("egress")?.remove(0);
+    assert_eq!(get(&direct, &member_path(&fake.name, "/through"))?.status(), 200);
+    let heads = proxy.heads();
+    ensure!(!heads.is_empty(), "the proxy was not used");
+    assert!(proxy.asked().iter().all(|asked| *asked == fake.address.to_string()), "{:?}", proxy.asked());
+    for head in heads {
+        let head = head.to_lowercase();
+        ensure!(head.contains("proxy-authorization: basic dxnlcjp3b3jk"), "{head}");
+        for word in ["impersonate", "e2e-egress-admin", "\nauthorization", &fake.token] {
+            ensure!(!head.contains(word), "{word}: {head}");
+        }
+    }
     Ok(())
 }
 

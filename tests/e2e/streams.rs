@@ -1,5 +1,7 @@
 //! Bytes are passed on as they come: early ones, late ones, and the end of each side.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Result, ensure};
 use harness::bed::{bed, sidecar};
 use harness::caller::Caller;
@@ -119,6 +121,23 @@ fn fault_43_a_client_that_leaves_is_felt_by_the_member() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn fault_43_a_client_that_leaves_before_the_answer_is_felt_by_the_member() -> Result<()> {
+    let fake = FakeMember::start("e2e-leaves-early", |_| vec![Step::ReceiveAll])?;
+    for (number, endpoint) in entrances("leaves-early")?.into_iter().enumerate() {
+        let target = format!("/waiting/{number}");
+        let mut connection = endpoint.connect()?;
+        let path = member_path(&fake.name, &target);
+        connection.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
+        fake.wait_for(&target, |_| true)?;
+        let left = Instant::now();
+        drop(connection);
+        fake.wait_for(&target, |request| request.ended)?;
+        ensure!(left.elapsed() < AT_ONCE, "it took {:?}", left.elapsed());
+    }
+    Ok(())
+}
+
 /// A connection past the head of a 101.
 fn switched(fake: &FakeMember, name: &str) -> Result<Connection> {
     let mut connection = entrances(name)?.remove(0).connect()?;
@@ -144,3 +163,5 @@ fn entrances(name: &str) -> Result<Vec<Endpoint>> {
 
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
                         X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n";
+/// What even a busy machine calls at once.
+const AT_ONCE: Duration = Duration::from_secs(3);

@@ -7,12 +7,13 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use harness::bed::sidecar;
 use harness::caller::Caller;
-use harness::fake_member::{FakeMember, Step};
+use harness::fake_member::{FakeMember, Step, open_web_socket, reply};
 use harness::http1::{Connection, Endpoint, member_path};
 use harness::noise::{MEBIBYTE, noise, sha256};
 use harness::own_sidecar::OwnSidecar;
 use harness::usage;
 use harness::wait::{SOON, eventually};
+use serde_json::json;
 
 #[test]
 fn fault_64_bytes_arrive_in_whatever_pieces_they_were_sent() -> Result<()> {
@@ -181,6 +182,46 @@ fn fault_71_a_websockets_token_that_is_malformed_is_refused() -> Result<()> {
     }
     assert_eq!(fake.requests("/tunnel").len(), 0);
     Ok(())
+}
+
+#[test]
+fn fault_72_a_status_that_is_cut_in_half_is_no_success() -> Result<()> {
+    let whole = r#"{"metadata":{},"status":"Success"}"#;
+    for (name, status, succeeds) in [("whole", whole, true), ("cut", &whole[..20], false)] {
+        let fake = FakeMember::start(&format!("e2e-tunnel-status-{name}"), move |request| {
+            let target = request.target().split('?').next().unwrap_or_default();
+            match target.rsplit('/').next().unwrap_or_default() {
+                "api" => json_reply(&json!({"kind": "APIVersions", "versions": ["v1"]})),
+                "apis" => json_reply(&json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []})),
+                "v1" => json_reply(&json!({
+                    "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": [
+                        {"name": "pods", "singularName": "pod", "namespaced": true, "kind": "Pod", "verbs": ["get"]},
+                    ],
+                })),
+                "shell" => json_reply(&json!({
+                    "kind": "Pod", "apiVersion": "v1", "metadata": {"name": "shell", "namespace": "default"},
+                    "spec": {"containers": [{"name": "main", "image": "x"}]}, "status": {"phase": "Running"},
+                })),
+                // Channel 3, by which an end is told, and then the WebSocket's own end.
+                "exec" => {
+                    let mut frames = vec![0x82, status.len() as u8 + 1, 3];
+                    frames.extend(status.as_bytes());
+                    frames.extend([0x88, 2, 0x03, 0xe8]);
+                    vec![open_web_socket(request, "v5.channel.k8s.io"), Step::Send(frames), Step::Close]
+                }
+                _ => json_reply(&json!({})),
+            }
+        })?;
+        let plugin = crate::plugin(&admin(&format!("status-{name}"))?)?;
+        let output = plugin.run(&[&format!("--cluster={}", fake.name), "exec", "shell", "--", "true"])?;
+        ensure!((output.code == 0) == succeeds, "{name}: {output:?}");
+        ensure!(!fake.requests("/exec").is_empty(), "{name}: nothing was run: {output:?}");
+    }
+    Ok(())
+}
+
+fn json_reply(value: &serde_json::Value) -> Vec<Step> {
+    reply("200 OK", "Content-Type: application/json\r\n", &value.to_string())
 }
 
 /// These bytes come back as they were sent, and cost nothing though they ask for gigabytes.

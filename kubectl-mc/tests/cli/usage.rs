@@ -71,3 +71,71 @@ fn fault_81_no_kubectl_is_told_before_anyone_is_asked() {
         )
     );
 }
+
+#[test]
+fn fault_81_a_hostile_cluster_name_is_quoted_and_cannot_steer_the_terminal() {
+    let bed = Bed::unreachable();
+    for name in [
+        "-x",
+        "../m1",
+        "m1/../m2",
+        "\u{1b}[31mred",
+        "m1\u{7}",
+        "m1\nerror: x",
+        "m1\u{202e}",
+        "M1",
+        "m1.m2",
+        "%2e%2e",
+        "m1?x",
+        "m1#x",
+    ] {
+        let ran = bed.run(&[&format!("--cluster={name}"), "get", "pods"]);
+        let (code, text) = ran.failed();
+        assert_eq!(code, 2, "{name:?}: {text}");
+        assert!(text.starts_with("error: "), "{name:?}: {text}");
+        let foreign = |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');
+        assert!(!text.contains(foreign), "{text:?}");
+        let hint = text.lines().nth(1).unwrap_or_default();
+        assert!(text.lines().count() == 2 && hint.starts_with("hint: "), "{text:?}");
+    }
+}
+
+#[test]
+fn fault_81_a_kubeconfig_of_a_thousand_contexts_is_one_like_any_other() {
+    let bed = Bed::unreachable();
+    let mut config =
+        serde_json::json!({"current-context": "context-7", "clusters": [], "contexts": [], "users": []});
+    for number in 0..1000 {
+        let add = |list: &mut serde_json::Value, entry| list.as_array_mut().unwrap().push(entry);
+        let server = format!("https://127.0.0.1:1/{number}");
+        add(
+            &mut config["clusters"],
+            serde_json::json!({"name": format!("cluster-{number}"), "cluster": {"server": server}}),
+        );
+        add(
+            &mut config["users"],
+            serde_json::json!({"name": format!("user-{number}"), "user": {"token": "secret"}}),
+        );
+        let context =
+            serde_json::json!({"cluster": format!("cluster-{number}"), "user": format!("user-{number}")});
+        add(
+            &mut config["contexts"],
+            serde_json::json!({"name": format!("context-{number}"), "context": context}),
+        );
+    }
+    std::fs::write(bed.path("kubeconfig"), config.to_string()).unwrap();
+    bed.warm();
+    for (arguments, number) in
+        [(&["-C", "m1", "options"][..], 7), (&["--context=context-999", "-C", "m1", "options"], 999)]
+    {
+        let ran = bed.run(arguments);
+        assert_eq!(ran.code, Some(42), "{ran:?}");
+        let overlay = std::fs::read_to_string(ran.kubeconfig().0).unwrap();
+        assert!(
+            overlay.contains(&format!("https://127.0.0.1:1/{number}/apis/proxy.kubectl-mc.dev/")),
+            "{overlay}"
+        );
+        assert!(overlay.contains(&format!("user-{number}\"")) && !overlay.contains("secret"), "{overlay}");
+        assert!(overlay.len() < 2000, "the overlay holds the member and no more");
+    }
+}

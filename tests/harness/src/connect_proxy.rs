@@ -41,6 +41,8 @@ struct Asked {
     authority: String,
     /// `Proxy-Authorization` as it came, or user and password of SOCKS5.
     credential: Option<String>,
+    /// The header lines of a CONNECT as they came.
+    head: String,
 }
 
 impl ConnectProxy {
@@ -87,6 +89,11 @@ impl ConnectProxy {
         self.asked.borrow().iter().map(|asked| asked.authority.clone()).collect()
     }
 
+    /// The header lines that came with each of them.
+    pub fn heads(&self) -> Vec<String> {
+        self.asked.borrow().iter().map(|asked| asked.head.clone()).collect()
+    }
+
     /// The credential that came with each of them.
     pub fn credentials(&self) -> Vec<Option<String>> {
         self.asked.borrow().iter().map(|asked| asked.credential.clone()).collect()
@@ -107,7 +114,7 @@ fn acceptor(name: &str) -> Result<TlsAcceptor> {
 
 async fn http(client: impl AsyncRead + AsyncWrite + Unpin, sender: &watch::Sender<Vec<Asked>>) -> Result<()> {
     let mut client = BufReader::new(client);
-    let mut line = String::new();
+    let (mut line, mut head) = (String::new(), String::new());
     client.read_line(&mut line).await?;
     let authority = line
         .strip_prefix("CONNECT ")
@@ -120,6 +127,7 @@ async fn http(client: impl AsyncRead + AsyncWrite + Unpin, sender: &watch::Sende
         if client.read_line(&mut line).await? <= 2 {
             break;
         }
+        head.push_str(&line);
         if let Some((name, value)) = line.split_once(':')
             && name.eq_ignore_ascii_case("proxy-authorization")
         {
@@ -127,7 +135,7 @@ async fn http(client: impl AsyncRead + AsyncWrite + Unpin, sender: &watch::Sende
         }
     }
     let upstream = TcpStream::connect(&authority).await?;
-    sender.send_modify(|all| all.push(Asked { authority, credential }));
+    sender.send_modify(|all| all.push(Asked { authority, credential, head }));
     client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
     join(client, upstream).await
 }
@@ -157,7 +165,7 @@ async fn socks5(mut client: TcpStream, sender: &watch::Sender<Vec<Asked>>) -> Re
     };
     let authority = format!("{host}:{}", client.read_u16().await?);
     let upstream = TcpStream::connect(&authority).await?;
-    sender.send_modify(|all| all.push(Asked { authority, credential }));
+    sender.send_modify(|all| all.push(Asked { authority, credential, head: String::new() }));
     client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
     join(client, upstream).await
 }

@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -49,6 +52,19 @@ pub fn reply(status: &str, headers: &str, body: &str) -> Vec<Step> {
     vec![Step::Send(
         format!("HTTP/1.1 {status}\r\n{headers}Content-Length: {length}\r\n\r\n{body}").into_bytes(),
     )]
+}
+
+/// Agrees to a WebSocket with this subprotocol (RFC 6455, 4.2.2).
+pub fn open_web_socket(request: &Request, subprotocol: &str) -> Step {
+    let key = request.values("sec-websocket-key").concat();
+    let digest =
+        digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11").as_bytes());
+    let accept = STANDARD.encode(digest);
+    let head = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: {subprotocol}\r\n\r\n"
+    );
+    Step::Send(head.into())
 }
 
 /// A plain 200.
@@ -248,6 +264,14 @@ fn issuer() -> Result<CertifiedIssuer<'static, KeyPair>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_web_socket_is_agreed_to_as_the_standard_shows_it() {
+        let head = "GET / HTTP/1.1\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".to_owned();
+        let request = Request { connection: 0, head, received: Vec::new(), ended: false };
+        let Step::Send(answer) = open_web_socket(&request, "v5") else { panic!("nothing is sent") };
+        assert!(String::from_utf8(answer).unwrap().contains("Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"));
+    }
 
     #[test]
     fn a_header_is_found_whatever_its_case_and_every_time() {

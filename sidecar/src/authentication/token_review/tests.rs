@@ -13,6 +13,7 @@ fn verdict(review: &Value) -> (u16, Value) {
         Some("broken") => {
             return (500, json!({"kind": "Status", "status": "Failure", "code": 500, "message": "broken"}));
         }
+        Some("named") => json!({"authenticated": false, "user": {"username": "jane"}}),
         _ => json!({"authenticated": false}),
     };
     (
@@ -39,6 +40,12 @@ async fn a_token_is_the_user_that_the_host_says() {
     assert_eq!((jane.user.as_str(), jane.uid.as_deref()), ("jane", Some("7")));
     assert_eq!(jane.groups, ["dev", "system:authenticated"]);
     assert_eq!(jane.extra["scopes"], ["x"]);
+}
+
+#[tokio::test]
+async fn cve_2023_48312_a_name_without_a_verdict_is_nobody() {
+    let (reviews, _) = reviews(&[]);
+    assert!(matches!(user(&reviews, "named").await, Err(Error::Token)));
 }
 
 #[tokio::test]

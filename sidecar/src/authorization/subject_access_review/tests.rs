@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
@@ -99,4 +99,39 @@ fn a_question_names_the_version_that_an_apiserver_would() {
         let asked = spec(&user("jane"), &attributes).resource_attributes.unwrap();
         assert_eq!(asked.version.as_deref(), version, "{group:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_76_a_slow_host_is_asked_so_many_questions_at_once_and_no_more() {
+    let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counted, greatest) = (open.clone(), most.clone());
+    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let (open, most) = (counted.clone(), greatest.clone());
+        async move {
+            most.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            open.fetch_sub(1, Ordering::SeqCst);
+            let (code, answer) = decision(&json!({"spec": {"user": "jane", "groups": ["dev"],
+                "resourceAttributes": {"verb": "impersonate", "name": "bob", "resource": "users"}}}));
+            let body = kube::client::Body::from(answer.to_string().into_bytes());
+            http::Response::builder().status(code).body(body).map_err(std::io::Error::other)
+        }
+    });
+    let reviews = SubjectAccessReviews::new(kube::Client::new(service, "default"));
+    let identities = (0..MAX_UNDER_WAY + 100)
+        .map(|n| Arc::new(Identity { user: format!("jane-{n}"), ..Identity::default() }));
+    let identities: Vec<_> = identities.collect();
+    let attributes = Attributes::impersonate("", "users", "", "", "bob");
+    let asked = identities.iter().map(|identity| reviews.decide(identity, &attributes));
+    let decisions = futures_util::future::join_all(asked).await;
+    assert_eq!(most.load(Ordering::SeqCst), MAX_UNDER_WAY);
+    let decided =
+        decisions.iter().filter(|decision| decision.as_ref().is_ok_and(|decision| decision.allowed)).count();
+    assert_eq!(decided, MAX_UNDER_WAY);
+    assert!(
+        decisions
+            .iter()
+            .flat_map(|decision| decision.as_ref().err())
+            .all(|error| matches!(**error, Error::Timeout))
+    );
 }

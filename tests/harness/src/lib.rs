@@ -35,3 +35,6 @@ pub mod scene;
 pub mod tool;
 pub mod usage;
 pub mod wait;
+
+#[cfg(test)]
+mod faults_table;

@@ -21,6 +21,7 @@ use crate::authentication::trust::{self, Trust};
 use crate::authorization::Authorizer;
 use crate::clusters::Registry;
 use crate::config::Config;
+use crate::cors::Cors;
 use crate::goaway::Goaway;
 use crate::impersonation::member;
 use crate::inventory::renewal::Renewals;
@@ -46,6 +47,7 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     pub readiness: Readiness,
     pub goaway: Goaway,
+    pub cors: Option<Cors>,
 }
 
 /// A server whose ports are bound.
@@ -75,6 +77,7 @@ impl App {
             audiences,
             anonymous_auth,
             goaway,
+            cors,
             rules,
             max_inflight,
             max_mutating_inflight,
@@ -134,6 +137,7 @@ impl App {
             metrics,
             readiness,
             goaway,
+            cors,
         };
         Ok(Bound {
             address: secure.local_addr()?,

@@ -79,6 +79,10 @@ pub struct Serve {
     /// clients spread over the replicas.
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0)]
     pub goaway_chance: f64,
+    /// Origins whose pages may use the API from a browser, past the host: regular expressions, each bound
+    /// to both ends of the host's name, as '^https://example\.com(:|$)'.
+    #[arg(long, value_name = "REGEX", value_delimiter = ',')]
+    pub cors_allowed_origins: Vec<String>,
     /// Groups that are never sent to a member; kubectl-mc:host-admins is sent in their place.
     #[arg(long, value_name = "GROUP", value_delimiter = ',', default_values = DEFAULT_ADMIN_GROUPS)]
     pub admin_groups: Vec<String>,

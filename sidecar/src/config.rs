@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::args::{LogFormat, Serve};
+use crate::cors::Cors;
 use crate::goaway::Goaway;
 use crate::impersonation::member;
 use crate::tls::certificates::Files;
@@ -23,6 +24,7 @@ pub struct Config {
     pub audiences: Vec<String>,
     pub anonymous_auth: bool,
     pub goaway: Goaway,
+    pub cors: Option<Cors>,
     pub rules: member::Rules,
     pub max_inflight: usize,
     pub max_mutating_inflight: usize,
@@ -56,6 +58,7 @@ impl TryFrom<Serve> for Config {
             api_audiences,
             anonymous_auth,
             goaway_chance,
+            cors_allowed_origins,
             admin_groups,
             omit_extra,
             allow_privileged_identity,
@@ -100,6 +103,8 @@ impl TryFrom<Serve> for Config {
             trust,
             audiences: api_audiences,
             anonymous_auth,
+            cors: Cors::new(&cors_allowed_origins)
+                .map_err(|error| Error::Flag(format!("cors-allowed-origins: {error}")))?,
             goaway: Goaway::new(goaway_chance).ok_or_else(|| {
                 Error::Flag("goaway-chance: it is less than 0 or more than 0.02".to_owned())
             })?,
@@ -174,6 +179,7 @@ mod tests {
     fn a_flag_that_cannot_be_used_is_named() {
         for (flag, named) in [
             ("--client-ca-file=/does/not/exist", "--client-ca-file: cannot read /does/not/exist"),
+            ("--cors-allowed-origins=example.com", "--cors-allowed-origins: \"example.com\" does not pin"),
             ("--goaway-chance=0.1", "--goaway-chance: it is less than 0 or more than 0.02"),
             ("--requestheader-username-headers=a b", "--requestheader-username-headers: no header name"),
         ] {

@@ -1,11 +1,12 @@
 //! The request's path, read downwards. Each step takes the value that the step before it made, so
 //! that none can be left out. `docs/request-path.md` tells the same story in prose.
 
+use std::future::ready;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 
 use crate::app::App;
@@ -18,7 +19,9 @@ use crate::peer::Peer;
 use crate::proxy::Draft;
 use crate::record::Record;
 use crate::request_info::{Health, RequestInfo, Route};
-use crate::{clusters, deadline, discovery, headers, impersonation, metrics, panics, proxy, status, upgrade};
+use crate::{
+    clusters, cors, deadline, discovery, headers, impersonation, metrics, panics, proxy, status, upgrade,
+};
 
 /// Answers one request, whatever happens.
 pub async fn handle(app: Arc<App>, peer: Arc<Peer>, mut request: Request<Incoming>) -> Response<Guarded> {
@@ -27,9 +30,20 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, mut request: Request<Incomin
         peer.retire();
     }
     let record = Record::begin(app.metrics.clone(), peer.clone(), request.method(), audit_id);
-    // Pinned here and not passed on: it is large, and each move would copy it.
-    let responding = pin!(respond(&app, &peer, request, &record));
-    answered(record.clone(), responding).await
+    let origin = app.cors.as_ref().and_then(|cors| cors.origin(request.headers()));
+    let origin = origin.filter(|_| !app.authenticator.is_front_proxy(&peer)).map(Box::new);
+    let asks_first = origin.is_some() && request.method() == Method::OPTIONS;
+    let mut response = if asks_first {
+        answered(record, pin!(ready(Ok(cors::preflight())))).await
+    } else {
+        // Pinned here and not passed on: it is large, and each move would copy it.
+        let responding = pin!(respond(&app, &peer, request, &record));
+        answered(record.clone(), responding).await
+    };
+    if let Some(origin) = origin {
+        origin.tell(response.headers_mut());
+    }
+    response
 }
 
 /// Makes the answer out of what responding came to.

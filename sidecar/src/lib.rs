@@ -14,6 +14,7 @@ pub mod shutdown;
 
 // The way in
 pub mod admin;
+pub mod cors;
 pub mod goaway;
 pub mod listener;
 pub mod peer;

@@ -17,6 +17,7 @@ use crate::authentication::token_review::TokenReviews;
 use crate::authentication::trust::tests::{FrontProxy, front_proxy};
 use crate::authorization::Authorizer;
 use crate::clusters::Registry;
+use crate::cors::Cors;
 use crate::fake_host::host;
 use crate::goaway::Goaway;
 use crate::impersonation::member;
@@ -31,6 +32,8 @@ use crate::upgrade::Tunnels;
 struct Flags {
     anonymous_auth: bool,
     goaway_chance: f64,
+    /// Pages of `https://ui.example` are allowed.
+    cors: bool,
 }
 
 /// jane's token is `jane`; a token called `broken` the host cannot review. Everybody may do everything.
@@ -68,6 +71,7 @@ fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<App>, impl Fn() -> usize 
         metrics,
         readiness: Readiness::default(),
         goaway: Goaway::new(flags.goaway_chance).unwrap(),
+        cors: Cors::new(flags.cors.then(|| r"^https://ui\.example$".to_owned()).as_slice()).unwrap(),
     };
     (Arc::new(app), move || asked.load(Ordering::SeqCst))
 }
@@ -84,6 +88,17 @@ async fn send(
     path: &str,
     header: Option<(&'static str, &str)>,
 ) -> (StatusCode, HeaderMap, String) {
+    send_as(app, peer, version, Method::GET, path, header).await
+}
+
+async fn send_as(
+    app: &Arc<App>,
+    peer: &Arc<Peer>,
+    version: Version,
+    method: Method,
+    path: &str,
+    header: Option<(&'static str, &str)>,
+) -> (StatusCode, HeaderMap, String) {
     let (client, server, _) = connection();
     let (app, peer) = (app.clone(), peer.clone());
     let service = service_fn(move |request| {
@@ -91,6 +106,7 @@ async fn send(
         async move { Ok::<_, Infallible>(handle(app, peer, request).await) }
     });
     let mut request = request(path).map(|_| Full::new(Bytes::new()));
+    *request.method_mut() = method;
     if let Some((name, value)) = header {
         request.headers_mut().insert(HeaderName::from_static(name), value.parse().unwrap());
     }
@@ -206,4 +222,40 @@ async fn a_connection_is_told_to_go_away_now_and_then() {
         send(&never, &peer, Version::HTTP_2, "/livez", None).await;
     }
     assert!(!retires(&peer), "by default nobody is");
+}
+
+const PAGE: Option<(&str, &str)> = Some(("origin", "https://ui.example"));
+
+#[tokio::test]
+async fn a_page_of_an_allowed_origin_may_ask_and_one_of_another_is_told_nothing() {
+    let (app, asked) = app(Flags { cors: true, ..Flags::default() }, &front_proxy());
+    let (status, headers, _) =
+        send_as(&app, &stranger(), Version::HTTP_11, Method::OPTIONS, PODS, PAGE).await;
+    assert_eq!((status, asked()), (StatusCode::NO_CONTENT, 0));
+    assert_eq!(headers["access-control-allow-origin"], "https://ui.example");
+    assert_eq!(headers["access-control-allow-methods"], "POST, GET, OPTIONS, PUT, DELETE, PATCH");
+    assert!(headers["access-control-allow-headers"].to_str().unwrap().contains("Authorization"));
+    assert_eq!(headers["access-control-expose-headers"], "Date");
+    assert_eq!(headers["access-control-allow-credentials"], "true");
+    // An error must be readable for the page as well.
+    let (status, headers, _) = send(&app, &stranger(), Version::HTTP_11, PODS, PAGE).await;
+    assert_eq!(
+        (status.as_u16(), &headers["access-control-allow-origin"]),
+        (401, &"https://ui.example".parse().unwrap())
+    );
+    let other = Some(("origin", "https://ui.example.evil.org"));
+    let (status, headers, _) =
+        send_as(&app, &stranger(), Version::HTTP_11, Method::OPTIONS, PODS, other).await;
+    assert_eq!((status.as_u16(), headers.get("access-control-allow-origin")), (401, None));
+}
+
+#[tokio::test]
+async fn the_host_has_a_cors_policy_of_its_own_and_so_has_who_wants_none() {
+    let front_proxy = front_proxy();
+    let (with, _) = app(Flags { cors: true, ..Flags::default() }, &front_proxy);
+    let (without, _) = app(Flags::default(), &front_proxy);
+    for (app, peer) in [(with, Arc::new(front_proxy.peer())), (without, stranger())] {
+        let (status, headers, _) = send_as(&app, &peer, Version::HTTP_2, Method::OPTIONS, PODS, PAGE).await;
+        assert_eq!((status.as_u16(), headers.get("access-control-allow-origin")), (401, None));
+    }
 }

@@ -154,8 +154,10 @@ impl App {
 }
 
 impl Bound {
-    /// Serves until `shutdown`, then lets what is under way end: requests first, then tunnels, each
-    /// within the grace period.
+    /// Serves until `shutdown`, then lets what is under way end (apiserver: `server/genericapiserver.go`):
+    /// red readiness and the delay, in which everything is served; then no new connections, and on those
+    /// that live the last requests, but nothing that would not end by itself; the grace period; and an
+    /// end to what is still open, of which both sides are told.
     pub async fn run(self, workers: Workers, shutdown: CancellationToken) {
         let Self { address, admin_address, app, secure, admin, tls, watch, shutdown_delay, shutdown_grace } =
             self;
@@ -172,6 +174,7 @@ impl Bound {
             info!(connections = connections.len(), tunnels = app.tunnels.tasks.len(), "shutting down");
             // Until the host knows that this replica is not ready, it sends it connections.
             sleep(shutdown_delay).await;
+            app.readiness.close();
             last_call.cancel();
         };
         tokio::join!(serving, told);
@@ -184,10 +187,15 @@ impl Bound {
             app.tunnels.tasks.wait().await;
         };
         if timeout(shutdown_grace, ended).await.is_err() {
-            info!(tunnels = app.tunnels.tasks.len(), "the grace period is over: tunnels are closed");
+            let tunnels = app.tunnels.tasks.len();
+            info!(
+                connections = connections.len(),
+                tunnels, "the grace period is over: what is open is closed"
+            );
             app.tunnels.stop.cancel();
-            if timeout(CLOSE_TIMEOUT, app.tunnels.tasks.wait()).await.is_err() {
-                warn!("some tunnels did not close in time");
+            let closed = async { tokio::join!(app.tunnels.tasks.wait(), connections.wait()) };
+            if timeout(CLOSE_TIMEOUT, closed).await.is_err() {
+                warn!("some connections did not close in time");
             }
         }
         stop_admin.cancel();

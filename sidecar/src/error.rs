@@ -33,6 +33,8 @@ pub enum Error {
     Upstream(#[from] upstream::Error),
     #[error(transparent)]
     Upgrade(#[from] upgrade::Error),
+    #[error("the sidecar is shutting down, try again")]
+    Closing,
     #[error(transparent)]
     Panicked(#[from] panics::Panicked),
 }

@@ -81,6 +81,10 @@ async fn respond(
     }
 
     let long_running = info.is_long_running(request.uri().query());
+    if long_running && app.readiness.is_closing() {
+        // It would be cut off in a moment; another replica can take it.
+        return Err(Error::Closing);
+    }
     let due = if long_running {
         None
     } else {
@@ -113,7 +117,7 @@ async fn respond(
         Route::Proxy(name, path) => (name, path),
         Route::Clusters(name) => {
             if long_running {
-                record.leased(Lease::grant(app.authorizer.clone(), allowed, None));
+                record.leased(Lease::grant(app.authorizer.clone(), allowed, app.tunnels.stop.clone(), None));
             }
             let (parts, _) = request.into_parts();
             return Ok(Box::pin(clusters::respond(&app.registry, info.verb, name.as_ref(), &parts)).await?);
@@ -128,7 +132,8 @@ async fn respond(
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
     let draft = Draft::new(request, path, info.upgrade, &allowed, &app.rules);
     if long_running {
-        record.leased(Lease::grant(app.authorizer.clone(), allowed, Some(cluster.gone.clone())));
+        let gone = Some(cluster.gone.clone());
+        record.leased(Lease::grant(app.authorizer.clone(), allowed, app.tunnels.stop.clone(), gone));
     }
     let mut response = match (info.upgrade, downstream) {
         (Some(protocol), Some(downstream)) => {

@@ -1,6 +1,6 @@
 //! The leave of a long-running request to go on. It was allowed when it began; whether it still is,
 //! the host is asked every 30 seconds. The lease is over on a deny, after ten minutes without an
-//! answer, when the member is deleted, and when its connection leads elsewhere.
+//! answer, when the member is deleted, when its connection leads elsewhere, and when the process ends.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,13 +21,19 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Grants what was just allowed. `gone` ends it at once.
-    pub fn grant(authorizer: Arc<Authorizer>, allowed: Allowed, gone: Option<CancellationToken>) -> Self {
+    /// Grants what was just allowed. `stop` and `gone` end it at once.
+    pub fn grant(
+        authorizer: Arc<Authorizer>,
+        allowed: Allowed,
+        stop: CancellationToken,
+        gone: Option<CancellationToken>,
+    ) -> Self {
         let over = CancellationToken::new();
         let ending = over.clone();
         let task = async move {
             tokio::select! {
                 biased;
+                () = stop.cancelled() => debug!("an open request ends with the process"),
                 () = cancelled(gone) => info!("an open request ends with its member's connection"),
                 () = lapsed(&authorizer, &allowed) => {}
             }
@@ -143,7 +149,7 @@ mod tests {
         };
         let permit = authorizer.authorize(subject, &info).await.unwrap();
         let gone = CancellationToken::new();
-        (Lease::grant(authorizer, permit, Some(gone.clone())), gone)
+        (Lease::grant(authorizer, permit, CancellationToken::new(), Some(gone.clone())), gone)
     }
 
     enum By {

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Ready when nothing is pending and the shutdown has not begun.
+/// Ready when nothing is pending and the shutdown has not begun. A shutdown begins by draining, when
+/// everything is still served, and ends by closing.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<State>);
 
@@ -12,6 +13,7 @@ pub struct Readiness(Arc<State>);
 struct State {
     pending: AtomicUsize,
     draining: AtomicBool,
+    closing: AtomicBool,
 }
 
 /// A part that is not ready yet.
@@ -28,6 +30,15 @@ impl Readiness {
     /// From now on no new requests should come.
     pub fn drain(&self) {
         self.0.draining.store(true, Ordering::Release);
+    }
+
+    /// From now on nothing should begin that would not end by itself.
+    pub fn close(&self) {
+        self.0.closing.store(true, Ordering::Release);
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.0.closing.load(Ordering::Acquire)
     }
 
     pub fn is_ready(&self) -> bool {

@@ -47,7 +47,7 @@ fn hop(error: &Error) -> Hop {
         Error::RequestInfo(_) | Error::Deadline(_) | Error::Loop(_) | Error::Clusters(_) => Hop::Request,
         Error::Authentication(_) => Hop::HostAuthentication,
         Error::Authorization(_) | Error::Impersonation(_) => Hop::HostAuthorization,
-        Error::Limits(_) | Error::Panicked(_) => Hop::Sidecar,
+        Error::Limits(_) | Error::Closing | Error::Panicked(_) => Hop::Sidecar,
         Error::Inventory(Inventory::NotSynced) => Hop::Sidecar,
         Error::Inventory(Inventory::Unknown(_)) => Hop::ClusterUnknown,
         Error::Inventory(Inventory::ProxyOff { .. }) => Hop::ProxyOff,
@@ -94,7 +94,9 @@ impl Shape {
             Error::Impersonation(_) => bad_request(),
             Error::Clusters(error) => Self::of_clusters(error),
             Error::Inventory(Inventory::Unknown(_)) => shape(StatusCode::NOT_FOUND, "NotFound"),
-            Error::Inventory(Inventory::NotSynced) => Self { retry_after: Some(1), ..unavailable() },
+            Error::Closing | Error::Inventory(Inventory::NotSynced) => {
+                Self { retry_after: Some(1), ..unavailable() }
+            }
             Error::Inventory(Inventory::ProxyOff { .. }) => unavailable(),
             Error::Upstream(
                 Upstream::Redirect { .. }

@@ -93,7 +93,7 @@ fn opens_a_web_socket(headers: &HeaderMap) -> bool {
 #[derive(Clone, Debug)]
 pub struct Tunnels {
     pub tasks: TaskTracker,
-    /// Ends every tunnel.
+    /// Ends every tunnel, and every lease.
     pub stop: CancellationToken,
     pub metrics: Arc<Metrics>,
 }

@@ -1,5 +1,7 @@
 //! What one client or member may cost the others: nothing they notice.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -109,6 +111,19 @@ fn fault_35_a_head_that_never_ends_is_given_up() -> Result<()> {
     connection.send(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")?;
     // Whether it says so (408) or just closes: it does not wait for ever.
     connection.rest()?;
+    Ok(())
+}
+
+#[test]
+fn a_probe_that_dawdles_is_given_up() -> Result<()> {
+    let address = sidecar()?.admin.trim_start_matches("http://");
+    let mut socket = TcpStream::connect(address)?;
+    socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+    socket.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n")?;
+    // Two seconds, where a kubelet's probe has one.
+    let began = Instant::now();
+    socket.read_to_end(&mut Vec::new())?;
+    ensure!(began.elapsed() < Duration::from_secs(10), "it took {:?}", began.elapsed());
     Ok(())
 }
 

@@ -36,6 +36,7 @@ mod protocol;
 mod refused_upgrades;
 mod revocation;
 mod routing;
+mod shutdown;
 mod streams;
 mod targets;
 mod tls;

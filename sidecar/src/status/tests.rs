@@ -63,6 +63,7 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
         (redirect.into(), 502, "BadGateway", Hop::MemberUnreachable),
         (refused.into(), 403, "Forbidden", Hop::MemberImpersonation),
         (Upstream::Late { cluster: m1() }.into(), 504, "Timeout", Hop::MemberUnreachable),
+        (Error::Closing, 503, "ServiceUnavailable", Hop::Sidecar),
         (crate::panics::Panicked.into(), 500, "InternalError", Hop::Sidecar),
         (Clusters::Expired.into(), 410, "Expired", Hop::Request),
     ]
@@ -106,7 +107,7 @@ fn a_client_is_told_to_come_again_only_where_nothing_was_sent_and_soon_is_soon()
     for (error, code, ..) in errors() {
         let retry = response(&error, &record("/m1/proxy/api/v1/pods")).headers().contains_key("retry-after");
         let nothing_sent = match &error {
-            Error::Inventory(Inventory::NotSynced) => true,
+            Error::Closing | Error::Inventory(Inventory::NotSynced) => true,
             Error::Upstream(Upstream::Open { cause, .. }) => cause.is_short(),
             _ => code == 429,
         };

@@ -259,3 +259,20 @@ async fn the_host_has_a_cors_policy_of_its_own_and_so_has_who_wants_none() {
         assert_eq!((status.as_u16(), headers.get("access-control-allow-origin")), (401, None));
     }
 }
+
+#[tokio::test]
+async fn at_the_end_nothing_is_begun_that_would_not_end_by_itself() {
+    let (app, asked) = app(Flags::default(), &front_proxy());
+    let watch = format!("{PODS}?watch=1");
+    let closing = |body: &str| body.contains("shutting down");
+    app.readiness.drain();
+    let (.., body) = send(&app, &stranger(), Version::HTTP_2, &watch, JANE).await;
+    assert!(!closing(&body), "as long as new connections come, everything is served: {body}");
+    app.readiness.close();
+    let before = asked();
+    let (status, headers, body) = send(&app, &stranger(), Version::HTTP_2, &watch, JANE).await;
+    assert_eq!((status.as_u16(), &headers["retry-after"]), (503, &"1".parse().unwrap()));
+    assert!(closing(&body) && asked() == before, "{body}");
+    let (.., body) = send(&app, &stranger(), Version::HTTP_2, PODS, JANE).await;
+    assert!(!closing(&body), "a short request is still served: {body}");
+}

@@ -2,9 +2,10 @@
 
 use anyhow::{Result, ensure};
 use harness::bed::{bed, host, sidecar};
-use harness::beside::Beside;
 use harness::fake_member::{FakeMember, ok};
 use harness::http1::{Endpoint, Response, member_path};
+use harness::http2::Http2;
+use harness::own_sidecar::{Difference, OwnSidecar};
 use harness::wait::{SOON, eventually};
 use serde_json::json;
 
@@ -21,10 +22,22 @@ fn by_default_only_the_host_lets_anybody_in_who_shows_no_credential() -> Result<
 }
 
 #[test]
+fn a_refused_login_over_http2_is_answered_and_ends_the_connection() -> Result<()> {
+    let mut http2 = Http2::connect(&Endpoint::sidecar(sidecar()?, None)?)?;
+    let stream = http2.get(&member_path("m2", "/api"), &[("authorization", "Bearer wrong")])?;
+    // On kubectl's discovery calls a 401 is a 403 in words.
+    ensure!(http2.answer(stream)?.status == Some(403), "not refused");
+    ensure!(http2.end()? == Some(0), "no goodbye");
+    let log = std::fs::read_to_string(&sidecar()?.log)?;
+    ensure!(log.contains("Authentication failed, attempted: bearer"), "it is not in the log");
+    Ok(())
+}
+
+#[test]
 fn with_anonymous_auth_rbac_decides_and_the_member_sees_system_anonymous() -> Result<()> {
-    let beside = Beside::start(&["--anonymous-auth"])?;
+    let own = OwnSidecar::with(&Difference { flags: &["--anonymous-auth"], ..Difference::default() })?;
     let fake = FakeMember::start("e2e-anonymous", |_| ok())?;
-    let endpoint = Endpoint::sidecar(&beside.sidecar, None)?;
+    let endpoint = own.endpoint(None)?;
     let refused = get(&endpoint, &fake, "/refused")?;
     ensure!(refused.status() == 403, "{} {}", refused.status(), refused.text());
     ensure!(refused.text().contains("system:anonymous"), "{}", refused.text());

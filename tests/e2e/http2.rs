@@ -14,7 +14,7 @@ use harness::http2::{
     literal, remembered,
 };
 use harness::noise::MEBIBYTE;
-use harness::own_sidecar::OwnSidecar;
+use harness::own_sidecar::{Difference, OwnSidecar};
 use harness::tool::contains;
 use harness::usage;
 
@@ -291,6 +291,23 @@ fn fault_40_headers_that_http2_forbids_break_their_stream() -> Result<()> {
     }
     assert_eq!(site.fake.requests("/forbidden").len(), 0);
     site.serves_others()
+}
+
+#[test]
+fn a_connection_is_told_to_go_away_now_and_then_and_loses_nothing() -> Result<()> {
+    let admin = Caller::certificate("e2e-h2-goaway", &["system:masters"])?;
+    let own = OwnSidecar::with(&Difference { flags: &["--goaway-chance=0.02"], ..Difference::default() })?;
+    let mut http2 = Http2::connect(&own.endpoint(admin.certificate.as_deref())?)?;
+    // A chance of one in fifty that does not come two thousand times is none.
+    for _ in 0..2_000 {
+        let stream = http2.get("/version", &[])?;
+        assert_eq!(http2.answer(stream)?.status, Some(200));
+        if http2.goaway.is_some() {
+            break;
+        }
+    }
+    assert_eq!(http2.end()?, Some(0));
+    Ok(())
 }
 
 /// What a connection may have open at once.

@@ -18,7 +18,6 @@
 pub mod api;
 pub mod audit;
 pub mod bed;
-pub mod beside;
 pub mod black_hole;
 pub mod caller;
 pub mod connect_proxy;

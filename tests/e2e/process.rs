@@ -19,7 +19,7 @@ fn fault_79_at_its_end_it_is_not_ready_answers_what_is_under_way_and_closes_tunn
             false => [vec![Step::Wait(gate.clone())], ok()].concat(),
         }
     })?;
-    let flags = ["--shutdown-delay-duration=1", "--shutdown-grace-period=3"];
+    let flags = ["--shutdown-delay-duration=3", "--shutdown-grace-period=3"];
     let mut own = OwnSidecar::with(&Difference { flags: &flags, ..Difference::default() })?;
     let endpoint = own.endpoint(admin("end")?.certificate.as_deref())?;
     let mut tunnels = (0..TUNNELS).map(|_| tunnel(&endpoint, &fake)).collect::<Result<Vec<_>>>()?;
@@ -43,7 +43,7 @@ fn fault_79_at_its_end_it_is_not_ready_answers_what_is_under_way_and_closes_tunn
     }
     let status = own.ended()?;
     ensure!(status.success(), "it ended with {status}: {}", own.log()?);
-    ensure!(told.elapsed() < Duration::from_secs(10), "it took {:?}", told.elapsed());
+    ensure!(told.elapsed() < Duration::from_secs(15), "it took {:?}", told.elapsed());
     fake.wait_for("/tunnel", |request| request.ended)?;
     ensure!(
         fake.requests("/tunnel").iter().all(|request| request.received.is_empty()),

@@ -1,5 +1,7 @@
 //! Callers without a credential.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Result, ensure};
 use harness::bed::{bed, host, sidecar};
 use harness::fake_member::{FakeMember, ok};
@@ -24,10 +26,13 @@ fn by_default_only_the_host_lets_anybody_in_who_shows_no_credential() -> Result<
 #[test]
 fn a_refused_login_over_http2_is_answered_and_ends_the_connection() -> Result<()> {
     let mut http2 = Http2::connect(&Endpoint::sidecar(sidecar()?, None)?)?;
+    let asked = Instant::now();
     let stream = http2.get(&member_path("m2", "/api"), &[("authorization", "Bearer wrong")])?;
     // On kubectl's discovery calls a 401 is a 403 in words.
     ensure!(http2.answer(stream)?.status == Some(403), "not refused");
     ensure!(http2.end()? == Some(0), "no goodbye");
+    // After a minute any connection ends on which nobody logged in.
+    ensure!(asked.elapsed() < Duration::from_secs(30), "it took {:?}", asked.elapsed());
     let log = std::fs::read_to_string(&sidecar()?.log)?;
     ensure!(log.contains("Authentication failed, attempted: bearer"), "it is not in the log");
     Ok(())

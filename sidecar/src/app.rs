@@ -83,6 +83,7 @@ impl App {
             max_mutating_inflight,
             max_member_inflight,
             max_queued_per_caller: queued_per_caller,
+            max_tunnels,
             request_timeout,
             shutdown_delay,
             shutdown_grace,
@@ -128,7 +129,7 @@ impl App {
         let app = Self {
             authenticator: Authenticator::new(trust, tokens, anonymous_auth, metrics.clone()),
             authorizer: Arc::new(Authorizer::new(host)),
-            limits: Limits::new(size(max_inflight), size(max_mutating_inflight)),
+            limits: Limits::new(size(max_inflight), size(max_mutating_inflight), max_tunnels),
             inventory,
             registry,
             rules,

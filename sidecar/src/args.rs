@@ -105,6 +105,10 @@ pub struct Serve {
     /// three quarters of it; 0 is none.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub max_requests_queued_per_caller: usize,
+    /// Tunnels (exec, attach, port-forward) that may be open at once, three quarters of them one caller's; 0
+    /// is no limit.
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    pub max_tunnels: usize,
     /// Time that a request may take that is not long-running, in seconds; its ?timeout= can make it less.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub request_timeout: u64,

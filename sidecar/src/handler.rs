@@ -110,6 +110,8 @@ async fn respond(
     let user = app.limits.caller(&subject.identity().user);
     if let Some(due) = due {
         record.admitted(app.limits.admit(info.verb.is_read(), user, due).await?);
+    } else if info.upgrade.is_some() {
+        record.admitted(app.limits.admit_tunnel(user)?);
     }
     let allowed = app.authorizer.authorize(subject, &info).await?;
 

@@ -2,8 +2,8 @@
 //! `util/flowcontrol`): reads and writes apart, in all and per member. What is admitted in all is
 //! many times what one member may hold, so that a few members that hang leave room for the others;
 //! and of each bound one caller gets a share, so that one who floods leaves room for the others.
-//! Long-running requests are not counted, as upstream; their number is bounded by the connections
-//! and streams that the listener admits.
+//! Of long-running requests, which upstream does not count, tunnels have a bound of their own; watches
+//! and logs are bounded by the connections and streams that the listener admits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use queue::{Place, Queue};
 pub struct Limits {
     reads: Bound,
     writes: Bound,
+    tunnels: Bound,
     callers: RandomState,
 }
 
@@ -42,8 +43,11 @@ pub struct Size {
 pub struct Bound(Option<Arc<Queue>>);
 
 impl Limits {
-    pub fn new(reads: Size, writes: Size) -> Self {
-        Self { reads: Bound::new(reads), writes: Bound::new(writes), callers: RandomState::new() }
+    pub fn new(reads: Size, writes: Size, tunnels: usize) -> Self {
+        // A tunnel may last for hours: nobody waits for its place.
+        let tunnels = Size { places: tunnels, queued_per_caller: 0 };
+        let [reads, writes, tunnels] = [reads, writes, tunnels].map(Bound::new);
+        Self { reads, writes, tunnels, callers: RandomState::new() }
     }
 
     /// Who a user is to every bound.
@@ -56,11 +60,25 @@ impl Limits {
         let bound = if is_read { &self.reads } else { &self.writes };
         bound.admit(caller, due).await.ok_or(Error::InAll)
     }
+
+    /// Admits a request that asks to switch protocols, or refuses it at once.
+    pub fn admit_tunnel(&self, caller: Caller) -> Result<Permit, Error> {
+        self.tunnels.admit_now(caller).ok_or(Error::Tunnels)
+    }
 }
 
 impl Bound {
     pub fn new(size: Size) -> Self {
         Self((size.places > 0).then(|| Arc::new(Queue::new(size))))
+    }
+
+    /// Admits one more at once, or says that there is no room.
+    fn admit_now(&self, caller: Caller) -> Option<Permit> {
+        let Some(queue) = &self.0 else { return Some(Permit::unlimited()) };
+        match queue.place(caller)? {
+            Place::Free(permit) => Some(permit),
+            Place::Queued(_) => None,
+        }
     }
 
     /// Admits one more, at once or after a while, or says that there is no room. Who waits does not
@@ -86,6 +104,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(15);
 pub enum Error {
     #[error("too many requests are under way, try again later")]
     InAll,
+    #[error("too many tunnels are open, try again later")]
+    Tunnels,
     #[error("too many requests to member {0} are under way, try again later")]
     ForMember(String),
 }

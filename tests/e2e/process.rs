@@ -53,6 +53,29 @@ fn fault_79_at_its_end_it_is_not_ready_answers_what_is_under_way_and_closes_tunn
 }
 
 #[test]
+fn fault_74_more_tunnels_than_one_caller_may_open_are_refused_and_others_get_theirs() -> Result<()> {
+    let fake =
+        FakeMember::start("e2e-process-tunnels", |_| vec![Step::Send(SWITCHED.into()), Step::ReceiveAll])?;
+    let flags = ["--max-tunnels=40"];
+    let own = OwnSidecar::with(&Difference { flags: &flags, ..Difference::default() })?;
+    let endpoint = own.endpoint(admin("many-tunnels")?.certificate.as_deref())?;
+    let open = (0..30).map(|_| tunnel(&endpoint, &fake)).collect::<Result<Vec<_>>>()?;
+    for _ in 0..20 {
+        let mut refused = endpoint.connect()?;
+        refused.send(upgrade(&fake).as_bytes())?;
+        let answer = refused.response()?;
+        assert_eq!((answer.status(), answer.head.value("retry-after")), (429, Some("1")));
+        assert_eq!(refused.rest()?, b"", "the connection is not closed");
+    }
+    assert_eq!(fake.requests("/tunnel").len(), 30, "what was refused reached the member");
+    let other = own.endpoint(admin("other-tunnels")?.certificate.as_deref())?;
+    tunnel(&other, &fake)?;
+    drop(open);
+    eventually("there is room again", SOON, || Ok(tunnel(&endpoint, &fake).ok()))?;
+    Ok(())
+}
+
+#[test]
 fn fault_80_without_files_to_open_it_waits_and_goes_on() -> Result<()> {
     let fake = FakeMember::start("e2e-process-files", |_| ok())?;
     let own = OwnSidecar::with(&Difference { open_files: Some(100), ..Difference::default() })?;
@@ -77,13 +100,15 @@ fn fault_80_without_files_to_open_it_waits_and_goes_on() -> Result<()> {
 
 fn tunnel(endpoint: &Endpoint, fake: &FakeMember) -> Result<Connection> {
     let mut connection = endpoint.connect()?;
-    let path = member_path(&fake.name, "/tunnel");
-    connection.send(
-        format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
-            .as_bytes(),
-    )?;
-    assert_eq!(connection.head()?.status, 101);
+    connection.send(upgrade(fake).as_bytes())?;
+    let status = connection.head()?.status;
+    ensure!(status == 101, "it answers {status}");
     Ok(connection)
+}
+
+fn upgrade(fake: &FakeMember) -> String {
+    let path = member_path(&fake.name, "/tunnel");
+    format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
 }
 
 fn get(fake: &FakeMember, rest: &str) -> String {

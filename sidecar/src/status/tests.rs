@@ -51,6 +51,7 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
         (Impersonation::Member(without_groups).into(), 403, "Forbidden", Hop::HostAuthorization),
         (Impersonation::WithoutUser.into(), 400, "BadRequest", Hop::HostAuthorization),
         (crate::limits::Error::InAll.into(), 429, "TooManyRequests", Hop::Sidecar),
+        (crate::limits::Error::Tunnels.into(), 429, "TooManyRequests", Hop::Sidecar),
         (Inventory::Unknown(m1()).into(), 404, "NotFound", Hop::ClusterUnknown),
         (Inventory::NotSynced.into(), 503, "ServiceUnavailable", Hop::Sidecar),
         (off.into(), 503, "ServiceUnavailable", Hop::ProxyOff),

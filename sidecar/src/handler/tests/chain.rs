@@ -62,7 +62,7 @@ fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<App>, impl Fn() -> usize 
     let app = App {
         authenticator: Authenticator::new(trust, tokens, flags.anonymous_auth, metrics.clone()),
         authorizer: Arc::new(Authorizer::new(client)),
-        limits: Limits::new(size, size),
+        limits: Limits::new(size, size, 0),
         inventory: Arc::new(HostInventory::new(renewals)),
         registry: Registry::new().0,
         rules: member::Rules::default(),

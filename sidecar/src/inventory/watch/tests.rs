@@ -192,7 +192,7 @@ async fn fault_73_what_is_open_ends_when_the_credential_is_taken_away_or_unusabl
 #[tokio::test]
 async fn a_members_share_is_the_same_over_a_change_of_its_secret() {
     let mut host = Host::synced();
-    let user = Limits::new(ONE, ONE).caller("jane");
+    let user = Limits::new(ONE, ONE, 0).caller("jane");
     let due = Instant::now() + Duration::from_secs(60);
     let permit = host.find("m1").unwrap().admit(user, due).await.unwrap();
     host.state.secret(Event::Apply(secret("m1", "new")));

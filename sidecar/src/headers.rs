@@ -68,17 +68,20 @@ pub fn clean_response(headers: &mut HeaderMap) {
 /// `Connection` lines.
 enum Nominated {
     Names(Vec<HeaderName>),
-    /// Nobody honest names so many. Every header counts as named, so that a megabyte of tokens costs
-    /// no more than a few, and hides nothing.
-    TooMany,
+    /// Nobody honest names so many, or by what is no text. Every header counts as named, so that a
+    /// megabyte of tokens costs no more than a few, and nothing is hidden in a line that is not read.
+    All,
 }
 
 impl Nominated {
     fn by(headers: &HeaderMap) -> Self {
+        if headers.get_all(header::CONNECTION).iter().any(|line| line.to_str().is_err()) {
+            return Self::All;
+        }
         let mut tokens = tokens(headers, &header::CONNECTION);
         let names = tokens.by_ref().take(MAX_NOMINATED).filter_map(|token| token.parse().ok()).collect();
         match tokens.next() {
-            Some(_) => Self::TooMany,
+            Some(_) => Self::All,
             None => Self::Names(names),
         }
     }
@@ -86,7 +89,7 @@ impl Nominated {
     fn contains(&self, name: &HeaderName) -> bool {
         match self {
             Self::Names(names) => names.contains(name),
-            Self::TooMany => true,
+            Self::All => true,
         }
     }
 }
@@ -261,6 +264,15 @@ mod tests {
             clean_response(&mut headers);
             assert_eq!(headers.len(), left, "{count}");
         }
+    }
+
+    #[test]
+    fn a_connection_line_that_is_no_text_nominates_everything() {
+        let mut headers = map(&[("accept", "*/*"), ("connection", "close")]);
+        headers.append(header::CONNECTION, HeaderValue::from_bytes(b"accept, \xff").unwrap());
+        assert!(forwarded(&headers, true).is_empty());
+        clean_response(&mut headers);
+        assert!(headers.is_empty());
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub fn identity(names: &HeaderNames, headers: &HeaderMap) -> Result<Option<Ident
     let Some(user) = first(&names.user, headers)? else { return Ok(None) };
     let mut identity = Identity { user, uid: first(&names.uid, headers)?, ..Identity::default() };
     for name in &names.group {
-        for value in headers.get_all(name) {
+        for value in headers.get_all(name).iter().filter(|value| !value.is_empty()) {
             identity.groups.push(text(value)?.to_owned());
         }
     }
@@ -45,7 +45,9 @@ pub fn identity(names: &HeaderNames, headers: &HeaderMap) -> Result<Option<Ident
     Ok(Some(identity))
 }
 
-/// The key of an extra header: lower case, then unescaped; a bad escape leaves it as it is.
+/// The key of an extra header, unescaped; a bad escape leaves it as it is. It is in lower case, also where
+/// the escape of a letter said otherwise: a member will read it so from the name of a header, and what is
+/// decided by the key must be about the same one.
 pub fn extra_key(escaped: &str) -> String {
     let lower = escaped.to_lowercase();
     let bytes = lower.as_bytes();
@@ -57,7 +59,7 @@ pub fn extra_key(escaped: &str) -> String {
         return lower;
     }
     match percent_decode_str(&lower).decode_utf8() {
-        Ok(key) => key.into_owned(),
+        Ok(key) => key.to_ascii_lowercase(),
         Err(_) => lower,
     }
 }
@@ -121,6 +123,13 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_group_is_none() {
+        let headers =
+            headers(&[("x-remote-user", b"jane"), ("x-remote-group", b""), ("x-remote-group", b"dev")]);
+        assert_eq!(identity(&names(), &headers).unwrap().unwrap().groups, ["dev"]);
+    }
+
+    #[test]
     fn fault_11_a_uid_counts_only_if_the_host_names_its_header() {
         let names = HeaderNames { uid: Vec::new(), ..names() };
         let headers = headers(&[("x-remote-user", b"jane"), ("x-remote-uid", b"0")]);
@@ -135,7 +144,7 @@ mod tests {
     #[test]
     fn fault_09_a_bad_escape_in_an_extra_key_is_kept_as_it_is() {
         for (escaped, key) in
-            [("a%2fb", "a/b"), ("a%zz", "a%zz"), ("a%2", "a%2"), ("A", "a"), ("a%ff", "a%ff")]
+            [("a%2fb", "a/b"), ("a%zz", "a%zz"), ("a%2", "a%2"), ("A", "a"), ("a%ff", "a%ff"), ("%41", "a")]
         {
             assert_eq!(extra_key(escaped), key);
         }

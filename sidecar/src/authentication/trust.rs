@@ -52,10 +52,7 @@ impl Trust {
             user: header_names(data, "requestheader-username-headers")?,
             uid: header_names(data, "requestheader-uid-headers")?,
             group: header_names(data, "requestheader-group-headers")?,
-            extra: list(data, "requestheader-extra-headers-prefix")?
-                .iter()
-                .map(|p| p.to_lowercase())
-                .collect(),
+            extra: prefixes(data, "requestheader-extra-headers-prefix")?,
         };
         let front_proxy = (request_header_ca.is_some() && !names.user.is_empty()).then_some(names);
         Ok(Self {
@@ -111,6 +108,15 @@ fn header_names(data: &BTreeMap<String, String>, key: &'static str) -> Result<Ve
     let parse =
         |name: &String| name.parse().map_err(|_| Error { key, reason: format!("no header name: {name:?}") });
     list(data, key)?.iter().map(parse).collect()
+}
+
+/// A prefix of nothing would make a part of the identity of every header.
+fn prefixes(data: &BTreeMap<String, String>, key: &'static str) -> Result<Vec<String>, Error> {
+    let prefixes = list(data, key)?;
+    match prefixes.iter().any(String::is_empty) {
+        true => Err(Error { key, reason: "a prefix is empty".to_owned() }),
+        false => Ok(prefixes.iter().map(|prefix| prefix.to_lowercase()).collect()),
+    }
 }
 
 fn list(data: &BTreeMap<String, String>, key: &'static str) -> Result<Vec<String>, Error> {

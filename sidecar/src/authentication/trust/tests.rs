@@ -109,6 +109,7 @@ fn a_key_that_is_not_understood_is_named() {
         ("client-ca-file", "no certificate"),
         ("requestheader-allowed-names", "front"),
         ("requestheader-username-headers", r#"["not a name"]"#),
+        ("requestheader-extra-headers-prefix", r#"["X-Remote-Extra-", ""]"#),
     ] {
         let error = Trust::parse(&BTreeMap::from([(key.to_owned(), value.to_owned())])).unwrap_err();
         assert!(error.to_string().starts_with(key), "{error}");

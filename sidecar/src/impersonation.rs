@@ -60,7 +60,7 @@ fn read(headers: &HeaderMap, names: &[HeaderName]) -> Result<(Identity, Option<H
             GROUP => asked.groups = values,
             other => match other.strip_prefix(EXTRA) {
                 Some(key) if !key.is_empty() => {
-                    asked.extra.insert(extra_key(key), values);
+                    asked.extra.entry(extra_key(key)).or_default().extend(values);
                 }
                 _ => unknown = Some(name.clone()),
             },
@@ -191,6 +191,14 @@ mod tests {
             let (asked, _) = ask(By::Token, &[("impersonate-user", "bob"), (name, "x")]);
             assert!(matches!(asked, Err(Error::Unknown(_))), "{name}");
         }
+    }
+
+    #[test]
+    fn two_spellings_of_an_extra_key_are_one_key_with_all_values() {
+        let lines =
+            [("impersonate-user", "bob"), ("impersonate-extra-a", "x"), ("impersonate-extra-%41", "y")];
+        let (asked, _) = ask(By::Token, &lines);
+        assert_eq!(asked.unwrap().unwrap().0.extra["a"], ["x", "y"]);
     }
 
     #[test]

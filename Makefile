@@ -33,7 +33,7 @@ lint: ## Format, clippy, dependencies, generated files
 
 .PHONY: unit
 unit: ## Unit tests
-	cargo test --workspace --lib --bins
+	cargo test --workspace --exclude fuzz --lib --bins
 	cargo test --package kubectl-mc --test cli --test krew
 
 .PHONY: e2e
@@ -43,6 +43,10 @@ e2e: kubernetes ## End-to-end tests on a real Kubernetes
 .PHONY: conformance
 conformance: kubernetes ## Upstream's own tests of kubectl through the proxy (FOCUS=EXPRESSION: only some)
 	@tests/conformance.sh $(if $(FOCUS),--focus '$(FOCUS)')
+
+.PHONY: fuzz
+fuzz: ## Fuzz for long: each target for FUZZ_SECONDS (3600)
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-3600} FUZZ_PROFILE=fuzz tests/fuzz.sh
 
 .PHONY: bench
 bench: ## Measure against nginx and the member itself; see docs/benchmarks.md (BENCH=--quick: only try it)

@@ -12,6 +12,7 @@ needs=(
     nft:nftables
     busybox:busybox-static
     cc:gcc
+    c++:g++
     cmake:cmake
     script:bsdutils
     curl:curl

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that says whether the project is well: lint, unit tests, end-to-end tests on a real
+# Everything that says whether the project is well: lint, unit tests, a little fuzzing, end-to-end tests on a real
 # Kubernetes. What cannot run here is listed at the end with its reason; with CI set that is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,6 +9,7 @@ mkdir -p target
 
 make --no-print-directory lint
 make --no-print-directory unit
+tests/fuzz.sh
 make --no-print-directory e2e
 # Those of exec, attach, logs, cp and port-forward; `make conformance` runs all.
 make --no-print-directory conformance FOCUS='Kubectl (logs|exec|copy)|Port forwarding|Simple pod'

@@ -1,0 +1,71 @@
+//! A request's method and target (`GET /apis/…`) against what the host reads in them: nothing that is
+//! accepted may be another cluster, another verb or another kind of request there, hold a dot segment
+//! however it is spelt, or lose a byte on its way.
+
+use http::{Request, Uri, header};
+use kubectl_mc_api::path;
+use percent_encoding::percent_decode;
+use sidecar::request_info::{RequestInfo, Route, Verb};
+
+mod upstream;
+
+use upstream::Upstream;
+
+pub fn run(input: &[u8]) {
+    let Ok(line) = std::str::from_utf8(input) else { return };
+    let Some((method, target)) = line.lines().next().and_then(|line| line.split_once(' ')) else { return };
+    // As hyper reads it: what it refuses gets no further.
+    let Ok(uri) = target.parse::<Uri>() else { return };
+    let request = Request::builder().method(method).uri(uri).header(header::HOST, "host").body(());
+    let Ok(request) = request else { return };
+    let Ok(info) = RequestInfo::parse(&request) else { return };
+
+    let raw = request.uri().path();
+    let decoded: Vec<u8> = percent_decode(raw.as_bytes()).collect();
+    let decoded = String::from_utf8_lossy(&decoded);
+    // A direct caller's path is read as it is, the host's as the host decoded it.
+    for path in [raw, &decoded] {
+        agrees(&info, method, path);
+    }
+    if let Route::Proxy(name, member) = &info.route {
+        passes_unchanged(raw, name.as_str(), member.as_str());
+        assert_eq!(info.upgrade, None, "nobody asked for an upgrade");
+    }
+    // Nothing of it may fail, whatever it says.
+    info.is_long_running(request.uri().query());
+    info.is_member_discovery();
+}
+
+fn agrees(info: &RequestInfo, method: &str, path: &str) {
+    let upstream = Upstream::read(method, path).expect("the host would not read it at all");
+    let of_clusters = upstream.is_resource(path::PROXY_GROUP, path::PROXY_VERSION, path::CLUSTERS)
+        && upstream.namespace.is_empty();
+    match &info.route {
+        Route::Proxy(name, _) => {
+            assert!(of_clusters, "{upstream:?}");
+            assert_eq!((upstream.name, upstream.subresource), (name.as_str(), "proxy"));
+            assert_eq!(upstream.verb, info.verb.as_str());
+        }
+        Route::Clusters(name) => {
+            assert!(of_clusters, "{upstream:?}");
+            assert_eq!(upstream.name, name.as_ref().map_or("", |name| name.as_str()));
+            assert_eq!(upstream.subresource, "");
+            assert_eq!(upstream.verb, "get", "what is answered here only reads");
+            assert_eq!(info.verb == Verb::Get, name.is_some());
+        }
+        Route::Discovery(_) | Route::Health(_) | Route::Metrics => {
+            assert!(!upstream.resource_request, "{upstream:?}");
+            assert!(["GET", "HEAD"].contains(&method), "{method}");
+        }
+    }
+}
+
+fn passes_unchanged(raw: &str, name: &str, member: &str) {
+    let root = format!("{}/{name}/proxy", path::CLUSTERS_PATH);
+    assert!(raw == format!("{root}{member}") || (raw == root && member == "/"), "{raw} became {member}");
+    let decoded: Vec<u8> = percent_decode(member.as_bytes()).collect();
+    for segment in decoded.split(|byte| matches!(byte, b'/' | b'\\')) {
+        assert!(![&b"."[..], b".."].contains(&segment), "{member}");
+    }
+    assert!(!decoded.iter().any(|byte| byte.is_ascii_control() || *byte == b'\\'), "{member}");
+}

@@ -1,0 +1,148 @@
+//! Header lines as the front proxy could send them: the identity that is read from them is the one that
+//! an apiserver reads, and what a member reads of the headers that are made of it is that again, less
+//! what is never sent.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use kubectl_mc_api::member_cluster::Impersonation;
+use percent_encoding::percent_decode_str;
+use sidecar::authentication::request_header::{HeaderNames, identity};
+use sidecar::headers::forwarded;
+use sidecar::identity::Identity;
+use sidecar::impersonation::member::{Headers, Rules};
+
+use crate::lines;
+
+pub fn run(input: &[u8]) {
+    let headers = lines::headers(input);
+    let identity = match identity(&front_proxy(), &headers) {
+        Ok(None) => return assert!(all(&headers, "x-remote-user").is_empty(), "there is a user"),
+        Ok(Some(identity)) => identity,
+        Err(_) => {
+            return assert!(headers.values().any(|value| std::str::from_utf8(value.as_bytes()).is_err()));
+        }
+    };
+    assert_eq!(identity, read(&headers, "x-remote"), "the host means somebody else");
+
+    let identity = identity.authenticated();
+    let Ok(made) = Headers::new(&Rules::default(), &identity, Impersonation::default()) else {
+        return assert!(may_be_refused(&identity), "{identity:?} is refused");
+    };
+    assert!(!is_privileged(&identity), "{identity:?}");
+    // Over whatever else of the request is passed on.
+    let mut sent = forwarded(&headers, true);
+    made.apply(&mut sent).expect("nothing of identity passes");
+    assert_eq!(sent.get_all("impersonate-user").iter().count(), 1);
+    for value in
+        sent.iter().filter(|(name, _)| name.as_str().starts_with("impersonate")).map(|(_, value)| value)
+    {
+        assert_eq!(value.as_bytes().trim_ascii(), value.as_bytes(), "the wire would change it");
+    }
+    assert_eq!(read(&sent, "impersonate"), as_the_member_is_told(identity));
+}
+
+/// What an apiserver reads (apiserver: `request/headerrequest` and `filters/impersonation` are alike).
+fn read(headers: &HeaderMap, prefix: &str) -> Identity {
+    let extra_prefix = format!("{prefix}-extra-");
+    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for name in headers.keys() {
+        let Some(escaped) = name.as_str().strip_prefix(&extra_prefix) else { continue };
+        let key = unescaped(escaped).unwrap_or_else(|| escaped.to_owned());
+        extra.entry(key).or_default().extend(headers.get_all(name).iter().map(text));
+    }
+    let first = |name: &str| all(headers, &format!("{prefix}-{name}")).into_iter().next();
+    Identity {
+        user: first("user").unwrap_or_default(),
+        uid: first("uid"),
+        groups: all(headers, &format!("{prefix}-group")),
+        extra,
+    }
+}
+
+/// The values of a header that are not empty.
+fn all(headers: &HeaderMap, name: &str) -> Vec<String> {
+    headers.get_all(name).iter().map(text).filter(|value| !value.is_empty()).collect()
+}
+
+fn text(value: &HeaderValue) -> String {
+    String::from_utf8(value.as_bytes().to_vec()).unwrap_or_else(|_| "not UTF-8".to_owned())
+}
+
+/// Go's `url.PathUnescape`, where it makes text of it. Keys are lower case: case does not survive a
+/// header's name.
+fn unescaped(escaped: &str) -> Option<String> {
+    let mut parts = escaped.split('%');
+    parts.next();
+    for part in parts {
+        let hex = part.get(..2)?;
+        hex.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(())?;
+    }
+    let key = percent_decode_str(escaped).decode_utf8().ok()?;
+    Some(key.to_ascii_lowercase())
+}
+
+fn as_the_member_is_told(identity: Identity) -> Identity {
+    let account = identity.service_account().map(|(namespace, _)| namespace.to_owned());
+    let is_admin = |group: &str| ["system:masters", "kubeadm:cluster-admins"].contains(&group);
+    let mut groups: Vec<String> = identity.groups.clone();
+    groups.retain(|group| {
+        !is_admin(group) && group != "system:authenticated" && group != "system:unauthenticated"
+    });
+    if identity.groups.iter().any(|group| is_admin(group)) {
+        groups.push("kubectl-mc:host-admins".to_owned());
+    }
+    if let Some(namespace) = &account {
+        let mut sorted = groups.clone();
+        sorted.sort_unstable();
+        if sorted == ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")] {
+            groups.clear();
+        }
+    }
+    let mut extra = identity.extra;
+    extra.retain(|key, values| !is_of_the_host(key) && !values.is_empty());
+    let uid = identity.uid.filter(|_| account.is_none());
+    Identity { user: identity.user, uid, groups, extra }
+}
+
+fn is_of_the_host(key: &str) -> bool {
+    ["authentication.kubernetes.io/pod-", "authentication.kubernetes.io/node-"]
+        .iter()
+        .any(|p| key.starts_with(p))
+        || key.contains("user-assertion")
+}
+
+fn is_privileged(identity: &Identity) -> bool {
+    let control_plane = |name: &str| {
+        ["system:node:", "system:kube-", "kubectl-mc:"].iter().any(|prefix| name.starts_with(prefix))
+            || ["system:nodes", "system:serviceaccounts:kube-system"].contains(&name)
+    };
+    control_plane(&identity.user)
+        || identity.user.starts_with("system:serviceaccount:kube-system:")
+            && identity.service_account().is_some()
+        || identity.groups.iter().any(|group| control_plane(group))
+}
+
+/// Whether no member can be shown this identity as it is.
+fn may_be_refused(identity: &Identity) -> bool {
+    let told = as_the_member_is_told(identity.clone());
+    let lost = |text: &String| text.is_empty() || text.trim_matches([' ', '\t']) != text;
+    is_privileged(identity)
+        || (identity.service_account().is_some() && {
+            let own = |group: &String| {
+                !["system:authenticated", "system:unauthenticated"].contains(&group.as_str())
+            };
+            !identity.groups.iter().any(own)
+        })
+        || told.extra.iter().any(|(key, values)| key.is_empty() || values.iter().any(lost))
+}
+
+fn front_proxy() -> HeaderNames {
+    let name = |name| vec![HeaderName::from_static(name)];
+    HeaderNames {
+        user: name("x-remote-user"),
+        uid: name("x-remote-uid"),
+        group: name("x-remote-group"),
+        extra: vec!["x-remote-extra-".to_owned()],
+    }
+}

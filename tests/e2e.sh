@@ -28,5 +28,8 @@ elif ! tests/clients/install.sh kubectl; then
 fi
 cargo build --package rust-client
 cargo test --package kubectl-mc --test e2e --no-run
+# What takes all that the machine has comes last, and alone.
+e2e() { cargo test --offline --package kubectl-mc --test e2e -- "$@"; }
+export -f e2e
 exec target/debug/testbed run "${bed[@]}" -- \
-    cargo test --offline --package kubectl-mc --test e2e -- "${tests[@]}"
+    bash -euo pipefail -c 'e2e --skip soak:: "$@" && e2e --test-threads 1 --nocapture soak::' e2e "${tests[@]}"

@@ -37,6 +37,7 @@ mod refused_upgrades;
 mod revocation;
 mod routing;
 mod shutdown;
+mod soak;
 mod streams;
 mod targets;
 mod tls;

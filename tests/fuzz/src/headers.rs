@@ -40,7 +40,8 @@ pub fn run(input: &[u8]) {
 
 /// What a browser would take for a word of the host's, or a program for one about who is calling.
 fn is_of_the_origin(name: &str) -> bool {
-    ORIGIN.contains(&name) || ["access-control-", "impersonate", "x-remote"].iter().any(|p| name.starts_with(p))
+    ORIGIN.contains(&name)
+        || ["access-control-", "impersonate", "x-remote"].iter().any(|p| name.starts_with(p))
 }
 
 /// Whatever is left has all the lines it had, in their order.

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use crate::bed::{bed, host};
 use crate::http1::member_path;
+use crate::noise::Noise;
 use crate::registration::register;
 use crate::wait::{SOON, eventually};
 
@@ -38,12 +39,34 @@ pub enum Step {
     ReceiveAll,
     /// Sends back what comes, until the client stops.
     Echo,
+    /// Sends and compares at the same time, until both sides have finished.
+    Exchange(Exchange),
+    /// Lets so much time pass.
+    Pause(Duration),
     /// Says that it will send no more (a TLS goodbye), and goes on.
     Finish,
     /// Closes without a word.
     Close,
     /// Neither reads nor writes, and stays.
     Hang,
+}
+
+/// Noise both ways over one connection.
+#[derive(Clone)]
+pub struct Exchange {
+    pub sends: Noise,
+    pub expects: Noise,
+    /// Says that it has finished as soon as it has, and not only after the client did.
+    pub finishes_first: bool,
+    /// Is told at the end whether all that came was as expected, and whether it was everything.
+    pub tell: Arc<dyn Fn(Came) + Send + Sync>,
+}
+
+/// What came over a connection, beside what should have.
+#[derive(Clone, Copy, Debug)]
+pub struct Came {
+    pub as_expected: bool,
+    pub missing: u64,
 }
 
 /// An answer of one piece.
@@ -78,6 +101,10 @@ pub struct Manners {
     /// Its certificate is of another time.
     pub expired: bool,
     pub only_tls12: bool,
+    /// It closes connections by a reset.
+    pub resets: bool,
+    /// It remembers no request: the script sees each, and there are too many to keep.
+    pub forgets: bool,
 }
 
 /// Who is let in: while it is shut, connections are accepted and closed without a word.
@@ -180,7 +207,7 @@ impl FakeMember {
         let (sender, requests) = watch::channel(Vec::new());
         let acceptor = server::acceptor(leaf.der().clone(), key.serialize_der(), manners)?;
         let door = Door::default();
-        runtime.spawn(server::run(listener, acceptor, script, sender, door.clone()));
+        runtime.spawn(server::run(listener, acceptor, script, sender, door.clone(), manners));
         Ok(Self {
             name: name.to_owned(),
             token: format!("token-of-the-member-{name}"),

@@ -1,6 +1,7 @@
 //! Bytes without a pattern, so that one lost, doubled or moved changes the digest.
 
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 use aws_lc_rs::digest::{SHA256, digest};
 
@@ -17,6 +18,75 @@ pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     }
     bytes.truncate(length);
     bytes
+}
+
+/// So many bytes of noise as nobody wants to hold at once, sent or compared piece by piece.
+#[derive(Clone, Debug)]
+pub struct Noise {
+    at: usize,
+    left: u64,
+}
+
+impl Noise {
+    pub fn new(seed: u64, length: u64) -> Self {
+        let at = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) % RING.len() as u64;
+        Self { at: at as usize, left: length }
+    }
+
+    /// How many bytes are left.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// The next piece, of at most so many bytes; empty at the end.
+    pub fn piece(&mut self, most: usize) -> &'static [u8] {
+        let most = usize::try_from(self.left).unwrap_or(most).min(most);
+        let piece = &RING[self.at..][..most.min(RING.len() - self.at)];
+        self.at = (self.at + piece.len()) % RING.len();
+        self.left -= piece.len() as u64;
+        piece
+    }
+
+    /// Whether these bytes come next.
+    pub fn continues(&mut self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let piece = self.piece(bytes.len());
+            if piece.is_empty() || !bytes.starts_with(piece) {
+                return false;
+            }
+            bytes = &bytes[piece.len()..];
+        }
+        true
+    }
+}
+
+/// What streams of noise are cut from, each from a place of its own on. Its length has no common
+/// factor with that of any buffer.
+static RING: LazyLock<Vec<u8>> = LazyLock::new(|| noise(4711, 4 * MEBIBYTE + 37));
+
+/// Numbers by chance, the same for the same seed.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// One below this.
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 11) % end as u64) as usize
+    }
+
+    /// Small ones as often as large ones: from 1 to about this, each size of number alike.
+    pub fn size(&mut self, most: usize) -> usize {
+        let bits = usize::BITS - most.leading_zeros();
+        let magnitude = 1 << self.below(bits as usize);
+        magnitude + self.below(magnitude)
+    }
 }
 
 /// The digest as sha256sum(1) writes it.
@@ -38,6 +108,21 @@ mod tests {
     #[test]
     fn the_digest_is_written_as_sha256sum_does() {
         assert_eq!(sha256(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+
+    #[test]
+    fn a_stream_of_noise_is_the_same_in_whatever_pieces() {
+        let (mut pieces, mut whole) = (Noise::new(1, 10_000_000), Vec::new());
+        let mut dice = Dice::new(1);
+        while pieces.left() > 0 {
+            whole.extend_from_slice(pieces.piece(dice.size(65536)));
+        }
+        assert_eq!(whole.len(), 10_000_000);
+        assert!(Noise::new(1, 10_000_000).continues(&whole));
+        assert!(!Noise::new(2, 10_000_000).continues(&whole));
+        assert!(!Noise::new(1, 9_999_999).continues(&whole), "one too many");
+        whole.remove(5_000_000);
+        assert!(!Noise::new(1, 10_000_000).continues(&whole), "one is lost");
     }
 
     #[test]

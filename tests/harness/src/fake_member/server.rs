@@ -14,7 +14,8 @@ use tokio_rustls::rustls::version::TLS12;
 use tokio_rustls::rustls::{DEFAULT_VERSIONS, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-use super::{Door, Manners, READY, Request, Step, ok};
+use super::{Came, Door, Exchange, Manners, READY, Request, Step, ok};
+use crate::noise::Dice;
 
 type Stream = TlsStream<TcpStream>;
 
@@ -38,6 +39,7 @@ pub(super) async fn run(
     script: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static,
     requests: watch::Sender<Vec<Request>>,
     door: Door,
+    manners: Manners,
 ) {
     let script = Arc::new(script);
     let mut connection = 0;
@@ -48,9 +50,12 @@ pub(super) async fn run(
         }
         let (acceptor, script, requests) = (acceptor.clone(), Arc::clone(&script), requests.clone());
         tokio::spawn(async move {
+            if manners.resets {
+                socket.set_zero_linger()?;
+            }
             let stream = acceptor.accept(socket).await?;
             let (read, write) = tokio::io::split(stream);
-            let record = Record { requests, index: 0 };
+            let record = Record { requests: (!manners.forgets).then_some(requests), index: 0 };
             Conversation { connection, read, write, record, read_ahead: Vec::new() }.hold(&*script).await
         });
         connection += 1;
@@ -101,6 +106,8 @@ impl Conversation {
             Step::Receive(length) => self.receive(length).await?,
             Step::ReceiveAll => self.receive(usize::MAX).await?,
             Step::Echo => self.echo().await?,
+            Step::Exchange(exchange) => self.exchange(exchange).await,
+            Step::Pause(time) => tokio::time::sleep(time).await,
             Step::Finish => self.write.shutdown().await?,
             Step::Close => return Ok(false),
             Step::Hang => std::future::pending::<()>().await,
@@ -154,6 +161,34 @@ impl Conversation {
         }
     }
 
+    async fn exchange(&mut self, exchange: Exchange) {
+        let Exchange { mut sends, mut expects, finishes_first, tell } = exchange;
+        let Self { read, write, read_ahead, .. } = self;
+        let (ended, mut end) = watch::channel(false);
+        let sending = async {
+            let mut dice = Dice::new(sends.left());
+            while sends.left() > 0 {
+                write.write_all(sends.piece(dice.size(MOST))).await?;
+                write.flush().await?;
+            }
+            if !finishes_first {
+                end.wait_for(|&ended| ended).await.map_err(std::io::Error::other)?;
+            }
+            write.shutdown().await
+        };
+        let comparing = async {
+            let mut as_expected = expects.continues(&std::mem::take(read_ahead));
+            let mut buffer = vec![0; MOST];
+            while let Ok(length @ 1..) = read.read(&mut buffer).await {
+                as_expected &= expects.continues(&buffer[..length]);
+            }
+            ended.send_replace(true);
+            tell(Came { as_expected, missing: expects.left() });
+        };
+        // A client that is gone is told by what is missing.
+        let _ = tokio::join!(sending, comparing);
+    }
+
     async fn receive(&mut self, mut length: usize) -> Result<()> {
         let mut buffer = vec![0; 64 * 1024];
         while length > 0 {
@@ -178,28 +213,36 @@ impl Conversation {
     }
 }
 
+/// The most that is written at once.
+const MOST: usize = 64 * 1024;
 /// The length of a chunked body's end.
 const LAST_CHUNK: usize = 5;
 
 /// Where the current request of a connection is kept for the test.
 struct Record {
-    requests: watch::Sender<Vec<Request>>,
+    requests: Option<watch::Sender<Vec<Request>>>,
     index: usize,
 }
 
 impl Record {
     fn begin(&mut self, request: Request) {
-        self.requests.send_modify(|all| {
+        let Some(requests) = &self.requests else { return };
+        requests.send_modify(|all| {
             self.index = all.len();
             all.push(request);
         });
     }
 
     fn add(&self, bytes: &[u8]) {
-        self.requests.send_modify(|all| all[self.index].received.extend_from_slice(bytes));
+        self.change(|request| request.received.extend_from_slice(bytes));
     }
 
     fn end(&self) {
-        self.requests.send_modify(|all| all[self.index].ended = true);
+        self.change(|request| request.ended = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Request)) {
+        let Some(requests) = &self.requests else { return };
+        requests.send_modify(|all| change(&mut all[self.index]));
     }
 }

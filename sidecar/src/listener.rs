@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
@@ -112,6 +112,9 @@ async fn serve(
         })
     };
     if is_http2 {
+        // hyper keeps what made the answer's head for as long as the stream is open: what a watch
+        // needs no more must not stay.
+        let service = service_fn(move |request| Box::pin(service.call(request)));
         let connection = http2(heads).serve_connection(TokioIo::new(stream), service);
         Ok(drive(connection, http2::Connection::graceful_shutdown, &peer, &shutdown).await?)
     } else {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri};
 use k8s_openapi::ByteString;
+use rustls::client::Resumption;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -159,13 +160,20 @@ fn tls(ca: Option<&[u8]>, insecure: bool, certificate: Option<Certificate>) -> R
     } else {
         builder.with_root_certificates(roots(ca)?)
     };
-    match certificate {
-        None => Ok(builder.with_no_client_auth()),
+    let mut config = match certificate {
+        None => builder.with_no_client_auth(),
         Some((chain, key)) => builder
             .with_client_auth_cert(chain, key)
-            .map_err(|_| Error::new("tls.crt", "it does not fit tls.key")),
-    }
+            .map_err(|_| Error::new("tls.crt", "it does not fit tls.key"))?,
+    };
+    // rustls makes room for 32 servers, and there is one: with hundreds of members that is most of
+    // what they take.
+    config.resumption = Resumption::in_memory_sessions(TICKETS);
+    Ok(config)
 }
+
+/// As many as rustls keeps of one server.
+const TICKETS: usize = 8;
 
 /// For TLS to a proxy, whose authority no Secret names.
 pub(super) fn verified_by_the_system() -> Result<ClientConfig, Error> {

@@ -2,7 +2,9 @@
 //!
 //! - [`site`], [`way`]: what is measured through: the ways to a member, and who takes them
 //! - [`nginx`], [`wrk`], [`stream`]: the programs that serve, ask and stream
-//! - [`requests`], [`streams`], [`plugin`]: the figures
+//! - [`requests`], [`streams`], [`plugin`]: the figures beside nginx and kubectl
+//! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
+//! - [`role`], [`member`], [`bare`]: what this program is when it starts itself
 //! - [`usage`]: what processes cost; [`machine`]: on what; [`table`]: how it is told
 
 use std::io::Write;
@@ -13,18 +15,26 @@ use anyhow::Result;
 use clap::Parser;
 use harness::bed::{bed, sidecar};
 
+use crate::role::Role;
 use crate::site::Site;
 use crate::table::{Goal, Table};
 
+mod bare;
+mod fleet;
+mod isolation;
 mod machine;
+mod member;
 mod nginx;
 mod plugin;
 mod requests;
+mod role;
 mod site;
 mod stream;
 mod streams;
 mod table;
+mod tunnels;
 mod usage;
+mod watches;
 mod way;
 mod wrk;
 
@@ -40,6 +50,8 @@ struct Cli {
     /// Only these figures
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Figure>,
+    #[command(subcommand)]
+    role: Option<Role>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
@@ -49,6 +61,10 @@ enum Figure {
     Probe,
     Requests,
     Streams,
+    Watches,
+    Tunnels,
+    Isolation,
+    Fleet,
 }
 
 fn main() -> ExitCode {
@@ -63,7 +79,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let Cli { plugin, quick, only } = cli;
+    let Cli { plugin, quick, only, role } = cli;
+    let files = usage::raise_open_files();
+    if let Some(role) = role {
+        return role.play();
+    }
     let plugin = std::path::absolute(plugin)?;
     let wanted = |figure| only.is_empty() || only.contains(&figure);
     print("Machine", &machine::describe()?)?;
@@ -90,6 +110,19 @@ fn run(cli: &Cli) -> Result<()> {
     if wanted(Figure::Streams) {
         print("Streams: kubectl exec and port-forward", &streams::measure(&site, &plugin, *quick)?)?;
     }
+    if wanted(Figure::Watches) {
+        watches::measure(&site, files, *quick)?;
+    }
+    if wanted(Figure::Tunnels) {
+        print("Idle tunnels: exec over WebSocket", &tunnels::measure(&site, *quick)?)?;
+    }
+    if wanted(Figure::Isolation) {
+        print("Isolation: one member beside two bad ones", &isolation::measure(&site, *quick)?)?;
+    }
+    // Last, because it makes many members known.
+    if wanted(Figure::Fleet) {
+        print("Fleet: what registered members cost a request", &fleet::measure(&site, *quick)?)?;
+    }
     Ok(())
 }
 
@@ -101,7 +134,7 @@ fn memory() -> Result<Table> {
     Ok(table)
 }
 
-fn print(title: &str, table: &Table) -> Result<()> {
+pub(crate) fn print(title: &str, table: &Table) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "### {title}\n\n{table}")?;
     Ok(stdout.flush()?)

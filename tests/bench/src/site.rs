@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
@@ -15,6 +16,7 @@ use harness::scene::{EVERY_VERB, Scene};
 use serde_json::json;
 
 use crate::nginx::{self, Nginx};
+use crate::role::Process;
 use crate::way::{CONFIG_MAP, Upstream, User, Way, Ways};
 
 /// Everything the figures stand on.
@@ -25,6 +27,8 @@ pub(crate) struct Site {
     pub(crate) member: Ways,
     /// To the member `probe`: an nginx that always gives the same answer.
     pub(crate) probe: Ways,
+    pub(crate) certificates: nginx::Certificates,
+    probed: Upstream,
     _nginx: [Nginx; 2],
 }
 
@@ -50,7 +54,7 @@ impl Site {
         let constant = Nginx::start(&certificates, &nginx::constant(probe, &answer), probe)?;
         let probe =
             Upstream { name: "probe", address: probe, ca: certificates.ca.clone(), token: "probe".into() };
-        register(&probe)?;
+        register(probe.name, probe.address, &probe.ca, &probe.token)?;
         let member = m1()?;
 
         let config = [
@@ -63,10 +67,37 @@ impl Site {
             caller,
             member: Ways::new(&member, &user, to_member, nginx.pids()?)?,
             probe: Ways::new(&probe, &user, to_probe, nginx.pids()?)?,
+            certificates,
+            probed: probe,
             _nginx: [nginx, constant],
         };
         site.check()?;
         Ok(site)
+    }
+
+    /// A process of this program as a member, which the caller is let into and the sidecar knows.
+    pub(crate) fn endless_member(&self, name: &str) -> Result<(Process, SocketAddr)> {
+        let (process, address) = Process::member(SocketAddr::new(bed()?.address, 0), &self.certificates)?;
+        self.register_at(name, address)?;
+        Ok((process, address))
+    }
+
+    /// Makes an address known as a member, and lets the caller in.
+    pub(crate) fn register_at(&self, name: &str, address: SocketAddr) -> Result<()> {
+        self.scene.let_in(&self.caller, &["m1", "probe", name], EVERY_VERB)?;
+        let (ca, token) = (self.certificates.ca.clone(), name.to_owned());
+        register(name, address, &ca, &token)
+    }
+
+    /// Another name for the member that costs nothing.
+    pub(crate) fn register_again(&self, name: &str) -> Result<()> {
+        let Upstream { name: _, address, ca, token } = &self.probed;
+        register(name, *address, ca, token)
+    }
+
+    /// The caller's own token.
+    pub(crate) fn token(&self) -> Result<&str> {
+        self.caller.token.as_deref().context("a service account without a token")
     }
 
     /// Every way answers, and the member sees one and the same user on all of them.
@@ -96,8 +127,7 @@ fn m1() -> Result<Upstream> {
 }
 
 /// Makes a member known to the sidecar.
-fn register(member: &Upstream) -> Result<()> {
-    let Upstream { name, address, ca, token } = member;
+fn register(name: &str, address: SocketAddr, ca: &Path, token: &str) -> Result<()> {
     let (server, ca) = (format!("https://{address}"), fs::read_to_string(ca)?);
     registration::register(
         name,

@@ -4,6 +4,7 @@ use std::fs;
 use std::ops::Sub;
 
 use anyhow::{Context, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// CPU time in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,6 +45,15 @@ pub(crate) fn resident(pid: u32) -> Result<f64> {
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = kib.and_then(|rest| rest.trim().strip_suffix(" kB")).context("no VmRSS")?;
     Ok(kib.trim().parse::<f64>()? * 1024.0 / 1e6)
+}
+
+/// Lets this process and those that it starts open as many files as the system lets them; how many.
+pub(crate) fn raise_open_files() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it may not, it has what it had.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let current = getrlimit(Resource::Nofile).current;
+    current.map_or(usize::MAX, |files| usize::try_from(files).unwrap_or(usize::MAX))
 }
 
 /// The processes that one has started.

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use harness::bed::{host, sidecar};
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
+use testbed::Sidecar;
 
 use crate::site::CERTIFIED_NAME;
 use crate::wrk;
@@ -87,6 +88,19 @@ impl Ways {
 }
 
 impl Way {
+    /// The same by another sidecar.
+    pub(crate) fn by(&self, sidecar: &Sidecar) -> Self {
+        let (_, path) = self.server.split_once(CLUSTERS).unwrap_or_default();
+        Self {
+            name: self.name,
+            server: format!("{}{CLUSTERS}{path}", sidecar.url),
+            ca: sidecar.ca_certificate.clone(),
+            token: self.token.clone(),
+            act_as: None,
+            pids: vec![sidecar.pid],
+        }
+    }
+
     /// The URL of the ConfigMap.
     pub(crate) fn url(&self) -> String {
         format!("{}{}", self.server, CONFIG_MAP)

@@ -25,3 +25,11 @@ pub fn register(name: &str, data: &Value) -> Result<()> {
     )?;
     Ok(())
 }
+
+/// Takes a member away from the host.
+pub fn remove(name: &str) -> Result<()> {
+    let host = host()?;
+    host.delete(&format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{name}"))?;
+    host.delete(&format!("/api/v1/namespaces/{SYSTEM}/secrets/{name}.member"))?;
+    Ok(())
+}

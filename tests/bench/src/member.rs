@@ -1,0 +1,113 @@
+//! A member whose answers have no end: watches with one event, tunnels, and an answer of one byte a
+//! second. As light as can be, since it runs on the machine that is measured.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::server::TlsStream;
+
+use crate::role::{Serving, say};
+
+/// Serves until it is killed.
+pub(crate) async fn serve(serving: &Serving) -> Result<()> {
+    let Serving { address, certificate, key } = serving;
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(
+            CertificateDer::pem_file_iter(certificate)?.collect::<Result<_, _>>()?,
+            PrivateKeyDer::from_pem_file(key)?,
+        )?;
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.bind(*address)?;
+    let listener: TcpListener = socket.listen(BACKLOG)?;
+    say(&listener.local_addr()?.to_string())?;
+    loop {
+        let (socket, _) = listener.accept().await?;
+        let acceptor = acceptor.clone();
+        tokio::spawn(async move { converse(acceptor.accept(socket).await?).await });
+    }
+}
+
+/// One connection, request after request.
+async fn converse(mut stream: TlsStream<TcpStream>) -> Result<()> {
+    loop {
+        let head = head(&mut stream).await?;
+        let target = head.split(' ').nth(1).unwrap_or_default();
+        if head.to_ascii_lowercase().contains("\r\nupgrade: websocket") {
+            stream.write_all(SWITCHED).await?;
+            return tunnel(stream).await;
+        } else if target.contains("watch=") {
+            stream.write_all(WATCHED.as_bytes()).await?;
+            stream.write_all(format!("{:x}\r\n{EVENT}\r\n", EVENT.len()).as_bytes()).await?;
+            stream.flush().await?;
+            stream.read_u8().await?;
+            return Err(anyhow!("a watch says no more"));
+        } else if target.contains(SLOW) {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3600\r\n\r\n").await?;
+            for _ in 0..3600 {
+                stream.write_all(b"x").await?;
+                stream.flush().await?;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        } else {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await?;
+            stream.flush().await?;
+        }
+    }
+}
+
+async fn head(stream: &mut TlsStream<TcpStream>) -> Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read_buf(&mut head).await? == 0 {
+            return Err(anyhow!("the end"));
+        }
+    }
+    Ok(String::from_utf8(head)?)
+}
+
+/// A prompt, and a screenful for each byte that is typed.
+async fn tunnel(mut stream: TlsStream<TcpStream>) -> Result<()> {
+    stream.write_all(PROMPT).await?;
+    stream.flush().await?;
+    loop {
+        stream.read_u8().await?;
+        stream.write_all(&[b'x'; SCREENFUL]).await?;
+        stream.flush().await?;
+    }
+}
+
+/// Part of a path whose answer comes by one byte a second.
+const SLOW: &str = "/slow";
+/// What a tunnel begins with.
+pub(crate) const PROMPT: &[u8] = b"# ";
+/// More than any buffer on the way.
+pub(crate) const SCREENFUL: usize = 64 * 1024;
+
+const BACKLOG: u32 = 4096;
+const SWITCHED: &[u8] =
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+const WATCHED: &str = "HTTP/1.1 200 OK\r\n\
+    Audit-Id: 2a1f0e9c-7f0b-4d4e-9a43-2f5f0c8f6a11\r\n\
+    Cache-Control: no-cache, private\r\n\
+    Content-Type: application/json\r\n\
+    X-Kubernetes-Pf-Flowschema-Uid: 6a4f9b0e-93a3-4a27-8f07-0f6a3a3f2b1c\r\n\
+    X-Kubernetes-Pf-Prioritylevel-Uid: 0c8f6a11-4d4e-7f0b-9a43-2f5f2a1f0e9c\r\n\
+    Date: Sat, 21 Nov 2026 12:00:00 GMT\r\n\
+    Transfer-Encoding: chunked\r\n\r\n";
+const EVENT: &str = concat!(
+    r#"{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"small","#,
+    r#""namespace":"default","uid":"6a4f9b0e-93a3-4a27-8f07-0f6a3a3f2b1c","resourceVersion":"1234","#,
+    r#""creationTimestamp":"2026-11-21T12:00:00Z"},"data":{"colour":"green","shape":"round"}}}"#,
+    "\n"
+);

@@ -58,14 +58,12 @@ pub async fn run(
         let (acceptor, app, shutdown) = (acceptor.clone(), app.clone(), shutdown.clone());
         let span = info_span!("connection", client.address = %address);
         let worker = workers.least_busy();
-        let busy = worker.busy();
+        let busy = worker.busy(app.metrics.connections.clone());
         let served = async move {
             let _busy = busy;
-            app.metrics.connections.inc();
             if let Err(error) = serve(stream, address, permit, acceptor, &app, shutdown).await {
                 debug!(error = %error, "connection ended");
             }
-            app.metrics.connections.dec();
         };
         connections.spawn_on(served.instrument(span), worker.runtime());
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 
@@ -26,9 +27,12 @@ pub struct Worker {
     connections: Arc<AtomicUsize>,
 }
 
-/// Counts a connection on a worker for as long as it lives.
+/// Counts a connection, on its worker and in all, for as long as it lives.
 #[derive(Debug)]
-pub struct Busy(Arc<AtomicUsize>);
+pub struct Busy {
+    on_worker: Arc<AtomicUsize>,
+    in_all: Gauge,
+}
 
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
@@ -91,15 +95,17 @@ impl Worker {
     }
 
     /// Counts one more connection.
-    pub fn busy(&self) -> Busy {
+    pub fn busy(&self, in_all: Gauge) -> Busy {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        Busy(self.connections.clone())
+        in_all.inc();
+        Busy { on_worker: self.connections.clone(), in_all }
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.on_worker.fetch_sub(1, Ordering::Relaxed);
+        self.in_all.dec();
     }
 }
 
@@ -110,10 +116,13 @@ mod tests {
     #[test]
     fn a_connection_goes_to_whom_serves_the_fewest() {
         let workers = Workers::start().unwrap();
-        let connections: Vec<_> = (0..2 * count()).map(|_| workers.least_busy().busy()).collect();
+        let open = Gauge::default();
+        let connections: Vec<_> = (0..2 * count()).map(|_| workers.least_busy().busy(open.clone())).collect();
         assert!(workers.workers.iter().all(|worker| worker.load() == 2));
+        assert_eq!(usize::try_from(open.get()).unwrap(), 2 * count());
         drop(connections);
         assert!(workers.workers.iter().all(|worker| worker.load() == 0));
+        assert_eq!(open.get(), 0);
     }
 
     #[tokio::test]

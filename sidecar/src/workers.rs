@@ -4,8 +4,8 @@
 //! the main thread, where no request can hold it up.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::{self, JoinHandle};
 
 use prometheus_client::metrics::gauge::Gauge;
@@ -43,9 +43,11 @@ pub fn current() -> usize {
     CURRENT.get()
 }
 
-/// As many as there are cores for this process.
+/// As many as there were cores for this process when it was first asked: a quota may change later, and
+/// the threads do not.
 pub fn count() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
+    static COUNT: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
+    *COUNT
 }
 
 impl Workers {

@@ -72,20 +72,7 @@ fn fault_37_rapid_reset_is_told_to_calm_down() -> Result<()> {
     // CVE-2023-44487: streams that are opened and given up at once cost the client nothing.
     let site = Site::start("rapid-reset", |_| vec![Step::ReceiveAll])?;
     let path = site.path("/hang");
-    site.survives(|http2| {
-        for _ in 0..200 {
-            let mut bytes = Vec::new();
-            for _ in 0..50 {
-                let stream = http2.next_stream();
-                bytes.extend(head(stream, "GET", &path)?);
-                bytes.extend(frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes())?);
-            }
-            if http2.send_bytes(&bytes).is_err() {
-                break;
-            }
-        }
-        is_cut_off(http2)
-    })
+    site.survives(|http2| flood(http2, &path, |stream| frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes())))
 }
 
 #[test]
@@ -93,20 +80,7 @@ fn fault_37_streams_that_the_server_must_reset_are_counted_too() -> Result<()> {
     // CVE-2025-8671, "MadeYouReset": a window update of nothing is an error of the stream.
     let site = Site::start("made-you-reset", |_| vec![Step::ReceiveAll])?;
     let path = site.path("/hang");
-    site.survives(|http2| {
-        for _ in 0..200 {
-            let mut bytes = Vec::new();
-            for _ in 0..50 {
-                let stream = http2.next_stream();
-                bytes.extend(head(stream, "GET", &path)?);
-                bytes.extend(frame(WINDOW_UPDATE, 0, stream, &[0; 4])?);
-            }
-            if http2.send_bytes(&bytes).is_err() {
-                break;
-            }
-        }
-        is_cut_off(http2)
-    })
+    site.survives(|http2| flood(http2, &path, |stream| frame(WINDOW_UPDATE, 0, stream, &[0; 4])))
 }
 
 #[test]
@@ -359,6 +333,22 @@ impl Site {
         ensure!(other.answer(stream)?.status == Some(200), "another connection is not served");
         Ok(())
     }
+}
+
+/// Thousands of streams, each opened and then followed by what ends it, until the server has had enough.
+fn flood(http2: &mut Http2, path: &str, ending: impl Fn(u32) -> Result<Vec<u8>>) -> Result<()> {
+    for _ in 0..200 {
+        let mut bytes = Vec::new();
+        for _ in 0..50 {
+            let stream = http2.next_stream();
+            bytes.extend(head(stream, "GET", path)?);
+            bytes.extend(ending(stream)?);
+        }
+        if http2.send_bytes(&bytes).is_err() {
+            break;
+        }
+    }
+    is_cut_off(http2)
 }
 
 /// The server says that it is too much, and hangs up. Its goodbye may be lost with what it did not read.

@@ -277,10 +277,12 @@ mod tests {
     #[test]
     fn a_long_list_of_values_is_read_in_little_time() {
         let values: Vec<_> = (0..100_000).map(|n| n.to_string()).collect();
-        let began = std::time::Instant::now();
+        // Of this thread's own time: what else the machine does is no concern of it.
+        let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).tv_sec;
+        let before = used();
         assert!(matches(&format!("x in ({})", values.join(",")), &[("x", "99999")]));
         // A hundred times what it takes, and a tenth of what comparing each with each takes.
-        assert!(began.elapsed().as_secs() < 5);
+        assert!(used() - before < 5);
     }
 
     #[test]

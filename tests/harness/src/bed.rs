@@ -22,6 +22,14 @@ pub fn member(name: &str) -> Result<&'static Cluster> {
         .with_context(|| format!("the bed has no member {name}: start it with --members 3"))
 }
 
+/// The cluster called `name` that is registered nowhere.
+pub fn spare(name: &str) -> Result<&'static Cluster> {
+    bed()?
+        .spares
+        .get(name)
+        .with_context(|| format!("the bed has no spare cluster {name}: start it with --spare {name}"))
+}
+
 /// The sidecar of the bed.
 pub fn sidecar() -> Result<&'static Sidecar> {
     bed()?.sidecar.as_ref().context("the bed has no sidecar: start it with --sidecar target/debug/mc-sidecar")

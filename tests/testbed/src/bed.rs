@@ -28,6 +28,8 @@ pub struct Bed {
     pub bin: PathBuf,
     pub host: Cluster,
     pub members: BTreeMap<String, Cluster>,
+    /// Clusters that are registered nowhere.
+    pub spares: BTreeMap<String, Cluster>,
     pub sidecar: Option<Sidecar>,
     /// What was asked for and cannot be had here, and why.
     pub skipped: Vec<String>,
@@ -51,7 +53,7 @@ impl Bed {
     /// A cluster by its name, `host` included.
     pub fn cluster(&self, name: &str) -> Result<&Cluster> {
         let cluster = if name == self.host.name { Some(&self.host) } else { self.members.get(name) };
-        cluster.with_context(|| format!("no such cluster: {name}"))
+        cluster.or_else(|| self.spares.get(name)).with_context(|| format!("no such cluster: {name}"))
     }
 
     /// A command that runs in the bed, and ends with it at the latest.

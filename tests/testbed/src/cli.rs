@@ -52,6 +52,9 @@ pub(crate) struct Bed {
     /// A further member, or another version of one: m2=v1.34.4
     #[arg(long, value_name = "NAME[=VERSION]")]
     member: Vec<String>,
+    /// A further cluster that is not registered: for tests that register it, or make it a host
+    #[arg(long, value_name = "NAME[=VERSION]")]
+    spare: Vec<String>,
     /// Give this cluster a node
     #[arg(long, value_name = "CLUSTER")]
     node: Vec<String>,
@@ -65,7 +68,7 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn wanted(self) -> Wanted {
-        let Self { members, member, node, sidecar, loopback } = self;
-        Wanted { members, member, nodes: node, sidecar, loopback }
+        let Self { members, member, spare, node, sidecar, loopback } = self;
+        Wanted { members, member, spares: spare, nodes: node, sidecar, loopback }
     }
 }

@@ -249,7 +249,8 @@ mod tests {
     use super::*;
 
     fn apiserver(name: &str, loopback: bool) -> Vec<String> {
-        let plan = ClusterPlan { name: name.into(), version: "v1.36.3".into(), index: 1, node: false };
+        let plan =
+            ClusterPlan { name: name.into(), version: "v1.36.3".into(), index: 1, node: false, spare: false };
         let ports = Ports::of(&plan, loopback).unwrap();
         apiserver_args(loopback, &plan, &ports, Path::new("/bed/m1"))
     }

@@ -15,6 +15,8 @@ pub struct Wanted {
     pub members: usize,
     /// `m2` or `m2=v1.34.4`: further members, or other versions of those above.
     pub member: Vec<String>,
+    /// Clusters that are registered nowhere, written as members are.
+    pub spares: Vec<String>,
     /// Clusters with a node.
     pub nodes: Vec<String>,
     pub sidecar: Option<PathBuf>,
@@ -40,26 +42,35 @@ pub(crate) struct ClusterPlan {
     /// Its place among the bed's clusters; addresses and ports follow from it.
     pub(crate) index: u8,
     pub(crate) node: bool,
+    /// It is registered nowhere.
+    pub(crate) spare: bool,
 }
 
 impl Plan {
     /// `namespaces`: whether this user may make network namespaces.
     pub(crate) fn new(wanted: &Wanted, namespaces: bool) -> Result<Self> {
-        let Wanted { members, member, nodes, sidecar, loopback } = wanted;
+        let Wanted { members, member, spares, nodes, sidecar, loopback } = wanted;
         let mut versions = BTreeMap::new();
         for number in 1..=*members {
             versions.insert(format!("m{number}"), DEFAULT_VERSION.to_owned());
         }
         for word in member {
-            let (name, version) = word.split_once('=').unwrap_or((word, DEFAULT_VERSION));
-            check_name(name)?;
-            versions.insert(name.to_owned(), version.to_owned());
-        }
-        if versions.len() > MAX_MEMBERS {
-            bail!("too many members: {}: at most {MAX_MEMBERS}", versions.len());
+            let (name, version) = named(word)?;
+            versions.insert(name, version);
         }
         let mut clusters = vec![(HOST.to_owned(), DEFAULT_VERSION.to_owned())];
         clusters.extend(versions);
+        let first_spare = clusters.len();
+        for word in spares {
+            let spare = named(word)?;
+            if clusters.iter().any(|(name, _)| *name == spare.0) {
+                bail!("two clusters of one name: {}", spare.0);
+            }
+            clusters.push(spare);
+        }
+        if clusters.len() > MAX_CLUSTERS {
+            bail!("too many clusters: {}: at most {MAX_CLUSTERS}", clusters.len());
+        }
         if let Some(unknown) = nodes.iter().find(|node| !clusters.iter().any(|(name, _)| name == *node)) {
             bail!("a node for a cluster that is not there: {unknown}");
         }
@@ -75,6 +86,7 @@ impl Plan {
         let clusters = clusters
             .map(|(index, (name, version))| ClusterPlan {
                 node: !loopback && nodes.contains(&name),
+                spare: usize::from(index) >= first_spare,
                 name,
                 version,
                 index,
@@ -106,6 +118,13 @@ impl ClusterPlan {
     }
 }
 
+/// `NAME[=VERSION]`.
+fn named(word: &str) -> Result<(String, String)> {
+    let (name, version) = word.split_once('=').unwrap_or((word, DEFAULT_VERSION));
+    check_name(name)?;
+    Ok((name.to_owned(), version.to_owned()))
+}
+
 fn check_name(name: &str) -> Result<()> {
     let valid = !name.is_empty()
         && name.len() <= 20
@@ -127,7 +146,7 @@ pub(crate) const BRIDGE: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
 /// Where the sidecar listens.
 pub(crate) const SIDECAR: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 5);
 /// Addresses end there; memory ends long before.
-const MAX_MEMBERS: usize = 80;
+const MAX_CLUSTERS: usize = 81;
 
 #[cfg(test)]
 mod tests {
@@ -160,6 +179,20 @@ mod tests {
     fn a_member_may_have_a_name_of_its_own() {
         let plan = Plan::new(&Wanted { member: vec!["paris".into()], ..wanted() }, true).unwrap();
         assert_eq!(names(&plan), ["host", "m1", "m2", "paris"]);
+    }
+
+    #[test]
+    fn spares_come_last_and_are_told_from_members() {
+        let plan =
+            Plan::new(&Wanted { spares: vec!["a".into(), "b=v1.34.4".into()], ..wanted() }, true).unwrap();
+        assert_eq!(names(&plan), ["host", "m1", "m2", "a", "b"]);
+        assert_eq!(
+            plan.clusters.iter().map(|cluster| cluster.spare).collect::<Vec<_>>(),
+            [false, false, false, true, true]
+        );
+        assert_eq!(plan.clusters[4].version, "v1.34.4");
+        let twice = Plan::new(&Wanted { spares: vec!["m1".into()], ..wanted() }, true);
+        assert_eq!(twice.unwrap_err().to_string(), "two clusters of one name: m1");
     }
 
     #[test]

@@ -74,6 +74,12 @@ pub fn start(Ready(plan): &Ready, id: &str, dir: &Path) -> Result<Bed> {
         address: plan.address(),
         bin: link_programs(dir, plan)?,
         host: members.remove(HOST).context("no host")?,
+        spares: plan
+            .clusters
+            .iter()
+            .filter(|cluster| cluster.spare)
+            .filter_map(|cluster| members.remove_entry(&cluster.name))
+            .collect(),
         members,
         sidecar: None,
         skipped: plan.skipped.clone(),

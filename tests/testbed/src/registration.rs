@@ -71,9 +71,9 @@ fn install(host: &Kubectl) -> Result<()> {
     host.run(&["wait", "--for=condition=Established", CRD, "--timeout=60s"]).map(drop)
 }
 
-/// Prepares the members, each with its own manifest, and makes what the host needs to know of them.
+/// Prepares the members by hand, and makes what the host needs to know of them.
 fn member_secrets(site: &Site<'_>, members: &BTreeMap<String, Cluster>) -> Result<Vec<Value>> {
-    let manifest = manifest("member.yaml")?;
+    let manifest: Vec<Value> = serde_saphyr::from_multiple(WIDE_MEMBER)?;
     thread::scope(|scope| {
         let threads = members.values().map(|member| {
             let kubectl = site.kubectl(&member.kubeconfig);
@@ -209,6 +209,8 @@ fn single(file: &str) -> Result<Value> {
     manifest(file)?.pop().with_context(|| format!("an empty manifest: {file}"))
 }
 
+/// A member that lets the sidecar be anybody and has no manager: nothing keeps its rights.
+const WIDE_MEMBER: &str = include_str!("../member.yaml");
 const NAMESPACE: &str = "kubectl-mc-system";
 const NAME: &str = "mc-sidecar";
 const CRD: &str = "customresourcedefinition/memberclusters.fleet.kubectl-mc.dev";

@@ -61,7 +61,7 @@ pub(crate) fn get(
 ) -> Result<Reply, ClientError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| ClientError::Setup(Box::new(error)))?.block_on(async {
-        let client = client(host, scanned, env).await?;
+        let client = connection(host, scanned, env).await?;
         let request = Request::get(path)
             .header(header::ACCEPT, accept)
             .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
@@ -74,7 +74,12 @@ pub(crate) fn get(
     })
 }
 
-async fn client(host: &Host, scanned: &Scanned, env: &Env) -> Result<kube::Client, ClientError> {
+/// A client of the host, with the caller's credential.
+pub(crate) async fn connection(
+    host: &Host,
+    scanned: &Scanned,
+    env: &Env,
+) -> Result<kube::Client, ClientError> {
     let setup = |error: Box<dyn Error + Send + Sync>| ClientError::Setup(error);
     let (mut kubeconfig, options) = (host.kubeconfig.clone(), options(host, scanned));
     identity::apply(&mut kubeconfig, &options, scanned).map_err(setup)?;

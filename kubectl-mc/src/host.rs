@@ -118,6 +118,14 @@ impl Host {
         }
     }
 
+    /// `context "name" (server)`, for messages about a cluster that need not be the host.
+    pub(crate) fn context_name(&self) -> String {
+        match &self.context {
+            Some(context) => format!("context {context:?} ({})", self.server),
+            None => format!("the cluster of this pod ({})", self.server),
+        }
+    }
+
     /// `kubectl` with the flag that addresses the host, for hints.
     pub(crate) fn kubectl(&self) -> String {
         self.context

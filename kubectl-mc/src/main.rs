@@ -3,11 +3,15 @@
 //! The way of a command, read downwards in [`commands`]: scan argv → settings → host →
 //! overlay kubeconfig → preflight → rewrite → execve of kubectl.
 
+#[allow(dead_code, reason = "the verbs that write are about to use it")]
+mod apply;
 mod argv;
 mod cache;
 mod cli;
 mod client;
 mod commands;
+#[allow(dead_code, reason = "the verbs that write are about to use it")]
+mod connect;
 mod env;
 mod error;
 mod exit;
@@ -17,6 +21,8 @@ mod kubeconfig;
 mod kubectl;
 mod preflight;
 mod printer;
+#[allow(dead_code, reason = "the verbs that write are about to use it")]
+mod progress;
 mod rewrite;
 mod settings;
 mod table;

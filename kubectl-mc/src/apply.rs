@@ -1,0 +1,270 @@
+//! Writes objects by server-side apply, as a field manager of our own: in order, so that what is applied
+//! again changes nothing, and what others own is not taken from them unless told to.
+//!
+//! - [`object`]: an object as JSON, its name for people and its place in the API
+//! - [`diff`]: what would change, for people
+//! - [`delete`]: takes objects away again
+
+pub(crate) mod delete;
+pub(crate) mod diff;
+pub(crate) mod object;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams, ValidationDirective};
+use kube::core::DynamicObject;
+use kube::core::response::Status;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use self::object::Object;
+use crate::error::Explain;
+
+/// The field manager of the plugin.
+pub(crate) const FIELD_MANAGER: &str = "kubectl-mc";
+
+/// How objects are applied.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Apply {
+    /// The server judges and changes nothing.
+    pub(crate) dry_run: bool,
+    /// Fields that others own are taken over.
+    pub(crate) force_conflicts: bool,
+}
+
+/// What became of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Created,
+    Configured,
+    Unchanged,
+}
+
+/// An object before and after.
+#[derive(Clone, Debug)]
+pub(crate) struct Applied {
+    pub(crate) object: Object,
+    pub(crate) before: Option<Value>,
+    pub(crate) after: Value,
+}
+
+impl Applied {
+    pub(crate) fn outcome(&self) -> Outcome {
+        match &self.before {
+            None => Outcome::Created,
+            Some(before) if diff::significant(before) == diff::significant(&self.after) => Outcome::Unchanged,
+            Some(_) => Outcome::Configured,
+        }
+    }
+
+    /// kubectl's line: `deployment.apps/web created`.
+    pub(crate) fn line(&self, dry_run: bool) -> String {
+        let outcome = match self.outcome() {
+            Outcome::Created => "created",
+            Outcome::Configured => "configured",
+            Outcome::Unchanged => "unchanged",
+        };
+        let remark = if dry_run { " (server dry run)" } else { "" };
+        format!("{} {outcome}{remark}\n", self.object)
+    }
+}
+
+impl Apply {
+    /// Applies the objects in order. The first that is refused ends it; what was applied stays, and applying
+    /// again goes on from there.
+    pub(crate) async fn all(
+        self,
+        client: &kube::Client,
+        objects: impl IntoIterator<Item = Value>,
+    ) -> Result<Vec<Applied>, ApplyError> {
+        let mut applied = Vec::new();
+        let mut made = Made::default();
+        for value in objects {
+            let one = self.one(client, Object::new(value)?, &made).await?;
+            if self.dry_run && one.before.is_none() {
+                made.remember(&one.object);
+            }
+            applied.push(one);
+        }
+        Ok(applied)
+    }
+
+    async fn one(self, client: &kube::Client, object: Object, made: &Made) -> Result<Applied, ApplyError> {
+        let Self { dry_run, force_conflicts: force } = self;
+        let before = object.get(client).await?;
+        let field_validation = Some(ValidationDirective::Strict);
+        let params =
+            PatchParams { dry_run, force, field_manager: Some(FIELD_MANAGER.to_owned()), field_validation };
+        let patch = Patch::Apply(object.value());
+        let answer: Result<DynamicObject, _> = object.api(client).patch(object.name(), &params, &patch).await;
+        let after = match answer {
+            Ok(after) => serde_json::to_value(after).map_err(|source| object.unreadable(source))?,
+            // A dry run made nothing, so what comes after it cannot be judged by the server.
+            Err(kube::Error::Api(status)) if status.is_not_found() && made.has_place_of(&object) => {
+                object.value().clone()
+            }
+            Err(kube::Error::Api(status)) if !conflicts(&status).is_empty() => {
+                return Err(ApplyError::Conflict { conflicts: conflicts(&status), object });
+            }
+            Err(source) => return Err(object.refused("apply", source)),
+        };
+        if object.kind() == "CustomResourceDefinition" && !dry_run {
+            established(client, &object).await?;
+        }
+        Ok(Applied { object, before, after })
+    }
+}
+
+/// What a dry run would have made that other objects are in: namespaces and the kinds of CRDs.
+#[derive(Default)]
+struct Made {
+    namespaces: BTreeSet<String>,
+    kinds: BTreeSet<(String, String)>,
+}
+
+impl Made {
+    fn remember(&mut self, object: &Object) {
+        match object.kind() {
+            "Namespace" => {
+                self.namespaces.insert(object.name().to_owned());
+            }
+            "CustomResourceDefinition" => {
+                let text = |path: &str| {
+                    object.value().pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
+                };
+                self.kinds.insert((text("/spec/group"), text("/spec/names/kind")));
+            }
+            _ => {}
+        }
+    }
+
+    fn has_place_of(&self, object: &Object) -> bool {
+        object.namespace().is_some_and(|namespace| self.namespaces.contains(namespace))
+            || self.kinds.contains(&(object.group().to_owned(), object.kind().to_owned()))
+    }
+}
+
+/// Who owns which field that we would set.
+fn conflicts(status: &Status) -> Vec<String> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes
+        .filter(|cause| cause.reason == "FieldManagerConflict")
+        .map(|cause| format!("{} ({})", cause.field, cause.message))
+        .collect()
+}
+
+/// A new kind is served a moment after its definition is there.
+async fn established(client: &kube::Client, object: &Object) -> Result<(), ApplyError> {
+    let begin = Instant::now();
+    loop {
+        let now = object.get(client).await?.unwrap_or_default();
+        if condition(&now, "Established") == Some("True") {
+            return Ok(());
+        }
+        if begin.elapsed() > ESTABLISHED {
+            return Err(ApplyError::NotEstablished { object: object.clone() });
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// The status of an object's condition.
+pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
+    let conditions = object.pointer("/status/conditions")?.as_array()?;
+    conditions.iter().find(|condition| condition["type"] == kind)?["status"].as_str()
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApplyError {
+    #[error("not an object: {0}")]
+    NotAnObject(&'static str),
+    #[error("cannot {verb} {object}")]
+    Refused { verb: &'static str, object: Object, source: Box<kube::Error> },
+    #[error("cannot apply {object}: others own fields of it: {}", conflicts.join(", "))]
+    Conflict { object: Object, conflicts: Vec<String> },
+    #[error("{object} was applied, but its kind is not served after {} s", ESTABLISHED.as_secs())]
+    NotEstablished { object: Object },
+    #[error("cannot read what the server says of {object}")]
+    Unreadable { object: Object, source: serde_json::Error },
+}
+
+impl Explain for ApplyError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Refused { object, source, verb } => match source.as_ref() {
+                kube::Error::Api(status) if status.is_forbidden() => Some(format!(
+                    "your user at this cluster lacks a right to {verb} it, or the cluster's admission refuses it; \
+                     see `kubectl auth can-i --list{}`",
+                    object.namespace().map(|namespace| format!(" -n {namespace}")).unwrap_or_default()
+                )),
+                _ => None,
+            },
+            Self::Conflict { .. } => Some("--force-conflicts takes the fields over".to_owned()),
+            Self::NotAnObject(_) | Self::NotEstablished { .. } | Self::Unreadable { .. } => None,
+        }
+    }
+}
+
+const ESTABLISHED: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_conflict_names_the_field_and_its_owner() {
+        let status: Status = serde_json::from_value(json!({
+            "status": "Failure", "reason": "Conflict", "code": 409, "message": "Apply failed with 1 conflict",
+            "details": {"causes": [{
+                "reason": "FieldManagerConflict",
+                "message": "conflict with \"kubectl-scale\" using apps/v1",
+                "field": ".spec.replicas",
+            }]},
+        }))
+        .unwrap();
+        assert_eq!(conflicts(&status), [".spec.replicas (conflict with \"kubectl-scale\" using apps/v1)"]);
+    }
+
+    #[test]
+    fn what_a_dry_run_would_have_made_holds_what_is_in_it() {
+        let object = |value| Object::new(value).unwrap();
+        let mut made = Made::default();
+        made.remember(&object(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})));
+        made.remember(&object(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "x"},
+            "spec": {"group": "g.io", "names": {"kind": "K"}},
+        })));
+        let in_n = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}});
+        assert!(made.has_place_of(&object(in_n)));
+        assert!(
+            made.has_place_of(&object(
+                json!({"apiVersion": "g.io/v1", "kind": "K", "metadata": {"name": "k"}})
+            ))
+        );
+        assert!(!made.has_place_of(&object(
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "m"}})
+        )));
+    }
+
+    #[test]
+    fn what_the_server_writes_by_itself_is_no_change() {
+        let object =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}});
+        let with = |version: &str, data: &str| {
+            let mut object = object.clone();
+            object["metadata"]["resourceVersion"] = version.into();
+            object["data"] = json!({"k": data});
+            object
+        };
+        let outcome = |before| {
+            Applied { object: Object::new(object.clone()).unwrap(), before, after: with("2", "v") }.outcome()
+        };
+        assert_eq!(outcome(None), Outcome::Created);
+        assert_eq!(outcome(Some(with("1", "v"))), Outcome::Unchanged);
+        assert_eq!(outcome(Some(with("1", "w"))), Outcome::Configured);
+    }
+}

@@ -1,0 +1,122 @@
+//! Takes objects away: the last made goes first, what is gone already is no error, and it waits until all
+//! are gone, so that the same names can be used again at once.
+
+use std::time::Duration;
+
+use kube::api::{DeleteParams, PropagationPolicy};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::ApplyError;
+use super::object::Object;
+use crate::error::Explain;
+
+/// How objects are deleted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delete {
+    /// The server judges and changes nothing.
+    pub(crate) dry_run: bool,
+    /// How long to wait for each to be gone.
+    pub(crate) timeout: Duration,
+}
+
+impl Delete {
+    /// Deletes the objects in the opposite order and gives those that were there.
+    pub(crate) async fn all(
+        self,
+        client: &kube::Client,
+        objects: impl DoubleEndedIterator<Item = Value>,
+    ) -> Result<Vec<Object>, DeleteError> {
+        let mut deleted = Vec::new();
+        for value in objects.rev() {
+            let object = Object::new(value)?;
+            if self.one(client, &object).await? {
+                deleted.push(object);
+            }
+        }
+        if !self.dry_run {
+            for object in &deleted {
+                self.gone(client, object).await?;
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Whether it was there.
+    async fn one(self, client: &kube::Client, object: &Object) -> Result<bool, DeleteError> {
+        let params = DeleteParams {
+            dry_run: self.dry_run,
+            // What it owns goes before it: nothing is left that comes to an end later.
+            propagation_policy: Some(PropagationPolicy::Foreground),
+            ..DeleteParams::default()
+        };
+        match object.api(client).delete(object.name(), &params).await {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(false),
+            Err(source) => Err(object.refused("delete", source).into()),
+        }
+    }
+
+    async fn gone(self, client: &kube::Client, object: &Object) -> Result<(), DeleteError> {
+        let begin = Instant::now();
+        while let Some(left) = object.get(client).await? {
+            if begin.elapsed() > self.timeout {
+                return Err(DeleteError::Stays { reason: why_it_stays(&left), object: object.clone() });
+            }
+            sleep(POLL).await;
+        }
+        Ok(())
+    }
+}
+
+/// What the server says of an object that does not go.
+fn why_it_stays(object: &Value) -> String {
+    let finalizers = [&object["metadata"]["finalizers"], &object["spec"]["finalizers"]];
+    let finalizers = finalizers.iter().filter_map(|list| list.as_array()).flatten();
+    let finalizers = finalizers.filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+    let messages = conditions.filter(|condition| condition["status"] == "True");
+    let messages =
+        messages.filter_map(|condition| condition["message"].as_str()).collect::<Vec<_>>().join("; ");
+    match (finalizers.is_empty(), messages.is_empty()) {
+        (_, false) => messages,
+        (false, true) => format!("its finalizers: {finalizers}"),
+        (true, true) => "the server does not say why".to_owned(),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DeleteError {
+    #[error(transparent)]
+    Refused(#[from] ApplyError),
+    #[error("{object} was deleted but stays: {reason}")]
+    Stays { object: Object, reason: String },
+}
+
+impl Explain for DeleteError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Refused(error) => error.hint(),
+            Self::Stays { .. } => None,
+        }
+    }
+}
+
+const POLL: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_stays_says_why() {
+        let namespace = json!({
+            "spec": {"finalizers": ["kubernetes"]},
+            "status": {"conditions": [{"status": "True", "message": "some content remains"}]},
+        });
+        assert_eq!(why_it_stays(&namespace), "some content remains");
+        assert_eq!(why_it_stays(&json!({"metadata": {"finalizers": ["a", "b"]}})), "its finalizers: a, b");
+    }
+}

@@ -1,0 +1,124 @@
+//! What would change, as a unified diff of YAML; a Secret's values are told apart and never shown.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+use similar::TextDiff;
+
+use super::Applied;
+
+/// The difference that applying makes to each object, empty when there is none.
+pub(crate) fn unified(applied: &[Applied]) -> String {
+    let mut text = String::new();
+    for one in applied {
+        let (mut before, mut after) =
+            (one.before.as_ref().map(significant).unwrap_or_default(), significant(&one.after));
+        if one.object.kind() == "Secret" {
+            mask(&mut before, &mut after);
+        }
+        let (before, after) = (yaml(&before), yaml(&after));
+        if before != after {
+            let place =
+                one.object.namespace().map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
+            let (from, to) = (format!("live/{}{place}", one.object), format!("merged/{}{place}", one.object));
+            let diff = TextDiff::from_lines(&before, &after);
+            let _ = write!(text, "{}", diff.unified_diff().header(&from, &to));
+        }
+    }
+    text
+}
+
+/// Without what the server writes by itself.
+pub(super) fn significant(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["managedFields", "resourceVersion", "generation", "uid", "creationTimestamp"] {
+            metadata.remove(field);
+        }
+    }
+    object
+}
+
+/// A value that stays is `***`; one that changes is said to, and no more.
+fn mask(before: &mut Value, after: &mut Value) {
+    for field in ["data", "stringData"] {
+        let old = before.get(field).cloned().unwrap_or_default();
+        let new = after.get(field).cloned().unwrap_or_default();
+        let shown = |values: &Value, others: &Value, changed: &str| {
+            let values = values.as_object().into_iter().flatten();
+            let masked = values.map(|(key, value)| {
+                let changed = others.get(key).is_some_and(|other| other != value).then_some(changed);
+                (key.clone(), Value::from(changed.unwrap_or("***")))
+            });
+            masked.collect::<Value>()
+        };
+        if old.is_object() {
+            before[field] = shown(&old, &new, "*** (before)");
+        }
+        if new.is_object() {
+            after[field] = shown(&new, &old, "*** (after)");
+        }
+    }
+}
+
+/// Objects as a stream of YAML documents.
+pub(crate) fn documents<'a>(objects: impl IntoIterator<Item = &'a Value>) -> String {
+    let documents = objects.into_iter().map(yaml).collect::<Vec<_>>();
+    documents.join("---\n")
+}
+
+fn yaml(value: &Value) -> String {
+    if value.is_null() {
+        return String::new();
+    }
+    // JSON is YAML, should a value ever not be writable the other way.
+    serde_saphyr::to_string(value).unwrap_or_else(|_| format!("{value:#}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::object::Object;
+    use super::*;
+
+    fn applied(before: Option<Value>, after: Value) -> Applied {
+        Applied { object: Object::new(after.clone()).unwrap(), before, after }
+    }
+
+    fn secret(token: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "m1.member", "namespace": "n", "resourceVersion": token},
+            "data": {"server": "same", "token": token},
+        })
+    }
+
+    #[test]
+    fn a_secrets_values_are_never_shown() {
+        let text = unified(&[applied(Some(secret("old")), secret("new"))]);
+        assert!(text.contains("-  token: \"*** (before)\"\n+  token: \"*** (after)\""), "{text}");
+        for value in ["old", "new", "same"] {
+            assert!(!text.contains(value), "{text}");
+        }
+        let text = unified(&[applied(None, secret("new"))]);
+        assert!(text.contains("+  token: \"***\"") && !text.contains("new"), "{text}");
+    }
+
+    #[test]
+    fn what_is_the_same_gives_no_line() {
+        assert_eq!(unified(&[applied(Some(secret("same")), secret("same"))]), "");
+    }
+
+    #[test]
+    fn an_object_that_is_new_is_all_additions_under_its_name() {
+        let map =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v"}});
+        let text = unified(&[applied(None, map)]);
+        assert!(text.starts_with("--- live/configmap/c\n+++ merged/configmap/c\n"), "{text}");
+        assert!(text.contains("\n+data:\n+  k: v\n"), "{text}");
+    }
+}

@@ -1,0 +1,80 @@
+//! What a long command is doing: a spinner on a terminal's standard error, a plain line for each step
+//! elsewhere. Standard output is never touched.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::printer::{Printer, printable};
+
+/// Where steps are shown.
+pub(crate) struct Progress<'a> {
+    printer: &'a Printer,
+    terminal: bool,
+}
+
+impl<'a> Progress<'a> {
+    pub(crate) fn new(printer: &'a Printer) -> Self {
+        Self { printer, terminal: std::io::stderr().is_terminal() }
+    }
+
+    /// Something begins. Print nothing while a step is shown: end it first.
+    pub(crate) fn step(&self, text: &str) -> Step<'a> {
+        let text = printable(text);
+        let bar = self.terminal.then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+                bar.set_style(style);
+            }
+            bar.set_message(text.clone());
+            bar.enable_steady_tick(TICK);
+            bar
+        });
+        Step { printer: self.printer, bar, text, said: String::new() }
+    }
+}
+
+/// A step that is under way; dropped without [`Step::done`] it has failed, and the error says why.
+pub(crate) struct Step<'a> {
+    printer: &'a Printer,
+    bar: Option<ProgressBar>,
+    text: String,
+    said: String,
+}
+
+impl Step<'_> {
+    /// What it waits for now.
+    pub(crate) fn update(&mut self, state: &str) {
+        let state = printable(state);
+        if self.said == state {
+            return;
+        }
+        let line = format!("{}: {state}", self.text);
+        match &self.bar {
+            Some(bar) => bar.set_message(line),
+            None => self.printer.note(&format!("{line}\n")),
+        }
+        self.said = state;
+    }
+
+    /// It came to a good end.
+    pub(crate) fn done(mut self) {
+        self.clear();
+        self.printer.note(&format!("{}: done\n", self.text));
+    }
+
+    fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+const TICK: Duration = Duration::from_millis(100);

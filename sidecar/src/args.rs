@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::impersonation::member::{DEFAULT_ADMIN_GROUPS, DEFAULT_OMITTED_EXTRA};
+use kubectl_mc_api::access::sent::DEFAULT_ADMIN_GROUPS;
+
+use crate::impersonation::member::DEFAULT_OMITTED_EXTRA;
 
 /// The cluster proxy beside a host cluster's kube-apiserver.
 #[derive(Debug, Parser)]

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use kubectl_mc_api::access::sent;
+pub use kubectl_mc_api::access::sent::{AUTHENTICATED, MASTERS, UNAUTHENTICATED, service_account_groups};
+
 /// An authenticated user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Identity {
@@ -12,14 +15,8 @@ pub struct Identity {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Every authenticated user is in this group; each server adds it for itself.
-pub const AUTHENTICATED: &str = "system:authenticated";
-/// Everybody who gave no credential.
-pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The user who gave no credential.
 pub const ANONYMOUS: &str = "system:anonymous";
-/// The group that a kube-apiserver allows everything.
-pub const MASTERS: &str = "system:masters";
 
 impl Identity {
     /// Who showed no credential.
@@ -42,8 +39,7 @@ impl Identity {
 
     /// The namespace and the name, if this is a service account.
     pub fn service_account(&self) -> Option<(&str, &str)> {
-        let (namespace, name) = self.user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-        (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+        sent::service_account(&self.user)
     }
 
     /// About how many bytes the identity takes, to keep monsters out of caches.
@@ -54,9 +50,4 @@ impl Identity {
             + strings(&self.groups)
             + self.extra.iter().map(|(key, values)| key.len() + strings(values)).sum::<usize>()
     }
-}
-
-/// The groups that a service account of a namespace is in (apiserver: `serviceaccount.MakeGroupNames`).
-pub fn service_account_groups(namespace: &str) -> [String; 2] {
-    ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }

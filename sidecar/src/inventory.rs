@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use kubectl_mc_api::ClusterName;
-use kubectl_mc_api::member_cluster::Impersonation;
+use kubectl_mc_api::member_cluster::Forwarded;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::{self, Bound, Caller, Permit};
@@ -38,7 +38,7 @@ pub trait Inventory: Send + Sync {
 #[derive(Debug)]
 pub struct Cluster {
     pub name: ClusterName,
-    pub impersonation: Impersonation,
+    pub forwarded: Forwarded,
     pub upstream: Arc<Upstream>,
     /// Ends what is open when the member is deleted or its connection leads elsewhere.
     pub gone: CancellationToken,

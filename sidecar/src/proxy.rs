@@ -74,7 +74,7 @@ impl<'a> Draft<'a> {
     /// Makes the member's request out of the caller's: headers cleaned, then credential and identity
     /// set, last, so that nothing a client sends can add to them. The body goes with the first one.
     pub fn prepare(&mut self, cluster: &Cluster) -> Result<Prepared, crate::Error> {
-        let identity = member::Headers::new(self.rules, &self.identity, cluster.impersonation)
+        let identity = member::Headers::new(self.rules, &self.identity, cluster.forwarded)
             .map_err(impersonation::Error::Member)?;
         let inner_proxy = self.path.is_inner_proxy();
         let mut headers = headers::forwarded(&self.parts.headers, inner_proxy);
@@ -107,7 +107,7 @@ impl<'a> Draft<'a> {
             Err(Error::Impersonation { cluster, message, .. }) => (cluster, message),
             answered => return Ok(answered?),
         };
-        let headers = member::Headers::new(self.rules, &self.identity, cluster.impersonation);
+        let headers = member::Headers::new(self.rules, &self.identity, cluster.forwarded);
         let rights = headers.map(member::Headers::rights).unwrap_or_default();
         let lacking = Box::pin(cluster.upstream.lacking(&self.identity, &rights)).await;
         Err(Error::Impersonation { cluster: name, message, lacking }.into())

@@ -1,10 +1,12 @@
 //! What the plugin and the sidecar must agree on byte for byte: the names, the
 //! objects and the paths of design. No IO happens here.
 //!
+//! - [`access`]: who may be impersonated on a member, and why
 //! - [`name`]: cluster names, parsed once
 //! - [`member_cluster`]: the `MemberCluster` custom resource
 //! - [`path`]: where a member is found below the host's API
 
+pub mod access;
 pub mod member_cluster;
 pub mod name;
 pub mod path;

@@ -1,6 +1,7 @@
 //! `MemberCluster`, the registry of members on the host. Its connection and credential
 //! are not here but in the Secret `<name>.member` of the sidecar's namespace.
 
+use k8s_openapi::api::rbac::v1::Subject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -31,7 +32,7 @@ pub struct MemberClusterSpec {
 }
 
 /// How the caller's identity is passed to the member.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Impersonation {
     /// Whether the caller's uid is passed on.
     #[serde(default)]
@@ -42,6 +43,17 @@ pub struct Impersonation {
     /// Whether the member's role names every user that may be impersonated there.
     #[serde(default)]
     pub users: Users,
+    /// Who may be impersonated on the member besides those whom the host's RBAC lets use its proxy: for
+    /// hosts that authorize by other means as well, which cannot be listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subjects: Option<Vec<Subject>>,
+}
+
+/// What of an identity is passed to the member beside user and groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forwarded {
+    pub uid: Forwarding,
+    pub extra: Forwarding,
 }
 
 /// Whether a part of the caller's identity is passed on.
@@ -83,8 +95,9 @@ pub struct MemberClusterStatus {
 }
 
 impl MemberCluster {
-    /// How the caller's identity is passed to this member.
-    pub fn impersonation(&self) -> Impersonation {
-        self.spec.impersonation.unwrap_or_default()
+    /// What of the caller's identity is passed to this member.
+    pub fn forwarded(&self) -> Forwarded {
+        let impersonation = self.spec.impersonation.as_ref();
+        impersonation.map(|i| Forwarded { uid: i.uid, extra: i.extra }).unwrap_or_default()
     }
 }

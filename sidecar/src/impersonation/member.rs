@@ -10,16 +10,17 @@
 //! - Control-plane identities of the host are refused: they mean another program on the member.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use kubectl_mc_api::member_cluster::{Forwarding, Impersonation};
+use kubectl_mc_api::access::sent::{self, is_privileged, is_privileged_namespace};
+use kubectl_mc_api::member_cluster::{Forwarded, Forwarding};
 
 use super::{EXTRA, GROUP, UID, USER, is_impersonation};
 use crate::authorization::Attributes;
-use crate::identity::{AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED, service_account_groups};
+use crate::identity::Identity;
 
 /// The rules that flags may change.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Groups that are never sent; [`HOST_ADMINS`] is sent in their place.
+    /// Groups that are never sent; [`sent::HOST_ADMINS`] is sent in their place.
     pub admin_groups: Vec<String>,
     /// Extra keys that are never sent; a `*` at either end matches any text there.
     pub omitted_extra: Vec<String>,
@@ -31,7 +32,7 @@ impl Default for Rules {
     fn default() -> Self {
         let list = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
         Self {
-            admin_groups: list(DEFAULT_ADMIN_GROUPS),
+            admin_groups: list(sent::DEFAULT_ADMIN_GROUPS),
             omitted_extra: list(DEFAULT_OMITTED_EXTRA),
             allow_privileged_identity: false,
         }
@@ -43,20 +44,20 @@ impl Default for Rules {
 pub struct Headers(Vec<(HeaderName, HeaderValue)>);
 
 impl Headers {
-    /// The headers for `identity` at a member that takes `impersonation`.
-    pub fn new(rules: &Rules, identity: &Identity, impersonation: Impersonation) -> Result<Self, Error> {
+    /// The headers for `identity` at a member to which this much is forwarded.
+    pub fn new(rules: &Rules, identity: &Identity, forwarded: Forwarded) -> Result<Self, Error> {
         rules.refuse_privileged(identity)?;
         let mut headers = vec![(HeaderName::from_static(USER), value("user name", &identity.user)?)];
         for group in rules.groups(identity)? {
             headers.push((HeaderName::from_static(GROUP), value("group", group)?));
         }
         if let Some(uid) = &identity.uid
-            && impersonation.uid == Forwarding::Forward
+            && forwarded.uid == Forwarding::Forward
             && identity.service_account().is_none()
         {
             headers.push((HeaderName::from_static(UID), value("uid", uid)?));
         }
-        if impersonation.extra == Forwarding::Forward {
+        if forwarded.extra == Forwarding::Forward {
             for (key, values) in &identity.extra {
                 if rules.omits(key) || values.is_empty() {
                     continue;
@@ -93,41 +94,21 @@ impl Rules {
             return Ok(());
         }
         let user = &identity.user;
-        let account = identity.service_account().is_some_and(|(namespace, _)| namespace == "kube-system");
+        let account =
+            identity.service_account().is_some_and(|(namespace, _)| is_privileged_namespace(namespace));
         if account || is_privileged(user) {
             return Err(Error::Privileged(user.clone()));
         }
-        match identity.groups.iter().find(|group| is_privileged(group) || *group == KUBE_SYSTEM_ACCOUNTS) {
+        let of_accounts = |group: &str| sent::accounts_of(group).is_some_and(is_privileged_namespace);
+        match identity.groups.iter().find(|group| is_privileged(group) || of_accounts(group)) {
             Some(group) => Err(Error::Privileged(group.clone())),
             None => Ok(()),
         }
     }
 
     fn groups<'a>(&self, identity: &'a Identity) -> Result<Vec<&'a str>, Error> {
-        let is_admin = |group: &str| self.admin_groups.iter().any(|admin| admin == group);
-        let mut groups: Vec<&str> = Vec::new();
-        let mut admin = false;
-        for group in identity.groups.iter().map(String::as_str) {
-            match group {
-                AUTHENTICATED | UNAUTHENTICATED => {}
-                _ if is_admin(group) => admin = true,
-                _ => groups.push(group),
-            }
-        }
-        if admin {
-            groups.push(HOST_ADMINS);
-        }
-        if let Some((namespace, _)) = identity.service_account() {
-            if groups.is_empty() {
-                return Err(Error::WithoutGroups(identity.user.clone()));
-            }
-            let derived = service_account_groups(namespace);
-            let is_derived = |group: &&str| derived.iter().any(|d| d == group);
-            if groups.len() == derived.len() && groups.iter().all(is_derived) && groups[0] != groups[1] {
-                groups.clear();
-            }
-        }
-        Ok(groups)
+        let groups = sent::groups(&self.admin_groups, &identity.user, &identity.groups);
+        groups.map_err(|sent::WithoutGroups| Error::WithoutGroups(identity.user.clone()))
     }
 
     fn omits(&self, key: &str) -> bool {
@@ -142,10 +123,6 @@ impl Rules {
             }
         })
     }
-}
-
-fn is_privileged(name: &str) -> bool {
-    PRIVILEGED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || name == "system:nodes"
 }
 
 /// A value must reach the member as it is. White space at either end would be lost on the way, and
@@ -178,15 +155,9 @@ fn extra_name(key: &str) -> Result<HeaderName, Error> {
     name.parse().map_err(|_| Error::NotCarried("extra key", key.to_owned()))
 }
 
-/// Takes the place of the admin groups on members; a join binds it to cluster-admin there.
-pub const HOST_ADMINS: &str = "kubectl-mc:host-admins";
-/// `--admin-groups`
-pub const DEFAULT_ADMIN_GROUPS: &[&str] = &[MASTERS, "kubeadm:cluster-admins"];
 /// `--omit-extra`: facts about a node, a pod or a credential of the host that mean nothing elsewhere.
 pub const DEFAULT_OMITTED_EXTRA: &[&str] =
     &["authentication.kubernetes.io/pod-*", "authentication.kubernetes.io/node-*", "*user-assertion*"];
-const PRIVILEGED_PREFIXES: &[&str] = &["system:node:", "system:kube-", "kubectl-mc:"];
-const KUBE_SYSTEM_ACCOUNTS: &str = "system:serviceaccounts:kube-system";
 
 /// Why a member cannot be shown an identity.
 #[derive(Debug, thiserror::Error)]

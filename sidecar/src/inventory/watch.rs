@@ -239,8 +239,8 @@ impl State {
             let in_flight = self.in_flight.entry(name.clone());
             let in_flight = in_flight.or_insert_with(|| Bound::new(self.size_per_member)).clone();
             let cluster = way.upstream.clone().map(|upstream| {
-                let (name, impersonation, gone) = (name.clone(), member.impersonation(), way.gone.clone());
-                Arc::new(Cluster { name, impersonation, upstream, gone, in_flight })
+                let (name, forwarded, gone) = (name.clone(), member.forwarded(), way.gone.clone());
+                Arc::new(Cluster { name, forwarded, upstream, gone, in_flight })
             });
             members.insert(name.clone(), cluster);
             self.ways.insert(name.clone(), way);

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use kubectl_mc_api::member_cluster::Impersonation;
+use kubectl_mc_api::member_cluster::Forwarded;
 use percent_encoding::percent_decode_str;
 use sidecar::authentication::request_header::{HeaderNames, identity};
 use sidecar::headers::forwarded;
@@ -26,7 +26,7 @@ pub fn run(input: &[u8]) {
     assert_eq!(identity, read(&headers, "x-remote"), "the host means somebody else");
 
     let identity = identity.authenticated();
-    let Ok(made) = Headers::new(&Rules::default(), &identity, Impersonation::default()) else {
+    let Ok(made) = Headers::new(&Rules::default(), &identity, Forwarded::default()) else {
         return assert!(may_be_refused(&identity), "{identity:?} is refused");
     };
     assert!(!is_privileged(&identity), "{identity:?}");

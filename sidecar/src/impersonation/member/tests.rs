@@ -6,9 +6,9 @@ fn identity(user: &str, groups: &[&str]) -> Identity {
     Identity { user: user.to_owned(), groups, ..Identity::default() }
 }
 
-fn sent(identity: &Identity, impersonation: Impersonation) -> Vec<String> {
+fn sent(identity: &Identity, forwarded: Forwarded) -> Vec<String> {
     let mut headers = HeaderMap::new();
-    Headers::new(&Rules::default(), identity, impersonation).unwrap().apply(&mut headers).unwrap();
+    Headers::new(&Rules::default(), identity, forwarded).unwrap().apply(&mut headers).unwrap();
     let line = |(name, value): (&HeaderName, &HeaderValue)| {
         format!(
             "{}={}",
@@ -20,7 +20,7 @@ fn sent(identity: &Identity, impersonation: Impersonation) -> Vec<String> {
 }
 
 fn refusal(identity: &Identity) -> Error {
-    Headers::new(&Rules::default(), identity, Impersonation::default()).unwrap_err()
+    Headers::new(&Rules::default(), identity, Forwarded::default()).unwrap_err()
 }
 
 #[test]
@@ -31,10 +31,10 @@ fn user_groups_uid_and_extra_are_sent() {
         ..identity("jané", &["dev", "system:authenticated"])
     };
     assert_eq!(
-        sent(&jane, Impersonation::default()),
+        sent(&jane, Forwarded::default()),
         ["user=jané", "group=dev", "uid=42", "extra-scopes.io%2fa%20b%25=x", "extra-scopes.io%2fa%20b%25=y"]
     );
-    let omit = Impersonation { uid: Forwarding::Omit, extra: Forwarding::Omit, ..Impersonation::default() };
+    let omit = Forwarded { uid: Forwarding::Omit, extra: Forwarding::Omit };
     assert_eq!(sent(&jane, omit), ["user=jané", "group=dev"]);
 }
 
@@ -42,7 +42,7 @@ fn user_groups_uid_and_extra_are_sent() {
 fn a_service_accounts_derived_groups_and_uid_are_left_out() {
     let derived = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"];
     let account = Identity { uid: Some("1".to_owned()), ..identity("system:serviceaccount:ns:n", &derived) };
-    assert_eq!(sent(&account, Impersonation::default()), ["user=system:serviceaccount:ns:n"]);
+    assert_eq!(sent(&account, Forwarded::default()), ["user=system:serviceaccount:ns:n"]);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_service_accounts_other_groups_are_sent_all() {
         &["system:serviceaccounts", "system:serviceaccounts"],
         &["system:serviceaccounts", "system:serviceaccounts:other"],
     ] {
-        let lines = sent(&identity("system:serviceaccount:ns:n", groups), Impersonation::default());
+        let lines = sent(&identity("system:serviceaccount:ns:n", groups), Forwarded::default());
         let expected: Vec<_> = groups.iter().map(|g| format!("group={g}")).collect();
         assert_eq!(lines[1..], expected);
     }
@@ -67,17 +67,17 @@ fn a_service_account_without_its_groups_is_refused_for_the_member_would_add_them
         assert!(matches!(refusal, Error::WithoutGroups(_)), "{groups:?}");
         assert!(refusal.to_string().contains(account) && refusal.to_string().contains("--as-group"));
     }
-    assert_eq!(sent(&identity("jane", &["system:authenticated"]), Impersonation::default()), ["user=jane"]);
+    assert_eq!(sent(&identity("jane", &["system:authenticated"]), Forwarded::default()), ["user=jane"]);
 }
 
 #[test]
 fn fault_17_the_admin_groups_are_never_sent() {
     for group in ["system:masters", "kubeadm:cluster-admins"] {
-        let lines = sent(&identity("root", &["a", group, "b"]), Impersonation::default());
+        let lines = sent(&identity("root", &["a", group, "b"]), Forwarded::default());
         assert_eq!(lines, ["user=root", "group=a", "group=b", "group=kubectl-mc:host-admins"]);
     }
     let account = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:masters"];
-    let lines = sent(&identity("system:serviceaccount:ns:n", &account), Impersonation::default());
+    let lines = sent(&identity("system:serviceaccount:ns:n", &account), Forwarded::default());
     assert!(lines.contains(&"group=kubectl-mc:host-admins".to_owned()) && lines.len() == 4, "{lines:?}");
 }
 
@@ -89,6 +89,8 @@ fn fault_17_control_plane_identities_are_refused() {
         ("system:kube-scheduler", &[]),
         ("system:serviceaccount:kube-system:x", &[]),
         ("jane", &["system:serviceaccounts:kube-system"]),
+        ("system:serviceaccount:kubectl-mc-system:kubectl-mc-manager", &[]),
+        ("jane", &["system:serviceaccounts:kubectl-mc-system"]),
         ("kubectl-mc:host-admins", &[]),
         ("jane", &["kubectl-mc:host-admins"]),
     ] {
@@ -97,7 +99,7 @@ fn fault_17_control_plane_identities_are_refused() {
         assert!(refusal.to_string().contains("--allow-privileged-identity"));
     }
     let rules = Rules { allow_privileged_identity: true, ..Rules::default() };
-    assert!(Headers::new(&rules, &identity("system:node:n1", &[]), Impersonation::default()).is_ok());
+    assert!(Headers::new(&rules, &identity("system:node:n1", &[]), Forwarded::default()).is_ok());
 }
 
 #[test]
@@ -124,7 +126,7 @@ fn extra_about_the_hosts_pods_and_nodes_is_not_sent() {
         jane.extra.insert(key.to_owned(), vec!["v".to_owned()]);
     }
     assert_eq!(
-        sent(&jane, Impersonation::default()),
+        sent(&jane, Forwarded::default()),
         ["user=jane", "extra-authentication.kubernetes.io%2fcredential-id=v"]
     );
 }
@@ -134,7 +136,7 @@ fn nothing_is_added_to_an_identity_that_is_there() {
     for name in ["impersonate-user", "impersonate-extra-x", "impersonate_user"] {
         let mut headers =
             HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static("eve"))]);
-        let ours = Headers::new(&Rules::default(), &identity("jane", &[]), Impersonation::default()).unwrap();
+        let ours = Headers::new(&Rules::default(), &identity("jane", &[]), Forwarded::default()).unwrap();
         assert!(matches!(ours.apply(&mut headers), Err(Error::Present)), "{name}");
     }
 }
@@ -143,7 +145,7 @@ fn nothing_is_added_to_an_identity_that_is_there() {
 fn fault_08_five_hundred_groups_are_five_hundred_lines() {
     let groups: Vec<_> = (0..500).map(|n| format!("g{n}")).collect();
     let groups: Vec<_> = groups.iter().map(String::as_str).collect();
-    assert_eq!(sent(&identity("jane", &groups), Impersonation::default()).len(), 501);
+    assert_eq!(sent(&identity("jane", &groups), Forwarded::default()).len(), 501);
 }
 
 #[test]
@@ -151,10 +153,10 @@ fn each_part_of_an_identity_takes_a_right_of_its_own_on_the_member() {
     let identity = Identity {
         user: "jane".to_owned(),
         uid: Some("7".to_owned()),
-        groups: vec!["dev".to_owned(), "ops".to_owned(), AUTHENTICATED.to_owned()],
+        groups: vec!["dev".to_owned(), "ops".to_owned(), "system:authenticated".to_owned()],
         extra: [("a/b".to_owned(), vec!["1".to_owned(), "2".to_owned()])].into(),
     };
-    let headers = Headers::new(&Rules::default(), &identity, Impersonation::default()).unwrap();
+    let headers = Headers::new(&Rules::default(), &identity, Forwarded::default()).unwrap();
     let authentication = "authentication.k8s.io";
     let mut rights = headers.rights();
     rights.sort_by_key(|right| format!("{right:?}"));

@@ -1,0 +1,181 @@
+//! The host's ClusterRoles and ClusterRoleBindings, kept so that a change costs what it changes: from a
+//! cluster to the roles that reach it, from a role to its bindings, and the way back.
+//!
+//! RoleBindings and Roles do not matter: clusters have no namespace.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+
+use super::matching::Reach;
+use super::{Because, Subject};
+use crate::ClusterName;
+
+/// Who may use which cluster's proxy.
+#[derive(Debug, Default)]
+pub struct Index {
+    /// What a role reaches, if anything.
+    roles: HashMap<Arc<str>, Reach>,
+    bindings: HashMap<Arc<str>, Bound>,
+    /// The bindings of a role, whether it exists or not.
+    of_role: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// The roles that reach every cluster.
+    everywhere: BTreeSet<Arc<str>>,
+    /// The roles that reach a cluster by its name.
+    named: HashMap<ClusterName, BTreeSet<Arc<str>>>,
+}
+
+/// A binding: whom it binds to which role.
+#[derive(Debug, PartialEq)]
+struct Bound {
+    role: Arc<str>,
+    subjects: Vec<Subject>,
+}
+
+/// The clusters about which a change says something new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Affected {
+    All,
+    Named(BTreeSet<ClusterName>),
+}
+
+impl Index {
+    /// Takes a role that is new or changed.
+    pub fn role(&mut self, role: &ClusterRole) -> Affected {
+        let name = role.metadata.name.as_deref().unwrap_or_default();
+        self.reaches(name, Reach::of(role.rules.as_deref().unwrap_or_default()))
+    }
+
+    pub fn role_gone(&mut self, name: &str) -> Affected {
+        self.reaches(name, Reach::default())
+    }
+
+    /// Takes a binding that is new or changed.
+    pub fn binding(&mut self, binding: &ClusterRoleBinding) -> Affected {
+        let name = binding.metadata.name.as_deref().unwrap_or_default();
+        let subjects = binding.subjects.iter().flatten().filter_map(Subject::of).collect();
+        let to_a_cluster_role = binding.role_ref.kind == "ClusterRole";
+        let bound = to_a_cluster_role.then(|| Bound { role: Arc::from(&*binding.role_ref.name), subjects });
+        self.binds(name, bound)
+    }
+
+    pub fn binding_gone(&mut self, name: &str) -> Affected {
+        self.binds(name, None)
+    }
+
+    /// Who may use a cluster's proxy, and by which binding. Somebody whom many bind comes many times.
+    pub fn entitled(&self, cluster: &ClusterName) -> impl Iterator<Item = (&Subject, Because)> {
+        let named = self.named.get(cluster).into_iter().flatten();
+        let bindings = self.everywhere.iter().chain(named).filter_map(|role| self.of_role.get(role));
+        bindings.flatten().filter_map(|name| Some((name, self.bindings.get(name)?))).flat_map(
+            |(name, Bound { role, subjects })| {
+                let because = Because::Binding { binding: name.clone(), role: role.clone() };
+                subjects.iter().map(move |subject| (subject, because.clone()))
+            },
+        )
+    }
+
+    fn reaches(&mut self, name: &str, reach: Reach) -> Affected {
+        let name: Arc<str> = Arc::from(name);
+        let before = self.roles.remove(&name).unwrap_or_default();
+        if before != reach {
+            self.everywhere.remove(&name);
+            for cluster in before.named.difference(&reach.named) {
+                if let Some(roles) = self.named.get_mut(cluster) {
+                    roles.remove(&name);
+                    if roles.is_empty() {
+                        self.named.remove(cluster);
+                    }
+                }
+            }
+            for cluster in reach.named.difference(&before.named) {
+                self.named.entry(cluster.clone()).or_default().insert(name.clone());
+            }
+            if reach.all {
+                self.everywhere.insert(name.clone());
+            }
+        }
+        let affected = match self.of_role.contains_key(&name) {
+            false => Affected::nobody(),
+            true if before.all != reach.all => Affected::All,
+            true => Affected::Named(before.named.symmetric_difference(&reach.named).cloned().collect()),
+        };
+        if !reach.is_nothing() {
+            self.roles.insert(name, reach);
+        }
+        affected
+    }
+
+    fn binds(&mut self, name: &str, bound: Option<Bound>) -> Affected {
+        let name: Arc<str> = Arc::from(name);
+        let before = self.bindings.remove(&name);
+        if before == bound {
+            self.bindings.extend(bound.map(|bound| (name, bound)));
+            return Affected::nobody();
+        }
+        let mut affected = Affected::nobody();
+        if let Some(Bound { role, .. }) = before {
+            affected = affected.and(self.reached_by(&role));
+            if let Some(bindings) = self.of_role.get_mut(&role) {
+                bindings.remove(&name);
+                if bindings.is_empty() {
+                    self.of_role.remove(&role);
+                }
+            }
+        }
+        if let Some(bound) = bound {
+            affected = affected.and(self.reached_by(&bound.role));
+            self.of_role.entry(bound.role.clone()).or_default().insert(name.clone());
+            self.bindings.insert(name, bound);
+        }
+        affected
+    }
+
+    fn reached_by(&self, role: &str) -> Affected {
+        match self.roles.get(role) {
+            None => Affected::nobody(),
+            Some(Reach { all: true, .. }) => Affected::All,
+            Some(Reach { named, .. }) => Affected::Named(named.clone()),
+        }
+    }
+}
+
+impl Affected {
+    pub fn nobody() -> Self {
+        Self::Named(BTreeSet::new())
+    }
+
+    pub fn includes(&self, cluster: &ClusterName) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(names) => names.contains(cluster),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Named(mut names), Self::Named(more)) => {
+                names.extend(more);
+                Self::Named(names)
+            }
+            _ => Self::All,
+        }
+    }
+}
+
+/// The subjects of a cluster with all their reasons.
+pub fn by_subject<'a>(
+    entitled: impl IntoIterator<Item = (&'a Subject, Because)>,
+) -> BTreeMap<&'a Subject, BTreeSet<Because>> {
+    let mut subjects: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for (subject, because) in entitled {
+        subjects.entry(subject).or_default().insert(because);
+    }
+    subjects
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! Who was let in by the host though no binding names them: ConfigMap `<cluster>.learnt` on the host.
+//!
+//! A binding to a group names no users, and a user may be in more groups than are bound; but to act as
+//! somebody on a member takes a right on the name and on each group. So who comes is remembered, and as
+//! long as the host would let them in again, the member's rights have them.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::{Deserialize, Serialize};
+
+use super::{Subject, sent};
+
+/// Somebody who came: the value of one key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Learnt {
+    pub user: String,
+    /// All groups that the host said, for it to be asked again.
+    #[serde(default)]
+    pub groups: Vec<String>,
+    pub at: Time,
+}
+
+impl Learnt {
+    /// Whom a member is shown of it, each of which takes a right there.
+    pub fn subjects(&self, admin_groups: &[String]) -> Vec<Subject> {
+        let groups = sent::groups(admin_groups, &self.user, &self.groups).unwrap_or_default();
+        let groups = groups.into_iter().map(|group| Subject::Group(group.to_owned()));
+        std::iter::once(Subject::of_user(&self.user)).chain(groups).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subjects(user: &str, groups: &[&str]) -> Vec<String> {
+        let learnt: Learnt = serde_json::from_value(
+            serde_json::json!({"user": user, "groups": groups, "at": "2026-01-01T00:00:00Z"}),
+        )
+        .unwrap();
+        learnt.subjects(&["system:masters".to_owned()]).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_learnt_is_what_is_sent() {
+        assert_eq!(subjects("jane", &["dev", "system:authenticated"]), ["user \"jane\"", "group \"dev\""]);
+        assert_eq!(
+            subjects("root", &["system:masters"]),
+            ["user \"root\"", "group \"kubectl-mc:host-admins\""]
+        );
+        let derived = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"];
+        assert_eq!(subjects("system:serviceaccount:ns:n", &derived), ["service account ns/n"]);
+    }
+}

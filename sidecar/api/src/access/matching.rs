@@ -1,0 +1,139 @@
+//! Which clusters' proxies a ClusterRole lets its subjects use, as RBAC's authorizer decides it
+//! (kubernetes: `pkg/apis/rbac/v1/evaluation_helpers.go`).
+//!
+//! Rules are told apart by API group (`*` is any), by resource (`clusters/proxy`, `*/proxy` and `*`; but
+//! neither `clusters` nor `clusters/*`), by verb and by name; no name is any name, and `*` is a name.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::rbac::v1::PolicyRule;
+
+use crate::ClusterName;
+use crate::path::{CLUSTERS, PROXY_GROUP};
+
+/// The clusters whose proxy a role lets somebody use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Every cluster, whatever its name.
+    pub all: bool,
+    pub named: BTreeSet<ClusterName>,
+}
+
+impl Reach {
+    /// What the rules of a role reach together.
+    pub fn of(rules: &[PolicyRule]) -> Self {
+        let mut reach = Self::default();
+        for rule in rules.iter().filter(|rule| is_about_the_proxy(rule)) {
+            match rule.resource_names.as_deref() {
+                None | Some([]) => reach.all = true,
+                // A name that no cluster can have is reached by nobody.
+                Some(names) => reach.named.extend(names.iter().filter_map(|name| name.parse().ok())),
+            }
+        }
+        if reach.all {
+            reach.named.clear();
+        }
+        reach
+    }
+
+    pub fn is_nothing(&self) -> bool {
+        !self.all && self.named.is_empty()
+    }
+
+    pub fn includes(&self, cluster: &ClusterName) -> bool {
+        self.all || self.named.contains(cluster)
+    }
+}
+
+fn is_about_the_proxy(rule: &PolicyRule) -> bool {
+    let any_of = |list: &Option<Vec<String>>, wanted: &[&str]| {
+        list.iter().flatten().any(|word| wanted.contains(&word.as_str()))
+    };
+    let resources = rule.resources.iter().flatten();
+    any_of(&rule.api_groups, &["*", PROXY_GROUP])
+        && resources.map(String::as_str).any(is_the_proxy)
+        && rule.verbs.iter().any(|verb| VERBS.contains(&verb.as_str()))
+}
+
+fn is_the_proxy(resource: &str) -> bool {
+    match resource.split_once('/') {
+        None => resource == "*",
+        Some((parent, sub)) => sub == PROXY && (parent == "*" || parent == CLUSTERS),
+    }
+}
+
+/// The verbs that requests to a proxy are authorized by. What has none of these (OPTIONS) takes `*`.
+pub const VERBS: &[&str] = &["*", "get", "create", "update", "patch", "delete"];
+const PROXY: &str = "proxy";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(groups: &[&str], resources: &[&str], verbs: &[&str], names: &[&str]) -> PolicyRule {
+        let list = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        PolicyRule {
+            api_groups: Some(list(groups)),
+            resources: Some(list(resources)),
+            verbs: list(verbs),
+            resource_names: (!names.is_empty()).then(|| list(names)),
+            ..PolicyRule::default()
+        }
+    }
+
+    fn reached(rule: PolicyRule) -> bool {
+        Reach::of(&[rule]).includes(&"m1".parse().unwrap())
+    }
+
+    #[test]
+    fn groups_and_resources_match_as_in_the_authorizer() {
+        for (group, resource, matches) in [
+            ("proxy.kubectl-mc.dev", "clusters/proxy", true),
+            ("*", "clusters/proxy", true),
+            ("proxy.kubectl-mc.dev", "*/proxy", true),
+            ("proxy.kubectl-mc.dev", "*", true),
+            ("*", "*", true),
+            ("proxy.kubectl-mc.dev", "clusters", false),
+            ("proxy.kubectl-mc.dev", "clusters/*", false),
+            ("proxy.kubectl-mc.dev", "*/*", false),
+            ("proxy.kubectl-mc.dev", "pods/proxy", false),
+            ("proxy.kubectl-mc.dev", "clusters/proxy/x", false),
+            ("proxy.kubectl-mc.dev", "clusters/Proxy", false),
+            ("", "clusters/proxy", false),
+            ("kubectl-mc.dev", "*", false),
+        ] {
+            assert_eq!(reached(rule(&[group], &[resource], &["get"], &[])), matches, "{group} {resource}");
+        }
+    }
+
+    #[test]
+    fn a_rule_with_no_verb_of_the_proxy_counts_for_nothing() {
+        for (verbs, matches) in [
+            (&["list", "watch"][..], false),
+            (&["deletecollection", "impersonate", "connect", "GET"], false),
+            (&[], false),
+            (&["watch", "patch"], true),
+            (&["*"], true),
+        ] {
+            let rule = rule(&["*"], &["*"], verbs, &[]);
+            assert_eq!(reached(rule), matches, "{verbs:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_with_names_counts_for_those_only_and_a_star_is_a_name() {
+        let of = |names: &[&str]| reached(rule(&["*"], &["*"], &["*"], names));
+        assert!(of(&["m0", "m1"]));
+        assert!(!of(&["m2"]));
+        assert!(!of(&["*"]));
+    }
+
+    #[test]
+    fn rules_add_up() {
+        let named = |name| rule(&["*"], &["*/proxy"], &["get"], &[name]);
+        let reach = Reach::of(&[named("m1"), named("m2")]);
+        assert_eq!(reach.named.len(), 2);
+        assert!(Reach::of(&[named("m1"), rule(&["*"], &["*"], &["*"], &[])]).all);
+        assert!(Reach::of(&[]).is_nothing());
+    }
+}

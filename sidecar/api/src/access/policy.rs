@@ -1,0 +1,62 @@
+//! Whom a member's administrators refuse, whatever the host says: ConfigMap `kubectl-mc-manager` on the
+//! member, which the sidecar's accounts cannot write and the member's ValidatingAdmissionPolicy reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The choices of a member's administrators.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Whether the host may choose `users: Any`, a rule that names no users.
+    pub any_user: bool,
+    pub refused_users: BTreeSet<String>,
+    pub refused_groups: BTreeSet<String>,
+    /// Namespaces whose service accounts nobody may act as.
+    pub refused_namespaces: BTreeSet<String>,
+}
+
+impl Policy {
+    /// Reads the ConfigMap's data: lists are one name a line.
+    pub fn parse(data: &BTreeMap<String, String>) -> Self {
+        let list = |key: &str| {
+            let lines = data.get(key).map(String::as_str).unwrap_or_default().split('\n');
+            lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+        };
+        Self {
+            any_user: data.get(USERS).is_some_and(|users| users == ANY),
+            refused_users: list(REFUSED_USERS),
+            refused_groups: list(REFUSED_GROUPS),
+            refused_namespaces: list(REFUSED_NAMESPACES),
+        }
+    }
+}
+
+/// The ConfigMap's name, in [`super::sent::MEMBER_NAMESPACE`].
+pub const CONFIG_MAP: &str = "kubectl-mc-manager";
+/// `Listed` or `Any`.
+pub const USERS: &str = "users";
+pub const ANY: &str = "Any";
+pub const REFUSED_USERS: &str = "refused-users";
+pub const REFUSED_GROUPS: &str = "refused-groups";
+pub const REFUSED_NAMESPACES: &str = "refused-namespaces";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_is_not_granted() {
+        assert_eq!(Policy::parse(&BTreeMap::new()), Policy::default());
+        assert!(!Policy::default().any_user);
+        let data = |users: &str| BTreeMap::from([(USERS.to_owned(), users.to_owned())]);
+        assert!(Policy::parse(&data("Any")).any_user);
+        assert!(!Policy::parse(&data("any")).any_user);
+    }
+
+    #[test]
+    fn a_list_has_a_name_a_line_whatever_is_in_it() {
+        let data =
+            BTreeMap::from([(REFUSED_GROUPS.to_owned(), "platform admins\n\nroot,wheel\n".to_owned())]);
+        let refused = Policy::parse(&data).refused_groups;
+        assert_eq!(refused.into_iter().collect::<Vec<_>>(), ["platform admins", "root,wheel"]);
+    }
+}

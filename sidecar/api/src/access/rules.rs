@@ -1,0 +1,200 @@
+//! Whom the sidecar may be on one member: the subjects of the host that it ever shows to a member, each
+//! with its reasons, and those left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::sent::{self, HOST_ADMINS};
+use super::{Because, Learnt, Policy, Subject};
+use crate::member_cluster::{Forwarding, Impersonation, Users};
+
+/// The rights of a member's impersonator, and the reasons for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberRules {
+    /// Every user's name may be used, so none is listed.
+    pub any_user: bool,
+    pub users: BTreeMap<String, Reasons>,
+    pub groups: BTreeMap<String, Reasons>,
+    /// By namespace.
+    pub accounts: BTreeMap<String, Accounts>,
+    pub uid: bool,
+    pub extra: bool,
+    pub left_out: BTreeMap<Subject, LeftOut>,
+}
+
+/// Every binding and the like that gives a right.
+pub type Reasons = BTreeSet<Because>;
+
+/// The service accounts of a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accounts {
+    /// All of them, because their group is bound.
+    pub all: Reasons,
+    pub names: BTreeMap<String, Reasons>,
+}
+
+/// Somebody whom the host lets in and who gets no right by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    pub why: Why,
+    pub because: Reasons,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Its users get theirs one by one, when they first come.
+    OneByOne,
+    /// No member is ever shown it.
+    NeverSent,
+    /// [`HOST_ADMINS`] is sent in its place.
+    AdminGroup,
+    Privileged,
+    MemberRefuses,
+}
+
+impl MemberRules {
+    /// `admin_groups` are those of the sidecar's flag, `policy` is the member's.
+    pub fn new<'a>(
+        admin_groups: &[String],
+        impersonation: &Impersonation,
+        policy: &Policy,
+        entitled: impl IntoIterator<Item = (&'a Subject, Because)>,
+        learnt: &[Learnt],
+    ) -> Self {
+        let mut rules = Self {
+            any_user: impersonation.users == Users::Any && policy.any_user,
+            uid: impersonation.uid == Forwarding::Forward,
+            extra: impersonation.extra == Forwarding::Forward,
+            ..Self::default()
+        };
+        let mut make = Make { rules: &mut rules, admin_groups, policy };
+        make.group(HOST_ADMINS, Because::Administrators);
+        for (subject, because) in entitled {
+            make.entitled(subject, because);
+        }
+        let more = impersonation.subjects.iter().flatten().filter_map(Subject::of);
+        more.for_each(|subject| make.entitled(&subject, Because::Spec));
+        for subject in learnt.iter().flat_map(|learnt| learnt.subjects(admin_groups)) {
+            make.one(&subject, Because::Learnt);
+        }
+        rules
+    }
+
+    /// Counts, for people.
+    pub fn summary(&self) -> String {
+        let many = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+        let users = if self.any_user { "any user".to_owned() } else { many(self.users.len(), "user") };
+        let named: usize = self.accounts.values().map(|accounts| accounts.names.len()).sum();
+        let all = self.accounts.values().filter(|accounts| !accounts.all.is_empty()).count();
+        let mut text =
+            format!("{users}, {}, {}", many(self.groups.len(), "group"), many(named, "service account"));
+        if all > 0 {
+            text.push_str(&format!(", all service accounts of {}", many(all, "namespace")));
+        }
+        text
+    }
+}
+
+/// Rules being made.
+struct Make<'a> {
+    rules: &'a mut MemberRules,
+    admin_groups: &'a [String],
+    policy: &'a Policy,
+}
+
+impl Make<'_> {
+    /// Somebody whom a binding names, for all whom that means.
+    fn entitled(&mut self, subject: &Subject, because: Because) {
+        let Subject::Group(group) = subject else { return self.one(subject, because) };
+        let left_out = match group.as_str() {
+            sent::AUTHENTICATED | sent::SERVICE_ACCOUNTS => Some(Why::OneByOne),
+            sent::UNAUTHENTICATED => Some(Why::NeverSent),
+            group if self.admin_groups.iter().any(|admin| admin == group) => {
+                self.group(HOST_ADMINS, because.clone());
+                Some(Why::AdminGroup)
+            }
+            HOST_ADMINS => Some(Why::Privileged),
+            group => match sent::accounts_of(group) {
+                Some(namespace) => match self.refused_namespace(namespace) {
+                    None => {
+                        self.accounts(namespace).all.insert(because);
+                        return;
+                    }
+                    refused => refused,
+                },
+                None => return self.group(group, because),
+            },
+        };
+        if let Some(why) = left_out {
+            self.left_out(subject.clone(), why, because);
+        }
+    }
+
+    /// A name that is sent as it is.
+    fn one(&mut self, subject: &Subject, because: Because) {
+        match subject {
+            Subject::Group(group) => self.group(group, because),
+            Subject::User(user) => {
+                let refused = self.refused(user, &self.policy.refused_users);
+                match refused {
+                    None => _ = self.rules.users.entry(user.clone()).or_default().insert(because),
+                    Some(why) => self.left_out(subject.clone(), why, because),
+                }
+            }
+            Subject::ServiceAccount { namespace, name } => match self.refused_namespace(namespace) {
+                None => _ = self.accounts(namespace).names.entry(name.clone()).or_default().insert(because),
+                Some(why) => self.left_out(subject.clone(), why, because),
+            },
+        }
+    }
+
+    fn group(&mut self, group: &str, because: Because) {
+        let refused = match (group, sent::accounts_of(group)) {
+            (HOST_ADMINS, _) => self.policy.refused_groups.contains(group).then_some(Why::MemberRefuses),
+            (_, Some(namespace)) if sent::is_privileged_namespace(namespace) => Some(Why::Privileged),
+            _ => self.refused(group, &self.policy.refused_groups),
+        };
+        match refused {
+            None => _ = self.rules.groups.entry(group.to_owned()).or_default().insert(because),
+            Some(why) => self.left_out(Subject::Group(group.to_owned()), why, because),
+        }
+    }
+
+    fn refused(&self, name: &str, by_the_member: &BTreeSet<String>) -> Option<Why> {
+        if sent::is_privileged(name) {
+            return Some(Why::Privileged);
+        }
+        by_the_member.contains(name).then_some(Why::MemberRefuses)
+    }
+
+    fn refused_namespace(&self, namespace: &str) -> Option<Why> {
+        if sent::is_privileged_namespace(namespace) {
+            return Some(Why::Privileged);
+        }
+        self.policy.refused_namespaces.contains(namespace).then_some(Why::MemberRefuses)
+    }
+
+    fn accounts(&mut self, namespace: &str) -> &mut Accounts {
+        self.rules.accounts.entry(namespace.to_owned()).or_default()
+    }
+
+    fn left_out(&mut self, subject: Subject, why: Why, because: Because) {
+        let left_out = self.rules.left_out.entry(subject);
+        left_out.or_insert_with(|| LeftOut { why, because: Reasons::new() }).because.insert(because);
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OneByOne => "its users are added one by one, when they first come",
+            Self::NeverSent => "no member is shown it",
+            Self::AdminGroup => "members are shown kubectl-mc:host-admins in its place",
+            Self::Privileged => "an identity of the control plane, or of the sidecar's own",
+            Self::MemberRefuses => "the member's ConfigMap kubectl-mc-manager refuses it",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

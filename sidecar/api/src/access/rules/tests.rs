@@ -1,0 +1,133 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+
+fn because(binding: &str) -> Because {
+    Because::Binding { binding: Arc::from(binding), role: Arc::from("r") }
+}
+
+fn group(name: &str) -> Subject {
+    Subject::Group(name.to_owned())
+}
+
+fn account(namespace: &str, name: &str) -> Subject {
+    Subject::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+fn admin_groups() -> Vec<String> {
+    sent::DEFAULT_ADMIN_GROUPS.iter().map(|&group| group.to_owned()).collect()
+}
+
+fn rules(policy: &Policy, subjects: &[Subject]) -> MemberRules {
+    let entitled = subjects.iter().map(|subject| (subject, because("b")));
+    MemberRules::new(&admin_groups(), &Impersonation::default(), policy, entitled, &[])
+}
+
+fn groups(rules: &MemberRules) -> Vec<&str> {
+    rules.groups.keys().map(String::as_str).collect()
+}
+
+#[test]
+fn subjects_become_names_each_in_its_place() {
+    let subjects = [
+        Subject::User("jane".to_owned()),
+        group("dev"),
+        account("ns", "robot"),
+        group("system:serviceaccounts:ci"),
+    ];
+    let rules = rules(&Policy::default(), &subjects);
+    assert!(rules.users.contains_key("jane"));
+    assert_eq!(groups(&rules), ["dev", HOST_ADMINS]);
+    assert!(rules.accounts["ns"].names.contains_key("robot") && rules.accounts["ns"].all.is_empty());
+    assert!(rules.accounts["ci"].names.is_empty() && !rules.accounts["ci"].all.is_empty());
+    assert!(rules.left_out.is_empty());
+    assert_eq!(rules.summary(), "1 user, 2 groups, 1 service account, all service accounts of 1 namespace");
+}
+
+#[test]
+fn host_administrators_are_sent_as_a_group_of_our_own() {
+    let rules = rules(&Policy::default(), &[group("system:masters"), group("kubeadm:cluster-admins")]);
+    assert_eq!(groups(&rules), [HOST_ADMINS]);
+    assert_eq!(rules.groups[HOST_ADMINS], Reasons::from([because("b"), Because::Administrators]));
+    assert_eq!(rules.left_out[&group("system:masters")].why, Why::AdminGroup);
+}
+
+#[test]
+fn whom_no_member_may_be_shown_gets_no_right_and_a_reason() {
+    let subjects = [
+        (group("system:authenticated"), Why::OneByOne),
+        (group("system:serviceaccounts"), Why::OneByOne),
+        (group("system:unauthenticated"), Why::NeverSent),
+        (group("system:nodes"), Why::Privileged),
+        (group("system:serviceaccounts:kube-system"), Why::Privileged),
+        (group("kubectl-mc:host-admins"), Why::Privileged),
+        (Subject::User("system:kube-controller-manager".to_owned()), Why::Privileged),
+        (Subject::User("system:node:n1".to_owned()), Why::Privileged),
+        (Subject::User("kubectl-mc:x".to_owned()), Why::Privileged),
+        (account("kube-system", "generic-garbage-collector"), Why::Privileged),
+        (account("kubectl-mc-system", "kubectl-mc-manager"), Why::Privileged),
+    ];
+    for (subject, why) in subjects {
+        let rules = rules(&Policy::default(), std::slice::from_ref(&subject));
+        assert_eq!(rules.left_out[&subject], LeftOut { why, because: [because("b")].into() }, "{subject}");
+        assert_eq!(groups(&rules), [HOST_ADMINS], "{subject}");
+        assert!(rules.users.is_empty() && rules.accounts.is_empty(), "{subject}");
+    }
+}
+
+#[test]
+fn the_members_administrators_refuse_whom_they_like() {
+    let policy = Policy {
+        refused_users: ["root".to_owned()].into(),
+        refused_groups: ["wheel".to_owned(), HOST_ADMINS.to_owned()].into(),
+        refused_namespaces: ["argocd".to_owned()].into(),
+        ..Policy::default()
+    };
+    let subjects = [
+        Subject::User("root".to_owned()),
+        group("wheel"),
+        account("argocd", "controller"),
+        group("system:serviceaccounts:argocd"),
+        group("system:masters"),
+    ];
+    let rules = rules(&policy, &subjects);
+    assert!(rules.users.is_empty() && rules.groups.is_empty() && rules.accounts.is_empty());
+    let refused = rules.left_out.values().filter(|left_out| left_out.why == Why::MemberRefuses);
+    assert_eq!(refused.count(), 5, "{:?}", rules.left_out);
+}
+
+#[test]
+fn any_user_takes_both_sides() {
+    let any = Impersonation { users: Users::Any, ..Impersonation::default() };
+    let both = |policy: &Policy| MemberRules::new(&[], &any, policy, [], &[]).any_user;
+    assert!(both(&Policy { any_user: true, ..Policy::default() }));
+    assert!(!both(&Policy::default()));
+    let policy = Policy { any_user: true, ..Policy::default() };
+    assert!(!MemberRules::new(&[], &Impersonation::default(), &policy, [], &[]).any_user);
+}
+
+#[test]
+fn who_was_learnt_and_who_is_named_by_the_member_cluster_count_as_the_bound_do() {
+    let spec: Impersonation = serde_json::from_value(json!({
+        "subjects": [{"kind": "Group", "name": "ops"}, {"kind": "User", "name": "system:node:n"}],
+        "uid": "Omit",
+    }))
+    .unwrap();
+    let learnt = |user: &str, groups: &[&str]| -> Learnt {
+        serde_json::from_value(json!({"user": user, "groups": groups, "at": "2026-01-01T00:00:00Z"})).unwrap()
+    };
+    let learnt = [
+        learnt("jane", &["dev", "system:authenticated"]),
+        learnt("root", &["system:masters"]),
+        learnt("system:kube-scheduler", &[]),
+    ];
+    let rules = MemberRules::new(&admin_groups(), &spec, &Policy::default(), [], &learnt);
+    assert_eq!(rules.users.keys().collect::<Vec<_>>(), ["jane", "root"]);
+    assert_eq!(groups(&rules), ["dev", HOST_ADMINS, "ops"]);
+    assert_eq!(rules.groups["ops"], [Because::Spec].into());
+    assert_eq!(rules.users["jane"], [Because::Learnt].into());
+    assert_eq!(rules.left_out.len(), 2);
+    assert!(!rules.uid && rules.extra);
+}

@@ -1,0 +1,104 @@
+//! Who is named by a binding, and which binding names them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::api::rbac::v1;
+
+use super::sent::service_account;
+
+/// A user, a group or a service account, as RBAC tells them apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Subject {
+    User(String),
+    Group(String),
+    ServiceAccount { namespace: String, name: String },
+}
+
+impl Subject {
+    /// A binding's subject, if it is one that RBAC's authorizer knows. It looks at the kind only, and at
+    /// the user's name for a service account, so a user called like one is one.
+    pub fn of(subject: &v1::Subject) -> Option<Self> {
+        let name = || Some(subject.name.clone()).filter(|name| !name.is_empty());
+        match subject.kind.as_str() {
+            "User" => Some(Self::of_user(&name()?)),
+            "Group" => Some(Self::Group(name()?)),
+            "ServiceAccount" => {
+                let namespace = subject.namespace.clone().filter(|namespace| !namespace.is_empty())?;
+                Some(Self::ServiceAccount { namespace, name: name()? })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whom a user's name means.
+    pub fn of_user(user: &str) -> Self {
+        match service_account(user) {
+            Some((namespace, name)) => {
+                Self::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() }
+            }
+            None => Self::User(user.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(name) => write!(f, "user {name:?}"),
+            Self::Group(name) => write!(f, "group {name:?}"),
+            Self::ServiceAccount { namespace, name } => write!(f, "service account {namespace}/{name}"),
+        }
+    }
+}
+
+/// Why somebody may be impersonated on a member.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Because {
+    /// A binding on the host to a role that reaches the cluster's proxy.
+    Binding { binding: Arc<str>, role: Arc<str> },
+    /// `spec.impersonation.subjects` of the MemberCluster.
+    Spec,
+    /// The host let somebody in whom no binding names.
+    Learnt,
+    /// The host allows everything to its administrators, without a binding.
+    Administrators,
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Binding { binding, role } => {
+                write!(f, "ClusterRoleBinding {binding:?} to ClusterRole {role:?}")
+            }
+            Self::Spec => f.write_str("spec.impersonation.subjects of the MemberCluster"),
+            Self::Learnt => f.write_str("the host let it in"),
+            Self::Administrators => f.write_str("the host allows its administrators everything"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(kind: &str, namespace: &str, name: &str) -> Option<Subject> {
+        let namespace = (!namespace.is_empty()).then(|| namespace.to_owned());
+        Subject::of(&v1::Subject { kind: kind.to_owned(), name: name.to_owned(), namespace, api_group: None })
+    }
+
+    #[test]
+    fn a_service_account_keeps_its_namespace_however_it_is_named() {
+        let robot = Subject::ServiceAccount { namespace: "ns".to_owned(), name: "robot".to_owned() };
+        assert_eq!(subject("ServiceAccount", "ns", "robot"), Some(robot.clone()));
+        assert_eq!(subject("User", "", "system:serviceaccount:ns:robot"), Some(robot));
+        assert_eq!(subject("ServiceAccount", "", "robot"), None);
+    }
+
+    #[test]
+    fn what_rbac_does_not_know_is_nobody() {
+        assert_eq!(subject("Robot", "", "jane"), None);
+        assert_eq!(subject("user", "", "jane"), None);
+        assert_eq!(subject("User", "", ""), None);
+    }
+}

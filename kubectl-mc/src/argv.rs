@@ -12,7 +12,7 @@ use std::ffi::{OsStr, OsString};
 use flags::{Own, Shape};
 
 /// The command line, taken apart.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Scanned {
     /// Our own flags with their values, in the order given.
     pub(crate) own: Vec<OsString>,
@@ -24,7 +24,7 @@ pub(crate) struct Scanned {
 }
 
 /// A flag of kubectl as it was given before any `--`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Flag {
     /// The long name without dashes; a short flag's letter where it has no long name of interest.
     name: String,
@@ -33,7 +33,7 @@ pub(crate) struct Flag {
     value: Value,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Value {
     None,
     /// `--name=value`, `-nvalue`
@@ -143,6 +143,8 @@ pub(crate) fn scan(words: Vec<OsString>) -> Scanned {
             scanned.keep(word);
             scanned.kubectl.extend(rest);
             break;
+        } else if bytes == flags::DRY_RUN_CLUSTERS {
+            scanned.own.push(word);
         } else if bytes.starts_with(b"--") {
             long(&mut scanned, word, &mut rest);
         } else if bytes.starts_with(b"-") && bytes.len() > 1 {
@@ -197,10 +199,18 @@ fn short(scanned: &mut Scanned, word: OsString, rest: &mut impl Iterator<Item = 
         }
         _ => (Value::None, first),
     };
-    if letters[..end].contains(&b'h') {
-        scanned.flags.push(Flag { name: "help".to_owned(), at: scanned.kubectl.len(), value: Value::None });
+    // Each switch of the word counts for itself; the last one stands for the word when none takes a value.
+    let verb = scanned.verb().map(OsStr::to_owned);
+    let (last, switches) = match (&value, letters[..end].split_last()) {
+        (Value::None, Some((&last, switches))) => (last, switches),
+        _ => (letter, &letters[..end]),
+    };
+    let at = scanned.kubectl.len();
+    for &switch in switches {
+        let name = flags::long_of(verb.as_deref(), switch).to_owned();
+        scanned.flags.push(Flag { name, at, value: Value::None });
     }
-    scanned.keep_flag(flags::long_of(letter), word, value, rest);
+    scanned.keep_flag(flags::long_of(verb.as_deref(), last), word, value, rest);
 }
 
 /// The name and the inline value of `--name[=value]`. Names are ASCII, so the cut is at a character.

@@ -2,10 +2,14 @@
 //! not pass through this parser: [`crate::argv`] takes it apart first.
 
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Run kubectl against a cluster that is reached through this one
+use crate::duration;
+
+/// Run kubectl against clusters that are reached through this one
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl mc",
@@ -28,22 +32,67 @@ pub(crate) struct Cli {
 /// The flags of our own.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Flags {
-    /// The cluster to run against [env: KUBECTL_MC_CLUSTER]
-    #[arg(long, short = 'C', value_name = "NAME", global = true)]
+    /// The clusters to run against: names, globs, /regexes/, @sets, !exclusions; repeated or with commas
+    /// [env: KUBECTL_MC_CLUSTER]
+    #[arg(long, short = 'C', value_name = "CLUSTERS", global = true)]
     pub(crate) cluster: Vec<String>,
-    /// The kubeconfig context of the host [env: KUBECTL_MC_CONTEXT; default: the current context]
+    /// Clusters by their labels, as in env=prod,tier!=dev
+    #[arg(long, value_name = "SELECTOR", global = true)]
+    pub(crate) cluster_selector: Option<String>,
+    /// All clusters behind the host
+    #[arg(long, global = true)]
+    pub(crate) all_clusters: bool,
+    /// Clusters to leave out; written as for --cluster
+    #[arg(long, value_name = "CLUSTERS")]
+    pub(crate) exclude: Vec<String>,
+    /// The clusters that the last command failed on
+    #[arg(long)]
+    pub(crate) retry_failed: bool,
+    /// At how many clusters to work at once [default: by the number of cores]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) cluster_concurrency: Option<NonZeroUsize>,
+    /// How long a command may take on each of several clusters, as in 30s or 2m; 0 is without end
+    /// [default: 30s for reads that end by themselves]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) cluster_timeout: Option<Duration>,
+    /// Change several clusters in turns of so many or such a share of them, as in 1,25%,rest
+    #[arg(long, value_name = "TURNS")]
+    pub(crate) batch: Option<String>,
+    /// Begin no further turn when a cluster has failed
+    #[arg(long, requires = "batch")]
+    pub(crate) pause_on_failure: bool,
+    /// Do not ask before several clusters are changed
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Show the clusters and what would be run, and run nothing (kubectl's own --dry-run is not touched)
+    #[arg(long, value_name = "WHAT", require_equals = true)]
+    pub(crate) dry_run: Option<DryRun>,
+    /// Whether to colour what several clusters say [default: on a terminal, unless NO_COLOR is set]
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) color: Option<Color>,
+    /// The kubeconfig context of the host [env: KUBECTL_MC_CONTEXT; default: the configuration's, then the current context]
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) context: Option<String>,
     /// The kubeconfig file of the host [default: KUBECONFIG, then ~/.kube/config]
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) kubeconfig: Option<OsString>,
+}
 
-    /// Not there yet: reserved, so that it is never passed on to kubectl.
-    #[arg(long, value_name = "SELECTOR", global = true, hide = true)]
-    pub(crate) cluster_selector: Option<String>,
-    /// Not there yet: reserved, so that it is never passed on to kubectl.
-    #[arg(long, global = true, hide = true)]
-    pub(crate) all_clusters: bool,
+/// What is only shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRun {
+    Clusters,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) enum Color {
+    #[default]
+    Auto,
+    Always,
+    Never,
 }
 
 /// The verbs of our own.
@@ -77,7 +126,7 @@ pub(crate) enum Output {
     Name,
 }
 
-const USAGE: &str = "kubectl mc [--cluster=NAME] COMMAND [ARGUMENTS of kubectl]";
+const USAGE: &str = "kubectl mc [--cluster=CLUSTERS] COMMAND [ARGUMENTS of kubectl]";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,6 +138,12 @@ Examples:
   kubectl mc get pods -A --cluster=m1
   kubectl mc -C m1 exec -it deploy/web -- sh
 
+  # On several at once, each line or row with its cluster
+  kubectl mc --cluster=m1,m2 get pods
+  kubectl mc --cluster='eu-*' --exclude=eu-9 get nodes
+  kubectl mc --cluster-selector=env=prod rollout restart deploy/web
+  kubectl mc --all-clusters --dry-run=clusters delete pod web
+
   # Through another host
   kubectl mc --context=eu-host --cluster=m1 get nodes
 
@@ -99,11 +154,13 @@ Examples:
 const AFTER: &str = "\
 Words past `--` and every flag not named here reach kubectl as they are.
 Environment:
-  KUBECTL_MC_CLUSTER   the cluster when no --cluster is given
+  KUBECTL_MC_CLUSTER   the clusters when none are chosen by flags
   KUBECTL_MC_CONTEXT   the host's context when no --context is given
+  KUBECTL_MC_READONLY  1 refuses every command that changes something
   KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, else the one in PATH)
 Exit codes:
-  kubectl's own; 2 wrong usage, 3 no such cluster, 127 no kubectl";
+  one cluster: kubectl's own; several: 0 all succeeded, 4 some failed, 5 all failed;
+  2 wrong usage, 3 no such cluster, 127 no kubectl, 130 interrupted";
 
 #[cfg(test)]
 mod tests {
@@ -118,10 +175,9 @@ mod tests {
     fn help_says_kubectl_mc_and_gives_examples_first() {
         let help = <Cli as clap::CommandFactory>::command().render_help().to_string();
         let place = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text:?} is missing in {help}"));
-        assert!(place("Examples:") < place("Usage:\n  kubectl mc [--cluster=NAME]"));
-        assert!(place("Usage:") < place("--cluster <NAME>"));
+        assert!(place("Examples:") < place("Usage:\n  kubectl mc [--cluster=CLUSTERS]"));
+        assert!(place("Usage:") < place("--cluster <CLUSTERS>"));
         assert!(!help.contains("kubectl-mc "), "{help}");
-        assert!(!help.contains("cluster-selector"), "{help}");
     }
 
     #[test]

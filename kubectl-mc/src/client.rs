@@ -1,4 +1,4 @@
-//! Our own requests to the host, with the caller's credential: one GET, any answer. The runtime
+//! Our own requests to the host, with the caller's credential: GETs, any answer. The runtime
 //! and TLS are set up here and nowhere else, so a command that needs no request does not pay for them.
 
 use std::error::Error;
@@ -9,10 +9,11 @@ use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
+use tokio::runtime::Runtime;
 
 use crate::argv::Scanned;
 use crate::env::Env;
-use crate::error::chain;
+use crate::error::{Explain, chain};
 use crate::host::Host;
 
 mod identity;
@@ -42,6 +43,8 @@ pub(crate) enum ClientError {
     Unreachable(#[source] Box<dyn Error + Send + Sync>),
 }
 
+impl Explain for ClientError {}
+
 impl ClientError {
     /// What happened, in the words of the innermost library: "client error (Connect)" helps nobody.
     pub(crate) fn reason(&self) -> String {
@@ -59,19 +62,29 @@ pub(crate) fn get(
     path: &str,
     accept: &str,
 ) -> Result<Reply, ClientError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| ClientError::Setup(Box::new(error)))?.block_on(async {
+    runtime()?.block_on(async {
         let client = connection(host, scanned, env).await?;
-        let request = Request::get(path)
-            .header(header::ACCEPT, accept)
-            .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
-            .body(Body::empty());
-        let response = client.send(request.map_err(|error| ClientError::Setup(Box::new(error)))?).await;
-        let response = response.map_err(failed)?;
-        let status = response.status();
-        let body = response.into_body().collect().await.map_err(failed)?;
-        Ok(Reply { status, body: body.to_bytes().to_vec() })
+        get_by(&client, path, accept).await
     })
+}
+
+/// The runtime of a command: one thread, because it waits and does not reckon.
+pub(crate) fn runtime() -> Result<Runtime, ClientError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| ClientError::Setup(Box::new(error)))
+}
+
+/// The same by a client that is there already: one login and one pool of connections for many requests.
+pub(crate) async fn get_by(client: &kube::Client, path: &str, accept: &str) -> Result<Reply, ClientError> {
+    let request = Request::get(path)
+        .header(header::ACCEPT, accept)
+        .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
+        .body(Body::empty());
+    let response = client.send(request.map_err(|error| ClientError::Setup(Box::new(error)))?).await;
+    let response = response.map_err(failed)?;
+    let status = response.status();
+    let body = response.into_body().collect().await.map_err(failed)?;
+    Ok(Reply { status, body: body.to_bytes().to_vec() })
 }
 
 /// A client of the host, with the caller's credential.
@@ -80,6 +93,12 @@ pub(crate) async fn connection(
     scanned: &Scanned,
     env: &Env,
 ) -> Result<kube::Client, ClientError> {
+    let config = config(host, scanned, env).await?;
+    kube::Client::try_from(config).map_err(|error| ClientError::Setup(Box::new(error)))
+}
+
+/// What a client of the host is made from, for those who want other timeouts.
+pub(crate) async fn config(host: &Host, scanned: &Scanned, env: &Env) -> Result<kube::Config, ClientError> {
     let setup = |error: Box<dyn Error + Send + Sync>| ClientError::Setup(error);
     let (mut kubeconfig, options) = (host.kubeconfig.clone(), options(host, scanned));
     identity::apply(&mut kubeconfig, &options, scanned).map_err(setup)?;
@@ -94,7 +113,7 @@ pub(crate) async fn connection(
     config.read_timeout = Some(READ_TIMEOUT);
     // The first answer is the one to show.
     config.default_retry = false;
-    kube::Client::try_from(config).map_err(|error| setup(Box::new(error)))
+    Ok(config)
 }
 
 fn options(host: &Host, scanned: &Scanned) -> KubeConfigOptions {

@@ -1,4 +1,4 @@
-//! From the command line to what it does: our own verbs, or kubectl on one cluster.
+//! From the command line to what it does: our own verbs, or kubectl on the chosen clusters.
 
 mod clusters;
 mod kubectl;
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
         Err(error) => return Ok(parser_said(&error, printer)),
     };
     let settings = Settings::resolve(&cli.flags, env)?;
-    kubectl::run(scanned, settings, env)
+    kubectl::run(scanned, settings, env, printer)
 }
 
 /// A verb of our own. Its flags are all ours, so the parser gets every word.
@@ -56,7 +56,10 @@ fn is_own(verb: &OsStr, scanned: &Scanned, env: &Env) -> bool {
 fn is_cluster_chosen(scanned: &Scanned, env: &Env) -> bool {
     let chosen = |word: &OsString| {
         let word = word.as_encoded_bytes();
-        word.starts_with(b"-C") || word.starts_with(b"--cluster") || word == b"--all-clusters"
+        word.starts_with(b"-C")
+            || word.starts_with(b"--cluster")
+            || word == b"--all-clusters"
+            || word == b"--retry-failed"
     };
     scanned.own.iter().any(chosen) || env.var(crate::env::CLUSTER).is_some()
 }

@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-/// The cluster when no `--cluster` is given.
+/// The clusters when none are chosen by flags.
 pub(crate) const CLUSTER: &str = "KUBECTL_MC_CLUSTER";
 /// The host's kubeconfig context when no `--context` is given.
 pub(crate) const CONTEXT: &str = "KUBECTL_MC_CONTEXT";
+/// Whether every command that changes something is refused.
+pub(crate) const READONLY: &str = "KUBECTL_MC_READONLY";
 /// The kubectl to run.
 pub(crate) const KUBECTL: &str = "KUBECTL_MC_KUBECTL";
 /// The kubectl that called us as its plugin (set by kubectl 1.37 and later).
@@ -18,6 +20,14 @@ pub(crate) const KUBECONFIG: &str = "KUBECONFIG";
 pub(crate) const KUBECACHEDIR: &str = "KUBECACHEDIR";
 /// The user's cache folder.
 pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
+/// The user's folder of configurations.
+pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
+#[allow(dead_code, reason = "for what comes next")]
+/// No colours, whatever it says (<https://no-color.org>).
+pub(crate) const NO_COLOR: &str = "NO_COLOR";
+#[allow(dead_code, reason = "for what comes next")]
+/// What the terminal can do.
+pub(crate) const TERM: &str = "TERM";
 /// The user's home folder.
 pub(crate) const HOME: &str = "HOME";
 /// The user's home folder on Windows.

@@ -12,6 +12,13 @@ pub(crate) enum ExitStatus {
     Usage,
     /// No cluster of that name behind this host.
     NoSuchCluster,
+    /// Several clusters: the command failed on some of them.
+    SomeFailed,
+    /// Several clusters: the command failed on all of them.
+    AllFailed,
+    #[allow(dead_code, reason = "for what comes next")]
+    /// Ctrl-C; the shells' code for it.
+    Interrupted,
     /// kubectl was found but could not be started; the shells' code for it.
     CannotStart,
     /// No kubectl was found; the shells' code for it.
@@ -28,6 +35,9 @@ impl From<ExitStatus> for ExitCode {
             ExitStatus::Failed => 1,
             ExitStatus::Usage => 2,
             ExitStatus::NoSuchCluster => 3,
+            ExitStatus::SomeFailed => 4,
+            ExitStatus::AllFailed => 5,
+            ExitStatus::Interrupted => 130,
             ExitStatus::CannotStart => 126,
             ExitStatus::NoKubectl => 127,
             ExitStatus::Child(code) => code,

@@ -8,11 +8,17 @@
 use kube::config::{Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext, NamedExtension};
 use kubectl_mc_api::{ClusterName, path};
 
+use crate::error::Explain;
 use crate::host::{self, Host, User};
 
 /// The member's API root by way of the host: what kubectl takes as its server.
 pub(crate) fn member_server(host: &Host, cluster: &ClusterName) -> String {
     format!("{}{}", host.server, path::member_root(cluster))
+}
+
+/// The overlay as it is stored.
+pub(crate) fn overlay_json(host: &Host, cluster: &ClusterName) -> Result<Vec<u8>, OverlayError> {
+    serde_json::to_vec(&overlay(host, cluster)).map_err(OverlayError)
 }
 
 /// The overlay for `cluster`. It is the same for the same host, user and cluster, byte for byte.
@@ -59,3 +65,9 @@ pub(crate) fn overlay(host: &Host, cluster: &ClusterName) -> Kubeconfig {
         ..Kubeconfig::default()
     }
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the overlay kubeconfig")]
+pub(crate) struct OverlayError(#[source] serde_json::Error);
+
+impl Explain for OverlayError {}

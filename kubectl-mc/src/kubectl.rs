@@ -72,6 +72,14 @@ impl Kubectl {
         Ok(ExitStatus::Child(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
     }
 
+    /// kubectl as a child among several: its standard error is ours to read, and so is its end.
+    pub(crate) fn child(&self, invocation: Invocation) -> Command {
+        let Invocation { arguments, kubeconfig } = invocation;
+        let mut command = self.command();
+        command.args(arguments).env(env::KUBECONFIG, kubeconfig);
+        command
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         #[cfg(unix)]

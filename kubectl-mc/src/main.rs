@@ -10,13 +10,17 @@ mod cache;
 mod cli;
 mod client;
 mod commands;
+mod config_file;
 #[allow(dead_code, reason = "the verbs that write are about to use it")]
 mod connect;
+mod duration;
 mod env;
 mod error;
 mod exit;
+mod fleet;
 mod hop;
 mod host;
+mod inventory;
 mod kubeconfig;
 mod kubectl;
 mod preflight;
@@ -24,7 +28,9 @@ mod printer;
 #[allow(dead_code, reason = "the verbs that write are about to use it")]
 mod progress;
 mod rewrite;
+mod selection;
 mod settings;
+mod suggestion;
 mod table;
 
 use std::process::ExitCode;

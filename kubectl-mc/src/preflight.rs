@@ -11,7 +11,7 @@ use kubectl_mc_api::{ClusterName, path};
 
 use crate::argv::Scanned;
 use crate::cache;
-use crate::client::{self, ClientError};
+use crate::client::{self, ClientError, Reply};
 use crate::env::Env;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -45,14 +45,7 @@ pub(crate) fn run(
     env: &Env,
 ) -> Result<(), PreflightError> {
     let path = format!("{}/version", path::member_root(cluster));
-    let refusal = match client::get(host, scanned, env, &path, "application/json") {
-        Ok(reply) if reply.status.is_success() => return Ok(()),
-        Ok(reply) => Refusal::of(&reply),
-        Err(ClientError::Setup(_) | ClientError::NeedsTerminal | ClientError::Tls(_)) => None,
-        Err(error @ ClientError::Unreachable(_)) => {
-            Some(Refusal { hop: Hop::HostUnreachable, message: error.reason() })
-        }
-    };
+    let refusal = of_answer(client::get(host, scanned, env, &path, "application/json"));
     let Some(refusal) = refusal else { return Ok(()) };
     let verb = scanned.verb().unwrap_or_default().to_string_lossy();
     let Refusal { hop, message } = refusal;
@@ -65,6 +58,23 @@ pub(crate) fn run(
         ),
         hint: hop.hint(host, Some(cluster)),
     })
+}
+
+/// The same for one of several clusters, by a client that is there already.
+pub(crate) async fn refusal(client: &kube::Client, cluster: &ClusterName) -> Option<Refusal> {
+    let path = format!("{}/version", path::member_root(cluster));
+    of_answer(client::get_by(client, &path, "application/json").await)
+}
+
+fn of_answer(answer: Result<Reply, ClientError>) -> Option<Refusal> {
+    match answer {
+        Ok(reply) if reply.status.is_success() => None,
+        Ok(reply) => Refusal::of(&reply),
+        Err(ClientError::Setup(_) | ClientError::NeedsTerminal | ClientError::Tls(_)) => None,
+        Err(error @ ClientError::Unreachable(_)) => {
+            Some(Refusal { hop: Hop::HostUnreachable, message: error.reason() })
+        }
+    }
 }
 
 /// Somebody on the way refused: who, in their words, and what to do.
@@ -87,7 +97,7 @@ impl Explain for PreflightError {
 }
 
 /// Commands that kubectl does by itself, and those that must not be kept waiting (completion).
-fn needs_no_server(scanned: &Scanned) -> bool {
+pub(crate) fn needs_no_server(scanned: &Scanned) -> bool {
     let verb = scanned.verb().unwrap_or_default();
     let local = [
         "help",

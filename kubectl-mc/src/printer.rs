@@ -14,6 +14,16 @@ impl Printer {
         ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()));
     }
 
+    /// Data that need not be text.
+    pub(crate) fn out_bytes(&self, bytes: &[u8]) {
+        ignore_broken_pipe(io::stdout().lock().write_all(bytes));
+    }
+
+    /// Remarks of others, that need not be text.
+    pub(crate) fn note_bytes(&self, bytes: &[u8]) {
+        ignore_broken_pipe(io::stderr().lock().write_all(bytes));
+    }
+
     /// Remarks beside the data.
     pub(crate) fn note(&self, text: &str) {
         ignore_broken_pipe(io::stderr().lock().write_all(text.as_bytes()));

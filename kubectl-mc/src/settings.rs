@@ -1,22 +1,33 @@
-//! What is meant, from what was typed: flags and environment resolved once. The commands see
-//! neither of them.
+//! What is meant, from what was typed: flags, environment and configuration resolved once. The
+//! commands see none of them.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use kubectl_mc_api::{ClusterName, InvalidClusterName};
-
-use crate::cli::Flags;
+use crate::cli::{DryRun, Flags};
+use crate::config_file::{ClusterSet, ConfigFile, ConfigFileError};
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
+use crate::fleet::{self, Batches};
+use crate::selection::{Choice, TermError};
 
-/// The choice of cluster and host.
+/// The choice of clusters and host, and how to work on several.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Settings {
-    /// The one cluster to run against.
-    pub(crate) cluster: Option<ClusterName>,
+    /// The clusters to run against; none when nothing was chosen.
+    pub(crate) choice: Option<Choice>,
+    /// The clusters are those that failed last time.
+    pub(crate) retry_failed: bool,
+    /// The sets that a choice may name.
+    pub(crate) sets: BTreeMap<String, ClusterSet>,
     pub(crate) host: HostOptions,
+    pub(crate) fleet: fleet::Options,
+    /// Nothing may be changed.
+    pub(crate) read_only: bool,
+    /// Only the targets are shown.
+    pub(crate) show_clusters: bool,
 }
 
 /// Where the host's kubeconfig is, and which of its contexts is the host.
@@ -24,50 +35,78 @@ pub(crate) struct Settings {
 pub(crate) struct HostOptions {
     /// `--kubeconfig`: the only file that is read.
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// `--context` or its variable; none is the current context.
+    /// `--context`, its variable or the configuration's; none is the current context.
     pub(crate) context: Option<String>,
 }
 
 impl Settings {
     pub(crate) fn resolve(flags: &Flags, env: &Env) -> Result<Self, SettingsError> {
-        let Flags { cluster, cluster_selector, all_clusters, context: _, kubeconfig: _ } = flags;
-        if cluster_selector.is_some() {
-            return Err(SettingsError::NotYet("--cluster-selector".to_owned()));
-        }
-        if *all_clusters {
-            return Err(SettingsError::NotYet("--all-clusters".to_owned()));
-        }
-        let (cluster, origin) = match cluster.as_slice() {
-            [] => (text(env, env::CLUSTER)?, env::CLUSTER),
-            [one] => (Some(one.clone()), "--cluster"),
-            several => return Err(SettingsError::NotYet(format!("--cluster={}", several.join(",")))),
+        let file = ConfigFile::load(env)?;
+        let Flags {
+            cluster,
+            cluster_selector,
+            all_clusters,
+            exclude,
+            retry_failed,
+            cluster_concurrency,
+            cluster_timeout,
+            batch,
+            pause_on_failure,
+            yes,
+            dry_run,
+            color,
+            context: _,
+            kubeconfig: _,
+        } = flags;
+        let selector = cluster_selector.as_deref();
+        let by_flags = !cluster.is_empty() || selector.is_some() || *all_clusters || *retry_failed;
+        let (terms, origin) = if by_flags {
+            (cluster.clone(), "--cluster")
+        } else {
+            (text(env, env::CLUSTER)?.into_iter().collect(), env::CLUSTER)
         };
+        if *all_clusters && !cluster.is_empty() {
+            return Err(SettingsError::Contradiction("--all-clusters", "--cluster"));
+        }
+        if *retry_failed
+            && (!cluster.is_empty() || selector.is_some() || *all_clusters || !exclude.is_empty())
+        {
+            return Err(SettingsError::Contradiction("--retry-failed", "another choice of clusters"));
+        }
+        let choice = Choice::parse(&terms, exclude, selector, *all_clusters)
+            .map_err(|source| SettingsError::Term { origin, source })?;
         Ok(Self {
-            cluster: cluster.map(|name| exact(name, origin)).transpose()?,
-            host: Self::host_of(flags, env)?,
+            choice,
+            retry_failed: *retry_failed,
+            host: host(flags, env, file.host)?,
+            fleet: fleet::Options {
+                concurrency: cluster_concurrency.or(file.defaults.cluster_concurrency),
+                timeout: cluster_timeout.or(file.defaults.cluster_timeout),
+                batches: batch.as_deref().map(Batches::parse).transpose()?,
+                pause_on_failure: *pause_on_failure,
+                yes: *yes,
+                color: color.or(file.defaults.color).unwrap_or_default(),
+            },
+            sets: file.sets,
+            read_only: text(env, env::READONLY)?.is_some_and(|value| !matches!(&*value, "0" | "false")),
+            show_clusters: *dry_run == Some(DryRun::Clusters),
         })
     }
 
     /// The host alone.
     pub(crate) fn host_of(flags: &Flags, env: &Env) -> Result<HostOptions, SettingsError> {
-        // An empty flag is an absent one, as for kubectl.
-        let context = flags.context.clone().filter(|name| !name.is_empty());
-        Ok(HostOptions {
-            kubeconfig: flags.kubeconfig.clone().filter(|file| !file.is_empty()).map(PathBuf::from),
-            context: match context {
-                Some(context) => Some(context),
-                None => text(env, env::CONTEXT)?,
-            },
-        })
+        host(flags, env, ConfigFile::load(env)?.host)
     }
 }
 
-/// One exact name. What looks like a choice of several is told apart from a mistyped name.
-fn exact(name: String, origin: &'static str) -> Result<ClusterName, SettingsError> {
-    if name.contains([',', '*', '?', '[', '{', '!']) {
-        return Err(SettingsError::NotYet(format!("{origin}={name}")));
-    }
-    ClusterName::try_from(name).map_err(|source| SettingsError::Name { origin, source })
+fn host(flags: &Flags, env: &Env, of_file: Option<String>) -> Result<HostOptions, SettingsError> {
+    // An empty flag is an absent one, as for kubectl.
+    let context = match flags.context.clone().filter(|name| !name.is_empty()) {
+        Some(context) => Some(context),
+        None => text(env, env::CONTEXT)?,
+    };
+    let kubeconfig = flags.kubeconfig.clone().filter(|file| !file.is_empty()).map(PathBuf::from);
+    Ok(HostOptions { kubeconfig, context: context.or(of_file) })
 }
 
 fn text(env: &Env, name: &'static str) -> Result<Option<String>, SettingsError> {
@@ -75,24 +114,27 @@ fn text(env: &Env, name: &'static str) -> Result<Option<String>, SettingsError> 
     value.to_owned().into_string().map(Some).map_err(|value| SettingsError::NotText { name, value })
 }
 
-#[derive(Debug, PartialEq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
-    #[error("choosing several clusters is not possible yet: {0}")]
-    NotYet(String),
     #[error("{origin}")]
-    Name { origin: &'static str, source: InvalidClusterName },
+    Term { origin: &'static str, source: TermError },
+    #[error("{0} and {1} contradict each other")]
+    Contradiction(&'static str, &'static str),
+    #[error("--batch")]
+    Batches(#[from] fleet::BatchesError),
     #[error("{name} is not UTF-8: {value:?}")]
     NotText { name: &'static str, value: OsString },
+    #[error(transparent)]
+    ConfigFile(#[from] ConfigFileError),
 }
 
 impl Explain for SettingsError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::NotYet(_) => {
-                Some("name one cluster: --cluster=NAME; `kubectl mc clusters` lists them".to_owned())
-            }
-            Self::Name { .. } => Some("`kubectl mc clusters` lists the clusters".to_owned()),
-            Self::NotText { .. } => None,
+            Self::Term { source, .. } => source.hint(),
+            Self::Batches(_) => Some("for example: --batch=1,25%,rest".to_owned()),
+            Self::ConfigFile(error) => error.hint(),
+            Self::Contradiction(..) | Self::NotText { .. } => None,
         }
     }
 
@@ -116,7 +158,10 @@ mod tests {
     #[test]
     fn a_flag_wins_over_its_variable() {
         let env = env(&[(env::CLUSTER, "m2"), (env::CONTEXT, "from-env")]);
-        let cluster = |flags: &Flags| Settings::resolve(flags, &env).unwrap().cluster.unwrap().to_string();
+        let cluster = |flags: &Flags| {
+            let choice = Settings::resolve(flags, &env).unwrap().choice.unwrap();
+            choice.exact().unwrap().to_string()
+        };
         assert_eq!(cluster(&flags(&["m1"])), "m1");
         assert_eq!(cluster(&flags(&[])), "m2");
         let context = |context: Option<&str>| {
@@ -133,21 +178,36 @@ mod tests {
     }
 
     #[test]
-    fn several_clusters_are_refused_as_not_there_yet() {
-        let all = Flags { all_clusters: true, ..Flags::default() };
-        let selector = Flags { cluster_selector: Some("env=prod".to_owned()), ..Flags::default() };
-        for flags in
-            [flags(&["m1", "m2"]), flags(&["m1,m2"]), flags(&["eu-*"]), flags(&["!m1"]), all, selector]
-        {
+    fn the_variable_takes_the_whole_grammar() {
+        let settings = Settings::resolve(&flags(&[]), &env(&[(env::CLUSTER, "eu-*,!eu-9")])).unwrap();
+        assert_eq!(settings.choice, Choice::parse(&["eu-*,!eu-9"], &[], None, false).unwrap());
+    }
+
+    #[test]
+    fn the_configuration_fills_in_what_was_not_said() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("kubectl-mc")).unwrap();
+        let text = "host: of-file\ndefaults: {clusterConcurrency: 3, clusterTimeout: 5s, color: never}\n";
+        std::fs::write(folder.path().join("kubectl-mc/config.yaml"), text).unwrap();
+        let file = (env::XDG_CONFIG_HOME, folder.path().to_str().unwrap());
+        let settings = Settings::resolve(&flags(&[]), &env(&[file])).unwrap();
+        assert_eq!(settings.host.context.as_deref(), Some("of-file"));
+        assert_eq!(settings.fleet.timeout, Some(std::time::Duration::from_secs(5)));
+        assert_eq!(settings.fleet.concurrency.map(std::num::NonZero::get), Some(3));
+        assert_eq!(settings.fleet.color, crate::cli::Color::Never);
+        let host = Settings::host_of(&flags(&[]), &env(&[file, (env::CONTEXT, "of-env")])).unwrap();
+        assert_eq!(host.context.as_deref(), Some("of-env"));
+    }
+
+    #[test]
+    fn choices_that_contradict_each_other_are_refused() {
+        let all = Flags { all_clusters: true, ..flags(&["m1"]) };
+        let retry = Flags { retry_failed: true, ..flags(&["m1"]) };
+        for flags in [all, retry] {
             let error = Settings::resolve(&flags, &env(&[])).unwrap_err();
-            assert!(matches!(error, SettingsError::NotYet(_)), "{flags:?}: {error}");
+            assert!(matches!(error, SettingsError::Contradiction(..)), "{flags:?}: {error}");
             assert_eq!(error.status(), ExitStatus::Usage);
         }
-        let error = Settings::resolve(&flags(&[]), &env(&[(env::CLUSTER, "a,b")])).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "choosing several clusters is not possible yet: KUBECTL_MC_CLUSTER=a,b"
-        );
     }
 
     #[test]

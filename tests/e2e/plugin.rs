@@ -84,7 +84,7 @@ fn config_is_refused_with_a_cluster_chosen() -> Result<()> {
 fn fault_81_a_name_that_is_no_cluster_name_never_becomes_a_path() -> Result<()> {
     let scene = Scene::new("names")?;
     let caller = scene.caller()?;
-    for name in ["../m1", "m1/proxy", "M1", "m1?x", "m1%2f"] {
+    for name in ["../m1", "m1/proxy", "M1", "m1%2f"] {
         let attempt = plugin(&caller)?.run(&[&format!("--cluster={name}"), "get", "pods"])?;
         attempt.failure(&[name])?;
     }

@@ -23,9 +23,13 @@ pub(super) struct Own {
 
 /// Our own flag of that long name. The same flags as in [`crate::cli::Flags`]; a test compares them.
 pub(super) fn own(name: &str) -> Option<Own> {
-    let (_, own) = OWN.iter().find(|(own, _)| *own == name)?;
+    // kubectl has a --dry-run too: [`DRY_RUN_CLUSTERS`] is ours.
+    let (_, own) = OWN.iter().find(|(own, _)| *own == name && name != "dry-run")?;
     Some(*own)
 }
+
+/// The one word that is ours wherever it stands: kubectl knows no such value.
+pub(super) const DRY_RUN_CLUSTERS: &[u8] = b"--dry-run=clusters";
 
 /// Whether kubectl's flag `--name` takes the next word as its value.
 pub(super) fn long_takes_value(verb: Option<&OsStr>, name: &str) -> bool {
@@ -51,13 +55,27 @@ pub(super) fn short_takes_value(verb: Option<&OsStr>, letter: u8) -> bool {
     }
 }
 
-/// The long name of a short flag that we look at.
-pub(super) fn long_of(letter: u8) -> &'static str {
+/// The long name of a short flag, where somebody looks at it.
+pub(super) fn long_of(verb: Option<&OsStr>, letter: u8) -> &'static str {
+    let verb = verb.and_then(OsStr::to_str).unwrap_or_default();
     match letter {
         b'h' => "help",
         b's' => "server",
         b'n' => "namespace",
         b'o' => "output",
+        b'l' => "selector",
+        b'k' => "kustomize",
+        b'A' => "all-namespaces",
+        b'f' if verb == "logs" => "follow",
+        b'f' => "filename",
+        b'w' if verb == "proxy" => "www",
+        b'w' => "watch",
+        b'c' => "container",
+        b'i' => "stdin",
+        b't' => "tty",
+        b'L' => "label-columns",
+        b'p' if verb == "logs" => "previous",
+        b'R' => "recursive",
         _ => "",
     }
 }
@@ -69,6 +87,9 @@ pub(super) fn is_builtin(verb: &str) -> bool {
 
 const AFTER_VERB: Own = Own { shape: Shape::Value, after_verb: true };
 
+const BEFORE_VERB: Own = Own { shape: Shape::Value, after_verb: false };
+const SWITCH: Own = Own { shape: Shape::Switch, after_verb: false };
+
 const OWN: &[(&str, Own)] = &[
     ("cluster", AFTER_VERB),
     ("cluster-selector", AFTER_VERB),
@@ -76,8 +97,17 @@ const OWN: &[(&str, Own)] = &[
     // kubectl's own flags of these names would overrule the overlay, so they never reach it.
     ("context", AFTER_VERB),
     ("kubeconfig", AFTER_VERB),
-    ("help", Own { shape: Shape::Switch, after_verb: false }),
-    ("version", Own { shape: Shape::Switch, after_verb: false }),
+    ("exclude", BEFORE_VERB),
+    ("retry-failed", SWITCH),
+    ("cluster-concurrency", BEFORE_VERB),
+    ("cluster-timeout", BEFORE_VERB),
+    ("batch", BEFORE_VERB),
+    ("pause-on-failure", SWITCH),
+    ("yes", SWITCH),
+    ("dry-run", BEFORE_VERB),
+    ("color", BEFORE_VERB),
+    ("help", SWITCH),
+    ("version", SWITCH),
 ];
 
 #[rustfmt::skip]

@@ -1,19 +1,15 @@
-//! `kubectl mc clusters`: what is behind the host. One request by our own client, so that it can
-//! say which hop refused; the output is kubectl's.
+//! `kubectl mc clusters`: what is behind the host, with kubectl's look.
 
-use http::StatusCode;
 use kubectl_mc_api::path;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use crate::argv::Scanned;
 use crate::cli::{ClustersArgs, Flags, Output};
-use crate::client::{self, ClientError};
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::hop::{Hop, Refusal};
 use crate::host::Host;
+use crate::inventory::{self, Form};
 use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::table::Table;
@@ -30,8 +26,8 @@ pub(super) fn run(
     }
     // A default cluster narrows nothing here, so its variable is not even read.
     let host = Host::load(&Settings::host_of(flags, env)?, env)?;
-    let as_table = !matches!(output, Some(Output::Json | Output::Yaml));
-    let answer = list(&host, env, selector.as_deref(), as_table)?;
+    let form = if matches!(output, Some(Output::Json | Output::Yaml)) { Form::Objects } else { Form::Table };
+    let answer = inventory::list(&host, &Scanned::default(), env, selector.as_deref(), form)?;
     match output {
         None => table(&answer, false, *no_headers, printer),
         Some(Output::Wide) => table(&answer, true, *no_headers, printer),
@@ -48,42 +44,6 @@ pub(super) fn run(
         }
     }
     Ok(ExitStatus::Success)
-}
-
-fn list(host: &Host, env: &Env, selector: Option<&str>, as_table: bool) -> Result<Value, ClustersError> {
-    let mut path = path::CLUSTERS_PATH.to_owned();
-    if let Some(selector) = selector {
-        path = format!("{path}?labelSelector={}", utf8_percent_encode(selector, NON_ALPHANUMERIC));
-    }
-    let accept = if as_table {
-        "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-    } else {
-        "application/json"
-    };
-    let refused = |refusal: Refusal| ClustersError::Refused {
-        host: host.describe(),
-        hint: refusal.hop.hint(host, None),
-        refusal,
-    };
-    let reply = match client::get(host, &Scanned::default(), env, &path, accept) {
-        Ok(reply) => reply,
-        Err(error @ ClientError::Unreachable(_)) => {
-            return Err(refused(Refusal { hop: Hop::HostUnreachable, message: error.reason() }));
-        }
-        Err(source) => return Err(ClustersError::Client { host: host.describe(), source }),
-    };
-    if reply.status.is_success() {
-        return serde_json::from_slice(&reply.body)
-            .map_err(|source| ClustersError::Answer { host: host.describe(), source });
-    }
-    Err(Refusal::of(&reply).map_or_else(
-        || ClustersError::Status {
-            host: host.describe(),
-            status: reply.status,
-            message: Refusal::message(&reply),
-        },
-        refused,
-    ))
 }
 
 fn table(answer: &Value, wide: bool, no_headers: bool, printer: &Printer) {
@@ -119,27 +79,6 @@ fn json(value: &Value) -> Result<String, Unprintable> {
     serde::Serialize::serialize(value, &mut serde_json::Serializer::with_formatter(&mut text, formatter))
         .map_err(|error| Unprintable(error.to_string()))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-#[derive(Debug, thiserror::Error)]
-enum ClustersError {
-    #[error("cannot list clusters through {host}: {}: {}", refusal.hop.name(), refusal.message)]
-    Refused { host: String, refusal: Refusal, hint: String },
-    #[error("cannot list clusters through {host}")]
-    Client { host: String, source: ClientError },
-    #[error("cannot list clusters through {host}: {status}: {message}")]
-    Status { host: String, status: StatusCode, message: String },
-    #[error("cannot list clusters through {host}: the answer is not JSON")]
-    Answer { host: String, source: serde_json::Error },
-}
-
-impl Explain for ClustersError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Refused { hint, .. } => Some(hint.clone()),
-            Self::Client { .. } | Self::Status { .. } | Self::Answer { .. } => None,
-        }
-    }
 }
 
 #[derive(Debug, thiserror::Error)]

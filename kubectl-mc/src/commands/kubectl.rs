@@ -1,26 +1,52 @@
-//! Any command of kubectl, on one cluster.
+//! Any command of kubectl, on one cluster or on several.
+
+mod several;
 
 use std::time::SystemTime;
 
+use kubectl_mc_api::ClusterName;
+
 use crate::argv::Scanned;
 use crate::cache::Cache;
-use crate::env::{self, Env};
-use crate::error::{Explain, Failure};
+use crate::env::Env;
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::host::Host;
 use crate::kubectl::Kubectl;
+use crate::printer::Printer;
 use crate::rewrite::{self, RawPath};
+use crate::selection::Choice;
 use crate::settings::Settings;
 use crate::{kubeconfig, preflight};
 
+/// Runs kubectl on what was chosen: in our place for one cluster, else on each of them.
+pub(super) fn run(
+    scanned: Scanned,
+    settings: Settings,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    match settings.choice.as_ref().and_then(Choice::exact) {
+        Some(cluster) if !settings.show_clusters => {
+            let cluster = cluster.clone();
+            one(scanned, cluster, &settings, env)
+        }
+        _ => several::run(scanned, settings, env, printer),
+    }
+}
+
 /// On success kubectl has taken our place and this does not return (on Unix).
-pub(super) fn run(scanned: Scanned, settings: Settings, env: &Env) -> Result<ExitStatus, Failure> {
-    let cluster = settings.cluster.ok_or(NoCluster)?;
+fn one(
+    scanned: Scanned,
+    cluster: ClusterName,
+    settings: &Settings,
+    env: &Env,
+) -> Result<ExitStatus, Failure> {
     rewrite::check(&scanned, &cluster)?;
     let host = Host::load(&settings.host, env)?;
     let kubectl = Kubectl::find(env)?;
     let cache = Cache::open(env)?;
-    let overlay = serde_json::to_vec(&kubeconfig::overlay(&host, &cluster)).map_err(Overlay)?;
+    let overlay = kubeconfig::overlay_json(&host, &cluster)?;
 
     let now = SystemTime::now();
     if preflight::is_needed(&scanned, &host, &cluster, env, cache.holds(&overlay), now) {
@@ -36,26 +62,3 @@ pub(super) fn run(scanned: Scanned, settings: Settings, env: &Env) -> Result<Exi
     }
     Ok(kubectl.run(rewrite::rewrite(scanned, &host, &cluster, &overlay, raw)?)?)
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("no cluster chosen")]
-struct NoCluster;
-
-impl Explain for NoCluster {
-    fn hint(&self) -> Option<String> {
-        Some(format!(
-            "choose one by --cluster=NAME or {}; `kubectl mc clusters` lists them, `kubectl mc --help` says more",
-            env::CLUSTER
-        ))
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write the overlay kubeconfig")]
-struct Overlay(#[source] serde_json::Error);
-
-impl Explain for Overlay {}

@@ -1,0 +1,119 @@
+//! The user's configuration: `$XDG_CONFIG_HOME/kubectl-mc/config.yaml`, else
+//! `~/.config/kubectl-mc/config.yaml`. What is not known there is refused with the nearest name that
+//! is: a mistyped set would choose other clusters than was meant.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::cli::Color;
+use crate::env::{self, Env};
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::suggestion;
+
+/// The configuration of kubectl-mc.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ConfigFile {
+    /// The kubeconfig context of the host, when neither --context nor KUBECTL_MC_CONTEXT names one.
+    pub(crate) host: Option<String>,
+    /// Sets of clusters: `--cluster=@NAME` chooses one.
+    #[serde(default)]
+    pub(crate) sets: BTreeMap<String, ClusterSet>,
+    /// What flags default to.
+    #[serde(default)]
+    pub(crate) defaults: Defaults,
+}
+
+/// Clusters that belong together.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ClusterSet {
+    /// Names, globs, /regexes/, @sets and !exclusions, as for --cluster. Absent: all that the selector chooses.
+    #[serde(default)]
+    pub(crate) clusters: Vec<String>,
+    /// A label selector, as for --cluster-selector; it narrows what `clusters` chooses.
+    pub(crate) selector: Option<String>,
+}
+
+/// What flags default to.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Defaults {
+    /// --cluster-concurrency
+    pub(crate) cluster_concurrency: Option<NonZeroUsize>,
+    /// --cluster-timeout, as in 30s
+    #[serde(default, deserialize_with = "duration")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(crate) cluster_timeout: Option<Duration>,
+    /// --color
+    pub(crate) color: Option<Color>,
+}
+
+impl ConfigFile {
+    /// Reads the file; none is an empty one.
+    pub(crate) fn load(env: &Env) -> Result<Self, ConfigFileError> {
+        let Some(file) = path(env) else { return Ok(Self::default()) };
+        match std::fs::read_to_string(&file) {
+            Ok(text) => Self::parse(&text).map_err(|reason| ConfigFileError::Parse { file, reason }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(source) => Err(ConfigFileError::Read { file, source }),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+            return Ok(Self::default());
+        }
+        serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())
+    }
+}
+
+/// Where the file is.
+pub(crate) fn path(env: &Env) -> Option<PathBuf> {
+    let base = match env.var(env::XDG_CONFIG_HOME).map(Path::new).filter(|base| base.is_absolute()) {
+        Some(base) => base.to_owned(),
+        None => Path::new(env.home()?).join(".config"),
+    };
+    Some(base.join("kubectl-mc").join("config.yaml"))
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigFileError {
+    #[error("cannot read {}", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("cannot use {}: {reason}", file.display())]
+    Parse { file: PathBuf, reason: String },
+}
+
+impl Explain for ConfigFileError {
+    fn hint(&self) -> Option<String> {
+        let Self::Parse { reason, .. } = self else { return None };
+        // The parser says it so: unknown field `hots`, expected one of host, sets, defaults at line 1, column 1
+        let (given, known) = reason.split_once("unknown field")?.1.split_once(", expected")?;
+        let known = known.split(" at line").next()?;
+        let known = known.split([',', ' ']).map(|name| name.trim_matches('`'));
+        let nearest = suggestion::nearest(given.trim().trim_matches('`'), known)?;
+        Some(format!("did you mean `{nearest}`?"))
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| crate::duration::parse(&text).map_err(serde::de::Error::custom)).transpose()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+use super::*;
+
+const WHOLE: &str = "\
+host: eu-host
+sets:
+  prod:
+    clusters: ['eu-*', '!eu-9', '@asia']
+    selector: env=prod
+  asia:
+    clusters: [asia-1]
+defaults:
+  clusterConcurrency: 7
+  clusterTimeout: 1m30s
+  color: never
+";
+
+#[test]
+fn every_key_is_read() {
+    let file = ConfigFile::parse(WHOLE).unwrap();
+    assert_eq!(file.host.as_deref(), Some("eu-host"));
+    assert_eq!(file.sets["prod"].clusters, ["eu-*", "!eu-9", "@asia"]);
+    assert_eq!(file.sets["prod"].selector.as_deref(), Some("env=prod"));
+    assert_eq!(file.defaults.cluster_concurrency.map(NonZeroUsize::get), Some(7));
+    assert_eq!(file.defaults.cluster_timeout, Some(Duration::from_secs(90)));
+    assert_eq!(file.defaults.color, Some(Color::Never));
+}
+
+#[test]
+fn a_file_without_content_is_as_none() {
+    for text in ["", "\n# nothing\n", "{}"] {
+        assert_eq!(ConfigFile::parse(text).unwrap(), ConfigFile::default(), "{text:?}");
+    }
+    let nowhere = tempfile::tempdir().unwrap();
+    let env: Env = [(env::HOME, nowhere.path())].into_iter().collect();
+    assert_eq!(ConfigFile::load(&env).unwrap(), ConfigFile::default());
+}
+
+#[test]
+fn a_key_that_is_not_known_is_refused_with_the_nearest() {
+    for (text, said, nearest) in [
+        ("hots: x", "hots", "did you mean `host`?"),
+        ("sets: {a: {cluster: [m1]}}", "cluster", "did you mean `clusters`?"),
+        ("defaults: {clusterTimout: 3s}", "clusterTimout", "did you mean `clusterTimeout`?"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kubectl-mc/config.yaml");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, text).unwrap();
+        let env: Env = [(env::XDG_CONFIG_HOME, folder.path())].into_iter().collect();
+        let error = ConfigFile::load(&env).unwrap_err();
+        assert!(error.to_string().contains(&format!("unknown field `{said}`")), "{error}");
+        assert!(error.to_string().contains("line 1"), "{error}");
+        assert_eq!(error.hint().as_deref(), Some(nearest), "{error}");
+        assert_eq!(error.status(), ExitStatus::Usage);
+    }
+    let wrong = ConfigFile::parse("defaults: {clusterTimeout: soon}").unwrap_err();
+    assert!(wrong.contains("is no duration"), "{wrong}");
+}
+
+/// `UPDATE=1 cargo test -p kubectl-mc schema` writes it.
+#[test]
+fn the_schema_is_that_of_the_types() {
+    let schema = schemars::schema_for!(ConfigFile);
+    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/config.schema.json");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&file, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "UPDATE=1 cargo test -p kubectl-mc schema");
+}

@@ -1,0 +1,84 @@
+//! The turns that a change takes through the fleet: `1,25%,rest`.
+
+/// The sizes of the turns, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Batches(Vec<Turn>);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Turn {
+    Clusters(usize),
+    /// Of all clusters, rounded up.
+    Percent(usize),
+    Rest,
+}
+
+impl Batches {
+    /// Reads `1,25%,rest`.
+    pub(crate) fn parse(text: &str) -> Result<Self, BatchesError> {
+        let turn = |word: &str| {
+            let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
+            match word.strip_suffix('%') {
+                _ if word == "rest" => Some(Turn::Rest),
+                Some(share) => number(share).filter(|share| *share <= 100).map(Turn::Percent),
+                None => number(word).map(Turn::Clusters),
+            }
+        };
+        let turns = text
+            .split(',')
+            .map(|word| turn(word.trim()).ok_or_else(|| BatchesError(word.to_owned())))
+            .collect::<Result<Vec<_>, _>>()?;
+        match turns.iter().position(|turn| *turn == Turn::Rest) {
+            Some(at) if at + 1 < turns.len() => Err(BatchesError(text.to_owned())),
+            _ => Ok(Self(turns)),
+        }
+    }
+
+    /// How many of `all` clusters have their turn each time. The last size is repeated until all had theirs.
+    pub(crate) fn sizes(&self, all: usize) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        let mut left = all;
+        let mut turns = self.0.iter();
+        let mut turn = Turn::Rest;
+        while left > 0 {
+            turn = turns.next().copied().unwrap_or(turn);
+            let size = match turn {
+                Turn::Clusters(clusters) => clusters,
+                Turn::Percent(share) => (all * share).div_ceil(100),
+                Turn::Rest => left,
+            };
+            sizes.push(size.min(left));
+            left -= size.min(left);
+        }
+        sizes
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{0:?} is neither a number of clusters, nor a share of them, nor `rest` at the end")]
+pub(crate) struct BatchesError(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_turns_cover_all_clusters_once() {
+        for (text, all, sizes) in [
+            ("1,25%,rest", 40, &[1, 10, 29][..]),
+            ("1,25%", 10, &[1, 3, 3, 3]),
+            ("5", 12, &[5, 5, 2]),
+            ("rest", 3, &[3]),
+            ("1,1%,rest", 3, &[1, 1, 1]),
+            ("10,rest", 4, &[4]),
+        ] {
+            assert_eq!(Batches::parse(text).unwrap().sizes(all), sizes, "{text} of {all}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_turn_is_refused() {
+        for text in ["", "0", "0%", "101%", "rest,1", "1,,2", "-1", "some"] {
+            assert!(Batches::parse(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The clusters that a command is for.
+
+use std::collections::BTreeMap;
+
+use kubectl_mc_api::ClusterName;
+use serde_json::Value;
+
+/// At least one cluster, in order, none twice.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Targets(Vec<Target>);
+
+/// One cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Target {
+    pub(crate) name: ClusterName,
+    /// What the host's list says of it, if it was asked for.
+    pub(crate) listed: Option<Listed>,
+}
+
+/// What the host's list says of a cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Listed {
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) version: Option<String>,
+    pub(crate) ready: Readiness,
+}
+
+/// The condition Ready.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Readiness {
+    Ready,
+    /// Known not to answer, with the reason that the condition gives.
+    NotReady(String),
+    #[default]
+    Unknown,
+}
+
+impl Targets {
+    /// Of several targets of one name the first counts.
+    pub(super) fn new(targets: Vec<Target>) -> Self {
+        let mut seen = std::collections::HashSet::new();
+        Self(targets.into_iter().filter(|target| seen.insert(target.name.clone())).collect())
+    }
+
+    #[allow(dead_code, reason = "for what comes next")]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Target> {
+        self.0.iter()
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &ClusterName> {
+        self.0.iter().map(|target| &target.name)
+    }
+
+    /// The only one, if there is only one.
+    pub(crate) fn only(&self) -> Option<&Target> {
+        match self.0.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+}
+
+impl Target {
+    pub(crate) fn unlisted(name: ClusterName) -> Self {
+        Self { name, listed: None }
+    }
+
+    /// The clusters of the host's list.
+    pub(crate) fn of_list(list: &Value) -> Vec<Self> {
+        let items = list.get("items").and_then(Value::as_array);
+        items.into_iter().flatten().filter_map(Self::of_item).collect()
+    }
+
+    /// Why the host knows that it does not answer.
+    pub(crate) fn not_ready(&self) -> Option<&str> {
+        match &self.listed.as_ref()?.ready {
+            Readiness::NotReady(reason) => Some(reason),
+            Readiness::Ready | Readiness::Unknown => None,
+        }
+    }
+
+    fn of_item(item: &Value) -> Option<Self> {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let name = text(item.pointer("/metadata/name"))?.parse().ok()?;
+        let labels = item.pointer("/metadata/labels").and_then(Value::as_object);
+        let labels = labels
+            .into_iter()
+            .flatten()
+            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        let conditions = item.pointer("/status/conditions").and_then(Value::as_array);
+        let mut conditions = conditions.into_iter().flatten();
+        let ready = conditions.find(|condition| condition.get("type").is_some_and(|kind| kind == "Ready"));
+        let ready = ready.map_or(Readiness::Unknown, |condition| {
+            match condition.get("status").and_then(Value::as_str) {
+                Some("True") => Readiness::Ready,
+                Some("False") => {
+                    let said = ["message", "reason"]
+                        .iter()
+                        .filter_map(|key| text(condition.get(*key)))
+                        .find(|text| !text.is_empty());
+                    Readiness::NotReady(said.unwrap_or_else(|| "not ready".to_owned()))
+                }
+                _ => Readiness::Unknown,
+            }
+        });
+        let version = text(item.pointer("/status/version"));
+        Some(Self { name, listed: Some(Listed { labels: labels.collect(), version, ready }) })
+    }
+}

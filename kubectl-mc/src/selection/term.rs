@@ -1,0 +1,217 @@
+//! One term of a choice: a name, a glob, a /regex/, an @set, each of them also with `!` for what is
+//! left out.
+
+use kubectl_mc_api::{ClusterName, InvalidClusterName};
+use regex::Regex;
+
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Term {
+    /// Written with `!`, or given by `--exclude`.
+    pub(super) exclude: bool,
+    pub(super) pattern: Pattern,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Pattern {
+    Exact(ClusterName),
+    /// A glob or a regular expression.
+    Expression(Regex),
+    /// `@name`
+    Set(String),
+}
+
+impl Term {
+    #[allow(dead_code, reason = "for what comes next")]
+    pub(super) fn include(pattern: Pattern) -> Self {
+        Self { exclude: false, pattern }
+    }
+
+    /// The same, left out. Leaving out an exclusion is still leaving out.
+    pub(super) fn excluding(self) -> Self {
+        Self { exclude: true, ..self }
+    }
+}
+
+impl Pattern {
+    /// Whether only the host's list can tell what is meant.
+    pub(super) fn needs_list(&self) -> bool {
+        matches!(self, Self::Expression(_))
+    }
+
+    /// Whether a name is meant; what a set means depends on more than a name.
+    pub(super) fn matches(&self, name: &ClusterName) -> bool {
+        match self {
+            Self::Exact(exact) => exact == name,
+            Self::Expression(expression) => expression.is_match(name.as_str()),
+            Self::Set(_) => false,
+        }
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Exact(a), Self::Exact(b)) => a == b,
+            (Self::Expression(a), Self::Expression(b)) => a.as_str() == b.as_str(),
+            (Self::Set(a), Self::Set(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+/// Reads terms with commas between them; a comma in a /regex/ is the expression's own.
+pub(super) fn parse_list(text: &str) -> Result<Vec<Term>, TermError> {
+    let mut terms = Vec::new();
+    let mut rest = text;
+    loop {
+        let begin = rest.strip_prefix('!').unwrap_or(rest);
+        let end = match begin.strip_prefix('/') {
+            // The slash that ends an expression is the one before a comma or the end.
+            Some(expression) => {
+                let close = expression.find("/,").or_else(|| expression.strip_suffix('/').map(str::len));
+                let close = close.ok_or_else(|| TermError::Open(begin.to_owned()))?;
+                rest.len() - expression.len() + close + 1
+            }
+            None => rest.find(',').unwrap_or(rest.len()),
+        };
+        terms.push(parse(&rest[..end])?);
+        match rest[end..].strip_prefix(',') {
+            // A comma at the end ends the list, as in what scripts put together.
+            Some("") | None => return Ok(terms),
+            Some(next) => rest = next,
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<Term, TermError> {
+    let (exclude, body) = match text.strip_prefix('!') {
+        Some(body) => (true, body),
+        None => (false, text),
+    };
+    let pattern = if let Some(expression) = body.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')) {
+        Pattern::Expression(compile(expression, text)?)
+    } else if let Some(set) = body.strip_prefix('@') {
+        Pattern::Set(set.to_owned())
+    } else if body.contains(['*', '?', '[']) {
+        Pattern::Expression(glob(body, text)?)
+    } else {
+        Pattern::Exact(ClusterName::try_from(body.to_owned())?)
+    };
+    Ok(Term { exclude, pattern })
+}
+
+/// A glob as a regular expression: `*`, `?` and `[a-c]`, `[!a-c]`; all else can only be part of a name.
+fn glob(text: &str, whole: &str) -> Result<Regex, TermError> {
+    let mut expression = String::from("^(?:");
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '*' => expression.push_str(".*"),
+            '?' => expression.push('.'),
+            '[' => {
+                let class: String = letters.by_ref().take_while(|&letter| letter != ']').collect();
+                let (not, class) = match class.strip_prefix(['!', '^']) {
+                    Some(class) => ("^", class),
+                    None => ("", class.as_str()),
+                };
+                if class.is_empty() || !class.chars().all(is_of_names) {
+                    return Err(TermError::Glob(whole.to_owned()));
+                }
+                expression.push_str(&format!("[{not}{class}]"));
+            }
+            letter if is_of_names(letter) => expression.push(letter),
+            _ => return Err(TermError::Glob(whole.to_owned())),
+        }
+    }
+    expression.push_str(")$");
+    compile(&expression, whole)
+}
+
+fn is_of_names(letter: char) -> bool {
+    letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-'
+}
+
+fn compile(expression: &str, text: &str) -> Result<Regex, TermError> {
+    Regex::new(expression)
+        .map_err(|source| TermError::Expression { text: text.to_owned(), source: Box::new(source) })
+}
+
+/// What is no term.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum TermError {
+    #[error(transparent)]
+    Name(#[from] InvalidClusterName),
+    #[error("invalid glob {0:?}")]
+    Glob(String),
+    #[error("no slash ends the regular expression {0:?}")]
+    Open(String),
+    #[error("invalid regular expression {text:?}")]
+    Expression { text: String, source: Box<regex::Error> },
+}
+
+impl Explain for TermError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Name(_) => Some("`kubectl mc clusters` lists the clusters".to_owned()),
+            Self::Glob(_) => Some("a glob is made of *, ?, [abc] and the letters of names".to_owned()),
+            Self::Open(_) | Self::Expression { .. } => Some("for example: '/^eu-(a|b)-[0-9]+$/'".to_owned()),
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(term: &str, names: &[&str]) -> Vec<String> {
+        let terms = parse_list(term).unwrap();
+        let [term] = terms.as_slice() else { panic!("{term}: {terms:?}") };
+        let names = names.iter().map(|name| name.parse::<ClusterName>().unwrap());
+        names.filter(|name| term.pattern.matches(name)).map(String::from).collect()
+    }
+
+    #[test]
+    fn globs_and_expressions_match_names() {
+        let names = ["eu-1", "eu-2", "eu-10", "us-1", "eu"];
+        for (term, expected) in [
+            ("eu-*", &["eu-1", "eu-2", "eu-10"][..]),
+            ("eu-?", &["eu-1", "eu-2"]),
+            ("*", &names),
+            ("??-[12]", &["eu-1", "eu-2", "us-1"]),
+            ("eu-[!1]*", &["eu-2"]),
+            ("/eu/", &["eu-1", "eu-2", "eu-10", "eu"]),
+            ("/^(eu|us)-1$/", &["eu-1", "us-1"]),
+            ("/-[0-9]{2,3}/", &["eu-10"]),
+            ("eu-1", &["eu-1"]),
+        ] {
+            assert_eq!(chosen(term, &names), expected, "{term}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_cut_at_its_commas_and_at_no_others() {
+        let terms = parse_list("m1,!/a{1,2}/,@prod,!eu-*,/b,c/").unwrap();
+        let kinds: Vec<_> = terms.iter().map(|term| (term.exclude, format!("{:?}", term.pattern))).collect();
+        assert_eq!(kinds[0], (false, "Exact(ClusterName(\"m1\"))".to_owned()));
+        assert_eq!(kinds[1], (true, "Expression(Regex(\"a{1,2}\"))".to_owned()));
+        assert_eq!(kinds[2], (false, "Set(\"prod\")".to_owned()));
+        assert!(kinds[3].0);
+        assert_eq!(kinds[4], (false, "Expression(Regex(\"b,c\"))".to_owned()));
+        assert_eq!(parse_list("m1,").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_no_term_is_refused() {
+        for text in ["", "M1", "a,,b", "!", "m1/proxy", "..", "eu-[", "eu-[]", "EU-*", "*.x", "/a", "/(/"] {
+            let error = parse_list(text).unwrap_err();
+            assert_eq!(error.status(), ExitStatus::Usage, "{text}");
+        }
+    }
+}

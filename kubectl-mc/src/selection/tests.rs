@@ -1,0 +1,127 @@
+use super::targets::Listed;
+use super::*;
+
+fn target(name: &str, label: &str) -> Target {
+    let labels = BTreeMap::from([("env".to_owned(), label.to_owned())]);
+    Target {
+        name: name.parse().unwrap(),
+        listed: Some(Listed { labels, version: None, ready: Readiness::Ready }),
+    }
+}
+
+fn choice(terms: &str) -> Choice {
+    Choice::parse(&[terms], &[], None, false).unwrap().unwrap()
+}
+
+/// Resolves against eu-1 eu-2 (prod), us-1 (prod), m1 (dev); gives names and the selectors asked for.
+fn resolve(choice: &Choice) -> (Result<Vec<String>, SelectionError>, Vec<Option<String>>) {
+    let sets: BTreeMap<_, _> = [
+        ("prod", ClusterSet { selector: Some("env=prod".to_owned()), ..Default::default() }),
+        ("eu", ClusterSet { clusters: vec!["eu-*".to_owned(), "!eu-2".to_owned()], ..Default::default() }),
+        ("named", ClusterSet { clusters: vec!["m1,x9".to_owned()], ..Default::default() }),
+        ("both", ClusterSet { clusters: vec!["@named".to_owned(), "@eu".to_owned()], ..Default::default() }),
+        ("loop", ClusterSet { clusters: vec!["@loop".to_owned()], ..Default::default() }),
+    ]
+    .map(|(name, set)| (name.to_owned(), set))
+    .into();
+    let mut asked = Vec::new();
+    let mut list = |selector: Option<&str>| {
+        asked.push(selector.map(str::to_owned));
+        let all =
+            [target("us-1", "prod"), target("eu-2", "prod"), target("eu-1", "prod"), target("m1", "dev")];
+        let wanted = |target: &Target| {
+            selector.is_none_or(|selector| {
+                selector.split(',').all(|one| {
+                    let value = &target.listed.as_ref().unwrap().labels["env"];
+                    one.strip_prefix("env=").is_some_and(|wanted| wanted == value)
+                })
+            })
+        };
+        Ok(all.into_iter().filter(wanted).collect())
+    };
+    let targets = choice.resolve(&sets, &mut list);
+    (targets.map(|targets| targets.names().map(ToString::to_string).collect()), asked)
+}
+
+#[test]
+fn exact_names_need_no_list_and_keep_their_order() {
+    for (terms, expected) in [
+        ("m9,m1", &["m9", "m1"][..]),
+        ("m1,m2,m1", &["m1", "m2"]),
+        ("a,b,!b", &["a"]),
+        ("@named", &["m1", "x9"]),
+    ] {
+        let (names, asked) = resolve(&choice(terms));
+        assert_eq!(names.unwrap(), expected, "{terms}");
+        assert!(asked.is_empty(), "{terms}");
+    }
+}
+
+#[test]
+fn patterns_sets_exclusions_and_labels_choose() {
+    let all = || Choice::parse::<&str>(&[], &[], None, true).unwrap().unwrap();
+    let selected =
+        |terms: &[&str], selector| Choice::parse(terms, &[], Some(selector), false).unwrap().unwrap();
+    let without =
+        |terms: &[&str], out: &str| Choice::parse(terms, &[out.to_owned()], None, false).unwrap().unwrap();
+    for (choice, expected) in [
+        (all(), &["eu-1", "eu-2", "m1", "us-1"][..]),
+        (choice("us-*,eu-*"), &["us-1", "eu-1", "eu-2"]),
+        (choice("!m1"), &["eu-1", "eu-2", "us-1"]),
+        (choice("*,!/^eu/"), &["m1", "us-1"]),
+        (without(&["*"], "eu-*,m1"), &["us-1"]),
+        (without(&[], "@eu"), &["eu-2", "m1", "us-1"]),
+        (selected(&[], "env=prod"), &["eu-1", "eu-2", "us-1"]),
+        (selected(&["m1", "eu-1"], "env=prod"), &["eu-1"]),
+        (selected(&["@eu"], "env=prod"), &["eu-1"]),
+        (choice("@prod"), &["eu-1", "eu-2", "us-1"]),
+        (choice("@both"), &["m1", "x9", "eu-1"]),
+    ] {
+        assert_eq!(resolve(&choice).0.unwrap(), expected, "{choice:?}");
+    }
+}
+
+#[test]
+fn the_host_is_asked_once_for_each_selector() {
+    assert_eq!(resolve(&choice("eu-*,us-*,!m1")).1, [None]);
+    let (_, asked) = resolve(&Choice::parse(&["@prod"], &[], Some("env=prod"), false).unwrap().unwrap());
+    assert_eq!(asked, [Some("env=prod,env=prod".to_owned())]);
+}
+
+#[test]
+fn what_matches_nothing_tells_what_there_is() {
+    let error = resolve(&choice("asia-*")).0.unwrap_err();
+    assert_eq!(error.status(), ExitStatus::NoSuchCluster);
+    assert_eq!(error.hint().as_deref(), Some("there are eu-1, eu-2, m1, us-1"));
+    let error = resolve(&choice("eu-*,us-3")).0.unwrap_err();
+    assert_eq!(
+        (error.to_string().as_str(), error.status()),
+        ("cluster unknown: us-3", ExitStatus::NoSuchCluster)
+    );
+    assert_eq!(error.hint().as_deref(), Some("did you mean us-1?"));
+    let error = resolve(&choice("@pord")).0.unwrap_err();
+    assert_eq!((error.hint().as_deref(), error.status()), (Some("did you mean @prod?"), ExitStatus::Usage));
+    assert!(matches!(resolve(&choice("@loop")).0.unwrap_err(), SelectionError::Circle { .. }));
+}
+
+#[test]
+fn one_name_alone_is_kubectls_own_case() {
+    assert_eq!(choice("m1").exact().unwrap().as_str(), "m1");
+    for terms in ["m1,m2", "m*", "!m1", "@x", "/m1/"] {
+        assert_eq!(choice(terms).exact(), None, "{terms}");
+    }
+    assert_eq!(Choice::parse::<&str>(&[], &[], None, false).unwrap(), None);
+}
+
+#[test]
+fn the_list_tells_labels_and_readiness() {
+    let list = serde_json::json!({"items": [
+        {"metadata": {"name": "m1", "labels": {"env": "prod"}}, "status": {"version": "v1.36.3", "conditions": [
+            {"type": "Ready", "status": "False", "reason": "Unreachable", "message": "no route to host"}]}},
+        {"metadata": {"name": "m2"}}]});
+    let targets = Target::of_list(&list);
+    assert_eq!(targets[0].not_ready(), Some("no route to host"));
+    let listed = targets[0].listed.as_ref().unwrap();
+    assert_eq!((listed.labels["env"].as_str(), listed.version.as_deref()), ("prod", Some("v1.36.3")));
+    assert_eq!(targets[1].listed.as_ref().unwrap().ready, Readiness::Unknown);
+}

@@ -1,0 +1,26 @@
+//! What somebody may have meant by a name that is not known.
+
+/// The known name that is most like `given`, if any is like it at all.
+pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |name: &str| strsim::jaro_winkler(given, name);
+    known
+        .into_iter()
+        .map(|name| (likeness(name), name))
+        .filter(|(likeness, _)| *likeness > LIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+/// clap's own bound for its suggestions.
+const LIKE: f64 = 0.8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_alike_is_suggested() {
+        assert_eq!(nearest("eu-pord-1", ["eu-prod-1", "us-prod-1", "m1"]), Some("eu-prod-1"));
+        assert_eq!(nearest("x", ["eu-prod-1", "m1"]), None);
+    }
+}

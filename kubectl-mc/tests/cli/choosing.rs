@@ -1,0 +1,144 @@
+//! Which clusters are meant, and that nothing more is asked of the host than must be.
+
+use std::fs;
+
+use crate::bed::Bed;
+
+const LIST: &str = r#"{"kind": "ClusterList", "apiVersion": "proxy.kubectl-mc.dev/v1alpha1", "items": [
+  {"metadata": {"name": "eu-2", "labels": {"env": "prod"}}},
+  {"metadata": {"name": "eu-1", "labels": {"env": "prod"}}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+  {"metadata": {"name": "us-1"}, "status": {"conditions": [
+    {"type": "Ready", "status": "False", "reason": "Unreachable", "message": "no route to host"}]}}]}"#;
+
+/// Its host has three clusters.
+fn bed() -> Bed {
+    Bed::serving(|path| {
+        let body = if path.ends_with("/version") { "{}" } else { LIST };
+        (200, "application/json", body.to_owned())
+    })
+}
+
+fn configure(bed: &Bed, text: &str) {
+    let folder = bed.path("home/.config/kubectl-mc");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("config.yaml"), text).unwrap();
+}
+
+#[test]
+fn the_targets_and_their_commands_are_shown_and_nothing_is_run() {
+    let bed = bed();
+    for words in [
+        &["--all-clusters", "--dry-run=clusters", "delete", "pod", "a b"][..],
+        &["delete", "pod", "a b", "--all-clusters", "--dry-run=clusters"],
+    ] {
+        let ran = bed.run(words);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+        assert_eq!(
+            ran.out,
+            "CLUSTER   READY     COMMAND\n\
+             eu-1      True      kubectl mc --context=host --cluster=eu-1 delete pod 'a b'\n\
+             eu-2      Unknown   kubectl mc --context=host --cluster=eu-2 delete pod 'a b'\n\
+             us-1      False     kubectl mc --context=host --cluster=us-1 delete pod 'a b'\n"
+        );
+        let requests = bed.requests();
+        assert_eq!(requests.len(), 1, "{requests:?}");
+        assert!(requests[0].starts_with("GET /pre/apis/proxy.kubectl-mc.dev/v1alpha1/clusters HTTP/1.1\r\n"));
+    }
+    let ran = bed.run(&["-C", "m7", "--dry-run=clusters", "get", "pods"]);
+    assert!(
+        ran.out.contains("m7        Unknown   kubectl mc --context=host --cluster=m7 get pods\n"),
+        "{ran:?}"
+    );
+    assert!(bed.requests().is_empty(), "an exact name needs no list");
+}
+
+#[test]
+fn dry_run_with_another_value_is_kubectls() {
+    let ran = bed().run(&["-C", "m1", "apply", "--dry-run=server", "-f", "x"]);
+    assert_eq!(ran.arguments(), ["apply", "--dry-run=server", "-f", "x"]);
+}
+
+#[test]
+fn a_label_selector_is_evaluated_by_the_host() {
+    let bed = bed();
+    bed.run(&["--cluster-selector=env in (prod),tier!=dev", "--dry-run=clusters", "get", "pods"]);
+    let request = bed.requests().pop().unwrap();
+    assert!(
+        request.contains("/clusters?labelSelector=env%20in%20%28prod%29%2Ctier%21%3Ddev HTTP/1.1"),
+        "{request}"
+    );
+}
+
+#[test]
+fn each_way_to_choose_chooses() {
+    let bed = bed();
+    configure(&bed, "sets: {eu: {clusters: ['eu-*']}}");
+    for (words, expected) in [
+        (&["--cluster=eu-2,us-1"][..], &["eu-2", "us-1"][..]),
+        (&["--cluster=us-1", "--cluster=eu-1"], &["us-1", "eu-1"]),
+        (&["--cluster=eu-*"], &["eu-1", "eu-2"]),
+        (&["--cluster=/-1$/"], &["eu-1", "us-1"]),
+        (&["--cluster=eu-*,!eu-1"], &["eu-2"]),
+        (&["--all-clusters", "--exclude=us-*"], &["eu-1", "eu-2"]),
+        (&["--cluster=@eu"], &["eu-1", "eu-2"]),
+    ] {
+        let ran = bed.run(&[words, &["--dry-run=clusters", "get", "pods"]].concat());
+        let names: Vec<_> = ran.out.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(names, expected, "{words:?} {ran:?}");
+    }
+    let ran = bed.run_with("KUBECTL_MC_CLUSTER", "*,!us-1", &["--dry-run=clusters", "get", "pods"]);
+    assert_eq!(ran.out.lines().count(), 3, "{ran:?}");
+}
+
+#[test]
+fn nothing_chosen_tells_what_there_is() {
+    let ran = bed().run(&["get", "pods"]);
+    let (code, text) = ran.failed();
+    assert_eq!(code, 2);
+    assert!(text.starts_with("error: no cluster chosen\nhint: choose by --cluster=NAME"), "{text}");
+    assert!(text.contains("there are eu-2, eu-1, us-1"), "{text}");
+}
+
+#[test]
+fn no_match_has_a_code_of_its_own_and_tells_what_there_is() {
+    for (cluster, said) in [
+        ("asia-*", "error: no cluster matches\nhint: there are eu-1, eu-2, us-1\n"),
+        ("eu-*,us-2", "error: cluster unknown: us-2\nhint: did you mean us-1?\n"),
+    ] {
+        assert_eq!(bed().run(&["-C", cluster, "get", "pods"]).failed(), (3, said));
+    }
+}
+
+#[test]
+fn a_configuration_with_an_unknown_key_is_refused() {
+    let bed = bed();
+    configure(&bed, "host: host\nset: {}\n");
+    let ran = bed.run(&["-C", "m1", "get", "pods"]);
+    let (code, text) = ran.failed();
+    assert_eq!(code, 2);
+    assert!(text.contains("config.yaml: ") && text.contains("unknown field `set`"), "{text}");
+    assert!(text.ends_with("hint: did you mean `sets`?\n"), "{text}");
+}
+
+#[test]
+fn the_configuration_names_the_host() {
+    let bed = bed();
+    configure(&bed, "host: elsewhere");
+    let ran = bed.run(&["-C", "m1", "get", "pods"]);
+    assert!(ran.failed().1.contains("context \"elsewhere\" does not exist"), "{ran:?}");
+    assert_eq!(bed.run(&["--context=host", "-C", "m1", "get", "pods"]).code, Some(42));
+}
+
+#[test]
+fn one_exact_name_becomes_kubectl_and_a_pattern_never_does() {
+    let bed = bed();
+    assert_eq!(bed.run(&["-C", "eu-1", "get", "pods"]).arguments(), ["get", "pods"]);
+    let ran = bed.run(&["-C", "us*,eu-1", "get", "pods"]);
+    assert!(ran.out.starts_with("eu-1 | [get]\neu-1 | [pods]\n"), "{ran:?}");
+    assert_eq!(
+        ran.err,
+        "us-1 | error: not ready: no route to host\n\
+         2 of 2 clusters failed: 1 exit code 42 (eu-1), 1 not ready (us-1)\n"
+    );
+    assert_eq!(ran.code, Some(5));
+}

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -21,6 +22,7 @@ use crate::authentication::trust::{self, Trust};
 use crate::authorization::Authorizer;
 use crate::clusters::Registry;
 use crate::config::Config;
+use crate::controllers::Controllers;
 use crate::cors::Cors;
 use crate::goaway::Goaway;
 use crate::impersonation::member;
@@ -60,6 +62,7 @@ pub struct Bound {
     tls: Arc<ServerConfig>,
     /// Follows the host's members. When it ends, so do the watches of `clusters`.
     watch: AbortOnDropHandle<()>,
+    controllers: Controllers,
     shutdown_delay: Duration,
     shutdown_grace: Duration,
 }
@@ -87,6 +90,7 @@ impl App {
             request_timeout,
             shutdown_delay,
             shutdown_grace,
+            controllers,
             log_format: _,
         } = config;
         let host = host(kubeconfig.as_deref()).await?;
@@ -112,11 +116,14 @@ impl App {
         let size = |places| limits::Size { places, queued_per_caller };
         let inventory = Arc::new(HostInventory::new(renewals));
         let (registry, writer) = Registry::new();
+        let (fleet, told) = watch::channel(Arc::default());
+        let controllers = Controllers::start(controllers, host.clone(), &namespace, told, metrics.clone());
         let watch = inventory::watch::Watch {
             namespace,
             inventory: inventory.clone(),
             read,
             registry: writer,
+            fleet,
             metrics: metrics.clone(),
             size_per_member: size(max_member_inflight),
             pending: readiness.pending(),
@@ -148,6 +155,7 @@ impl App {
             admin,
             tls: Arc::new(tls::server_config(certificates)),
             watch,
+            controllers,
             shutdown_delay,
             shutdown_grace,
         })
@@ -160,8 +168,18 @@ impl Bound {
     /// that live the last requests, but nothing that would not end by itself; the grace period; and an
     /// end to what is still open, of which both sides are told.
     pub async fn run(self, workers: Workers, shutdown: CancellationToken) {
-        let Self { address, admin_address, app, secure, admin, tls, watch, shutdown_delay, shutdown_grace } =
-            self;
+        let Self {
+            address,
+            admin_address,
+            app,
+            secure,
+            admin,
+            tls,
+            watch,
+            controllers,
+            shutdown_delay,
+            shutdown_grace,
+        } = self;
         info!(%address, %admin_address, "serving");
         let (connections, probes) = (TaskTracker::new(), TaskTracker::new());
         let stop_admin = CancellationToken::new();
@@ -178,7 +196,11 @@ impl Bound {
             app.readiness.close();
             last_call.cancel();
         };
-        tokio::join!(serving, told);
+        let gave_up = async {
+            shutdown.cancelled().await;
+            controllers.stop().await;
+        };
+        tokio::join!(serving, told, gave_up);
         drop(watch);
         connections.close();
         app.tunnels.tasks.close();

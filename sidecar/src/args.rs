@@ -2,11 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use kubectl_mc_api::access::sent::DEFAULT_ADMIN_GROUPS;
 
+use crate::deadline;
 use crate::impersonation::member::DEFAULT_OMITTED_EXTRA;
 
 /// The cluster proxy beside a host cluster's kube-apiserver.
@@ -120,6 +122,21 @@ pub struct Serve {
     /// Time that open requests and tunnels have at a shutdown, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     pub shutdown_grace_period: u64,
+    /// Controllers to run while this replica leads: * is all, NAME one, -NAME not that one, nothing none.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
+    pub controllers: Vec<String>,
+    /// Time after its last renewal in which no other replica takes the Lease of the controllers.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub leader_elect_lease_duration: Duration,
+    /// Time without a renewal after which the leader stops the controllers.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub leader_elect_renew_deadline: Duration,
+    /// Time between attempts to take the Lease, or to renew it.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    pub leader_elect_retry_period: Duration,
+    /// Name of the Lease, in the sidecar's namespace.
+    #[arg(long, value_name = "NAME", default_value = "mc-sidecar")]
+    pub leader_elect_resource_name: String,
     /// Format of the log.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
@@ -129,4 +146,13 @@ pub struct Serve {
 pub enum LogFormat {
     Text,
     Json,
+}
+
+/// A duration as Kubernetes' flags have it: `15s`, `1m30s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    match deadline::parse(text) {
+        Ok(Some(duration)) => Ok(duration),
+        Ok(None) => Err("it is not longer than 0".to_owned()),
+        Err(fault) => Err(fault.to_string()),
+    }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::args::{LogFormat, Serve};
+use crate::controllers::{self, leader};
 use crate::cors::Cors;
 use crate::goaway::Goaway;
 use crate::impersonation::member;
@@ -34,6 +35,7 @@ pub struct Config {
     pub request_timeout: Duration,
     pub shutdown_delay: Duration,
     pub shutdown_grace: Duration,
+    pub controllers: controllers::Config,
     pub log_format: LogFormat,
 }
 
@@ -71,6 +73,11 @@ impl TryFrom<Serve> for Config {
             request_timeout,
             shutdown_delay_duration,
             shutdown_grace_period,
+            controllers,
+            leader_elect_lease_duration,
+            leader_elect_renew_deadline,
+            leader_elect_retry_period,
+            leader_elect_resource_name,
             log_format,
         } = args;
         let mut trust = BTreeMap::new();
@@ -119,6 +126,18 @@ impl TryFrom<Serve> for Config {
             request_timeout: Duration::from_secs(request_timeout),
             shutdown_delay: Duration::from_secs(shutdown_delay_duration),
             shutdown_grace: Duration::from_secs(shutdown_grace_period),
+            controllers: controllers::Config {
+                enabled: controllers::Enabled::parse(&controllers)
+                    .map_err(|error| Error::Flag(format!("controllers: {error}")))?,
+                election: leader::Config {
+                    resource_name: leader_elect_resource_name,
+                    lease_duration: leader_elect_lease_duration,
+                    renew_deadline: leader_elect_renew_deadline,
+                    retry_period: leader_elect_retry_period,
+                }
+                .checked()
+                .map_err(|error| Error::Flag(error.to_owned()))?,
+            },
             log_format,
         })
     }

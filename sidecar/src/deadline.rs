@@ -26,7 +26,7 @@ fn timeout(query: Option<&str>) -> Option<String> {
 
 /// A duration as Go writes it: `1h30m`, `1.5s`, `-2ms` (Go: `time.ParseDuration`, with its errors).
 /// `None` is one that is not above zero.
-fn parse(text: &str) -> Result<Option<Duration>, Fault> {
+pub(crate) fn parse(text: &str) -> Result<Option<Duration>, Fault> {
     let invalid = || Fault::Invalid(text.to_owned());
     let negative = text.starts_with('-');
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -84,7 +84,7 @@ pub struct Error(Fault);
 
 /// What is wrong with a duration.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+pub(crate) enum Fault {
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
     #[error("time: missing unit in duration {0:?}")]

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::limits::{self, Bound, Caller, Permit};
 use crate::upstream::Upstream;
 
+pub mod fleet;
 pub mod renewal;
 pub mod watch;
 

@@ -45,6 +45,9 @@ pub mod upstream;
 pub mod clusters;
 pub mod discovery;
 
+// What keeps the fleet right
+pub mod controllers;
+
 // What is said about it
 pub mod audit_id;
 pub mod body;

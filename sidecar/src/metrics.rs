@@ -1,4 +1,5 @@
-//! What `/metrics` tells. Labels have few values: no cluster, user or path is one.
+//! What `/metrics` tells. Labels have few values: no user or path is one, and a cluster only where one
+//! replica tells of each member once ([`controllers`]).
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::authentication::Attempted;
+use crate::controllers;
 use crate::error::Hop;
 use crate::request_info::{self, RequestInfo};
 
@@ -28,6 +30,7 @@ pub struct Metrics {
     pub panics: Counter,
     pub members_unreachable: Gauge,
     authentication_failures: Family<AttemptedLabels, Counter>,
+    pub controllers: controllers::metrics::Metrics,
 }
 
 /// What a request was for.
@@ -113,6 +116,7 @@ impl Default for Metrics {
             "Logins that failed, by the kinds of credential that were attempted",
             Family::clone(&authentication_failures),
         );
+        let controllers = controllers::metrics::Metrics::register(&mut registry);
         Self {
             registry,
             requests,
@@ -124,6 +128,7 @@ impl Default for Metrics {
             members_unreachable,
             panics,
             authentication_failures,
+            controllers,
         }
     }
 }

@@ -80,6 +80,9 @@ pub enum Users {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberClusterStatus {
+    /// The namespace of the member's Secrets, and of the sidecar that looks after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
     /// The server that the member's Secret names, for people to see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,

@@ -25,6 +25,16 @@ impl ClusterName {
     pub fn of_member_secret(secret: &str) -> Option<Self> {
         secret.strip_suffix(MEMBER_SECRET_SUFFIX)?.parse().ok()
     }
+
+    /// The name of the Secret that holds the identity which looks after the member's grant and tokens.
+    pub fn manager_secret(&self) -> String {
+        format!("{self}{MANAGER_SECRET_SUFFIX}")
+    }
+
+    /// The member that a Secret belongs to, if the Secret's name is that of a member's manager.
+    pub fn of_manager_secret(secret: &str) -> Option<Self> {
+        secret.strip_suffix(MANAGER_SECRET_SUFFIX)?.parse().ok()
+    }
 }
 
 impl FromStr for ClusterName {
@@ -82,6 +92,7 @@ pub struct InvalidClusterName {
 
 const MAX_LABEL: usize = 63;
 const MEMBER_SECRET_SUFFIX: &str = ".member";
+const MANAGER_SECRET_SUFFIX: &str = ".manager";
 
 #[cfg(test)]
 mod tests {
@@ -123,6 +134,16 @@ mod tests {
         assert_eq!(ClusterName::of_member_secret("m1.member"), Some(m1));
         for other in ["m1", "m1.manager", ".member", "a.b.member", "m1.member.member"] {
             assert_eq!(ClusterName::of_member_secret(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_manager_secret_names_its_cluster_and_only_that() {
+        let m1: ClusterName = "m1".parse().unwrap();
+        assert_eq!(m1.manager_secret(), "m1.manager");
+        assert_eq!(ClusterName::of_manager_secret("m1.manager"), Some(m1));
+        for other in ["m1", "m1.member", ".manager", "a.b.manager", "m1.manager.manager"] {
+            assert_eq!(ClusterName::of_manager_secret(other), None, "{other}");
         }
     }
 }

@@ -12,10 +12,11 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use kubectl_mc_api::{ClusterName, MemberCluster};
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::fleet::{Fleet, Registered};
 use super::renewal::Read;
 use super::{Cluster, HostInventory, Members};
 use crate::clusters;
@@ -32,6 +33,7 @@ pub struct Watch {
     /// Secrets that were read again, because their credential was refused.
     pub read: mpsc::Receiver<Read>,
     pub registry: clusters::Writer,
+    pub fleet: watch::Sender<Arc<Fleet>>,
     pub metrics: Arc<Metrics>,
     /// Requests under way to one member, 0 for no limit.
     pub size_per_member: limits::Size,
@@ -41,7 +43,7 @@ pub struct Watch {
 
 /// Follows the host until the process ends.
 pub async fn run(host: kube::Client, watch: Watch) {
-    let Watch { namespace, inventory, mut read, registry, metrics, size_per_member, pending } = watch;
+    let Watch { namespace, inventory, mut read, registry, fleet, metrics, size_per_member, pending } = watch;
     let members = Api::<MemberCluster>::all(host.clone());
     let secrets = Api::<Secret>::namespaced(host, &namespace);
     let of_members = watcher::Config::default().fields(&format!("type={SECRET_TYPE}"));
@@ -54,12 +56,14 @@ pub async fn run(host: kube::Client, watch: Watch) {
     let mut state = State {
         inventory,
         registry,
+        fleet,
         metrics,
         size_per_member,
         pending: Some(pending),
         members: Listed::default(),
         members_version: 0,
         secrets: Listed::default(),
+        managers: Listed::default(),
         ways: HashMap::new(),
         in_flight: HashMap::new(),
     };
@@ -114,8 +118,8 @@ where
 
 /// One kind of object by cluster, and the list being read anew.
 struct Listed<T> {
-    objects: HashMap<ClusterName, T>,
-    anew: Option<HashMap<ClusterName, T>>,
+    objects: HashMap<ClusterName, Arc<T>>,
+    anew: Option<HashMap<ClusterName, Arc<T>>>,
     synced: bool,
 }
 
@@ -125,9 +129,38 @@ impl<T> Default for Listed<T> {
     }
 }
 
+impl<T: Clone> Listed<T> {
+    /// Takes what the watch says of the objects that have a `cluster`.
+    fn take(&mut self, event: &watcher::Event<T>, cluster: impl Fn(&T) -> Option<ClusterName>) {
+        match event {
+            watcher::Event::Init => self.anew = Some(HashMap::new()),
+            watcher::Event::InitApply(object) => {
+                if let (Some(name), Some(anew)) = (cluster(object), &mut self.anew) {
+                    anew.insert(name, Arc::new(object.clone()));
+                }
+            }
+            watcher::Event::InitDone => {
+                self.objects = self.anew.take().unwrap_or_default();
+                self.synced = true;
+            }
+            watcher::Event::Apply(object) => {
+                if let Some(name) = cluster(object) {
+                    self.objects.insert(name, Arc::new(object.clone()));
+                }
+            }
+            watcher::Event::Delete(object) => {
+                if let Some(name) = cluster(object) {
+                    self.objects.remove(&name);
+                }
+            }
+        }
+    }
+}
+
 struct State {
     inventory: Arc<HostInventory>,
     registry: clusters::Writer,
+    fleet: watch::Sender<Arc<Fleet>>,
     metrics: Arc<Metrics>,
     size_per_member: limits::Size,
     pending: Option<Pending>,
@@ -135,6 +168,8 @@ struct State {
     /// What the members' resourceVersion was just before they were listed.
     members_version: u64,
     secrets: Listed<Secret>,
+    /// Secrets of members' managers, which no request needs.
+    managers: Listed<Secret>,
     /// The way to a member stays, with its pool, as long as its Secret's content does.
     ways: HashMap<ClusterName, Way>,
     /// Kept over changes of the Secret, or each change would grant the member's share anew.
@@ -143,36 +178,27 @@ struct State {
 
 struct Way {
     member_uid: Option<String>,
-    secret: Secret,
+    secret: Arc<Secret>,
     upstream: Result<Arc<Upstream>, Arc<str>>,
     gone: CancellationToken,
 }
 
 impl State {
     fn member(&mut self, event: watcher::Event<MemberCluster>) {
-        let name = |member: &MemberCluster| member.name_any().parse::<ClusterName>().ok();
+        self.members.take(&event, name);
         match event {
-            watcher::Event::Init => self.members.anew = Some(HashMap::new()),
-            watcher::Event::InitApply(member) => {
-                if let (Some(name), Some(anew)) = (name(&member), &mut self.members.anew) {
-                    anew.insert(name, member);
-                }
-            }
+            watcher::Event::Init | watcher::Event::InitApply(_) => {}
             watcher::Event::InitDone => {
-                self.members.objects = self.members.anew.take().unwrap_or_default();
-                self.members.synced = true;
-                let all = self.members.objects.values().cloned().collect();
+                let all = self.members.objects.values().map(|member| MemberCluster::clone(member)).collect();
                 self.registry.replace(all, self.members_version);
             }
             watcher::Event::Apply(member) => {
-                if let Some(name) = name(&member) {
-                    self.registry.apply(member.clone());
-                    self.members.objects.insert(name, member);
+                if name(&member).is_some() {
+                    self.registry.apply(member);
                 }
             }
             watcher::Event::Delete(member) => {
-                if let Some(name) = name(&member) {
-                    self.members.objects.remove(&name);
+                if name(&member).is_some() {
                     self.registry.delete(member);
                 }
             }
@@ -181,29 +207,8 @@ impl State {
     }
 
     fn secret(&mut self, event: watcher::Event<Secret>) {
-        let name = |secret: &Secret| ClusterName::of_member_secret(&secret.name_any());
-        match event {
-            watcher::Event::Init => self.secrets.anew = Some(HashMap::new()),
-            watcher::Event::InitApply(secret) => {
-                if let (Some(name), Some(anew)) = (name(&secret), &mut self.secrets.anew) {
-                    anew.insert(name, secret);
-                }
-            }
-            watcher::Event::InitDone => {
-                self.secrets.objects = self.secrets.anew.take().unwrap_or_default();
-                self.secrets.synced = true;
-            }
-            watcher::Event::Apply(secret) => {
-                if let Some(name) = name(&secret) {
-                    self.secrets.objects.insert(name, secret);
-                }
-            }
-            watcher::Event::Delete(secret) => {
-                if let Some(name) = name(&secret) {
-                    self.secrets.objects.remove(&name);
-                }
-            }
-        }
+        self.secrets.take(&event, |secret| ClusterName::of_member_secret(&secret.name_any()));
+        self.managers.take(&event, |secret| ClusterName::of_manager_secret(&secret.name_any()));
         self.publish();
     }
 
@@ -213,7 +218,7 @@ impl State {
         let version = |secret: &Secret| secret.resource_version().and_then(|version| version.parse().ok());
         let known = ClusterName::of_member_secret(&secret.name_any())
             .and_then(|name| self.secrets.objects.get(&name))
-            .and_then(version);
+            .and_then(|secret| version(secret));
         let later = known.is_some_and(|known: u64| version(&secret).is_some_and(|read| read > known));
         if later && secret.type_.as_deref() == Some(SECRET_TYPE) {
             self.secret(watcher::Event::Apply(secret));
@@ -248,9 +253,27 @@ impl State {
         ways.into_values().for_each(|way| way.gone.cancel());
         #[expect(clippy::cast_precision_loss, reason = "the number of members is small")]
         self.metrics.members.set(members.len() as f64);
+        self.fleet.send_replace(Arc::new(self.told_of(&members)));
         self.inventory.members.store(Arc::new(Some(members)));
         self.pending.take();
     }
+
+    fn told_of(&self, members: &Members) -> Fleet {
+        let registered = |(name, way): (&ClusterName, &Result<Arc<Cluster>, Arc<str>>)| {
+            let registered = Registered {
+                member: self.members.objects.get(name)?.clone(),
+                connection: self.secrets.objects.get(name).cloned(),
+                manager: self.managers.objects.get(name).cloned(),
+                way: way.clone(),
+            };
+            Some((name.clone(), registered))
+        };
+        members.iter().filter_map(registered).collect()
+    }
+}
+
+fn name(member: &MemberCluster) -> Option<ClusterName> {
+    member.name_any().parse().ok()
 }
 
 impl Way {
@@ -261,7 +284,7 @@ impl Way {
         before: Option<Self>,
         name: &ClusterName,
         member: &MemberCluster,
-        secret: &Secret,
+        secret: &Arc<Secret>,
         unreachable: &Gauge,
     ) -> Self {
         let gone = match before {

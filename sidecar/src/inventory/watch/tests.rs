@@ -33,12 +33,14 @@ impl Host {
         let state = State {
             inventory: Arc::new(HostInventory::new(renewals)),
             registry,
+            fleet: watch::Sender::default(),
             metrics: Arc::default(),
             size_per_member: ONE,
             pending: Some(readiness.pending()),
             members: Listed::default(),
             members_version: 0,
             secrets: Listed::default(),
+            managers: Listed::default(),
             ways: HashMap::new(),
             in_flight: HashMap::new(),
         };

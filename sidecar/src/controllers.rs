@@ -1,0 +1,194 @@
+//! What keeps the fleet right by itself: every replica serves, and the one that holds the Lease runs
+//! these as well. Each controller follows what the host says of the members ([`Context::fleet`]) and
+//! tells what it finds by conditions.
+//!
+//! They run on the main thread, which serves no requests; one that fails, or panics, is begun again
+//! after a while and touches nobody else.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{error, info, warn};
+
+use crate::inventory::fleet::Fleet;
+use crate::metrics::Metrics;
+use crate::retry;
+
+pub mod conditions;
+mod events;
+pub mod leader;
+pub mod metrics;
+
+use conditions::Conditions;
+
+/// What every controller is given.
+#[derive(Clone)]
+pub struct Context {
+    pub host: kube::Client,
+    /// Where the members' Secrets are, and the Lease.
+    pub namespace: Arc<str>,
+    /// What the host says of the members now; it changes when the host says something else.
+    pub fleet: watch::Receiver<Arc<Fleet>>,
+    /// The only way to write a member's status.
+    pub conditions: Conditions,
+    pub metrics: Arc<Metrics>,
+    /// Cancelled when this replica leads no more. The controller is dropped then, wherever it waits.
+    pub leadership: CancellationToken,
+}
+
+/// Which controllers run, and how their leader is elected.
+#[derive(Debug)]
+pub struct Config {
+    pub enabled: Enabled,
+    pub election: leader::Config,
+}
+
+/// A controller: its name for `--controllers`, and what it does until it is dropped.
+struct Controller {
+    name: &'static str,
+    run: fn(Context) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+/// Every controller that there is.
+const ALL: &[Controller] = &[];
+
+/// The value of `--controllers`, in kube-controller-manager's words: `*` is all, `name` one, `-name`
+/// not that one; nothing is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enabled(Vec<&'static str>);
+
+/// The election, and the controllers while it is won.
+pub struct Controllers {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Enabled {
+    pub fn parse(words: &[String]) -> Result<Self, UnknownController> {
+        let words: Vec<&str> = words.iter().map(|word| word.trim()).filter(|word| !word.is_empty()).collect();
+        let known = |word: &&&str| {
+            let name = word.strip_prefix('-').unwrap_or(word);
+            **word == "*" || ALL.iter().any(|controller| controller.name == name)
+        };
+        if let Some(unknown) = words.iter().find(|word| !known(word)) {
+            return Err(UnknownController((*unknown).to_owned()));
+        }
+        let says = |word: String| words.contains(&word.as_str());
+        let enabled =
+            |name: &&str| !says(format!("-{name}")) && (says((*name).to_owned()) || says("*".to_owned()));
+        Ok(Self(ALL.iter().map(|controller| controller.name).filter(enabled).collect()))
+    }
+
+    fn contains(&self, controller: &Controller) -> bool {
+        self.0.contains(&controller.name)
+    }
+}
+
+/// A word of `--controllers` that names none.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no controller {0:?}; there are: {names}", names = Names)]
+pub struct UnknownController(String);
+
+struct Names;
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = ALL.iter().map(|controller| controller.name).collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
+impl Controllers {
+    /// Takes part in the election from now on, if any controller is wanted.
+    pub fn start(
+        config: Config,
+        host: kube::Client,
+        namespace: &str,
+        fleet: watch::Receiver<Arc<Fleet>>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let Config { enabled, election } = config;
+        let stop = CancellationToken::new();
+        if enabled.0.is_empty() {
+            return Self { stop, task: tokio::spawn(std::future::ready(())) };
+        }
+        let namespace = Arc::from(namespace);
+        let told = stop.clone();
+        let task = tokio::spawn(async move {
+            let leases = kube::Api::namespaced(host.clone(), &namespace);
+            let gauge = metrics.controllers.leader.clone();
+            let lead = |leadership: CancellationToken| {
+                let (conditions, writer) = Conditions::new(host.clone(), &namespace, fleet.clone());
+                let context = Context {
+                    host: host.clone(),
+                    namespace: namespace.clone(),
+                    fleet: fleet.clone(),
+                    conditions,
+                    metrics: metrics.clone(),
+                    leadership,
+                };
+                lead(enabled.clone(), context, writer)
+            };
+            leader::run(leases, election, gauge, told, lead).await;
+        });
+        Self { stop, task }
+    }
+
+    /// Ends what runs and gives the Lease up, so that another replica need not wait for its end.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        if timeout(STOP_TIMEOUT, self.task).await.is_err() {
+            warn!("the Lease of the controllers could not be given up in time");
+        }
+    }
+}
+
+/// Runs the controllers until it is dropped.
+async fn lead(enabled: Enabled, context: Context, writer: conditions::Writer) {
+    let mut running = JoinSet::new();
+    running.spawn(writer.run());
+    for controller in ALL.iter().filter(|&controller| enabled.contains(controller)) {
+        running.spawn(again_and_again(controller, context.clone()));
+    }
+    while running.join_next().await.is_some() {}
+}
+
+/// Runs a controller, and runs it again when it ends, which none does unless something is wrong.
+async fn again_and_again(controller: &'static Controller, context: Context) {
+    let name = controller.name;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        info!(controller = name, "running");
+        let began = Instant::now();
+        // A task of its own, so that a panic is its own, too.
+        let ended = AbortOnDropHandle::new(tokio::spawn((controller.run)(context.clone()))).await;
+        if context.leadership.is_cancelled() {
+            return;
+        }
+        match ended {
+            Ok(()) => warn!(controller = name, "it ended"),
+            Err(error) => error!(controller = name, error = %error, "it failed"),
+        }
+        context.metrics.controllers.restarted(name);
+        pause = if began.elapsed() > LONG_ENOUGH { FIRST_PAUSE } else { (pause * 2).min(LAST_PAUSE) };
+        sleep(retry::jittered(pause)).await;
+    }
+}
+
+/// Giving the Lease up is one request.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(60);
+/// Whoever ran so long did not fail because of how it begins.
+const LONG_ENOUGH: Duration = Duration::from_secs(300);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! What is known of each member, as its status: the one place that writes it. Controllers tell what
+//! they find; it is written when it differs from what is there, and never for a time alone, but for
+//! `lastSeen` every [`SEEN_INTERVAL`]. A condition that changes is told by an Event as well.
+//!
+//! `Ready` follows from the others ([`status`]). The members of another sidecar of this host, which has
+//! their Secrets in its own namespace, are left to it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use kubectl_mc_api::{ClusterName, MemberCluster, MemberClusterStatus};
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{info, warn};
+
+use super::events::Events;
+use crate::inventory::fleet::{Fleet, Registered};
+
+pub mod status;
+
+use status::Known;
+pub use status::{Aspect, Finding};
+
+/// Takes what controllers find.
+#[derive(Clone, Debug)]
+pub struct Conditions(mpsc::UnboundedSender<(ClusterName, Report)>);
+
+#[derive(Debug)]
+enum Report {
+    Found(Aspect, Finding),
+    Seen { at: Timestamp, version: Option<String> },
+}
+
+impl Conditions {
+    /// The other half runs as long as this replica leads.
+    pub fn new(host: kube::Client, namespace: &str, fleet: watch::Receiver<Arc<Fleet>>) -> (Self, Writer) {
+        let (reports, reported) = mpsc::unbounded_channel();
+        let writer = Writer {
+            events: Events::new(host.clone()),
+            members: Api::all(host),
+            namespace: namespace.to_owned(),
+            fleet,
+            reported,
+            known: HashMap::new(),
+            told: Arc::default(),
+        };
+        (Self(reports), writer)
+    }
+
+    /// Tells how one aspect of a member is now. Telling the same again costs nothing.
+    pub fn set(&self, cluster: &ClusterName, aspect: Aspect, finding: Finding) {
+        self.send(cluster, Report::Found(aspect, finding));
+    }
+
+    /// Tells that a member answered, and its version if it said so.
+    pub fn seen(&self, cluster: &ClusterName, version: Option<String>) {
+        self.send(cluster, Report::Seen { at: Timestamp::now(), version });
+    }
+
+    fn send(&self, cluster: &ClusterName, report: Report) {
+        // A writer that is gone means that this replica leads no more.
+        let _ = self.0.send((cluster.clone(), report));
+    }
+}
+
+/// Writes members' statuses.
+pub struct Writer {
+    members: Api<MemberCluster>,
+    events: Events,
+    namespace: String,
+    fleet: watch::Receiver<Arc<Fleet>>,
+    reported: mpsc::UnboundedReceiver<(ClusterName, Report)>,
+    known: HashMap<ClusterName, Known>,
+    /// What the host said when it was looked at last.
+    told: Arc<Fleet>,
+}
+
+impl Writer {
+    /// Writes until it is dropped.
+    pub async fn run(mut self) {
+        // Those whose status may differ from what is known, and those who could not be written.
+        let (mut dirty, mut failed) = (HashSet::new(), HashSet::new());
+        let mut again = Instant::now();
+        self.fleet.mark_changed();
+        loop {
+            tokio::select! {
+                report = self.reported.recv() => match report {
+                    Some(report) => self.take(report, &mut dirty),
+                    None => return,
+                },
+                changed = self.fleet.changed() => match changed {
+                    Ok(()) => self.follow(&mut dirty),
+                    Err(_) => return,
+                },
+                () = sleep_until(again), if !failed.is_empty() => dirty.extend(failed.drain()),
+            }
+            // What came together is written together.
+            while let Ok(report) = self.reported.try_recv() {
+                self.take(report, &mut dirty);
+            }
+            let due: Vec<_> = dirty.drain().filter_map(|cluster| self.due(cluster)).collect();
+            let writes = due.into_iter().map(|due| self.write(due));
+            let mut written = stream::iter(writes).buffer_unordered(MAX_UNDER_WAY);
+            while let Some(written) = written.next().await {
+                if let Err(cluster) = written {
+                    failed.insert(cluster);
+                    again = Instant::now() + PAUSE;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, (cluster, report): (ClusterName, Report), dirty: &mut HashSet<ClusterName>) {
+        let known = self.known.entry(cluster.clone()).or_default();
+        match report {
+            Report::Found(aspect, finding) => known.found(aspect, finding),
+            Report::Seen { at, version } => known.seen(at, version),
+        }
+        dirty.insert(cluster);
+    }
+
+    /// Looks at what the host says now.
+    fn follow(&mut self, dirty: &mut HashSet<ClusterName>) {
+        let fleet = self.fleet.borrow_and_update().clone();
+        self.known.retain(|cluster, _| fleet.contains_key(cluster));
+        for (cluster, registered) in fleet.iter() {
+            let before = self.told.get(cluster);
+            if before.is_some_and(|before| before.member.uid() != registered.member.uid()) {
+                self.known.remove(cluster);
+            }
+            if !before.is_some_and(|before| before.is_same(registered)) {
+                dirty.insert(cluster.clone());
+            }
+        }
+        self.told = fleet;
+    }
+
+    /// The member, if its status is not what is known.
+    fn due(&mut self, cluster: ClusterName) -> Option<Due> {
+        let registered = self.told.get(&cluster)?.clone();
+        let known = self.known.get_mut(&cluster)?;
+        known.settle(&self.namespace, &registered);
+        let known = known.clone();
+        known.status(&self.namespace, &registered, &registered.member, Timestamp::now())?;
+        Some(Due { cluster, registered, known })
+    }
+
+    /// Writes a status over the one that it was made from, and over no other.
+    async fn write(&self, due: Due) -> Result<(), ClusterName> {
+        let Due { cluster, registered, known } = due;
+        let mut member = registered.member.clone();
+        for _ in 0..ATTEMPTS {
+            let Some(status) = known.status(&self.namespace, &registered, &member, Timestamp::now()) else {
+                return Ok(());
+            };
+            match timeout(TIMEOUT, self.patch(&member, &status)).await {
+                Ok(Ok(_)) => {
+                    self.events.changed(&member, &status, &known).await;
+                    return Ok(());
+                }
+                // Somebody wrote meanwhile: the labels, say.
+                Ok(Err(kube::Error::Api(error))) if error.code == 409 => {
+                    match timeout(TIMEOUT, self.members.get_opt(cluster.as_str())).await {
+                        Ok(Ok(Some(now))) if now.uid() == member.uid() => member = Arc::new(now),
+                        Ok(Ok(_)) => return Ok(()),
+                        Ok(Err(_)) | Err(_) => break,
+                    }
+                }
+                Ok(Err(kube::Error::Api(error))) if error.code == 404 => return Ok(()),
+                Ok(Err(error)) => {
+                    warn!(%cluster, error = %error, "the member's status cannot be written");
+                    break;
+                }
+                Err(_) => {
+                    info!(%cluster, "the host did not take the member's status in time");
+                    break;
+                }
+            }
+        }
+        Err(cluster)
+    }
+
+    async fn patch(
+        &self,
+        member: &MemberCluster,
+        status: &MemberClusterStatus,
+    ) -> Result<MemberCluster, kube::Error> {
+        let MemberClusterStatus { namespace, server, version, last_seen, conditions } = status;
+        // A null takes the field away.
+        let patch = json!({
+            "metadata": {"uid": member.uid(), "resourceVersion": member.resource_version()},
+            "status": {
+                "namespace": namespace, "server": server, "version": version, "lastSeen": last_seen,
+                "conditions": conditions,
+            },
+        });
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        self.members.patch_status(&member.name_any(), &params, &Patch::Merge(patch)).await
+    }
+}
+
+/// A member that is to be written.
+struct Due {
+    cluster: ClusterName,
+    registered: Registered,
+    known: Known,
+}
+
+/// The sidecar's, whatever it writes.
+pub const FIELD_MANAGER: &str = "mc-sidecar";
+/// As often a member is said to have been seen.
+pub const SEEN_INTERVAL: Duration = Duration::from_secs(300);
+/// At a start every member is written at once.
+const MAX_UNDER_WAY: usize = 8;
+const ATTEMPTS: usize = 3;
+/// Before what could not be written is tried again.
+const PAUSE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! What is known of one member, and the status that follows. No IO happens here.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kubectl_mc_api::{MemberCluster, MemberClusterStatus};
+
+use super::SEEN_INTERVAL;
+use crate::inventory::fleet::Registered;
+
+/// What a condition is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Aspect {
+    Reachable,
+    CredentialValid,
+    AuthSynced,
+}
+
+/// How an aspect is, and why. The message must not change as long as nothing else does: each change is
+/// a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    holds: Option<bool>,
+    reason: &'static str,
+    message: String,
+    warning: bool,
+}
+
+/// What is known of a member.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Known {
+    findings: BTreeMap<Aspect, Finding>,
+    version: Option<String>,
+    seen: Option<Timestamp>,
+    /// Whether this sidecar has once taken the member from another namespace's.
+    taken: bool,
+    yields: bool,
+}
+
+impl Aspect {
+    /// In the order in which they are shown.
+    pub(in super::super) const ALL: [Self; 3] = [Self::Reachable, Self::CredentialValid, Self::AuthSynced];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Reachable => "Reachable",
+            Self::CredentialValid => "CredentialValid",
+            Self::AuthSynced => "AuthSynced",
+        }
+    }
+}
+
+impl Finding {
+    pub fn yes(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Some(true), reason, message.into())
+    }
+
+    pub fn no(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { warning: true, ..Self::new(Some(false), reason, message.into()) }
+    }
+
+    pub fn unknown(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(None, reason, message.into())
+    }
+
+    /// Whoever watches Events should look, though the aspect holds.
+    pub fn warning(self) -> Self {
+        Self { warning: true, ..self }
+    }
+
+    pub fn is_warning(&self) -> bool {
+        self.warning
+    }
+
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    fn new(holds: Option<bool>, reason: &'static str, mut message: String) -> Self {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        Self { holds, reason, message, warning: false }
+    }
+
+    fn status(&self) -> &'static str {
+        in_words(self.holds)
+    }
+}
+
+fn in_words(holds: Option<bool>) -> &'static str {
+    match holds {
+        Some(true) => "True",
+        Some(false) => "False",
+        None => "Unknown",
+    }
+}
+
+impl Known {
+    pub(super) fn found(&mut self, aspect: Aspect, finding: Finding) {
+        self.findings.insert(aspect, finding);
+    }
+
+    pub(super) fn seen(&mut self, at: Timestamp, version: Option<String>) {
+        self.seen = Some(at);
+        self.version = version.or_else(|| self.version.take());
+    }
+
+    pub(in super::super) fn finding(&self, aspect: Aspect) -> Option<&Finding> {
+        self.findings.get(&aspect)
+    }
+
+    /// Whose the member is, where several sidecars serve one host: his who has its Secret. Should two
+    /// have one, the last to begin has it, so that they do not write against each other for ever.
+    pub(super) fn settle(&mut self, namespace: &str, registered: &Registered) {
+        let claimed = registered.member.status.as_ref().and_then(|status| status.namespace.as_deref());
+        let anothers = claimed.is_some_and(|claimed| claimed != namespace);
+        self.yields = anothers && (self.taken || registered.connection.is_none());
+        self.taken |= claimed == Some(namespace);
+    }
+
+    /// The status that `member` should have, if it has another.
+    pub(super) fn status(
+        &self,
+        namespace: &str,
+        registered: &Registered,
+        member: &MemberCluster,
+        now: Timestamp,
+    ) -> Option<MemberClusterStatus> {
+        if self.yields {
+            return None;
+        }
+        let before = member.status.clone().unwrap_or_default();
+        let connection = registered.connection.as_deref();
+        let mut status = MemberClusterStatus {
+            namespace: connection.map(|_| namespace.to_owned()),
+            server: connection.and_then(server),
+            version: self.version.clone().or_else(|| before.version.clone()),
+            last_seen: before.last_seen.clone(),
+            conditions: before.conditions.clone(),
+        };
+        let generation = member.metadata.generation;
+        for (aspect, finding) in &self.findings {
+            let (condition, message) = (aspect.as_str(), finding.message.clone());
+            set(
+                &mut status.conditions,
+                condition,
+                finding.status(),
+                finding.reason,
+                message,
+                generation,
+                now,
+            );
+        }
+        let (holds, reason, message) = ready(&status.conditions);
+        set(&mut status.conditions, READY, in_words(holds), &reason, message, generation, now);
+        if status != before || self.was_long_ago(&before) {
+            status.last_seen = self.seen.map(whole_seconds).map(Time).or(status.last_seen);
+        }
+        (status != before).then_some(status)
+    }
+
+    /// Whether the member was seen much later than it says.
+    fn was_long_ago(&self, status: &MemberClusterStatus) -> bool {
+        let Some(seen) = self.seen else { return false };
+        status
+            .last_seen
+            .as_ref()
+            .is_none_or(|Time(last)| seen.duration_since(*last).unsigned_abs() >= SEEN_INTERVAL)
+    }
+}
+
+/// Whether the member can be reached and lets us in. That its grant is not what the host says now is no
+/// reason to keep away those whom it was given to before.
+fn ready(conditions: &[Condition]) -> (Option<bool>, String, String) {
+    let of = |aspect: Aspect| conditions.iter().find(|condition| condition.type_ == aspect.as_str());
+    let needed = [Aspect::Reachable, Aspect::CredentialValid];
+    let like = |holds, condition: &Condition| (holds, condition.reason.clone(), condition.message.clone());
+    if let Some(no) =
+        needed.iter().filter_map(|&aspect| of(aspect)).find(|condition| condition.status == "False")
+    {
+        return like(Some(false), no);
+    }
+    for aspect in needed {
+        match of(aspect) {
+            None => return (None, "NotProbed".to_owned(), String::new()),
+            Some(condition) if condition.status != "True" => return like(None, condition),
+            Some(_) => {}
+        }
+    }
+    match of(Aspect::AuthSynced) {
+        Some(behind) if behind.status == "False" => {
+            (Some(true), "AuthNotSynced".to_owned(), behind.message.clone())
+        }
+        _ => (Some(true), "Ready".to_owned(), String::new()),
+    }
+}
+
+/// Makes a condition so; since when it is so changes with its status only.
+fn set(
+    conditions: &mut Vec<Condition>,
+    type_: &str,
+    status: &str,
+    reason: &str,
+    message: String,
+    observed_generation: Option<i64>,
+    now: Timestamp,
+) {
+    let since = |last_transition_time| Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        observed_generation,
+        last_transition_time,
+    };
+    match conditions.iter_mut().find(|condition| condition.type_ == type_) {
+        Some(condition) if condition.status == status => {
+            *condition = since(condition.last_transition_time.clone());
+        }
+        Some(condition) => *condition = since(Time(whole_seconds(now))),
+        None => conditions.push(since(Time(whole_seconds(now)))),
+    }
+}
+
+/// As Kubernetes writes times, so that what is read back is the same.
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+fn server(secret: &Secret) -> Option<String> {
+    let server = secret.data.as_ref()?.get("server")?;
+    std::str::from_utf8(&server.0).ok().map(|server| server.trim().to_owned())
+}
+
+pub(in super::super) const READY: &str = "Ready";
+/// What an Event can hold.
+const MAX_MESSAGE: usize = 1000;

@@ -1,0 +1,143 @@
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::*;
+
+const OWN: &str = "kubectl-mc-system";
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + seconds).unwrap()
+}
+
+fn registered(status: Option<MemberClusterStatus>, secret: bool) -> Registered {
+    let mut member = MemberCluster::new("m1", Default::default());
+    member.status = status;
+    member.metadata.generation = Some(3);
+    let secret = secret.then(|| {
+        let server = ("server".to_owned(), ByteString(b"https://203.0.113.7:6443".to_vec()));
+        Arc::new(Secret { data: Some([server].into()), ..Secret::default() })
+    });
+    Registered { member: Arc::new(member), connection: secret, manager: None, way: Err(Arc::from("")) }
+}
+
+/// What is written for what is known, if anything is.
+fn written(known: &mut Known, registered: &Registered, now: Timestamp) -> Option<MemberClusterStatus> {
+    known.settle(OWN, registered);
+    known.status(OWN, registered, &registered.member, now)
+}
+
+fn condition<'a>(status: &'a MemberClusterStatus, type_: &str) -> (&'a str, &'a str, i64) {
+    let found = status.conditions.iter().find(|condition| condition.type_ == type_).unwrap();
+    (&found.status, &found.reason, found.last_transition_time.0.as_second() - 1_000_000)
+}
+
+fn up() -> Known {
+    let mut known = Known::default();
+    known.found(Aspect::Reachable, Finding::yes("Answers", "it answers"));
+    known.found(Aspect::CredentialValid, Finding::yes("Accepted", "accepted"));
+    known.seen(at(0), Some("v1.36.3".to_owned()));
+    known
+}
+
+#[test]
+fn what_is_found_is_written_once() {
+    let mut known = up();
+    let status = written(&mut known, &registered(None, true), at(1)).unwrap();
+    assert_eq!(status.server.as_deref(), Some("https://203.0.113.7:6443"));
+    assert_eq!(status.version.as_deref(), Some("v1.36.3"));
+    assert_eq!(status.namespace.as_deref(), Some(OWN));
+    assert_eq!(status.last_seen, Some(Time(at(0))));
+    assert_eq!(condition(&status, "Ready"), ("True", "Ready", 1));
+    assert_eq!(status.conditions[0].observed_generation, Some(3));
+    assert_eq!(written(&mut known, &registered(Some(status), true), at(2)), None);
+}
+
+#[test]
+fn a_member_that_answers_again_and_again_is_written_every_five_minutes() {
+    let mut known = up();
+    let status = written(&mut known, &registered(None, true), at(1)).unwrap();
+    let registered = registered(Some(status), true);
+    for second in (10..300).step_by(10) {
+        known.seen(at(second), Some("v1.36.3".to_owned()));
+        assert_eq!(written(&mut known, &registered, at(second)), None, "{second}");
+    }
+    known.seen(at(300), None);
+    let status = written(&mut known, &registered, at(300)).unwrap();
+    assert_eq!(status.last_seen, Some(Time(at(300))));
+    assert_eq!(condition(&status, "Reachable"), ("True", "Answers", 1));
+}
+
+#[test]
+fn a_condition_that_changes_its_reason_alone_keeps_its_time() {
+    let mut known = up();
+    let status = written(&mut known, &registered(None, true), at(1)).unwrap();
+    known.found(Aspect::Reachable, Finding::no("Refused", "connection refused"));
+    let status = written(&mut known, &registered(Some(status), true), at(20)).unwrap();
+    assert_eq!(condition(&status, "Reachable"), ("False", "Refused", 20));
+    assert_eq!(condition(&status, "Ready"), ("False", "Refused", 20));
+    known.found(Aspect::Reachable, Finding::no("Timeout", "silent"));
+    let status = written(&mut known, &registered(Some(status), true), at(40)).unwrap();
+    assert_eq!(condition(&status, "Reachable"), ("False", "Timeout", 20));
+}
+
+#[test]
+fn a_member_is_ready_when_it_is_reached_and_lets_us_in() {
+    let ready = |findings: &[(Aspect, Finding)]| {
+        let mut known = Known::default();
+        findings.iter().for_each(|(aspect, finding)| known.found(*aspect, finding.clone()));
+        let status = written(&mut known, &registered(None, true), at(0)).unwrap();
+        let (holds, reason, _) = condition(&status, "Ready");
+        (holds.to_owned(), reason.to_owned())
+    };
+    let is = |holds: &str, reason: &str| (holds.to_owned(), reason.to_owned());
+    let reached = (Aspect::Reachable, Finding::yes("Answers", ""));
+    let valid = (Aspect::CredentialValid, Finding::yes("Accepted", ""));
+    let refused = (Aspect::CredentialValid, Finding::no("Unauthorized", "401"));
+    let behind = (Aspect::AuthSynced, Finding::no("Forbidden", "not bound"));
+    let unmanaged = (Aspect::AuthSynced, Finding::unknown("NoManager", ""));
+    assert_eq!(ready(&[]), is("Unknown", "NotProbed"));
+    assert_eq!(ready(std::slice::from_ref(&reached)), is("Unknown", "NotProbed"));
+    assert_eq!(ready(&[reached.clone(), refused]), is("False", "Unauthorized"));
+    assert_eq!(ready(&[reached.clone(), valid.clone()]), is("True", "Ready"));
+    assert_eq!(ready(&[reached.clone(), valid.clone(), unmanaged]), is("True", "Ready"));
+    assert_eq!(ready(&[reached, valid, behind]), is("True", "AuthNotSynced"));
+}
+
+#[test]
+fn what_another_controller_wrote_before_stays() {
+    let mut before = up();
+    before.found(Aspect::AuthSynced, Finding::yes("Synced", "3 subjects"));
+    let status = written(&mut before, &registered(None, true), at(0)).unwrap();
+    let mut known = up();
+    known.found(Aspect::Reachable, Finding::no("Refused", ""));
+    let status = written(&mut known, &registered(Some(status), true), at(9)).unwrap();
+    assert_eq!(condition(&status, "AuthSynced"), ("True", "Synced", 0));
+}
+
+#[test]
+fn a_member_whose_secret_is_in_another_sidecars_namespace_is_left_to_it() {
+    let theirs = || Some(MemberClusterStatus { namespace: Some("theirs".to_owned()), ..Default::default() });
+    assert_eq!(written(&mut up(), &registered(theirs(), false), at(0)), None);
+    // Its Secret was moved here.
+    let mut known = up();
+    let taken = written(&mut known, &registered(theirs(), true), at(0)).unwrap();
+    assert_eq!(taken.namespace.as_deref(), Some(OWN));
+    assert_eq!(written(&mut known, &registered(Some(taken), true), at(1)), None);
+    // Should they take it back, there are two Secrets, and nobody to gain by a quarrel.
+    assert_eq!(written(&mut known, &registered(theirs(), true), at(2)), None);
+}
+
+#[test]
+fn a_member_whose_secret_is_deleted_is_free_for_another_sidecar() {
+    let mut known = up();
+    let ours = written(&mut known, &registered(None, true), at(0)).unwrap();
+    let free = written(&mut known, &registered(Some(ours), false), at(1)).unwrap();
+    assert_eq!((free.namespace, free.server), (None, None));
+}
+
+#[test]
+fn a_long_message_is_cut() {
+    let finding = Finding::no("Refused", "é".repeat(5_000));
+    assert!(finding.message().len() <= 1000);
+}

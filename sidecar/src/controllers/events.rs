@@ -1,0 +1,57 @@
+//! Events on MemberClusters: one where a condition's status or reason changed.
+
+use std::time::Duration;
+
+use kube::Resource;
+use kube::runtime::events::{Event, EventType, Recorder};
+use kubectl_mc_api::{MemberCluster, MemberClusterStatus};
+use tokio::time::timeout;
+use tracing::debug;
+
+use super::conditions::status::{Aspect, Known};
+
+/// Tells the host what changed.
+pub(super) struct Events(Recorder);
+
+impl Events {
+    pub(super) fn new(host: kube::Client) -> Self {
+        Self(Recorder::new(host, super::conditions::FIELD_MANAGER.into()))
+    }
+
+    /// Tells in which conditions `status` differs from what the member had.
+    pub(super) async fn changed(&self, member: &MemberCluster, status: &MemberClusterStatus, known: &Known) {
+        let before = member.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        for aspect in Aspect::ALL {
+            let of = |conditions: &[_]| find(conditions, aspect);
+            let (before, after) = (of(before), of(&status.conditions));
+            let Some(finding) = known.finding(aspect).filter(|_| before != after) else { continue };
+            let event = Event {
+                type_: if finding.is_warning() { EventType::Warning } else { EventType::Normal },
+                reason: finding.reason().to_owned(),
+                note: Some(format!("{}: {}", aspect.as_str(), finding.message())),
+                action: aspect.as_str().to_owned(),
+                secondary: None,
+            };
+            let mut object = member.object_ref(&());
+            // Like changes of one member are one Event that counts.
+            object.resource_version = None;
+            match timeout(TIMEOUT, self.0.publish(&event, &object)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => debug!(error = %error, "an Event was not taken"),
+                Err(_) => debug!("an Event was not taken in time"),
+            }
+        }
+    }
+}
+
+/// A condition's status and reason.
+fn find(
+    conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition],
+    aspect: Aspect,
+) -> Option<(String, String)> {
+    let condition = conditions.iter().find(|condition| condition.type_ == aspect.as_str())?;
+    Some((condition.status.clone(), condition.reason.clone()))
+}
+
+/// Nobody waits for an Event.
+const TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,0 +1,41 @@
+//! What the host says of the members, whole: for the controllers, which look after what the request's
+//! path only uses.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use kubectl_mc_api::{ClusterName, MemberCluster};
+
+use super::Cluster;
+
+/// Every registered member.
+pub type Fleet = HashMap<ClusterName, Registered>;
+
+/// A member and what belongs to it.
+#[derive(Clone, Debug)]
+pub struct Registered {
+    pub member: Arc<MemberCluster>,
+    /// `<name>.member`
+    pub connection: Option<Arc<Secret>>,
+    /// `<name>.manager`
+    pub manager: Option<Arc<Secret>>,
+    /// How requests go to it, or why none do.
+    pub way: Result<Arc<Cluster>, Arc<str>>,
+}
+
+impl Registered {
+    /// Whether nothing was said of it since.
+    pub fn is_same(&self, other: &Self) -> bool {
+        fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+            match (one, other) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (None, None) => true,
+                _ => false,
+            }
+        }
+        Arc::ptr_eq(&self.member, &other.member)
+            && same(self.connection.as_ref(), other.connection.as_ref())
+            && same(self.manager.as_ref(), other.manager.as_ref())
+    }
+}

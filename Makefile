@@ -49,11 +49,12 @@ fuzz: ## Fuzz for long: each target for FUZZ_SECONDS (3600)
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-3600} FUZZ_PROFILE=fuzz tests/fuzz.sh
 
 .PHONY: soak
-soak: kubernetes ## SOAK_REQUESTS (1,000,000) mixed requests and SOAK_TUNNEL_MIB (10,240) through tunnels, with faults
+soak: kubernetes ## SOAK_REQUESTS (1,000,000) mixed requests and SOAK_TUNNEL_MIB (10,240) through tunnels, with faults; ENDURANCE_SECONDS (1,800) of restarts
 	cargo build --release --package sidecar
 	cargo test --package kubectl-mc --test e2e --no-run
 	SOAK_REQUESTS=$${SOAK_REQUESTS:-1000000} SOAK_TUNNEL_MIB=$${SOAK_TUNNEL_MIB:-10240} \
-		$(TESTBED) run --members 2 --sidecar target/release/mc-sidecar -- \
+		ENDURANCE_SECONDS=$${ENDURANCE_SECONDS:-1800} ENDURANCE_RATE=$${ENDURANCE_RATE:-200} \
+		$(TESTBED) run --members 2 --node m1 --sidecar target/release/mc-sidecar -- \
 		cargo test --offline --package kubectl-mc --test e2e -- --nocapture --test-threads 1 soak::
 
 .PHONY: bench

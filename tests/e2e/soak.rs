@@ -12,6 +12,7 @@ use harness::own_sidecar::OwnSidecar;
 use harness::usage;
 
 mod callers;
+mod endurance;
 mod member;
 mod nasty;
 mod over_http1;

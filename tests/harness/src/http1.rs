@@ -68,6 +68,11 @@ impl Endpoint {
         self
     }
 
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The same server, asked for by another name, which its certificate need not have.
     pub fn named(mut self, name: &str) -> Result<Self> {
         self.name = ServerName::try_from(name.to_owned())?;

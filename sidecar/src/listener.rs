@@ -16,7 +16,7 @@ use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,6 +27,10 @@ use crate::handler;
 use crate::peer::Peer;
 use crate::request_info::MAX_HEADERS;
 use crate::workers::Workers;
+
+mod slow_head;
+
+use slow_head::CallerStream;
 
 /// Accepts connections until `shutdown`, each for the worker that serves the fewest.
 pub async fn run(
@@ -116,8 +120,13 @@ async fn serve(
         let connection = http2(heads).serve_connection(TokioIo::new(stream), service);
         Ok(drive(connection, http2::Connection::graceful_shutdown, &peer, &shutdown).await?)
     } else {
+        let stream = CallerStream::new(stream, peer.clone());
         let connection = http1(heads).serve_connection(TokioIo::new(stream), service).with_upgrades();
-        Ok(drive(connection, http1::UpgradeableConnection::graceful_shutdown, &peer, &shutdown).await?)
+        let retire = http1::UpgradeableConnection::graceful_shutdown;
+        tokio::select! {
+            ended = drive(connection, retire, &peer, &shutdown) => Ok(ended?),
+            () = idle(&peer) => Ok(()),
+        }
     }
 }
 
@@ -138,6 +147,20 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
     }
     // Nobody we know waits for an answer here.
     timeout(STRANGERS_GRACE, connection).await.unwrap_or(Ok(()))
+}
+
+/// Resolves when an HTTP/1.1 connection had no request for as long as a kube-apiserver keeps one.
+async fn idle(peer: &Peer) {
+    loop {
+        let left = match peer.idle_since() {
+            None => IDLE_TIMEOUT / 3,
+            Some(since) => (since + IDLE_TIMEOUT).saturating_duration_since(Instant::now().into_std()),
+        };
+        if left.is_zero() {
+            return;
+        }
+        sleep(left).await;
+    }
 }
 
 /// When a connection takes no more requests: at the shutdown, when a request says so (a refused
@@ -185,9 +208,9 @@ const CALLERS_HEADS: Heads = Heads { lines: None, bytes: 1 << 16 };
 fn http1(heads: Heads) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
-        .timer(TokioTimer::new())
-        // Covers an idle connection too, and that is a kube-apiserver's IdleTimeout.
-        .header_read_timeout(IDLE_TIMEOUT)
+        // One timer for idle connections and heads, made anew for each request: `idle` and `slow_head`
+        // tell the two apart, and cost a request nothing.
+        .header_read_timeout(None)
         .max_buf_size(heads.bytes as usize);
     if let Some(lines) = heads.lines {
         builder.max_headers(lines);
@@ -206,8 +229,9 @@ fn http2(heads: Heads) -> http2::Builder<TokioExecutor> {
         .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
         .max_send_buf_size(STREAM_WINDOW as usize)
         .max_header_list_size(heads.bytes)
-        .keep_alive_interval(KEEPALIVE)
-        .keep_alive_timeout(KEEPALIVE);
+        // Nobody can answer a ping in the middle of a head.
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
     builder
 }
 
@@ -217,6 +241,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The aggregator gives up after as long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(30);
+/// Go's, and half of its interval: together less than [`slow_head::TIMEOUT`].
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+/// A kube-apiserver's.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// Go opens another connection beyond them.
 const MAX_STREAMS: u32 = 250;
@@ -231,7 +259,6 @@ const CONNECTION_AGE_JITTER: f64 = 0.2;
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
-    use tokio::time::Instant;
 
     use super::*;
 

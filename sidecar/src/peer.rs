@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
@@ -24,6 +24,11 @@ pub struct Peer {
     checked: ArcSwapOption<Checked>,
     known: AtomicBool,
     retired: Notify,
+    opened: Instant,
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+    /// Of the last request, in milliseconds since it was opened.
+    last_end: AtomicU64,
     pub last_token: LastAccepted,
     /// The place that the connection takes. A tunnel takes it on with the record that holds the peer.
     _room: Option<OwnedSemaphorePermit>,
@@ -49,6 +54,10 @@ impl Peer {
             checked: ArcSwapOption::empty(),
             known: AtomicBool::new(false),
             retired: Notify::new(),
+            opened: Instant::now(),
+            begun: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
+            last_end: AtomicU64::new(0),
             last_token: LastAccepted::default(),
             _room: room,
         }
@@ -62,6 +71,30 @@ impl Peer {
     /// Whether any request on this connection was authenticated.
     pub fn is_known(&self) -> bool {
         self.known.load(Ordering::Relaxed)
+    }
+
+    /// Says that the head of a request is there.
+    pub fn request_begins(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that nobody works on a request any more.
+    pub fn request_ended(&self, now: Instant) {
+        let end = now.saturating_duration_since(self.opened).as_millis();
+        self.last_end.store(u64::try_from(end).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many requests there were, if none is under way: what comes next is the head of another.
+    pub fn between_requests(&self) -> Option<usize> {
+        let begun = self.begun.load(Ordering::Relaxed);
+        (begun == self.ended.load(Ordering::Relaxed)).then_some(begun)
+    }
+
+    /// Since when no request is under way.
+    pub fn idle_since(&self) -> Option<Instant> {
+        self.between_requests()?;
+        Some(self.opened + Duration::from_millis(self.last_end.load(Ordering::Relaxed)))
     }
 
     /// Says that the connection should take no more requests. What is under way on it goes on.

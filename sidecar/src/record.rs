@@ -30,7 +30,7 @@ pub struct Record(Arc<Inner>);
 struct Inner {
     metrics: Arc<Metrics>,
     /// Its connection's place is taken for as long as the request lasts, also when that is a tunnel.
-    _peer: Arc<Peer>,
+    peer: Arc<Peer>,
     begun: Instant,
     method: Method,
     audit_id: AuditId,
@@ -49,9 +49,10 @@ struct Inner {
 impl Record {
     pub fn begin(metrics: Arc<Metrics>, peer: Arc<Peer>, method: &Method, audit_id: AuditId) -> Self {
         metrics.in_flight.inc();
+        peer.request_begins();
         Self(Arc::new(Inner {
             metrics,
-            _peer: peer,
+            peer,
             begun: Instant::now(),
             method: method.clone(),
             audit_id,
@@ -150,7 +151,9 @@ impl Record {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let elapsed = self.begun.elapsed();
+        let now = Instant::now();
+        self.peer.request_ended(now);
+        let elapsed = now.saturating_duration_since(self.begun);
         let route = self.route.get().copied().unwrap_or(metrics::Route::Unknown);
         let code = self.code.load(Ordering::Relaxed);
         self.metrics.ended(route, code, self.hop.get().copied(), elapsed);

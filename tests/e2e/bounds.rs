@@ -9,6 +9,7 @@ use harness::bed::sidecar;
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Step, ok};
 use harness::http1::{Connection, Endpoint, member_path, plain_get};
+use harness::http2::{END_HEADERS, END_STREAM, HEADERS, Http2, frame, literal};
 use harness::noise::MEBIBYTE;
 use harness::scene::Scene;
 use harness::wait::{SOON, eventually};
@@ -104,13 +105,39 @@ fn fault_08_a_user_of_hundreds_of_groups_gets_through() -> Result<()> {
 
 #[test]
 fn fault_35_a_head_that_never_ends_is_given_up() -> Result<()> {
+    let fake = FakeMember::start("e2e-slow-head", |_| ok())?;
     let endpoint = direct("slow-head")?;
-    let mut connection = endpoint.connect()?;
-    // The limit is that for idle connections, and a kube-apiserver's is 90 s.
-    connection.set_patience(Duration::from_secs(120))?;
-    connection.send(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")?;
-    // Whether it says so (408) or just closes: it does not wait for ever.
-    connection.rest()?;
+    let begin = Instant::now();
+    let begun = "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ";
+    let mut first = endpoint.connect()?;
+    first.send(begun.as_bytes())?;
+    let mut second = ask(&endpoint, &fake, "/before")?;
+    ensure!(second.response()?.status() == 200, "the request before is not served");
+    second.send(begun.as_bytes())?;
+    // A part of an HTTP/2 frame, and a frame after which more of the head must come.
+    let mut cut = Http2::connect(&endpoint)?;
+    cut.send_bytes(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &[0; 64])?[..20])?;
+    let mut unfinished = Http2::connect(&endpoint)?;
+    unfinished.send(HEADERS, END_STREAM, 1, &literal(":method", "GET"))?;
+    let mut idle = ask(&endpoint, &fake, "/first")?;
+    ensure!(idle.response()?.status() == 200, "the first request is not served");
+
+    // Whether it says so or just closes: after the 32 s of a kube-apiserver.
+    for connection in [&mut first, &mut second] {
+        connection.set_patience(GIVEN_UP)?;
+        connection.rest()?;
+        let elapsed = begin.elapsed();
+        ensure!(elapsed > Duration::from_secs(25) && elapsed < GIVEN_UP, "given up after {elapsed:?}");
+    }
+    for connection in [&mut cut, &mut unfinished] {
+        connection.connection().set_patience(GIVEN_UP)?;
+        connection.end()?;
+        ensure!(begin.elapsed() < GIVEN_UP, "given up after {:?}", begin.elapsed());
+    }
+    // A connection on which nothing was begun is idle, and may be for longer.
+    let path = member_path(&fake.name, "/second");
+    idle.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
+    ensure!(idle.response()?.status() == 200, "the idle connection is not served");
     Ok(())
 }
 
@@ -156,6 +183,9 @@ fn refused(name: &str, headers: &str) -> Result<()> {
     ensure!(ask(&endpoint, &fake, "/next")?.response()?.status() == 200, "the next request is not served");
     Ok(())
 }
+
+/// 32 s, on a busy machine.
+const GIVEN_UP: Duration = Duration::from_secs(45);
 
 fn ask(endpoint: &Endpoint, fake: &FakeMember, rest: &str) -> Result<Connection> {
     let mut connection = endpoint.connect()?;

@@ -38,6 +38,7 @@ mod revocation;
 mod routing;
 mod shutdown;
 mod soak;
+mod stolen_manager;
 mod streams;
 mod targets;
 mod tls;

@@ -7,17 +7,33 @@ use testbed::Cluster;
 
 use crate::http1::{Endpoint, Response};
 
-/// The administrator's hands on one cluster.
+/// The administrator's hands on one cluster, or a thief's.
 #[derive(Clone)]
 pub struct Api {
     endpoint: Endpoint,
+    /// Head lines of every request.
+    lines: String,
 }
 
 impl Api {
     /// As a member of `system:masters`.
     pub fn admin(cluster: &Cluster) -> Result<Self> {
         let certificate = cluster.client_certificate("e2e-admin", &["system:masters"])?;
-        Ok(Self { endpoint: Endpoint::cluster(cluster, Some(&certificate))? })
+        Ok(Self { endpoint: Endpoint::cluster(cluster, Some(&certificate))?, lines: String::new() })
+    }
+
+    /// As whoever has this token.
+    pub fn bearer(cluster: &Cluster, token: &str) -> Result<Self> {
+        let lines = format!("Authorization: Bearer {token}\r\n");
+        Ok(Self { endpoint: Endpoint::cluster(cluster, None)?, lines })
+    }
+
+    /// The same in another's name, as `Impersonate-User: jane`.
+    #[must_use]
+    pub fn with(&self, lines: &[&str]) -> Self {
+        let mut with = self.clone();
+        lines.iter().for_each(|line| with.lines += &format!("{line}\r\n"));
+        with
     }
 
     /// Creates the object, or makes it what is said.
@@ -44,7 +60,9 @@ impl Api {
             0 => String::new(),
             length => format!("Content-Type: {content_type}\r\nContent-Length: {length}\r\n"),
         };
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: cluster\r\nConnection: close\r\n{content}\r\n");
+        let lines = &self.lines;
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: cluster\r\nConnection: close\r\n{lines}{content}\r\n");
         self.endpoint.exchange(format!("{head}{body}").as_bytes()).with_context(|| format!("{method} {path}"))
     }
 

@@ -7,7 +7,7 @@
 //! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal
 //! - [`audit`]: what a cluster's audit log says
 //! - [`fake_member`]: a member that misbehaves on demand and remembers every byte
-//! - [`registration`]: members that the host is told of
+//! - [`registration`]: members that the host is told of; [`managed`]: one that the controllers look after
 //! - [`http1`], [`http2`]: HTTP exactly as written, for attacks
 //! - [`own_sidecar`]: a sidecar of one test's own; [`usage`]: what a process costs
 //! - [`front_proxy`]: certificates of the host's front proxy, true and false ones
@@ -25,6 +25,7 @@ pub mod fake_member;
 pub mod front_proxy;
 pub mod http1;
 pub mod http2;
+pub mod managed;
 pub mod noise;
 pub mod own_sidecar;
 pub mod pty;

@@ -1,0 +1,126 @@
+//! Who of ours may do what, on the host and on a member: every right that the manifests give, a line each,
+//! against the lists that are kept. A right more or less is a change of these files, for a reviewer to see.
+//! `UPDATE=1 cargo test -p kubectl-mc-api --test rights` writes them anew.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::path::Path;
+
+use serde_json::Value;
+
+#[test]
+fn on_the_host() -> Result<(), Box<dyn Error>> {
+    compare("rbac.yaml", "host.txt")
+}
+
+#[test]
+fn on_a_member() -> Result<(), Box<dyn Error>> {
+    compare("member.yaml", "member.txt")
+}
+
+fn compare(manifest: &str, kept: &str) -> Result<(), Box<dyn Error>> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(here.join("../deploy").join(manifest))?;
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&text)?;
+    let lines = rights(&objects).into_iter().map(|line| line + "\n").collect::<String>();
+    let kept = here.join("tests/rights").join(kept);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&kept, &lines)?;
+    }
+    assert_eq!(lines, std::fs::read_to_string(&kept)?, "{manifest} is not what is kept");
+    Ok(())
+}
+
+/// `who | where | verbs | what | which`, for each rule and each subject of its bindings; a role that is
+/// bound to nobody is for people.
+fn rights(objects: &[Value]) -> BTreeSet<String> {
+    let of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut lines = BTreeSet::new();
+    for role in objects.iter().filter(|object| of(&object["kind"]).ends_with("Role")) {
+        let (kind, name) = (of(&role["kind"]), of(&role["metadata"]["name"]));
+        let subjects: Vec<(String, String)> = objects
+            .iter()
+            .filter(|binding| {
+                of(&binding["roleRef"]["kind"]) == kind
+                    && of(&binding["roleRef"]["name"]) == name
+                    && (kind == "ClusterRole"
+                        || binding["metadata"]["namespace"] == role["metadata"]["namespace"])
+            })
+            .flat_map(|binding| {
+                let namespace = of(&binding["metadata"]["namespace"]);
+                let subjects = binding["subjects"].as_array().cloned().unwrap_or_default();
+                subjects.into_iter().map(move |subject| (who(&subject), namespace.clone()))
+            })
+            .collect();
+        let subjects =
+            if subjects.is_empty() { vec![(format!("role {name}"), String::new())] } else { subjects };
+        for rule in role["rules"].as_array().cloned().unwrap_or_default() {
+            for (who, namespace) in &subjects {
+                let place = if namespace.is_empty() { "everywhere" } else { namespace };
+                lines.insert(format!("{who} | {place} | {}", what(&rule)));
+            }
+        }
+    }
+    // Bindings to roles that are not ours.
+    let ours = |name: &str| {
+        objects.iter().any(|object| object["rules"].is_array() && object["metadata"]["name"] == name)
+    };
+    for binding in objects.iter().filter(|object| object["roleRef"].is_object()) {
+        let role = of(&binding["roleRef"]["name"]);
+        if !ours(&role) {
+            for subject in binding["subjects"].as_array().cloned().unwrap_or_default() {
+                let place = of(&binding["metadata"]["namespace"]);
+                let place = if place.is_empty() { "everywhere".to_owned() } else { place };
+                lines.insert(format!(
+                    "{} | {place} | all of {} {role}",
+                    who(&subject),
+                    of(&binding["roleRef"]["kind"])
+                ));
+            }
+        }
+    }
+    lines
+}
+
+fn who(subject: &Value) -> String {
+    let text = |key: &str| subject[key].as_str().unwrap_or_default();
+    format!("{} {}", text("kind"), text("name"))
+}
+
+fn what(rule: &Value) -> String {
+    let list = |key: &str| {
+        let words = rule[key].as_array().cloned().unwrap_or_default();
+        let words: Vec<_> = words.iter().map(|word| word.as_str().unwrap_or_default().to_owned()).collect();
+        words.join(",")
+    };
+    let names = match list("resourceNames") {
+        names if names.is_empty() => "any".to_owned(),
+        names => names,
+    };
+    format!("{} | {} of {:?} | {names}", list("verbs"), list("resources"), list("apiGroups"))
+}
+
+/// The policy on the member and the rules here refuse the same identities.
+#[test]
+fn the_members_policy_names_everybody_whom_the_sidecar_never_shows() {
+    use kubectl_mc_api::access::sent;
+    let policy = include_str!("../../deploy/member.yaml");
+    for prefix in sent::PRIVILEGED_PREFIXES {
+        let times = policy.matches(&format!("startsWith('{prefix}')")).count();
+        assert_eq!(times, 2, "{prefix}: for users and for groups");
+    }
+    for name in sent::PRIVILEGED_NAMES {
+        assert!(
+            policy.contains(&format!("name != '{name}'")) && policy.contains(&format!("'{name}', ")),
+            "{name}"
+        );
+    }
+    for group in sent::DEFAULT_ADMIN_GROUPS.iter().chain(&[sent::AUTHENTICATED, sent::UNAUTHENTICATED]) {
+        assert!(policy.contains(&format!("'{group}',")), "{group}");
+    }
+    for namespace in sent::PRIVILEGED_NAMESPACES {
+        assert!(policy.contains(&format!("'{}:{namespace}'", sent::SERVICE_ACCOUNTS)), "{namespace}");
+    }
+    let namespaces = sent::PRIVILEGED_NAMESPACES.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>();
+    assert!(policy.contains(&format!("request.namespace in [{}]", namespaces.join(", "))));
+}

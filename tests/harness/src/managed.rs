@@ -1,0 +1,97 @@
+//! A member as users have them: prepared by `sidecar/deploy/member.yaml`, with a manager, so that the
+//! sidecar's controllers look after it. All tests that need one share it.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, anyhow};
+use serde_json::json;
+use testbed::Cluster;
+
+use crate::api::Api;
+use crate::bed::{SYSTEM, host, spare};
+use crate::registration::register;
+use crate::tool::Tool;
+use crate::wait::{SOON, eventually};
+
+/// The member, and its two accounts' tokens.
+pub struct Managed {
+    pub name: &'static str,
+    pub cluster: &'static Cluster,
+    pub api: Api,
+    pub impersonator: String,
+    pub manager: String,
+}
+
+/// The member, registered and prepared.
+pub fn managed() -> Result<&'static Managed> {
+    static MANAGED: OnceLock<Result<Managed, String>> = OnceLock::new();
+    let made = MANAGED.get_or_init(|| Managed::make().map_err(|error| format!("{error:#}")));
+    made.as_ref().map_err(|error| anyhow!("{error}"))
+}
+
+impl Managed {
+    fn make() -> Result<Self> {
+        let cluster = spare(NAME)?;
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sidecar/deploy/member.yaml");
+        let manifest = manifest.to_str().context("the path is no text")?;
+        Tool::admin(cluster)?.run(&["apply", "--server-side", "-f", manifest])?.success()?;
+        let api = Api::admin(cluster)?;
+        let impersonator = token(&api, "kubectl-mc-impersonator")?;
+        let manager = token(&api, "kubectl-mc-manager")?;
+        policy_in_force(&Api::bearer(cluster, &manager)?)?;
+        let ca = std::fs::read_to_string(&cluster.ca_certificate)?;
+        let secret = format!("{NAME}.manager");
+        host()?.apply(
+            &format!("/api/v1/namespaces/{SYSTEM}/secrets/{secret}"),
+            &json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret},
+                "type": "fleet.kubectl-mc.dev/member",
+                "stringData": {"server": cluster.server, "ca.crt": ca, "token": manager},
+            }),
+        )?;
+        register(NAME, &json!({"server": cluster.server, "ca.crt": ca, "token": impersonator}))?;
+        Ok(Self { name: NAME, cluster, api, impersonator, manager })
+    }
+
+    /// A thief with the manager's token.
+    pub fn thief_of_manager(&self) -> Result<Api> {
+        Api::bearer(self.cluster, &self.manager)
+    }
+
+    /// A thief with the impersonator's token.
+    pub fn thief_of_impersonator(&self) -> Result<Api> {
+        Api::bearer(self.cluster, &self.impersonator)
+    }
+}
+
+/// A kube-apiserver takes a moment until it enforces a new policy.
+fn policy_in_force(manager: &Api) -> Result<()> {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "kubectl-mc-impersonator"},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}],
+    });
+    let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/kubectl-mc-impersonator";
+    eventually("the member's policy is in force", SOON, || {
+        let answer = manager.request(
+            "PATCH",
+            &format!("{path}?fieldManager=e2e&force=true&dryRun=All"),
+            "application/apply-patch+yaml",
+            &role.to_string(),
+        )?;
+        Ok((answer.status() == 403).then_some(()))
+    })
+}
+
+/// A token of an account of ours, for longer than any test.
+fn token(api: &Api, account: &str) -> Result<String> {
+    let path = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts/{account}/token");
+    let request = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400},
+    });
+    let answer = api.create(&path, &request)?;
+    Ok(answer["status"]["token"].as_str().context("a TokenRequest without a token")?.to_owned())
+}
+
+const NAME: &str = "a1";

@@ -21,7 +21,7 @@ use crate::authentication::token_review::TokenReviews;
 use crate::authentication::trust::{self, Trust};
 use crate::authorization::Authorizer;
 use crate::clusters::Registry;
-use crate::config::Config;
+use crate::config::{Certificate, Config};
 use crate::controllers::Controllers;
 use crate::cors::Cors;
 use crate::goaway::Goaway;
@@ -32,6 +32,7 @@ use crate::limits::{self, Limits};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::tls::certificates::ServingCertificate;
+use crate::tls::self_made::SelfMade;
 use crate::upgrade::Tunnels;
 use crate::workers::Workers;
 use crate::{admin, listener, tls};
@@ -94,22 +95,29 @@ impl App {
             log_format: _,
         } = config;
         let host = host(kubeconfig.as_deref()).await?;
+        let readiness = Readiness::default();
         let certificates = match certificate {
-            Some(files) => {
+            Certificate::Files(files) => {
                 let certificates = Arc::new(ServingCertificate::from_files(&files)?);
                 tokio::spawn(certificates.clone().follow(files));
                 certificates
             }
-            None => {
+            Certificate::SelfMade => {
+                let certificates = self_signed()?;
+                let pending = readiness.pending();
+                let made = SelfMade::new(host.clone(), &namespace, certificates.clone(), pending);
+                tokio::spawn(made.run());
+                certificates
+            }
+            Certificate::SelfSigned => {
                 warn!("no --tls-cert-file: serving with a self-signed certificate that nobody can verify");
-                Arc::new(ServingCertificate::self_signed(vec!["localhost".to_owned()])?)
+                self_signed()?
             }
         };
         let secure = bind(address).await?;
         let admin = bind(admin_address).await?;
 
         let metrics = Arc::new(Metrics::default());
-        let readiness = Readiness::default();
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
@@ -240,6 +248,10 @@ async fn host(kubeconfig: Option<&std::path::Path>) -> anyhow::Result<kube::Clie
         None => kube::Config::incluster().context("no --kubeconfig, and not in a pod")?,
     };
     kube::Client::try_from(config).context("the host cannot be reached with this kubeconfig")
+}
+
+fn self_signed() -> anyhow::Result<Arc<ServingCertificate>> {
+    Ok(Arc::new(ServingCertificate::self_signed(vec!["localhost".to_owned()])?))
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -44,12 +44,16 @@ pub struct Serve {
     /// Address of /livez, /readyz and /metrics by plain HTTP.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
     pub admin_bind_address: SocketAddr,
-    /// Serving certificate (PEM); without it a self-signed one is made.
+    /// Serving certificate (PEM); without it and --rotate-server-certificates one that nobody can verify is made.
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub tls_cert_file: Option<PathBuf>,
     /// Key of the serving certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_private_key_file: Option<PathBuf>,
+    /// Make the serving certificate from the authority in Secret mc-sidecar-ca, renew both, and keep the
+    /// APIService's caBundle.
+    #[arg(long, conflicts_with = "tls_cert_file")]
+    pub rotate_server_certificates: bool,
     /// CA of client certificates; by default what the host publishes.
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,

@@ -19,7 +19,7 @@ pub struct Config {
     pub namespace: String,
     pub address: SocketAddr,
     pub admin_address: SocketAddr,
-    pub certificate: Option<Files>,
+    pub certificate: Certificate,
     /// Keys of `extension-apiserver-authentication` that flags replace.
     pub trust: BTreeMap<String, String>,
     pub audiences: Vec<String>,
@@ -39,6 +39,14 @@ pub struct Config {
     pub log_format: LogFormat,
 }
 
+/// Where the serving certificate comes from.
+#[derive(Debug)]
+pub enum Certificate {
+    Files(Files),
+    SelfMade,
+    SelfSigned,
+}
+
 impl TryFrom<Serve> for Config {
     type Error = Error;
 
@@ -51,6 +59,7 @@ impl TryFrom<Serve> for Config {
             admin_bind_address,
             tls_cert_file,
             tls_private_key_file,
+            rotate_server_certificates,
             client_ca_file,
             requestheader_client_ca_file,
             requestheader_allowed_names,
@@ -106,9 +115,11 @@ impl TryFrom<Serve> for Config {
             namespace: namespace.unwrap_or_else(own_namespace),
             address: SocketAddr::new(bind_address, secure_port),
             admin_address: admin_bind_address,
-            certificate: tls_cert_file
-                .zip(tls_private_key_file)
-                .map(|(certificate, key)| Files { certificate, key }),
+            certificate: match tls_cert_file.zip(tls_private_key_file) {
+                Some((certificate, key)) => Certificate::Files(Files { certificate, key }),
+                None if rotate_server_certificates => Certificate::SelfMade,
+                None => Certificate::SelfSigned,
+            },
             trust,
             audiences: api_audiences,
             anonymous_auth,

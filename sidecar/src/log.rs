@@ -1,6 +1,7 @@
 //! The process's log, on standard error.
 
 use std::backtrace::Backtrace;
+use std::io::IsTerminal;
 
 use tracing::{Level, Metadata, error};
 use tracing_subscriber::EnvFilter;
@@ -15,6 +16,7 @@ pub fn start(format: LogFormat) {
     // rustls warns of what any stranger sends before it is known who they are.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,rustls=error"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = log.with_ansi(std::io::stderr().is_terminal());
     match format {
         LogFormat::Text => log.finish().with(without_answers()).init(),
         LogFormat::Json => log.json().flatten_event(true).finish().with(without_answers()).init(),

@@ -12,7 +12,9 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
 use rustls_pki_types::{CertificateDer, UnixTime};
 
+pub mod authority;
 pub mod certificates;
+pub mod self_made;
 
 /// The server's side of TLS: 1.2 and 1.3, h2 and http/1.1.
 pub fn server_config(certificates: Arc<dyn ResolvesServerCert>) -> ServerConfig {

@@ -2,11 +2,13 @@
 //! objects and the paths of design. No IO happens here.
 //!
 //! - [`access`]: who may be impersonated on a member, and why
+//! - [`manifests`]: what an installation consists of
 //! - [`name`]: cluster names, parsed once
 //! - [`member_cluster`]: the `MemberCluster` custom resource
 //! - [`path`]: where a member is found below the host's API
 
 pub mod access;
+pub mod manifests;
 pub mod member_cluster;
 pub mod name;
 pub mod path;

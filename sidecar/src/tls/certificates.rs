@@ -1,5 +1,5 @@
 //! The serving certificate: from files that are read again when they change (apiserver:
-//! `dynamiccertificates`), or made at start, for the manifests' first try.
+//! `dynamiccertificates`), or made at start, until there is one that can be verified.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,6 +39,12 @@ impl ServingCertificate {
         let made = rcgen::generate_simple_self_signed(names).context("cannot make a certificate")?;
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
         Ok(Self(ArcSwap::from_pointee(certified(vec![made.cert.der().clone()], key)?)))
+    }
+
+    /// From the next handshake on.
+    pub fn show(&self, chain: Vec<CertificateDer<'static>>, key: &PrivateKeyDer<'_>) -> anyhow::Result<()> {
+        self.0.store(Arc::new(certified(chain, key.clone_key())?));
+        Ok(())
     }
 
     /// Reads the files again each minute until the process ends.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::programs;
 
@@ -14,6 +14,8 @@ use crate::programs;
 pub(crate) const AGNHOST: &str = "testbed.local/agnhost:1";
 /// A shell and its tools.
 const BUSYBOX: &str = "testbed.local/busybox:1";
+/// The sidecar's own image, on the nodes of spare clusters.
+pub const SIDECAR: &str = "testbed.local/mc-sidecar:1";
 /// Where Debian's busybox-static puts it.
 pub(crate) const BUSYBOX_PROGRAM: &str = "/bin/busybox";
 
@@ -46,6 +48,46 @@ pub(crate) fn archives() -> Result<Vec<PathBuf>> {
     Ok(archives)
 }
 
+/// The archive of the sidecar's image, as the Dockerfile makes it but for two things: the program may be a
+/// debug build, so it is stripped, and it has the libraries beside it that it was linked with, since a static
+/// one would have to be built again from nothing.
+pub(crate) fn sidecar(program: &Path) -> Result<PathBuf> {
+    let folder = programs::target().join("kubernetes/images");
+    fs::create_dir_all(&folder)?;
+    let lock = fs::File::create(folder.join(".lock"))?;
+    lock.lock()?;
+    let archive = folder.join("mc-sidecar.tar");
+    let made_of = folder.join("mc-sidecar.of");
+    let path = program.display().to_string();
+    let same = fs::read_to_string(&made_of).is_ok_and(|of| of == path);
+    if !same || !is_newer(&archive, program) {
+        let work = folder.join("mc-sidecar.work");
+        make_sidecar(program, &work, &archive).context("image of mc-sidecar")?;
+        fs::write(&made_of, path)?;
+    }
+    Ok(archive)
+}
+
+fn make_sidecar(program: &Path, work: &Path, archive: &Path) -> Result<()> {
+    let _ = fs::remove_dir_all(work);
+    let root = work.join("root");
+    fs::create_dir_all(root.join("etc/ssl/certs"))?;
+    run(Command::new("strip").arg("-o").arg(root.join("mc-sidecar")).arg(program))?;
+    for library in
+        run(Command::new("ldd").arg(program))?.split_whitespace().filter(|word| word.starts_with('/'))
+    {
+        let path = root.join(library.trim_start_matches('/'));
+        fs::create_dir_all(path.parent().unwrap_or(&root))?;
+        fs::copy(library, path)?;
+    }
+    let roots = Path::new("/etc/ssl/certs/ca-certificates.crt");
+    if roots.is_file() {
+        fs::copy(roots, root.join("etc/ssl/certs/ca-certificates.crt"))?;
+    }
+    let process = json!({"Entrypoint": ["/mc-sidecar"], "User": "65532:65532"});
+    pack(&[SIDECAR], &root, &process, work, archive)
+}
+
 fn is_newer(archive: &Path, program: &Path) -> bool {
     let time = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
     matches!((time(archive), time(program)), (Ok(archive), Ok(program)) if archive > program)
@@ -74,24 +116,30 @@ fn make(names: &[&str], program: Option<&Path>, work: &Path, archive: &Path) -> 
     if let Some(program) = program {
         fs::copy(program, root.join("agnhost"))?;
     }
-    let layer = work.join("layer.tar");
     run(Command::new("chmod").arg("1777").arg(root.join("tmp")))?;
+    let process = json!({
+        "Env": ["PATH=/bin"],
+        "Entrypoint": if program.is_some() { &["/agnhost"] as &[&str] } else { &[] },
+        "Cmd": if program.is_some() { ["pause"] } else { ["sh"] },
+    });
+    pack(names, &root, &process, work, archive)
+}
+
+/// An image of a folder.
+fn pack(names: &[&str], root: &Path, process: &Value, work: &Path, archive: &Path) -> Result<()> {
+    let layer = work.join("layer.tar");
     run(Command::new("tar")
         .args(["--owner=0", "--group=0", "-cf"])
         .arg(&layer)
         .arg("-C")
-        .arg(&root)
+        .arg(root)
         .arg("."))?;
     let digest = run(Command::new("sha256sum").arg(&layer))?;
     let digest = digest.split(' ').next().unwrap_or_default();
     let config = json!({
         "architecture": architecture(),
         "os": "linux",
-        "config": {
-            "Env": ["PATH=/bin"],
-            "Entrypoint": if program.is_some() { &["/agnhost"] as &[&str] } else { &[] },
-            "Cmd": if program.is_some() { ["pause"] } else { ["sh"] },
-        },
+        "config": process,
         "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
     });
     fs::write(work.join("config.json"), config.to_string())?;

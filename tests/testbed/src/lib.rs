@@ -11,7 +11,7 @@
 pub mod bed;
 pub mod certificates;
 mod control_plane;
-mod images;
+pub mod images;
 mod kubeconfig;
 mod kubectl;
 mod limits;

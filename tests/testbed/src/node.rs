@@ -29,7 +29,7 @@ pub(crate) struct Prepared {
 }
 
 /// Starts containerd and loads the images, which needs no control plane.
-pub(crate) fn prepare(site: &Site<'_>, plan: &ClusterPlan) -> Result<Prepared> {
+pub(crate) fn prepare(site: &Site<'_>, plan: &ClusterPlan, sidecar: Option<&Path>) -> Result<Prepared> {
     let dir = site.dir.join(&plan.name).join("node");
     let cni = dir.join("cni");
     fs::create_dir_all(&cni)?;
@@ -46,7 +46,11 @@ pub(crate) fn prepare(site: &Site<'_>, plan: &ClusterPlan) -> Result<Prepared> {
     let mut containerd = Launch { within: within.collect(), ..launch }.start()?;
     let node = Prepared { dir, network, containerd: containerd.pid() };
     containerd.until_ready(|| Ok(node.ctr(site, &["version"]).map_err(|error| format!("{error:#}"))))?;
-    for archive in images::archives()? {
+    let mut archives = images::archives()?;
+    if let Some(program) = sidecar.filter(|_| plan.spare) {
+        archives.push(images::sidecar(program)?);
+    }
+    for archive in archives {
         node.ctr(site, &["-n", "k8s.io", "images", "import", &archive.display().to_string()])?;
     }
     Ok(node)

@@ -61,7 +61,7 @@ pub fn start(Ready(plan): &Ready, id: &str, dir: &Path) -> Result<Bed> {
         let threads = plan
             .clusters
             .iter()
-            .map(|cluster| scope.spawn(|| start_cluster(&site, cluster)))
+            .map(|cluster| scope.spawn(|| start_cluster(&site, cluster, plan.sidecar.as_deref())))
             .collect::<Vec<_>>();
         join_all(threads)
     })?;
@@ -91,12 +91,12 @@ pub fn start(Ready(plan): &Ready, id: &str, dir: &Path) -> Result<Bed> {
     Ok(bed)
 }
 
-fn start_cluster(site: &Site<'_>, plan: &ClusterPlan) -> Result<Cluster> {
+fn start_cluster(site: &Site<'_>, plan: &ClusterPlan, sidecar: Option<&Path>) -> Result<Cluster> {
     let name = &plan.name;
     thread::scope(|scope| {
-        let prepared = plan
-            .node
-            .then(|| scope.spawn(|| step(at(name, "containerd and images"), || node::prepare(site, plan))));
+        let prepared = plan.node.then(|| {
+            scope.spawn(|| step(at(name, "containerd and images"), || node::prepare(site, plan, sidecar)))
+        });
         let cluster = step(at(name, "control plane"), || control_plane::start(site, plan))?;
         let kubectl = site.kubectl(&cluster.kubeconfig);
         if let Some(prepared) = prepared {

@@ -1,0 +1,120 @@
+use super::*;
+
+fn kinds(objects: &[Value]) -> Vec<String> {
+    objects
+        .iter()
+        .map(|object| {
+            format!("{}/{}", object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap())
+        })
+        .collect()
+}
+
+fn find<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
+    objects.iter().find(|object| object["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"))
+}
+
+fn container(objects: &[Value]) -> &Value {
+    &find(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+}
+
+#[test]
+fn the_defaults_are_the_manifests_as_they_are() {
+    let rendered = Parameters::new("mc-sidecar").deployment().unwrap();
+    assert_eq!(rendered, objects(DEPLOYMENT).unwrap()[0]);
+}
+
+#[test]
+fn the_home_comes_first_and_the_registration_last() {
+    let objects = Parameters::new("i").host().unwrap();
+    let kinds = kinds(&objects);
+    assert_eq!(kinds.first().unwrap(), "Namespace/kubectl-mc-system");
+    assert_eq!(kinds[1], "CustomResourceDefinition/memberclusters.fleet.kubectl-mc.dev");
+    assert_eq!(kinds.last().unwrap(), "APIService/v1alpha1.proxy.kubectl-mc.dev");
+}
+
+#[test]
+fn every_object_bears_our_label_and_is_in_the_namespace_that_was_asked_for() {
+    let parameters = Parameters { namespace: "elsewhere".to_owned(), ..Parameters::new("i") };
+    let all = [
+        parameters.host().unwrap(),
+        parameters.remote("k").unwrap(),
+        parameters.host_of_remote(&Reach::Name("n".to_owned())).unwrap(),
+    ];
+    for object in all.iter().flatten() {
+        assert_eq!(object["metadata"]["labels"][MANAGED_BY.0], MANAGED_BY.1, "{object}");
+        assert!(!object.to_string().contains(DEFAULT_NAMESPACE), "{object}");
+    }
+}
+
+#[test]
+fn pods_are_as_the_restricted_level_of_pod_security_wants_them() {
+    let objects = Parameters::new("i").host().unwrap();
+    assert_eq!(
+        find(&objects, "Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"],
+        "restricted"
+    );
+    let pod = &find(&objects, "Deployment")["spec"]["template"]["spec"];
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    assert_eq!(
+        container(&objects)["securityContext"],
+        json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}})
+    );
+}
+
+#[test]
+fn on_the_hosts_network_no_port_is_the_kubelets_and_metrics_stay_on_the_node() {
+    let objects = Parameters { host_network: true, ..Parameters::new("i") }.host().unwrap();
+    let container = container(&objects);
+    assert_eq!(container["ports"][0]["containerPort"], 10260);
+    let args = container["args"].to_string();
+    assert!(args.contains("--secure-port=10260") && args.contains("127.0.0.1:10261"), "{args}");
+    assert_eq!(
+        find(&objects, "Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"],
+        "privileged"
+    );
+}
+
+#[test]
+fn with_cert_manager_the_authority_is_its_and_so_is_the_bundle() {
+    let parameters = Parameters { certificates: Certificates::CertManager, ..Parameters::new("i") };
+    let objects = parameters.host().unwrap();
+    assert!(!kinds(&objects).contains(&format!("Secret/{AUTHORITY}")));
+    assert_eq!(
+        find(&objects, "APIService")["metadata"]["annotations"]["cert-manager.io/inject-ca-from"],
+        "kubectl-mc-system/mc-sidecar"
+    );
+    let args = container(&objects)["args"].to_string();
+    assert!(args.contains("--tls-cert-file=") && !args.contains("rotate"), "{args}");
+    let certificate = objects.iter().rfind(|object| object["kind"] == "Certificate").unwrap();
+    assert_eq!(certificate["spec"]["dnsNames"], json!(["mc-sidecar.kubectl-mc-system.svc"]));
+}
+
+#[test]
+fn a_sidecar_elsewhere_has_the_hosts_kubeconfig_and_no_token_of_its_own_cluster() {
+    let parameters = Parameters::new("i");
+    let objects = parameters.remote("apiVersion: v1").unwrap();
+    assert_eq!(find(&objects, "ServiceAccount")["automountServiceAccountToken"], false);
+    let args = container(&objects)["args"].to_string();
+    assert!(args.contains("--kubeconfig=/var/run/mc-sidecar/host/kubeconfig"), "{args}");
+    let on_host = parameters
+        .host_of_remote(&Reach::Addresses(
+            vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
+            30443,
+        ))
+        .unwrap();
+    assert!(!on_host.iter().any(|object| object["kind"] == "Deployment"));
+    assert!(find(&on_host, "Service")["spec"]["selector"].is_null());
+    let slices = on_host.iter().filter(|object| object["kind"] == "EndpointSlice").collect::<Vec<_>>();
+    assert_eq!(slices.len(), 2);
+    assert_eq!(slices[0]["ports"][0]["port"], 30443);
+}
+
+#[test]
+fn the_service_reaches_the_port_that_the_deployment_serves() {
+    let objects = Parameters::new("i").host().unwrap();
+    let port = &container(&objects)["ports"][0];
+    assert_eq!(find(&objects, "Service")["spec"]["ports"][0]["targetPort"], port["name"]);
+    let policy = &find(&objects, "NetworkPolicy")["spec"]["ingress"][0]["ports"][0]["port"];
+    assert_eq!(*policy, port["name"]);
+}

@@ -4,14 +4,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-bed=(--members 3 --member m2=v1.34.4 --spare s1 --spare s2 --spare a1 --sidecar target/debug/mc-sidecar)
+bed=(--members 3 --member m2=v1.34.4 --member m3=v1.35.4 --spare s1 --spare s2 --spare a1 --sidecar target/debug/mc-sidecar)
 tests=(--test-threads 4)
 leave_out() { # FILTER REASON
     tests+=(--skip "$1")
     echo "e2e tests $1: $2" >>"${SKIPPED:-/dev/stderr}"
 }
 if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
-    bed+=(--node m1 --node m2 --node s1)
+    bed+=(--node m1 --node m2 --node m3 --node s1)
 else
     for filter in attach:: clients:: copy:: endurance:: exec:: kubectl_versions:: logs:: port_forward:: may_not_exec past_two_dashes \
         in_a_pod_no_kubeconfig; do

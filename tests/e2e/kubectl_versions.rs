@@ -1,5 +1,6 @@
 //! kubectl as it was released, of each minor version, through the plugin: what people do with
-//! it works at the member of the host's version and at an older one. The tests' names say which.
+//! it works at the member of the host's version and at an older one, and at one between them by the oldest
+//! kubectl, its own and the newest. The tests' names say which.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::member;
@@ -9,6 +10,7 @@ use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
 
+use crate::member_changes::turn;
 use crate::port_forward::{exchange, forward};
 use crate::protocol::Protocol::{self, Spdy, WebSocket};
 use crate::{installed, plugin_in};
@@ -42,6 +44,27 @@ versions! {
     "1.34" kubectl_1_34 WebSocket WebSocket
     "1.35" kubectl_1_35 WebSocket WebSocket
     "1.36" kubectl_1_36 WebSocket WebSocket
+}
+
+/// Its kube-apiserver is restarted by others.
+fn between(version: &str, protocols: [Protocol; 2]) -> Result<()> {
+    let _turn = turn()?;
+    everything_works(version, "m3", protocols)
+}
+
+#[test]
+fn the_oldest_kubectl_at_a_member_between() -> Result<()> {
+    between("1.27", [Spdy, Spdy])
+}
+
+#[test]
+fn a_kubectl_of_its_own_version_at_a_member_between() -> Result<()> {
+    between("1.35", [WebSocket, WebSocket])
+}
+
+#[test]
+fn the_newest_kubectl_at_a_member_between() -> Result<()> {
+    between("1.36", [WebSocket, WebSocket])
 }
 
 #[test]

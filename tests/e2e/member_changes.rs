@@ -74,7 +74,7 @@ fn a_member_that_is_removed_is_gone_at_once() -> Result<()> {
 }
 
 /// Waits for its turn with the third member; it ends with the file's closing.
-fn turn() -> Result<File> {
+pub(crate) fn turn() -> Result<File> {
     let file = File::create(bed()?.dir.join("m3.turn"))?;
     file.lock()?;
     Ok(file)

@@ -48,6 +48,25 @@ impl Scanned {
         self.verb.map(|at| self.kubectl[at].as_os_str())
     }
 
+    /// The first word after the verb that is neither a flag nor the value of one: `restart` of
+    /// `rollout -n x restart`.
+    pub(crate) fn word_after_verb(&self) -> Option<&OsStr> {
+        let (at, _) = self.words_after_verb().next()?;
+        Some(&self.kubectl[at])
+    }
+
+    /// The words after the verb that are neither flags nor their values, with their places, up to `--`.
+    pub(crate) fn words_after_verb(&self) -> impl Iterator<Item = (usize, &OsStr)> {
+        let begin = self.verb.map_or(usize::MAX, |verb| verb + 1);
+        let of_flag = |at: usize| {
+            self.flags
+                .iter()
+                .any(|flag| flag.at == at || (matches!(flag.value, Value::Next) && flag.at + 1 == at))
+        };
+        let words = self.kubectl.iter().enumerate().skip(begin).take_while(|(_, word)| *word != "--");
+        words.filter(move |(at, _)| !of_flag(*at)).map(|(at, word)| (at, word.as_os_str()))
+    }
+
     /// Whether the verb is one of kubectl itself, not of another plugin.
     pub(crate) fn verb_is_builtin(&self) -> bool {
         self.verb().and_then(OsStr::to_str).is_some_and(flags::is_builtin)

@@ -32,6 +32,11 @@ impl Cache {
         Ok(Self { folder })
     }
 
+    /// The folder itself, which only its owner can look into.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Whether this content was stored before and is still as it was.
     pub(crate) fn holds(&self, content: &[u8]) -> bool {
         let path = self.path(content);

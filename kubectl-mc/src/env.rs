@@ -22,10 +22,8 @@ pub(crate) const KUBECACHEDIR: &str = "KUBECACHEDIR";
 pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
 /// The user's folder of configurations.
 pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
-#[allow(dead_code, reason = "for what comes next")]
 /// No colours, whatever it says (<https://no-color.org>).
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
-#[allow(dead_code, reason = "for what comes next")]
 /// What the terminal can do.
 pub(crate) const TERM: &str = "TERM";
 /// The user's home folder.

@@ -16,7 +16,6 @@ pub(crate) enum ExitStatus {
     SomeFailed,
     /// Several clusters: the command failed on all of them.
     AllFailed,
-    #[allow(dead_code, reason = "for what comes next")]
     /// Ctrl-C; the shells' code for it.
     Interrupted,
     /// kubectl was found but could not be started; the shells' code for it.

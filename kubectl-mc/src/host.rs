@@ -36,6 +36,8 @@ pub(crate) struct Host {
 pub(crate) enum User {
     /// An entry of the user's kubeconfig: named, never copied.
     Named(Option<String>),
+    /// An entry whose credential was obtained already: its name and what takes its place.
+    Inline(String, Box<AuthInfo>),
     /// The pod's service account: the token stays in its file.
     ServiceAccount(Box<AuthInfo>),
 }

@@ -5,7 +5,9 @@
 //! `--server` would not do: it clears the kubeconfig's `tls-server-name`, and there is no flag for
 //! `proxy-url`.
 
-use kube::config::{Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext, NamedExtension};
+use kube::config::{
+    AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext, NamedExtension,
+};
 use kubectl_mc_api::{ClusterName, path};
 
 use crate::error::Explain;
@@ -24,16 +26,18 @@ pub(crate) fn overlay_json(host: &Host, cluster: &ClusterName) -> Result<Vec<u8>
 /// The overlay for `cluster`. It is the same for the same host, user and cluster, byte for byte.
 pub(crate) fn overlay(host: &Host, cluster: &ClusterName) -> Kubeconfig {
     let name = format!("mc/{cluster}");
+    let entry = |name: &str, auth_info: &AuthInfo| NamedAuthInfo {
+        name: name.to_owned(),
+        auth_info: Some(auth_info.clone()),
+        ..Default::default()
+    };
     let (user, auth_infos) = match &host.user {
         User::Named(user) => (user.clone(), Vec::new()),
+        // Of entries of one name the first counts, and the overlay is the first file.
+        User::Inline(name, auth_info) => (Some(name.clone()), vec![entry(name, auth_info)]),
         User::ServiceAccount(auth_info) => {
-            let name = "mc/service-account".to_owned();
-            let user = NamedAuthInfo {
-                name: name.clone(),
-                auth_info: Some((**auth_info).clone()),
-                ..Default::default()
-            };
-            (Some(name), vec![user])
+            let name = "mc/service-account";
+            (Some(name.to_owned()), vec![entry(name, auth_info)])
         }
     };
     let mut extensions = host.extensions.clone().unwrap_or_default();

@@ -13,6 +13,7 @@ mod commands;
 mod config_file;
 #[allow(dead_code, reason = "the verbs that write are about to use it")]
 mod connect;
+mod credential;
 mod duration;
 mod env;
 mod error;
@@ -32,6 +33,7 @@ mod selection;
 mod settings;
 mod suggestion;
 mod table;
+mod verb;
 
 use std::process::ExitCode;
 
@@ -39,7 +41,7 @@ use crate::env::Env;
 use crate::printer::Printer;
 
 fn main() -> ExitCode {
-    let printer = Printer;
+    let printer = Printer::default();
     let arguments = std::env::args_os().skip(1).collect();
     match commands::run(arguments, &Env::from_process(), &printer) {
         Ok(status) => status.into(),

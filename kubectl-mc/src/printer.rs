@@ -2,21 +2,36 @@
 //! `kubectl mc clusters | head` ends quietly.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
 
 use crate::error::Failure;
 
 /// Standard output and standard error.
-pub(crate) struct Printer;
+#[derive(Debug, Default)]
+pub(crate) struct Printer {
+    /// Nobody reads standard output any more.
+    reader_gone: AtomicBool,
+}
 
 impl Printer {
     /// Data: the answer to the command.
     pub(crate) fn out(&self, text: &str) {
-        ignore_broken_pipe(io::stdout().lock().write_all(text.as_bytes()));
+        self.out_bytes(text.as_bytes());
     }
 
     /// Data that need not be text.
     pub(crate) fn out_bytes(&self, bytes: &[u8]) {
-        ignore_broken_pipe(io::stdout().lock().write_all(bytes));
+        let mut out = io::stdout().lock();
+        if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
+            self.reader_gone.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether nobody reads standard output any more: what goes on for its sake may end.
+    pub(crate) fn is_reader_gone(&self) -> bool {
+        self.reader_gone.load(Ordering::Relaxed)
     }
 
     /// Remarks of others, that need not be text.
@@ -42,6 +57,16 @@ impl Printer {
 /// Text from a server must not move the cursor or recolour the terminal, and stays on its line.
 pub(crate) fn printable(text: &str) -> String {
     text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// JSON with kubectl's four spaces.
+pub(crate) fn json(value: &Value) -> String {
+    let mut text = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+    let mut serializer = serde_json::Serializer::with_formatter(&mut text, formatter);
+    // A value has a text, and writing to memory cannot fail.
+    let _ = serde::Serialize::serialize(value, &mut serializer);
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 fn ignore_broken_pipe(result: io::Result<()>) {

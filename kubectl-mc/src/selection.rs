@@ -46,7 +46,6 @@ impl Choice {
         Ok(chosen.then(|| Self { terms: parsed, selector: selector.map(str::to_owned) }))
     }
 
-    #[allow(dead_code, reason = "for what comes next")]
     /// These very clusters.
     pub(crate) fn names(names: impl IntoIterator<Item = ClusterName>) -> Self {
         let terms = names.into_iter().map(|name| Term::include(Pattern::Exact(name))).collect();

@@ -10,7 +10,7 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::host::Host;
 use crate::inventory::{self, Form};
-use crate::printer::Printer;
+use crate::printer::{Printer, json};
 use crate::settings::Settings;
 use crate::table::Table;
 
@@ -36,7 +36,7 @@ pub(super) fn run(
                 printer.out(&format!("cluster.{}/{name}\n", path::PROXY_GROUP));
             }
         }
-        Some(Output::Json) => printer.out(&format!("{}\n", json(&as_list(answer))?)),
+        Some(Output::Json) => printer.out(&format!("{}\n", json(&as_list(answer)))),
         Some(Output::Yaml) => {
             printer.out(
                 &serde_saphyr::to_string(&as_list(answer)).map_err(|error| Unprintable(error.to_string()))?,
@@ -70,15 +70,6 @@ fn as_list(answer: Value) -> Value {
         })
         .collect();
     serde_json::json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
-}
-
-/// JSON with kubectl's four spaces.
-fn json(value: &Value) -> Result<String, Unprintable> {
-    let mut text = Vec::new();
-    let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
-    serde::Serialize::serialize(value, &mut serde_json::Serializer::with_formatter(&mut text, formatter))
-        .map_err(|error| Unprintable(error.to_string()))?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 #[derive(Debug, thiserror::Error)]

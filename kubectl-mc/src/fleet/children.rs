@@ -1,90 +1,237 @@
-//! The command by kubectl, a child for each cluster: so many at once, each in a process group of its
-//! own, and what they write taken in the order of the clusters.
+//! The command by kubectl, a child for each cluster: so many at once, and what they write taken in
+//! the order of the clusters, or as it comes where it never ends.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use kubectl_mc_api::ClusterName;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use super::child::{self, Child, Event};
-use super::lines::Lines;
-use super::{Fault, Job, Outcome};
+use super::child::{self, Child, Event, Events};
+use super::output::Output;
+use super::progress::Progress;
+use super::run_folder::RunFolder;
+use super::{Fault, Job, Outcome, local_port};
+use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::error::Failure;
-use crate::kubeconfig;
+use crate::host::User;
 use crate::kubectl::{Invocation, Kubectl};
-use crate::preflight;
 use crate::rewrite::{self, RawPath};
 use crate::selection::Target;
+use crate::verb::{self, Effect};
+use crate::{client, kubeconfig, preflight};
 
-/// Runs it at all targets; the outcomes are in their order.
-pub(super) async fn run(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
-    let kubectl = Kubectl::find(job.env)?;
-    let client = crate::client::connection(job.host, job.scanned, job.env).await.ok();
-    let asks = !preflight::needs_no_server(job.scanned);
-    let permits = Arc::new(Semaphore::new(concurrency(job)));
-    let timeout = job.options.timeout(false);
-    let mut tasks = JoinSet::new();
-    let mut receivers = Vec::new();
-    for target in job.targets.iter() {
-        let (events, receiver) = mpsc::channel(CHUNKS);
-        receivers.push(receiver);
-        if let Some(reason) = target.not_ready() {
-            // It is told at once; nobody waits for it.
-            let _ = events.try_send(Event::End(Err(Fault::NotReady(reason.to_owned()))));
-            continue;
-        }
-        let invocation = invocation(job, &kubectl, target)?;
-        let (kubectl, permits) = (kubectl.clone(), permits.clone());
-        let (client, cluster) = (client.clone().filter(|_| asks), target.name.clone());
-        tasks.spawn(async move {
-            // The semaphore is never closed.
-            let Ok(_permit) = permits.acquire_owned().await else { return };
-            let refusal = match &client {
-                Some(client) => preflight::refusal(client, &cluster).await,
-                None => None,
-            };
-            let result = match refusal {
-                Some(refusal) => Err(Fault::Refused(refusal)),
-                None => child::run(Child { command: kubectl.child(invocation), timeout }, &events).await,
-            };
-            let _ = events.send(Event::End(result)).await;
-        });
-    }
-    let mut lines = Lines::new(job);
-    let mut outcomes = Vec::new();
-    for (target, mut receiver) in job.targets.iter().zip(receivers) {
-        let mut result = Err(Fault::Other("it ended without a word".to_owned()));
-        while let Some(event) = receiver.recv().await {
-            match event {
-                Event::Out(bytes) => lines.out(&target.name, &bytes),
-                Event::Err(bytes) => lines.err(&target.name, &bytes),
-                Event::End(end) => result = end,
-            }
-        }
-        lines.end(&target.name, &result);
-        outcomes.push(Outcome { cluster: target.name.clone(), result });
-    }
-    Ok(outcomes)
+/// What all children of a command share.
+pub(super) struct Children<'a> {
+    job: &'a Job<'a>,
+    kubectl: Kubectl,
+    client: Option<kube::Client>,
+    input: Option<Arc<[u8]>>,
+    /// The words for kubectl; those of one cluster may differ.
+    scanned: Scanned,
+    cache: Cache,
+    /// Where overlays with a credential are kept, as long as this lives.
+    folder: Option<RunFolder>,
+    timeout: Option<Duration>,
+    /// It changes nothing.
+    reads: bool,
+    permits: Arc<Semaphore>,
 }
 
-fn invocation(job: &Job<'_>, kubectl: &Kubectl, target: &Target) -> Result<Invocation, Failure> {
-    let overlay = kubeconfig::overlay_json(job.host, &target.name)?;
-    let overlay = Cache::open(job.env)?.store(&overlay, SystemTime::now())?;
-    let mut raw = RawPath::Joined;
-    if rewrite::uses_raw(job.scanned).is_some() {
-        let minor = kubectl.minor_version(&rewrite::kubeconfig_list(job.host, &overlay)?)?;
-        raw = RawPath::of_minor_version(minor);
+impl<'a> Children<'a> {
+    pub(super) async fn new(job: &'a Job<'a>, scanned: Scanned) -> Result<Self, Failure> {
+        let cache = Cache::open(job.env)?;
+        let folder = match &job.host.user {
+            User::Inline(..) => Some(RunFolder::make(cache.folder())?),
+            User::Named(_) | User::ServiceAccount(_) => None,
+        };
+        let reads = verb::effect(job.scanned) != Effect::Writes;
+        let ends = reads && !verb::is_stream(job.scanned);
+        Ok(Self {
+            kubectl: Kubectl::find(job.env)?,
+            client: client::connection(job.host, job.scanned, job.env).await.ok(),
+            input: job.input.clone(),
+            scanned,
+            cache,
+            folder,
+            timeout: job.options.timeout(ends),
+            reads,
+            permits: Arc::new(Semaphore::new(concurrency(job))),
+            job,
+        })
     }
-    Ok(rewrite::rewrite(job.scanned.clone(), job.host, &target.name, &overlay, raw)?)
+
+    /// Runs it at `targets`, which are some of the job's; the outcomes are in their order.
+    pub(super) async fn run(
+        &self,
+        targets: &[&Target],
+        output: &mut Output<'_>,
+        progress: &Progress,
+    ) -> Result<Vec<Outcome>, Failure> {
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let mut tasks = JoinSet::new();
+        for (at, target) in targets.iter().enumerate() {
+            let events = Events { at, sender: sender.clone() };
+            if let Some(reason) = target.not_ready() {
+                // It is told at once; nobody waits for it.
+                events.send(Event::End(Err(Fault::NotReady(reason.to_owned()))));
+                continue;
+            }
+            self.spawn(&mut tasks, target, at, events)?;
+        }
+        drop(sender);
+        let mut taken = Taken::new(targets, verb::is_stream(self.job.scanned));
+        while let Some((at, event)) = events.recv().await {
+            if matches!(event, Event::End(_)) {
+                progress.ended(&targets[at].name);
+            }
+            progress.suspend(|| taken.take(at, event, output));
+            if self.reads && self.job.printer.is_reader_gone() {
+                // Nobody reads what the others would say. A change is not left half done for that.
+                break;
+            }
+        }
+        Ok(taken.outcomes())
+    }
+
+    fn spawn(
+        &self,
+        tasks: &mut JoinSet<()>,
+        target: &Target,
+        at: usize,
+        events: Events,
+    ) -> Result<(), Failure> {
+        let invocation = self.invocation(target, at)?;
+        let mut command = self.kubectl.child(invocation);
+        if self.folder.is_some() || self.job.parses_output() {
+            // The user's preferences for kubectl would change the form of what is read here.
+            command.env("KUBECTL_KUBERC", "false");
+        }
+        let may_say_no = verb::may_say_no(self.job.scanned);
+        let mut child = Child { command, input: self.input.clone(), timeout: self.timeout, may_say_no };
+        let (client, permits, cluster) = (self.client.clone(), self.permits.clone(), target.name.clone());
+        tasks.spawn(async move {
+            let timeout = child.timeout;
+            let begin = Instant::now();
+            let result = match refusal(client.as_ref(), &cluster, timeout).await {
+                Ok(()) => {
+                    // Both together have the time that the cluster has; waiting for a turn is not its fault.
+                    child.timeout = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+                    match permits.acquire_owned().await {
+                        Ok(_permit) => child::run(child, &events).await,
+                        // The semaphore is never closed.
+                        Err(_) => Err(Fault::NotBegun),
+                    }
+                }
+                Err(fault) => Err(fault),
+            };
+            let result = match (result, timeout) {
+                (Err(Fault::TimedOut(_)), Some(timeout)) => Err(Fault::TimedOut(timeout)),
+                (result, _) => result,
+            };
+            events.send(Event::End(result));
+        });
+        Ok(())
+    }
+
+    fn invocation(&self, target: &Target, at: usize) -> Result<Invocation, Failure> {
+        let overlay = kubeconfig::overlay_json(self.job.host, &target.name)?;
+        let overlay: PathBuf = match &self.folder {
+            Some(folder) => folder.write(target.name.as_str(), &overlay)?,
+            None => self.cache.store(&overlay, SystemTime::now())?,
+        };
+        let mut raw = RawPath::Joined;
+        if rewrite::uses_raw(&self.scanned).is_some() {
+            let minor = self.kubectl.minor_version(&rewrite::kubeconfig_list(self.job.host, &overlay)?)?;
+            raw = RawPath::of_minor_version(minor);
+        }
+        let mut scanned = self.scanned.clone();
+        local_port::adapt(&mut scanned, target.name.as_str(), at);
+        Ok(rewrite::rewrite(scanned, self.job.host, &target.name, &overlay, raw)?)
+    }
+}
+
+/// Asks who stands in the way before kubectl does, which waits long and tells little.
+async fn refusal(
+    client: Option<&kube::Client>,
+    cluster: &ClusterName,
+    timeout: Option<Duration>,
+) -> Result<(), Fault> {
+    let Some(client) = client else { return Ok(()) };
+    let asked = preflight::refusal(client, cluster);
+    let refusal = match timeout {
+        Some(timeout) => tokio::time::timeout(timeout, asked).await.map_err(|_| Fault::TimedOut(timeout))?,
+        None => asked.await,
+    };
+    refusal.map_or(Ok(()), |refusal| Err(Fault::Refused(refusal)))
+}
+
+/// Events, put into the order of the clusters, or taken as they come.
+struct Taken<'a> {
+    targets: &'a [&'a Target],
+    as_they_come: bool,
+    /// The first cluster that has not ended.
+    head: usize,
+    /// What was said before its turn.
+    early: HashMap<usize, Vec<Event>>,
+    results: Vec<Option<Result<(), Fault>>>,
+}
+
+impl<'a> Taken<'a> {
+    fn new(targets: &'a [&'a Target], as_they_come: bool) -> Self {
+        Self { targets, as_they_come, head: 0, early: HashMap::new(), results: vec![None; targets.len()] }
+    }
+
+    fn take(&mut self, at: usize, event: Event, output: &mut Output<'_>) {
+        if self.as_they_come {
+            return self.show(at, event, output);
+        }
+        if at != self.head {
+            self.early.entry(at).or_default().push(event);
+            return;
+        }
+        self.show(at, event, output);
+        while self.results.get(self.head).is_some_and(Option::is_some) {
+            self.head += 1;
+            for event in self.early.remove(&self.head).unwrap_or_default() {
+                self.show(self.head, event, output);
+            }
+        }
+    }
+
+    fn show(&mut self, at: usize, event: Event, output: &mut Output<'_>) {
+        let cluster = &self.targets[at].name;
+        match event {
+            Event::Out(bytes) => output.out(cluster, bytes),
+            Event::Err(bytes) => output.err(cluster, &bytes),
+            Event::End(result) => {
+                self.results[at] = Some(output.end(cluster, result));
+            }
+        }
+    }
+
+    fn outcomes(self) -> Vec<Outcome> {
+        let results = self.targets.iter().zip(self.results);
+        results
+            // Without an end nobody was left to read it: that is no failure.
+            .map(|(target, result)| Outcome {
+                cluster: target.name.clone(),
+                result: result.unwrap_or(Ok(())),
+            })
+            .collect()
+    }
 }
 
 /// A kubectl costs 50 MB and a good part of a core while it starts.
 fn concurrency(job: &Job<'_>) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    job.options.concurrency.map_or_else(|| (2 * cores).clamp(4, 16), std::num::NonZero::get)
+    let ours = job.options.concurrency.map(std::num::NonZero::get);
+    // Those that do not end by themselves are all needed at once.
+    let all = if verb::is_stream(job.scanned) { job.targets.len() } else { 0 };
+    ours.unwrap_or_else(|| (2 * cores).clamp(4, 16).max(all))
 }
-
-/// What a child may have said before its turn to be heard: 4 MB, then it waits.
-const CHUNKS: usize = 256;

@@ -1,22 +1,24 @@
 //! Text of several clusters: whole lines, each with its cluster before it, aligned. A line is never
 //! torn, and one without an end gets one.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use kubectl_mc_api::ClusterName;
 
+use super::colors::{self, Colors};
 use super::{Fault, Job};
 use crate::printer::{Printer, printable};
 
 /// Prints lines with the cluster before each.
 pub(crate) struct Lines<'a> {
     printer: &'a Printer,
-    width: usize,
+    /// What stands before each line of a cluster, on standard output and standard error.
+    prefixes: HashMap<ClusterName, [Vec<u8>; 2]>,
     /// The beginnings of lines, by cluster and stream.
-    torn: BTreeMap<(ClusterName, Stream), Vec<u8>>,
+    torn: HashMap<(ClusterName, Stream), Vec<u8>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Stream {
     Out,
     Err,
@@ -24,8 +26,21 @@ enum Stream {
 
 impl<'a> Lines<'a> {
     pub(crate) fn new(job: &Job<'a>) -> Self {
+        let colors = Colors::new(job.options.color, job.env);
         let width = job.targets.names().map(|name| name.as_str().len()).max().unwrap_or(0);
-        Self { printer: job.printer, width, torn: BTreeMap::new() }
+        let prefixes = job.targets.names().enumerate().map(|(at, name)| {
+            let plain = format!("{:width$}", name.as_str());
+            let prefix = |colored: bool| {
+                let name = if colored { colors::paint(&plain, at) } else { plain.clone() };
+                format!("{name} | ").into_bytes()
+            };
+            (name.clone(), [prefix(colors.out), prefix(colors.err)])
+        });
+        Self { printer: job.printer, prefixes: prefixes.collect(), torn: HashMap::new() }
+    }
+
+    pub(crate) fn printer(&self) -> &'a Printer {
+        self.printer
     }
 
     /// What a cluster wrote to standard output.
@@ -41,38 +56,46 @@ impl<'a> Lines<'a> {
     /// A cluster has ended: what is left of a line, and what nobody told yet.
     pub(crate) fn end(&mut self, cluster: &ClusterName, result: &Result<(), Fault>) {
         for stream in [Stream::Out, Stream::Err] {
-            if let Some(rest) = self.torn.remove(&(cluster.clone(), stream))
-                && !rest.is_empty()
-            {
-                self.line(cluster, stream, &rest);
+            if let Some(rest) = self.torn.remove(&(cluster.clone(), stream)).filter(|rest| !rest.is_empty()) {
+                self.print(stream, &self.whole(cluster, stream, &rest));
             }
         }
         if let Err(fault) = result
             && let Some(detail) = fault.detail()
         {
-            self.line(cluster, Stream::Err, format!("error: {}", printable(&detail)).as_bytes());
+            let line = format!("error: {}", printable(&detail));
+            self.print(Stream::Err, &self.whole(cluster, Stream::Err, line.as_bytes()));
         }
     }
 
+    /// Prints what there is of whole lines by one write, so that nothing gets between them.
     fn write(&mut self, cluster: &ClusterName, stream: Stream, bytes: &[u8]) {
         let mut rest = self.torn.remove(&(cluster.clone(), stream)).unwrap_or_default();
         rest.extend_from_slice(bytes);
-        let mut whole = rest.as_slice();
-        while let Some(end) = whole.iter().position(|&byte| byte == b'\n') {
-            self.line(cluster, stream, &whole[..end]);
-            whole = &whole[end + 1..];
+        let end = rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let mut lines = Vec::with_capacity(rest.len() * 2);
+        for line in rest[..end].split_inclusive(|&byte| byte == b'\n') {
+            lines.extend(self.whole(cluster, stream, line.strip_suffix(b"\n").unwrap_or(line)));
         }
-        self.torn.insert((cluster.clone(), stream), whole.to_vec());
+        self.print(stream, &lines);
+        rest.drain(..end);
+        self.torn.insert((cluster.clone(), stream), rest);
     }
 
-    fn line(&self, cluster: &ClusterName, stream: Stream, line: &[u8]) {
-        let width = self.width;
-        let mut whole = format!("{cluster:width$} | ").into_bytes();
+    fn whole(&self, cluster: &ClusterName, stream: Stream, line: &[u8]) -> Vec<u8> {
+        let prefix =
+            self.prefixes.get(cluster).map(|[out, err]| if stream == Stream::Out { out } else { err });
+        let mut whole = prefix.cloned().unwrap_or_default();
         whole.extend_from_slice(line);
         whole.push(b'\n');
+        whole
+    }
+
+    fn print(&self, stream: Stream, lines: &[u8]) {
         match stream {
-            Stream::Out => self.printer.out_bytes(&whole),
-            Stream::Err => self.printer.note_bytes(&whole),
+            _ if lines.is_empty() => {}
+            Stream::Out => self.printer.out_bytes(lines),
+            Stream::Err => self.printer.note_bytes(lines),
         }
     }
 }

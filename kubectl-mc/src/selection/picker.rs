@@ -17,7 +17,8 @@ pub(crate) fn pick(
         let state = if target.not_ready().is_some() { "   not ready" } else { "" };
         let labels = target.listed.iter().flat_map(|listed| &listed.labels);
         let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={value}")).collect();
-        let line = format!("{:digits$}  {:width$}   {}{state}", at + 1, target.name, labels.join(","));
+        let line =
+            format!("{:digits$}  {:width$}   {}{state}", at + 1, target.name.as_str(), labels.join(","));
         writeln!(output, "{}", line.trim_end())?;
     }
     loop {

@@ -42,7 +42,6 @@ impl Targets {
         Self(targets.into_iter().filter(|target| seen.insert(target.name.clone())).collect())
     }
 
-    #[allow(dead_code, reason = "for what comes next")]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

@@ -24,7 +24,6 @@ pub(super) enum Pattern {
 }
 
 impl Term {
-    #[allow(dead_code, reason = "for what comes next")]
     pub(super) fn include(pattern: Pattern) -> Self {
         Self { exclude: false, pattern }
     }

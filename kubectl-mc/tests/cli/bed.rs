@@ -101,6 +101,19 @@ impl Bed {
         format!("host \"host\" ({})", self.server)
     }
 
+    /// A kubectl that runs `script`, a function of the shell's variable `cluster`.
+    pub(crate) fn kubectl(&self, script: &str) {
+        let cluster = r#"cluster=$(sed 's#.*clusters/\([^/]*\)/proxy.*#\1#' "${KUBECONFIG%%:*}")"#;
+        self.script("bin/kubectl", &format!("#!/bin/sh\n{cluster}\n{script}\n"));
+    }
+
+    /// The files that are left of the plugin's own, besides overlays without a secret.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.path("home/.cache/kubectl-mc")) else { return Vec::new() };
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| !name.starts_with("overlay-") && name != "last-failed.json").collect()
+    }
+
     /// The heads of the requests since the last call.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.iter().flat_map(Receiver::try_iter).collect()

@@ -6,6 +6,8 @@
 mod bed;
 mod choosing;
 mod clusters;
+mod fleet;
+mod fleet_writes;
 mod one_cluster;
 mod preflight;
 mod usage;

@@ -1,20 +1,26 @@
 //! Any command of kubectl, on several clusters: which, whether it may be, and then how it went.
 
+use std::cell::OnceCell;
 use std::io::{self, BufReader, IsTerminal};
 
 use kubectl_mc_api::ClusterName;
 
 use crate::argv::Scanned;
+use crate::cache::Cache;
+use crate::client::ClientError;
+use crate::credential;
 use crate::env::{self, Env};
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::fleet::{self, Job};
 use crate::host::Host;
-use crate::inventory::{self, Form};
+use crate::inventory::{self, Form, InventoryError};
+use crate::kubectl::{Invocation, Kubectl};
 use crate::printer::Printer;
 use crate::rewrite;
 use crate::selection::{self, Choice, List, Target};
 use crate::settings::Settings;
+use crate::verb;
 
 pub(super) fn run(
     scanned: Scanned,
@@ -23,12 +29,22 @@ pub(super) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let host = Host::load(&settings.host, env)?;
+    if verb::is_local(&scanned) && !settings.show_clusters {
+        return local(scanned, &host, env);
+    }
+    // Nobody logs in for what needs no request, and nobody twice.
+    let login = Login { host: &host, scanned: &scanned, obtained: OnceCell::new() };
     let mut list = |selector: Option<&str>| {
-        let list = inventory::list(&host, &scanned, env, selector, Form::Objects)?;
+        let host = login.host().map_err(|source| InventoryError::Client { host: host.describe(), source })?;
+        let list = inventory::list(host, &scanned, env, selector, Form::Objects)?;
         Ok(Target::of_list(&list))
     };
     let (choice, picked) = match &settings.choice {
         Some(choice) => (choice.clone(), false),
+        None if settings.retry_failed => {
+            let names = fleet::recall(Cache::open(env)?.folder(), &host)?;
+            (Choice::names(names), false)
+        }
         None => (ask(&mut list)?, true),
     };
     let targets = choice.resolve(&settings.sets, &mut list)?;
@@ -39,12 +55,39 @@ pub(super) fn run(
         printer.out(&fleet::show(&scanned, &host, &targets));
         return Ok(ExitStatus::Success);
     }
-    if let Some(only) = targets.only().filter(|_| picked) {
+    // One cluster that a person has picked, or that is needed for itself, has kubectl's whole attention.
+    let alone = picked || verb::needs_one_cluster(&scanned).is_some();
+    if let Some(only) = targets.only().filter(|_| alone) {
         let cluster = only.name.clone();
         return super::one(scanned, cluster, &settings, env);
     }
+    let host = login.host()?;
     let Settings { fleet: options, .. } = &settings;
-    fleet::run(&Job { scanned: &scanned, host: &host, targets: &targets, options, env, printer })
+    let input = fleet::read_input(&scanned)?;
+    fleet::run(&Job { scanned: &scanned, host, targets: &targets, options, env, printer, input })
+}
+
+/// The host with the caller's credential, which is obtained when it is first needed.
+struct Login<'a> {
+    host: &'a Host,
+    scanned: &'a Scanned,
+    obtained: OnceCell<Host>,
+}
+
+impl Login<'_> {
+    fn host(&self) -> Result<&Host, ClientError> {
+        if let Some(host) = self.obtained.get() {
+            return Ok(host);
+        }
+        let host = credential::obtain_once(self.host.clone(), self.scanned)?;
+        Ok(self.obtained.get_or_init(|| host))
+    }
+}
+
+/// Help and the like: the same for every cluster, and asked of none.
+fn local(scanned: Scanned, host: &Host, env: &Env) -> Result<ExitStatus, Failure> {
+    let kubeconfig = std::env::join_paths(&host.files).unwrap_or_default();
+    Ok(Kubectl::find(env)?.run(Invocation { arguments: scanned.kubectl, kubeconfig })?)
 }
 
 /// Nothing was chosen: a person is asked, everybody else is told what there is.

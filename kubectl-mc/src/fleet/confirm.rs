@@ -1,0 +1,125 @@
+//! The question before several clusters are changed: shown and asked once, with the number of clusters
+//! to be typed when it is large. Without a terminal, or somebody to answer, nothing is changed.
+
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+
+use super::Job;
+use super::dry_run::quoted;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+
+/// Asks for the job, unless `--yes` has answered.
+pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {
+    if job.options.yes {
+        return Ok(());
+    }
+    let clusters = job.targets.len();
+    let refused = |_| ConfirmError::NoTerminal { clusters };
+    if !io::stderr().is_terminal() {
+        return Err(ConfirmError::NoTerminal { clusters });
+    }
+    let mut input = terminal().map_err(refused)?;
+    let words: Vec<_> = job.scanned.kubectl.iter().map(|word| quoted(word)).collect();
+    let names: Vec<_> = job.targets.names().map(ToString::to_string).collect();
+    let begin = format!(
+        "This changes {} of {}:\n  {}\nby:\n  kubectl {}\n",
+        count(clusters),
+        job.host.describe(),
+        names.join(", "),
+        words.join(" ")
+    );
+    let confirmed = ask(&begin, clusters, &mut input, &mut io::stderr()).map_err(refused)?;
+    if confirmed { Ok(()) } else { Err(ConfirmError::Declined) }
+}
+
+fn ask(begin: &str, clusters: usize, input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<bool> {
+    output.write_all(begin.as_bytes())?;
+    let many = clusters > TYPED_ABOVE;
+    if many {
+        write!(output, "Type the number of clusters to go on: ")?;
+    } else {
+        write!(output, "Do you want to continue? (y/N): ")?;
+    }
+    output.flush()?;
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    let answer = line.trim();
+    Ok(if many { answer.parse() == Ok(clusters) } else { matches!(answer, "y" | "Y" | "yes") })
+}
+
+/// The terminal itself: standard input may be the command's data.
+#[cfg(unix)]
+fn terminal() -> io::Result<BufReader<std::fs::File>> {
+    std::fs::File::open("/dev/tty").map(BufReader::new)
+}
+
+#[cfg(not(unix))]
+fn terminal() -> io::Result<BufReader<io::Stdin>> {
+    if io::stdin().is_terminal() {
+        Ok(BufReader::new(io::stdin()))
+    } else {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+fn count(clusters: usize) -> String {
+    if clusters == 1 { "1 cluster".to_owned() } else { format!("{clusters} clusters") }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfirmError {
+    #[error("refusing to change {} without being asked to: there is no terminal to ask at", count(*clusters))]
+    NoTerminal { clusters: usize },
+    #[error("nothing was changed")]
+    Declined,
+}
+
+impl Explain for ConfirmError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoTerminal { .. } => {
+                Some("--yes changes them; --dry-run=clusters shows what would be done".to_owned())
+            }
+            Self::Declined => None,
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::NoTerminal { .. } => ExitStatus::Usage,
+            Self::Declined => ExitStatus::Failed,
+        }
+    }
+}
+
+/// More than these nobody counts at a glance.
+const TYPED_ABOVE: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_yes_is_one() {
+        let asked = |clusters, typed: &str| {
+            let mut shown = Vec::new();
+            let answer = ask("", clusters, &mut typed.as_bytes(), &mut shown).unwrap();
+            (answer, String::from_utf8(shown).unwrap())
+        };
+        for (clusters, typed, expected) in [
+            (2, "y\n", true),
+            (2, "yes\n", true),
+            (2, "\n", false),
+            (2, "", false),
+            (2, "n\n", false),
+            (10, "y\n", true),
+            (11, "y\n", false),
+            (11, "11\n", true),
+            (11, "12\n", false),
+        ] {
+            assert_eq!(asked(clusters, typed).0, expected, "{clusters} {typed:?}");
+        }
+        assert_eq!(asked(2, "").1, "Do you want to continue? (y/N): ");
+        assert_eq!(asked(11, "").1, "Type the number of clusters to go on: ");
+    }
+}

@@ -1,0 +1,66 @@
+//! What must differ from cluster to cluster in a command that is the same for all: local ports, and
+//! local paths, where `{cluster}` stands for the name.
+
+use std::ffi::{OsStr, OsString};
+
+use crate::argv::Scanned;
+
+/// Makes the words those of the cluster at this place.
+pub(super) fn adapt(scanned: &mut Scanned, cluster: &str, at: usize) {
+    let verb = scanned.verb().and_then(OsStr::to_str).unwrap_or_default().to_owned();
+    match verb.as_str() {
+        "cp" => {
+            for word in &mut scanned.kubectl {
+                if let Some(text) = word.to_str().filter(|text| text.contains(PLACE)) {
+                    *word = text.replace(PLACE, cluster).into();
+                }
+            }
+        }
+        "port-forward" => {
+            // The first word is the pod.
+            let places: Vec<_> = scanned.words_after_verb().skip(1).map(|(place, _)| place).collect();
+            for place in places {
+                if let Some(ports) = scanned.kubectl[place].to_str().and_then(|ports| moved(ports, at)) {
+                    scanned.kubectl[place] = OsString::from(ports);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The next local port for the next cluster: `8080:80` is `8081:80` for the second. `:80` takes any.
+fn moved(ports: &str, at: usize) -> Option<String> {
+    let (local, remote) = ports.split_once(':').unwrap_or((ports, ports));
+    let local: usize = local.parse().ok()?;
+    // kubectl refuses what is no port, in its own words.
+    Some(format!("{}:{remote}", local + at))
+}
+
+const PLACE: &str = "{cluster}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn adapted(line: &str, at: usize) -> String {
+        let mut scanned = crate::argv::scan(line.split(' ').map(Into::into).collect());
+        adapt(&mut scanned, "eu-1", at);
+        let words: Vec<_> = scanned.kubectl.iter().map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn each_cluster_has_its_own_ports_and_paths() {
+        for (line, at, expected) in [
+            ("port-forward svc/web 8080:80 9090", 0, "port-forward svc/web 8080:80 9090:9090"),
+            ("port-forward svc/web 8080:80 9090", 2, "port-forward svc/web 8082:80 9092:9090"),
+            ("port-forward -n 1 8080 :80", 1, "port-forward -n 1 8080 :80"),
+            ("port-forward svc/web 8080:http", 1, "port-forward svc/web 8081:http"),
+            ("cp web:/log {cluster}/log -c a", 0, "cp web:/log eu-1/log -c a"),
+            ("get pods {cluster}", 1, "get pods {cluster}"),
+        ] {
+            assert_eq!(adapted(line, at), expected);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What a command of kubectl does to a cluster, by its verb: reads never ask and are never refused,
+//! and what is not known counts as a change.
+
+use std::ffi::OsStr;
+
+use crate::argv::Scanned;
+
+/// What a command does to a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It only looks.
+    Reads,
+    /// It opens a way into the cluster that may be used for more than looking.
+    Opens,
+    /// It may change something.
+    Writes,
+}
+
+/// What the command does to a cluster.
+pub(crate) fn effect(scanned: &Scanned) -> Effect {
+    let verb = scanned.verb().and_then(OsStr::to_str).unwrap_or_default();
+    if !scanned.verb_is_builtin() && !verb.starts_with("__complete") {
+        return Effect::Writes;
+    }
+    let word = scanned.word_after_verb().and_then(OsStr::to_str).unwrap_or_default();
+    match (verb, word) {
+        ("port-forward" | "attach", _) => Effect::Opens,
+        _ if scanned.has("help") || READS.contains(&verb) || verb.starts_with("__complete") => Effect::Reads,
+        ("auth", "can-i" | "whoami") | ("rollout", "status" | "history") | ("apply", "view-last-applied") => {
+            Effect::Reads
+        }
+        ("exec" | "cp" | "debug" | "edit" | "proxy", _) => Effect::Writes,
+        ("set", _) if scanned.has("local") => Effect::Reads,
+        _ if is_dry(scanned) => Effect::Reads,
+        _ => Effect::Writes,
+    }
+}
+
+/// Whether it goes on until somebody ends it, or waits for the cluster: its lines are told as they come.
+pub(crate) fn is_stream(scanned: &Scanned) -> bool {
+    let verb = scanned.verb().unwrap_or_default();
+    let word = scanned.word_after_verb().unwrap_or_default();
+    let follows = (verb == "get" || verb == "events") && (scanned.has("watch") || scanned.has("watch-only"));
+    follows
+        || (verb == "logs" && scanned.has("follow"))
+        || verb == "wait"
+        || verb == "port-forward"
+        || verb == "attach"
+        || (verb == "rollout" && word == "status")
+}
+
+/// Whether it talks to a person, or serves a port of its own: that makes sense with one cluster only.
+pub(crate) fn needs_one_cluster(scanned: &Scanned) -> Option<&'static str> {
+    let verb = scanned.verb().and_then(OsStr::to_str).unwrap_or_default();
+    let word = scanned.word_after_verb().and_then(OsStr::to_str).unwrap_or_default();
+    match verb {
+        "exec" | "attach" | "run" | "debug" if scanned.has("tty") => Some("a terminal (--tty)"),
+        "edit" => Some("an editor"),
+        "apply" if word == "edit-last-applied" => Some("an editor"),
+        "delete" if scanned.has("interactive") || scanned.has("stdin") => Some("questions (--interactive)"),
+        "proxy" => Some("one local port"),
+        _ => None,
+    }
+}
+
+/// Whether it is kubectl's own affair, the same whatever the cluster.
+pub(crate) fn is_local(scanned: &Scanned) -> bool {
+    let verb = scanned.verb().unwrap_or_default();
+    let local =
+        ["help", "options", "completion", "__complete", "__completeNoDesc", "plugin", "kustomize", "kuberc"];
+    local.iter().any(|local| verb == *local) || scanned.has("help")
+}
+
+/// Whether an exit code of 1 is an answer and no failure.
+pub(crate) fn may_say_no(scanned: &Scanned) -> bool {
+    let verb = scanned.verb().unwrap_or_default();
+    verb == "diff" || (verb == "auth" && scanned.word_after_verb().is_some_and(|word| word == "can-i"))
+}
+
+/// Whether it reads its standard input.
+pub(crate) fn reads_stdin(scanned: &Scanned) -> bool {
+    let verb = scanned.verb().and_then(OsStr::to_str).unwrap_or_default();
+    let takes = matches!(verb, "exec" | "attach" | "run" | "debug") && scanned.has("stdin");
+    let from = ["filename", "from-file", "from-env-file", "patch-file"];
+    let is_stdin = |value: &OsStr| {
+        let value = value.to_string_lossy();
+        // --from-file=KEY=FILE
+        let file = value.rsplit('=').next().unwrap_or_default();
+        file == "-" || file == "/dev/stdin"
+    };
+    takes || from.iter().any(|name| scanned.values(name).any(is_stdin))
+}
+
+fn is_dry(scanned: &Scanned) -> bool {
+    let given = scanned.value("dry-run").and_then(OsStr::to_str);
+    match given {
+        Some(strategy) => matches!(strategy, "client" | "server"),
+        // kubectl reads a bare --dry-run as client.
+        None => scanned.has("dry-run"),
+    }
+}
+
+const READS: &[&str] = &[
+    "api-resources",
+    "api-versions",
+    "cluster-info",
+    "completion",
+    "describe",
+    "diff",
+    "events",
+    "explain",
+    "get",
+    "help",
+    "kuberc",
+    "kustomize",
+    "logs",
+    "options",
+    "plugin",
+    "top",
+    "version",
+    "wait",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::argv::scan;
+
+    fn of(line: &str) -> Scanned {
+        scan(line.split_whitespace().map(Into::into).collect())
+    }
+
+    #[test]
+    fn reads_are_told_from_writes() {
+        for (line, expected) in [
+            ("get pods", Effect::Reads),
+            ("-n x get pods -w", Effect::Reads),
+            ("logs -f x", Effect::Reads),
+            ("rollout status deploy/x", Effect::Reads),
+            ("rollout -n x history deploy/x", Effect::Reads),
+            ("auth can-i get pods", Effect::Reads),
+            ("apply -f x --dry-run=server", Effect::Reads),
+            ("delete pod x --dry-run", Effect::Reads),
+            ("set image deploy/x a=b --local", Effect::Reads),
+            ("delete pod x --help", Effect::Reads),
+            ("port-forward x 80", Effect::Opens),
+            ("apply -f x", Effect::Writes),
+            ("apply -f x --dry-run=none", Effect::Writes),
+            ("rollout restart deploy/x", Effect::Writes),
+            ("-n status rollout restart deploy/x", Effect::Writes),
+            ("rollout -n status restart deploy/x", Effect::Writes),
+            ("auth reconcile -f x", Effect::Writes),
+            ("exec x -- rm -rf /", Effect::Writes),
+            ("exec x --dry-run=client -- rm", Effect::Writes),
+            ("cp a x:/b", Effect::Writes),
+            ("create token x", Effect::Writes),
+            ("delete --raw /x", Effect::Writes),
+            ("some-plugin get", Effect::Writes),
+        ] {
+            assert_eq!(effect(&of(line)), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn standard_input_is_read_only_when_it_is_asked_for() {
+        for (line, expected) in [
+            ("apply -f -", true),
+            ("apply --filename=-", true),
+            ("create configmap c --from-file=key=/dev/stdin", true),
+            ("exec -i x -- tar x", true),
+            ("exec -ti x -- sh", true),
+            ("apply -f file", false),
+            ("get pods", false),
+            ("exec x -- cat -", false),
+        ] {
+            assert_eq!(reads_stdin(&of(line)), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_talks_to_a_person_is_for_one_cluster() {
+        for line in ["exec -it x -- sh", "run -ti x --image=y", "edit deploy/x", "delete pod x -i", "proxy"] {
+            assert!(needs_one_cluster(&of(line)).is_some(), "{line}");
+        }
+        for line in ["exec -i x -- sh", "exec x -- ls", "get pods", "logs -f x", "exec x -- tool -it"] {
+            assert_eq!(needs_one_cluster(&of(line)), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! One command on several clusters: what is written where, and the code. What the members would say
+//! is said by a kubectl of the test.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::bed::{Bed, Ran, status};
+
+/// A host where every member answers.
+fn bed(script: &str) -> Bed {
+    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    bed.kubectl(script);
+    bed
+}
+
+fn ran(code: i32, out: &str, err: &str) -> Ran {
+    Ran { code: Some(code), out: out.to_owned(), err: err.to_owned() }
+}
+
+#[test]
+fn text_is_whole_lines_with_the_cluster_before_each_in_order() {
+    // The first is the last to speak.
+    let bed = bed(
+        "[ $cluster = m1 ] && while [ ! -e there ]; do :; done; echo a line; printf \"and $cluster\"; echo aside >&2; : > there",
+    );
+    assert_eq!(
+        bed.run(&["-C", "m1,eu-prod-1", "describe", "pod", "x"]),
+        ran(
+            0,
+            "m1        | a line\nm1        | and m1\neu-prod-1 | a line\neu-prod-1 | and eu-prod-1\n",
+            "m1        | aside\neu-prod-1 | aside\n"
+        )
+    );
+}
+
+#[test]
+fn tables_become_one_with_the_cluster_first() {
+    let bed = bed("case $cluster in\n\
+         m1) printf 'NAME   CPU(cores)\\nweb    1m\\n';;\n\
+         m2) printf 'NAME              CPU(cores)\\nweb-with-a-name   100m\\n';;\n\
+         m3) echo 'No resources found in ns namespace.' >&2;;\n\
+         esac");
+    assert_eq!(
+        bed.run(&["-C", "m1,m2,m3", "top", "pods"]),
+        ran(
+            0,
+            "CLUSTER   NAME              CPU(cores)\nm1        web               1m\nm2        web-with-a-name   100m\n",
+            "m3 | No resources found in ns namespace.\n"
+        )
+    );
+}
+
+#[test]
+fn documents_become_one_valid_list_with_the_failures_in_it() {
+    let bed = bed(r#"case $cluster in
+         m1) echo '{"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "a"}}';;
+         m2) echo 'Error from server (NotFound): deployments.apps "a" not found' >&2; exit 1;;
+         esac"#);
+    let expected = r#"{
+    "apiVersion": "v1",
+    "items": [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {
+                "annotations": {
+                    "fleet.kubectl-mc.dev/cluster": "m1"
+                },
+                "name": "a"
+            }
+        }
+    ],
+    "kind": "List",
+    "metadata": {
+        "clusterErrors": [
+            {
+                "cause": "not found",
+                "cluster": "m2",
+                "message": "not found"
+            }
+        ],
+        "resourceVersion": ""
+    }
+}
+"#;
+    let err = "m2 | Error from server (NotFound): deployments.apps \"a\" not found\n\
+               1 of 2 clusters failed: 1 not found (m2)\n";
+    let words = ["-C", "m1,m2", "--yes", "patch", "deploy", "a", "-p", "{}", "-o", "json"];
+    assert_eq!(bed.run(&words), ran(4, expected, err));
+    let yaml = bed.run(&[&words[..9], &["yaml"]].concat()).out;
+    assert!(yaml.starts_with("apiVersion: v1\nitems:\n"), "{yaml}");
+}
+
+#[test]
+fn all_some_and_none_have_codes_of_their_own() {
+    let fails = |on: &str| format!("[ $cluster != {on} ] || {{ echo oh >&2; exit 7; }}");
+    for (script, code, err) in [
+        (fails("none"), 0, ""),
+        (fails("m2"), 4, "m2 | oh\n1 of 2 clusters failed: 1 exit code 7 (m2)\n"),
+        ("exit 7".to_owned(), 5, "2 of 2 clusters failed: 2 exit code 7 (m1, m2)\n"),
+        ("kill -9 $$".to_owned(), 5, "2 of 2 clusters failed: 2 killed (m1, m2)\n"),
+    ] {
+        assert_eq!(bed(&script).run(&["-C", "m1,m2", "describe", "x"]), ran(code, "", err), "{script}");
+    }
+}
+
+#[test]
+fn differences_are_no_failure() {
+    let differs = bed("[ $cluster != m2 ] || { echo -old; exit 1; }");
+    assert_eq!(differs.run(&["-C", "m1,m2", "diff", "-f", "x"]), ran(1, "m2 | -old\n", ""));
+    let fails = bed("echo 'error: the path \"x\" does not exist' >&2; exit 1");
+    assert_eq!(fails.run(&["-C", "m1,m2", "diff", "-f", "x"]).code, Some(5));
+}
+
+#[test]
+fn who_refused_is_told_for_each_cluster_and_grouped() {
+    let bed = Bed::serving(|path| match path {
+        path if path.contains("/m2/") => status(502, "member unreachable", "no route to host"),
+        path if path.contains("/m3/") => status(502, "member unreachable", "connection refused"),
+        path if path.contains("/m4/") => status(403, "cluster unknown", "no m4 here"),
+        _ => (200, "application/json", "{}".to_owned()),
+    });
+    bed.kubectl("echo yes");
+    assert_eq!(
+        bed.run(&["-C", "m1,m2,m3,m4", "describe", "x"]),
+        ran(
+            4,
+            "m1 | yes\n",
+            "m2 | error: member unreachable: no route to host\n\
+             m3 | error: member unreachable: connection refused\n\
+             m4 | error: cluster unknown: no m4 here\n\
+             3 of 4 clusters failed: 2 unreachable (m2, m3), 1 unknown (m4)\n"
+        )
+    );
+}
+
+#[test]
+fn a_slow_cluster_has_its_time_and_nothing_of_it_goes_on() {
+    let bed = bed("[ $cluster != m1 ] || { sleep 1000 & echo $! > pid; wait; }; echo done");
+    let begin = Instant::now();
+    let ran = bed.run(&["--cluster-timeout=1s", "-C", "m1,m2", "describe", "x"]);
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+    assert_eq!(
+        ran,
+        self::ran(
+            4,
+            "m2 | done\n",
+            "m1 | error: no answer within 1s\n1 of 2 clusters failed: 1 timed out after 1s (m1)\n"
+        )
+    );
+    wait_until_gone(&fs::read_to_string(bed.path("pid")).unwrap());
+}
+
+#[test]
+fn an_interruption_leaves_no_process_and_no_file() {
+    let bed =
+        bed("echo $$ > pid.$cluster.tmp; mv pid.$cluster.tmp pid.$cluster; echo begun; exec sleep 1000");
+    plugin(&bed, "echo '{\"status\": {\"token\": \"obtained\"}}'");
+    let mut command = bed.command(&["-C", "m1,m2", "logs", "-f", "x"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut begun: Vec<_> = lines.by_ref().take(2).map(Result::unwrap).collect();
+    begun.sort();
+    assert_eq!(begun, ["m1 | begun", "m2 | begun"]);
+    assert_eq!(bed.left().len(), 1, "a credential is kept for the children: {:?}", bed.left());
+    kill("-INT", &child.id().to_string());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    for cluster in ["m1", "m2"] {
+        wait_until_gone(&fs::read_to_string(bed.path(&format!("pid.{cluster}"))).unwrap());
+    }
+    assert_eq!(bed.left(), [""; 0]);
+}
+
+#[test]
+fn streams_are_told_as_they_come() {
+    // The second speaks, and the first only then.
+    let bed = bed(
+        "if [ $cluster = m1 ]; then while [ ! -e go ]; do :; done; echo second; else echo first; fi; exec sleep 1000",
+    );
+    let mut child = bed.command(&["-C", "m1,m2", "logs", "-f", "x"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "m2 | first");
+    fs::write(bed.path("go"), "").unwrap();
+    assert_eq!(lines.next().unwrap(), "m1 | second");
+    kill("-TERM", &child.id().to_string());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error_and_ends_the_rest() {
+    let bed = bed("while :; do echo again; done");
+    let mut child = bed
+        .command(&["-C", "m1,m2", "logs", "-f", "x"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut some = [0; 100];
+    child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(0), ""));
+}
+
+#[test]
+fn standard_input_reaches_every_cluster_whole() {
+    let bed = bed("cat > got.$cluster");
+    let mut child =
+        bed.command(&["--yes", "-C", "m1,m2,m3", "apply", "-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let manifest = "kind: ConfigMap\n".repeat(100_000);
+    child.stdin.take().unwrap().write_all(manifest.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    for cluster in ["m1", "m2", "m3"] {
+        assert_eq!(fs::read_to_string(bed.path(&format!("got.{cluster}"))).unwrap(), manifest, "{cluster}");
+    }
+}
+
+#[test]
+fn standard_input_that_nobody_asked_for_is_left_alone() {
+    let bed = bed("cat");
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(b"for whoever comes after\n").unwrap();
+    drop(writer);
+    let output =
+        bed.command(&["-C", "m1,m2", "describe", "x"]).stdin(reader.try_clone().unwrap()).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b""[..]));
+    let mut left = String::new();
+    BufReader::new(reader).read_to_string(&mut left).unwrap();
+    assert_eq!(left, "for whoever comes after\n");
+}
+
+#[test]
+fn a_credential_plugin_runs_once_for_all_clusters_and_leaves_nothing() {
+    let bed = bed("grep -o 'obtained' \"${KUBECONFIG%%:*}\"; stat -c %a \"${KUBECONFIG%%:*}\"");
+    plugin(&bed, "echo run >> runs; echo '{\"status\": {\"token\": \"obtained\"}}'");
+    let ran = bed.run(&["-C", "m*,m1,m2,m3", "--cluster=m4", "describe", "x"]);
+    // The host lists nothing, so that the glob adds nothing and exact names are unknown.
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    let ran = bed.run(&["-C", "m1,m2,m3,m4", "describe", "x"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert_eq!(ran.out.lines().filter(|line| line.ends_with("| obtained")).count(), 4, "{ran:?}");
+    assert_eq!(ran.out.lines().filter(|line| line.ends_with("| 600")).count(), 4, "{ran:?}");
+    assert_eq!(fs::read_to_string(bed.path("runs")).unwrap().lines().count(), 2, "once for each command");
+    assert_eq!(bed.left(), [""; 0]);
+    let requests = bed.requests();
+    assert!(requests.iter().all(|head| head.contains("authorization: Bearer obtained\r\n")), "{requests:?}");
+}
+
+#[test]
+fn what_talks_to_a_person_is_refused_for_several() {
+    let bed = bed("echo run");
+    for (words, why) in [
+        (&["exec", "-it", "x", "--", "sh"][..], "a terminal (--tty)"),
+        (&["edit", "deploy/x"], "an editor"),
+        (&["proxy"], "one local port"),
+    ] {
+        let ran = bed.run(&[&["-C", "m1,m2"], words].concat());
+        let said = format!(
+            "error: this needs {why}, which makes sense with one cluster only, and 2 are chosen\n\
+             hint: name one cluster: --cluster=NAME\n"
+        );
+        assert_eq!(ran, self::ran(2, "", &said));
+    }
+}
+
+#[test]
+fn help_is_kubectls_and_asked_once() {
+    let bed = Bed::unreachable();
+    let ran = bed.run(&["-C", "m1,m2", "get", "--help"]);
+    assert_eq!((ran.code, ran.arguments()), (Some(42), vec!["get", "--help"]));
+}
+
+#[test]
+fn names_are_coloured_only_when_asked_for_or_on_a_terminal() {
+    let bed = bed("echo x");
+    assert!(!bed.run(&["-C", "m1,m2", "describe", "x"]).out.contains('\x1b'));
+    let ran = bed.run(&["--color=always", "-C", "m1,m2", "describe", "x"]);
+    assert_eq!(ran.out, "\x1b[36mm1\x1b[0m | x\n\x1b[33mm2\x1b[0m | x\n");
+}
+
+#[test]
+fn local_ports_and_paths_differ_from_cluster_to_cluster() {
+    let bed = bed("echo \"$@\"");
+    assert_eq!(
+        bed.run(&["--yes", "-C", "m1,m2", "cp", "web:/log", "{cluster}.log"]).out,
+        "m1 | cp web:/log m1.log\nm2 | cp web:/log m2.log\n"
+    );
+    let mut lines: Vec<_> = bed
+        .run(&["-C", "m1,m2", "port-forward", "svc/web", "8080:80"])
+        .out
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    lines.sort();
+    assert_eq!(lines, ["m1 | port-forward svc/web 8080:80", "m2 | port-forward svc/web 8081:80"]);
+}
+
+/// Gives the user a credential plugin in the place of the token.
+fn plugin(bed: &Bed, script: &str) {
+    let program = bed.script("plugin", &format!("#!/bin/sh\n{script}\n"));
+    let text = fs::read_to_string(bed.path("kubeconfig")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+    config["users"][0]["user"] = serde_json::json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": program, "interactiveMode": "Never"}});
+    fs::write(bed.path("kubeconfig"), config.to_string()).unwrap();
+}
+
+fn kill(signal: &str, process: &str) {
+    assert!(Command::new("kill").args([signal, process]).status().unwrap().success());
+}
+
+fn wait_until_gone(process: &str) {
+    let state = format!("/proc/{}/stat", process.trim());
+    // What init has not yet waited for is gone as well.
+    while fs::read_to_string(&state).is_ok_and(|stat| !stat.contains(") Z ")) {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,103 @@
+//! Commands that change several clusters: never by accident, in turns when so wished, and again where
+//! they failed.
+
+use std::fs;
+
+use crate::bed::Bed;
+
+fn bed(script: &str) -> Bed {
+    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    bed.kubectl(script);
+    bed
+}
+
+#[test]
+fn without_a_terminal_nothing_is_changed_unless_it_was_said_before() {
+    let bed = bed("echo changed");
+    for words in [
+        &["delete", "pod", "x"][..],
+        &["apply", "-f", "x"],
+        &["scale", "deploy/x", "--replicas=0"],
+        &["rollout", "restart", "deploy/x"],
+        &["exec", "x", "--", "ls"],
+        &["some-plugin"],
+    ] {
+        let ran = bed.run(&[&["-C", "m1,m2"], words].concat());
+        assert_eq!(
+            ran.failed(),
+            (
+                2,
+                "error: refusing to change 2 clusters without being asked to: there is no terminal to ask at\n\
+                 hint: --yes changes them; --dry-run=clusters shows what would be done\n"
+            ),
+            "{words:?}"
+        );
+        let ran = bed.run(&[&["--yes", "-C", "m1,m2"], words].concat());
+        assert_eq!((ran.code, ran.out.as_str()), (Some(0), "m1 | changed\nm2 | changed\n"), "{words:?}");
+    }
+}
+
+#[test]
+fn reads_and_dry_runs_never_ask() {
+    let bed = bed("echo read");
+    for words in [
+        &["describe", "x"][..],
+        &["apply", "-f", "x", "--dry-run=server"],
+        &["delete", "pod", "x", "--dry-run=client"],
+        &["rollout", "status", "x"],
+        &["auth", "can-i", "delete", "pods"],
+    ] {
+        let ran = bed.run(&[&["-C", "m1,m2"], words].concat());
+        assert_eq!(ran.code, Some(0), "{words:?} {ran:?}");
+        assert_eq!(ran.out.lines().count(), 2, "{words:?} {ran:?}");
+    }
+}
+
+#[test]
+fn read_only_refuses_changes_on_one_cluster_too() {
+    let bed = bed("echo ran");
+    for words in
+        [&["-C", "m1", "delete", "pod", "x"][..], &["-C", "m1,m2", "--yes", "port-forward", "x", "1"]]
+    {
+        let ran = bed.run_with("KUBECTL_MC_READONLY", "1", words);
+        let (code, text) = ran.failed();
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains("may change something, and KUBECTL_MC_READONLY allows reads only\n"), "{text}");
+    }
+    for words in [&["-C", "m1", "get", "pods"][..], &["-C", "m1", "apply", "--dry-run=server"]] {
+        assert_eq!(bed.run_with("KUBECTL_MC_READONLY", "1", words).out, "ran\n", "{words:?}");
+    }
+    assert_eq!(bed.run_with("KUBECTL_MC_READONLY", "0", &["-C", "m1", "delete", "pod", "x"]).out, "ran\n");
+}
+
+#[test]
+fn a_change_goes_through_the_fleet_in_turns_and_stops_at_a_failure() {
+    let bed = bed("ls began.* 2>/dev/null | wc -l > before.$cluster; : > began.$cluster; [ $cluster != m2 ]");
+    let all = "m1,m2,m3,m4,m5";
+    let words = ["--yes", "--batch=1,40%,rest", "--pause-on-failure", "-C", all, "apply", "-f", "x"];
+    let ran = bed.run(&words);
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (Some(4), "3 of 5 clusters failed: 2 not begun (m4, m5), 1 exit code 1 (m2)\n")
+    );
+    let before = |cluster: &str| {
+        let count = fs::read_to_string(bed.path(&format!("before.{cluster}")));
+        count.ok().map(|count| count.trim().parse::<usize>().unwrap())
+    };
+    assert_eq!(before("m1"), Some(0));
+    assert!(before("m2") >= Some(1) && before("m3") >= Some(1));
+    assert_eq!((before("m4"), before("m5")), (None, None));
+}
+
+#[test]
+fn what_failed_is_tried_again_and_nothing_else() {
+    let bed = bed("echo tried; [ $cluster = m1 ] || [ -e mended ]");
+    assert_eq!(bed.run(&["-C", "m1,m2,m3", "describe", "x"]).code, Some(4));
+    fs::write(bed.path("mended"), "").unwrap();
+    let ran = bed.run(&["--retry-failed", "describe", "x"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "m2 | tried\nm3 | tried\n"));
+    assert_eq!(
+        bed.run(&["--retry-failed", "describe", "x"]).failed(),
+        (3, "error: no cluster failed last time\n")
+    );
+}

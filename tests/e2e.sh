@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-bed=(--members 3 --member m2=v1.34.4 --member m3=v1.35.4 --spare s1 --spare s2 --spare a1 --sidecar target/debug/mc-sidecar)
+bed=(--members 3 --member m2=v1.34.4 --member m3=v1.35.4 --spare s1 --spare s2 --spare a1 --spare j1 --sidecar target/debug/mc-sidecar)
 tests=(--test-threads 4)
 leave_out() { # FILTER REASON
     tests+=(--skip "$1")

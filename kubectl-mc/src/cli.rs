@@ -1,6 +1,9 @@
 //! The flags and verbs that are our own, and their help. No behaviour here. kubectl's argv does
 //! not pass through this parser: [`crate::argv`] takes it apart first.
 
+mod access;
+mod join;
+
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -8,6 +11,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::duration;
+
+pub(crate) use access::{AccessArgs, AccessCommand, DiffArgs, ExplainArgs, GrantArgs, WhoArgs};
+pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
 
 /// Run kubectl against clusters that are reached through this one
 #[derive(Debug, Parser)]
@@ -100,6 +106,12 @@ pub(crate) enum Color {
 pub(crate) enum Command {
     /// List the clusters behind the host
     Clusters(ClustersArgs),
+    /// Say who may do what on a cluster, and why not
+    Access(AccessArgs),
+    /// Make a cluster a member of the host
+    Join(JoinArgs),
+    /// Take a member away from the host
+    Unjoin(UnjoinArgs),
     /// Print the version of this plugin (with a cluster chosen: kubectl's version)
     Version,
 }

@@ -136,7 +136,8 @@ fn keep_stdin(kubeconfig: &mut Kubeconfig, terminal: bool) -> Result<(), ClientE
     Ok(())
 }
 
-fn failed(error: kube::Error) -> ClientError {
+/// What a failed request of this client means.
+pub(crate) fn failed(error: kube::Error) -> ClientError {
     let error: Box<dyn Error + Send + Sync> = match error {
         kube::Error::Service(error) => error,
         error => Box::new(error),

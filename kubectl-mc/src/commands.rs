@@ -1,7 +1,11 @@
 //! From the command line to what it does: our own verbs, or kubectl on the chosen clusters.
 
+mod access;
 mod clusters;
+mod confirm;
+mod join;
 mod kubectl;
+mod unjoin;
 
 use std::ffi::{OsStr, OsString};
 
@@ -37,6 +41,9 @@ fn own(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitSta
     };
     match cli.command {
         Some(Command::Clusters(arguments)) => clusters::run(&arguments, &cli.flags, env, printer),
+        Some(Command::Access(arguments)) => access::run(&arguments, &cli.flags, env, printer),
+        Some(Command::Join(arguments)) => join::run(&arguments, &cli.flags, env, printer),
+        Some(Command::Unjoin(arguments)) => unjoin::run(&arguments, &cli.flags, env, printer),
         Some(Command::Version) => {
             printer.out(&format!("{} {}\n", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")));
             Ok(ExitStatus::Success)
@@ -50,7 +57,8 @@ fn own(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitSta
 
 /// kubectl has `version` and `help` too: they are ours only with no cluster chosen.
 fn is_own(verb: &OsStr, scanned: &Scanned, env: &Env) -> bool {
-    verb == "clusters" || ((verb == "version" || verb == "help") && !is_cluster_chosen(scanned, env))
+    OWN_VERBS.iter().any(|own| verb == *own)
+        || ((verb == "version" || verb == "help") && !is_cluster_chosen(scanned, env))
 }
 
 fn is_cluster_chosen(scanned: &Scanned, env: &Env) -> bool {
@@ -63,6 +71,9 @@ fn is_cluster_chosen(scanned: &Scanned, env: &Env) -> bool {
     };
     scanned.own.iter().any(chosen) || env.var(crate::env::CLUSTER).is_some()
 }
+
+/// kubectl has none of these.
+const OWN_VERBS: &[&str] = &["access", "clusters", "join", "unjoin"];
 
 fn program(arguments: Vec<OsString>) -> impl Iterator<Item = OsString> {
     std::iter::once("kubectl mc".into()).chain(arguments)

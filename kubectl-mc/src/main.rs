@@ -11,7 +11,6 @@ mod cli;
 mod client;
 mod commands;
 mod config_file;
-#[allow(dead_code, reason = "the verbs that write are about to use it")]
 mod connect;
 mod credential;
 mod duration;
@@ -22,11 +21,11 @@ mod fleet;
 mod hop;
 mod host;
 mod inventory;
+mod join;
 mod kubeconfig;
 mod kubectl;
 mod preflight;
 mod printer;
-#[allow(dead_code, reason = "the verbs that write are about to use it")]
 mod progress;
 mod rewrite;
 mod selection;

@@ -2,6 +2,7 @@
 //! promise. All tests share one bed, in any order and at the same time; each brings its
 //! own namespace, users and members. `make test` starts the bed.
 
+mod access;
 mod anonymous;
 mod attach;
 mod audit_id;
@@ -19,6 +20,7 @@ mod host_faults;
 mod http2;
 mod identity;
 mod identity_attacks;
+mod join;
 mod kubeconfig;
 mod kubectl_versions;
 mod logs;

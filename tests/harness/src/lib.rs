@@ -19,6 +19,7 @@ pub mod api;
 pub mod audit;
 pub mod bed;
 pub mod black_hole;
+pub mod both_sides;
 pub mod caller;
 pub mod connect_proxy;
 pub mod fake_member;

@@ -1,6 +1,6 @@
 //! A way to somewhere that can be cut and mended: bytes pass both ways until it is cut.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Result;
 use tokio::io::copy_bidirectional;
@@ -20,9 +20,14 @@ pub struct Relay {
 impl Relay {
     /// A way to `https://address:port`, open.
     pub fn to(server: &str) -> Result<Self> {
+        Self::at(bed()?.address, server)
+    }
+
+    /// The same from an address of choice.
+    pub fn at(address: IpAddr, server: &str) -> Result<Self> {
         let target: SocketAddr = server.trim_start_matches("https://").parse()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let listener = runtime.block_on(TcpListener::bind((bed()?.address, 0)))?;
+        let listener = runtime.block_on(TcpListener::bind((address, 0)))?;
         let address = listener.local_addr()?;
         let open = watch::Sender::new(true);
         let is_open = open.subscribe();

@@ -1,0 +1,163 @@
+//! `kubectl mc access diff`: the rights that the sidecar's access controller would give and take on a member,
+//! each with the binding on the host that is the reason. The controller decides by the same code.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+use kubectl_mc_api::access::objects::NAME;
+use kubectl_mc_api::access::policy::{CONFIG_MAP, Policy};
+use kubectl_mc_api::access::sent::DEFAULT_ADMIN_GROUPS;
+use kubectl_mc_api::access::{Actual, Because, Difference, Index, MemberRules};
+use kubectl_mc_api::{ClusterName, MemberCluster};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::through;
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::join::names::{self, SYSTEM};
+use crate::join::side::Side;
+use crate::printer::Printer;
+
+pub(super) async fn run(
+    cluster: &ClusterName,
+    host: &Side,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let registered = host.get(&names::member_cluster(cluster)).await?;
+    let registered = registered.ok_or_else(|| DiffError::Unknown(cluster.clone()))?;
+    let registered: MemberCluster = parse(registered, "MemberCluster")?;
+    let member = through::member(&host.at.cluster, cluster, env).await?;
+    let reader = Reader { member: &member, host, cluster };
+
+    let index = index(host).await?;
+    let learnt = host.get(&format!("/api/v1/namespaces/{SYSTEM}/configmaps/{cluster}.learnt")).await?;
+    let learnt = learnt.map(|map| map["data"].clone()).unwrap_or_default();
+    // What cannot be read is as if it had not been learnt; the controller thinks so too.
+    let learnt = learnt
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, text)| serde_json::from_str(text.as_str()?).ok());
+    let learnt: Vec<_> = learnt.collect();
+    let policy = Policy::parse(&match reader
+        .one(&format!("/api/v1/namespaces/{SYSTEM}/configmaps/{CONFIG_MAP}"))
+        .await?
+    {
+        Some(map) => parse(map["data"].clone(), "ConfigMap").unwrap_or_default(),
+        None => Default::default(),
+    });
+    let admins: Vec<String> = DEFAULT_ADMIN_GROUPS.iter().map(|&group| group.to_owned()).collect();
+    let rules = MemberRules::new(
+        &admins,
+        &registered.spec.impersonation.clone().unwrap_or_default(),
+        &policy,
+        index.entitled(cluster),
+        &learnt,
+    );
+    let difference = Difference::of(&rules, &reader.actual().await?);
+
+    for (right, reasons) in &difference.missing {
+        printer.out(&format!("+ {right}{}\n", because(reasons)));
+    }
+    for right in &difference.surplus {
+        printer.out(&format!("- {right}: nobody on the host is entitled to it\n"));
+    }
+    for (subject, left_out) in &rules.left_out {
+        printer.note(&format!("left out: {subject}: {}{}\n", left_out.why, because(&left_out.because)));
+    }
+    if difference.is_none() {
+        printer.note(&format!("{cluster} is as it should be: {}\n", rules.summary()));
+        return Ok(ExitStatus::Success);
+    }
+    Ok(ExitStatus::Failed)
+}
+
+/// Who may use which cluster's proxy, by the host's RBAC.
+async fn index(host: &Side) -> Result<Index, Failure> {
+    let mut index = Index::default();
+    for role in items(host.get(&format!("/apis/{RBAC}/clusterroles")).await?) {
+        index.role(&parse(role, "ClusterRole")?);
+    }
+    for binding in items(host.get(&format!("/apis/{RBAC}/clusterrolebindings")).await?) {
+        index.binding(&parse(binding, "ClusterRoleBinding")?);
+    }
+    Ok(index)
+}
+
+/// Reads the member by the caller's own way.
+struct Reader<'a> {
+    member: &'a Side,
+    host: &'a Side,
+    cluster: &'a ClusterName,
+}
+
+impl Reader<'_> {
+    async fn one(&self, path: &str) -> Result<Option<Value>, Failure> {
+        let Self { member, host, cluster } = self;
+        let answer = through::ask(member, &host.at.cluster, cluster, Method::GET, path, None).await?;
+        match answer.status {
+            status if status.is_success() => Ok(Some(answer.body)),
+            http::StatusCode::NOT_FOUND => Ok(None),
+            _ => Err(member.refused(format!("get {path}"), &answer).into()),
+        }
+    }
+
+    async fn actual(&self) -> Result<Actual, Failure> {
+        let one = async |kind: &str| self.one(&format!("/apis/{RBAC}/{kind}/{NAME}")).await;
+        let all = async |kind: &str| {
+            self.one(&format!("/apis/{RBAC}/{kind}?fieldSelector=metadata.name={NAME}")).await
+        };
+        let some = |object: Option<Value>| object.map(|object| parse(object, "ClusterRole")).transpose();
+        Ok(Actual {
+            cluster_role: some(one("clusterroles").await?)?,
+            cluster_role_binding: match one("clusterrolebindings").await? {
+                Some(binding) => Some(parse(binding, "ClusterRoleBinding")?),
+                None => None,
+            },
+            roles: parse(items(all("roles").await?).into(), "Role")?,
+            role_bindings: parse(items(all("rolebindings").await?).into(), "RoleBinding")?,
+        })
+    }
+}
+
+fn because(reasons: &BTreeSet<Because>) -> String {
+    let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+    if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join("; ")) }
+}
+
+fn items(list: Option<Value>) -> Vec<Value> {
+    list.and_then(|mut list| list["items"].as_array_mut().map(std::mem::take)).unwrap_or_default()
+}
+
+fn parse<T: DeserializeOwned>(value: Value, what: &'static str) -> Result<T, DiffError> {
+    serde_json::from_value(value).map_err(|source| DiffError::Unreadable { what, source })
+}
+
+#[derive(Debug, thiserror::Error)]
+enum DiffError {
+    #[error("no cluster {0} is registered on the host")]
+    Unknown(ClusterName),
+    #[error("cannot read a {what}")]
+    Unreadable { what: &'static str, source: serde_json::Error },
+}
+
+impl Explain for DiffError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unknown(_) => Some("`kubectl mc clusters` lists the clusters".to_owned()),
+            Self::Unreadable { .. } => None,
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::Unknown(_) => ExitStatus::NoSuchCluster,
+            Self::Unreadable { .. } => ExitStatus::Failed,
+        }
+    }
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io/v1";

@@ -1,0 +1,266 @@
+//! `kubectl mc access grant` and `revoke`: the host's right on `clusters/proxy` and the member's binding, as
+//! one. The member's is written by the caller's own proxy path.
+
+use http::{Method, StatusCode};
+use kubectl_mc_api::{ClusterName, path};
+use serde_json::{Value, json};
+
+use super::subject::Subject;
+use super::through;
+use crate::apply::Apply;
+use crate::apply::delete::Delete;
+use crate::cli::GrantArgs;
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::join::names::{HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};
+use crate::join::side::Side;
+use crate::printer::Printer;
+
+pub(super) async fn grant(
+    arguments: &GrantArgs,
+    clusters: &[ClusterName],
+    host: &Side,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let GrantArgs { role, who, namespace, dry_run } = arguments;
+    let subjects = Subject::of(who)?;
+    let apply = Apply { dry_run: *dry_run, force_conflicts: true };
+    for cluster in clusters {
+        let member = through::member(&host.at.cluster, cluster, env).await?;
+        let reach = reach(role, cluster, host, &member).await?;
+        let grants =
+            subjects.iter().map(|subject| Grant { cluster, role, namespace: namespace.as_deref(), subject });
+        for grant in grants {
+            // The member first: a right to enter without one to do anything there helps nobody.
+            let on_member = apply.all(&member.at.client, [grant.on_member()]).await?;
+            let on_host = apply.all(&host.at.client, [grant.host_role(reach), grant.host_binding()]).await?;
+            on_host.iter().for_each(|one| printer.out(&format!("host: {}", one.line(*dry_run))));
+            on_member.iter().for_each(|one| printer.out(&format!("{cluster}: {}", one.line(*dry_run))));
+        }
+        if !dry_run {
+            printer.out(&next(cluster, role, namespace.as_deref(), &subjects[0]));
+        }
+    }
+    Ok(ExitStatus::Success)
+}
+
+pub(super) async fn revoke(
+    arguments: &GrantArgs,
+    clusters: &[ClusterName],
+    host: &Side,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let GrantArgs { role, who, namespace, dry_run } = arguments;
+    let subjects = Subject::of(who)?;
+    let delete = Delete { dry_run: *dry_run, timeout: std::time::Duration::from_secs(30) };
+    let remark = if *dry_run { " (server dry run)" } else { "" };
+    for cluster in clusters {
+        let member = through::member(&host.at.cluster, cluster, env).await?;
+        through::ask(&member, &host.at.cluster, cluster, Method::GET, "/version", None).await?;
+        let mut any = false;
+        for subject in &subjects {
+            let grant = Grant { cluster, role, namespace: namespace.as_deref(), subject };
+            // The host first: who is shut out there is out at once.
+            let on_host = delete.all(&host.at.client, std::iter::once(grant.host_binding())).await?;
+            let on_member = delete.all(&member.at.client, std::iter::once(grant.on_member())).await?;
+            on_host.iter().for_each(|one| printer.out(&format!("host: {one} deleted{remark}\n")));
+            on_member.iter().for_each(|one| printer.out(&format!("{cluster}: {one} deleted{remark}\n")));
+            any |= !on_host.is_empty() || !on_member.is_empty();
+        }
+        if !any {
+            printer.note(&format!(
+                "nothing to revoke on {cluster}: no such grant was made by `kubectl mc access grant`\n"
+            ));
+        } else if !dry_run {
+            sweep(host, cluster, role, delete, printer).await?;
+        }
+    }
+    Ok(ExitStatus::Success)
+}
+
+/// Deletes the host's role of a cluster when no grant uses it any more.
+async fn sweep(
+    host: &Side,
+    cluster: &ClusterName,
+    role: &str,
+    delete: Delete,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let path = format!("/apis/{RBAC}/clusterrolebindings?labelSelector={HOST_GRANT}={cluster}");
+    let bindings = host.get(&path).await?.unwrap_or_default();
+    let role = host_role(cluster, role);
+    let mut bindings = bindings["items"].as_array().into_iter().flatten();
+    if bindings.all(|binding| binding["roleRef"]["name"] != role.as_str()) {
+        let deleted =
+            delete.all(&host.at.client, std::iter::once(object("ClusterRole", &role, None))).await?;
+        deleted.iter().for_each(|one| printer.out(&format!("host: {one} deleted\n")));
+    }
+    Ok(())
+}
+
+/// What a role needs of the proxy. A role that only reads gets no more of it.
+async fn reach(role: &str, cluster: &ClusterName, host: &Side, member: &Side) -> Result<Reach, Failure> {
+    let path = format!("/apis/{RBAC}/clusterroles/{role}");
+    if role.is_empty() || role.contains(['/', '%', '?']) {
+        return Err(GrantError::NoRole { role: role.to_owned(), cluster: cluster.clone() }.into());
+    }
+    let answer = through::ask(member, &host.at.cluster, cluster, Method::GET, &path, None).await?;
+    match answer.status {
+        StatusCode::NOT_FOUND => {
+            Err(GrantError::NoRole { role: role.to_owned(), cluster: cluster.clone() }.into())
+        }
+        status if status.is_success() => Ok(Reach::of(&answer.body)),
+        // Who may bind a role need not be allowed to read it.
+        StatusCode::FORBIDDEN => Ok(if role == "view" { Reach::Read } else { Reach::Write }),
+        _ => Err(member.refused(format!("get ClusterRole {role}"), &answer).into()),
+    }
+}
+
+/// The verbs of `clusters/proxy` that a role is of use with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    Read,
+    Write,
+}
+
+impl Reach {
+    /// Of a ClusterRole; get, list and watch are all GETs.
+    fn of(role: &Value) -> Self {
+        let verbs =
+            role["rules"].as_array().into_iter().flatten().filter_map(|rule| rule["verbs"].as_array());
+        let reads = |verb: &Value| matches!(verb.as_str(), Some("get" | "list" | "watch"));
+        if verbs.flatten().all(reads) { Self::Read } else { Self::Write }
+    }
+
+    fn verbs(self) -> &'static [&'static str] {
+        match self {
+            Self::Read => &["get"],
+            Self::Write => &["*"],
+        }
+    }
+}
+
+/// The host's role for those who have `role` on a cluster.
+fn host_role(cluster: &ClusterName, role: &str) -> String {
+    format!("kubectl-mc:{cluster}:{role}")
+}
+
+/// One role for one subject on one cluster.
+struct Grant<'a> {
+    cluster: &'a ClusterName,
+    role: &'a str,
+    namespace: Option<&'a str>,
+    subject: &'a Subject,
+}
+
+impl Grant<'_> {
+    fn host_role(&self, reach: Reach) -> Value {
+        let cluster = self.cluster.as_str();
+        let mut role = object("ClusterRole", &host_role(self.cluster, self.role), None);
+        role["metadata"]["labels"] = json!({MANAGED_BY: KUBECTL_MC, HOST_GRANT: cluster});
+        role["rules"] = json!([
+            {"apiGroups": [path::PROXY_GROUP], "resources": ["clusters"], "resourceNames": [cluster], "verbs": ["get"]},
+            {
+                "apiGroups": [path::PROXY_GROUP], "resources": ["clusters/proxy"],
+                "resourceNames": [cluster], "verbs": reach.verbs(),
+            },
+        ]);
+        role
+    }
+
+    fn host_binding(&self) -> Value {
+        let namespace = self.namespace.map(|namespace| format!("@{namespace}")).unwrap_or_default();
+        let role = host_role(self.cluster, self.role);
+        let name = format!("{role}{namespace}:{}", self.subject.tag());
+        let labels = json!({MANAGED_BY: KUBECTL_MC, HOST_GRANT: self.cluster.as_str()});
+        binding("ClusterRoleBinding", &name, None, &labels, &role, self.subject)
+    }
+
+    fn on_member(&self) -> Value {
+        let name = format!("kubectl-mc:{}:{}", self.role, self.subject.tag());
+        let labels = json!({MANAGED_BY: KUBECTL_MC, MEMBER_GRANT: "true"});
+        let kind = if self.namespace.is_some() { "RoleBinding" } else { "ClusterRoleBinding" };
+        binding(kind, &name, self.namespace, &labels, self.role, self.subject)
+    }
+}
+
+fn binding(
+    kind: &str,
+    name: &str,
+    namespace: Option<&str>,
+    labels: &Value,
+    role: &str,
+    subject: &Subject,
+) -> Value {
+    let mut binding = object(kind, name, namespace);
+    binding["metadata"]["labels"] = labels.clone();
+    binding["roleRef"] =
+        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});
+    binding["subjects"] = json!([subject.rbac()]);
+    binding
+}
+
+fn object(kind: &str, name: &str, namespace: Option<&str>) -> Value {
+    let mut metadata = json!({"name": name});
+    if let Some(namespace) = namespace {
+        metadata["namespace"] = namespace.into();
+    }
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata})
+}
+
+fn next(cluster: &ClusterName, role: &str, namespace: Option<&str>, subject: &Subject) -> String {
+    let place = namespace.map_or_else(|| " -A".to_owned(), |namespace| format!(" -n {namespace}"));
+    format!("{subject} has {role} on {cluster}; they run: kubectl mc --cluster={cluster} get pods{place}\n")
+}
+
+#[derive(Debug, thiserror::Error)]
+enum GrantError {
+    #[error("cluster {cluster} has no ClusterRole {role:?}")]
+    NoRole { role: String, cluster: ClusterName },
+}
+
+impl Explain for GrantError {
+    fn hint(&self) -> Option<String> {
+        let Self::NoRole { cluster, .. } = self;
+        Some(format!(
+            "view, edit and admin are Kubernetes' own; see: kubectl mc --cluster={cluster} get clusterroles"
+        ))
+    }
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_that_only_reads_gets_get_and_no_more() {
+        let role = |verbs: Value| json!({"rules": [{"verbs": ["get"]}, {"verbs": verbs}]});
+        assert_eq!(Reach::of(&role(json!(["list", "watch"]))), Reach::Read);
+        assert_eq!(Reach::of(&role(json!(["list", "create"]))), Reach::Write);
+        assert_eq!(Reach::of(&role(json!(["*"]))), Reach::Write);
+    }
+
+    #[test]
+    fn a_grant_names_its_cluster_and_nobody_elses() {
+        let cluster: ClusterName = "m1".parse().unwrap();
+        let subject = Subject::User("jane".to_owned());
+        let grant = |namespace| Grant { cluster: &cluster, role: "view", namespace, subject: &subject };
+        let role = grant(None).host_role(Reach::Read);
+        assert!(role["rules"].as_array().unwrap().iter().all(|rule| rule["resourceNames"] == json!(["m1"])));
+        assert_eq!(role["rules"][1]["verbs"], json!(["get"]));
+        let everywhere = grant(None);
+        let shop = grant(Some("shop"));
+        assert_eq!(everywhere.on_member()["kind"], "ClusterRoleBinding");
+        assert_eq!(shop.on_member()["kind"], "RoleBinding");
+        assert_eq!(shop.on_member()["metadata"]["namespace"], "shop");
+        // Revoking the one must not take the other away.
+        let name = |grant: &Grant<'_>| grant.host_binding()["metadata"]["name"].clone();
+        assert_eq!(name(&shop), "kubectl-mc:m1:view@shop:user:jane");
+        assert_ne!(name(&shop), name(&everywhere));
+    }
+}

@@ -1,0 +1,205 @@
+//! Who somebody is on the host, and who they are then on a member: the rules of the sidecar with its default
+//! flags (docs/request-path.md), for telling what will happen before it does.
+
+use std::collections::BTreeMap;
+
+use kubectl_mc_api::access::sent::{
+    self, AUTHENTICATED, DEFAULT_ADMIN_GROUPS, service_account, service_account_groups,
+};
+use serde_json::{Value, json};
+
+/// A user as an API server knows them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) user: String,
+    pub(crate) groups: Vec<String>,
+    pub(crate) uid: Option<String>,
+    pub(crate) extra: BTreeMap<String, Vec<String>>,
+}
+
+impl Identity {
+    /// Somebody named by `--as` and `--as-group`, with the groups that the host would add.
+    pub(crate) fn named(user: &str, groups: &[String]) -> Self {
+        let mut groups = groups.to_vec();
+        if groups.is_empty()
+            && let Some((namespace, _)) = service_account(user)
+        {
+            groups.extend(service_account_groups(namespace));
+        }
+        if user != "system:anonymous" && !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        Self { user: user.to_owned(), groups, ..Self::default() }
+    }
+
+    /// The `userInfo` of a SelfSubjectReview.
+    pub(crate) fn of_review(info: &Value) -> Self {
+        let texts = |value: &Value| -> Vec<String> {
+            let list = value.as_array().into_iter().flatten();
+            list.filter_map(|text| text.as_str().map(str::to_owned)).collect()
+        };
+        let extra = info["extra"].as_object().into_iter().flatten();
+        Self {
+            user: info["username"].as_str().unwrap_or_default().to_owned(),
+            groups: texts(&info["groups"]),
+            uid: info["uid"].as_str().map(str::to_owned),
+            extra: extra.map(|(key, values)| (key.clone(), texts(values))).collect(),
+        }
+    }
+
+    /// What the member is shown; the error is why the sidecar shows it nothing.
+    pub(crate) fn on_member(&self) -> Result<Self, String> {
+        let account = service_account(&self.user);
+        let of_control_plane = account.is_some_and(|(namespace, _)| sent::is_privileged_namespace(namespace));
+        let privileged = |name: &str| {
+            sent::is_privileged(name) || sent::accounts_of(name).is_some_and(sent::is_privileged_namespace)
+        };
+        let refused = std::iter::once(&self.user).chain(&self.groups).find(|name| privileged(name));
+        if let Some(name) = refused.or_else(|| of_control_plane.then_some(&self.user)) {
+            return Err(format!(
+                "{name:?} is an identity of the host's own control plane, or of the sidecar"
+            ));
+        }
+        let admins: Vec<String> = DEFAULT_ADMIN_GROUPS.iter().map(|&group| group.to_owned()).collect();
+        let groups = sent::groups(&admins, &self.user, &self.groups)
+            .map_err(|_| format!("{:?} comes without the groups of a service account", self.user))?;
+        let extra = self.extra.iter().filter(|(key, values)| is_sent(key) && !values.is_empty());
+        Ok(Self {
+            user: self.user.clone(),
+            groups: groups.into_iter().map(str::to_owned).collect(),
+            uid: self.uid.clone().filter(|_| account.is_none()),
+            extra: extra.map(|(key, values)| (key.clone(), values.clone())).collect(),
+        })
+    }
+
+    /// The rights that showing this identity to a member needs there, each as attributes of a review.
+    pub(crate) fn rights(&self) -> Vec<Value> {
+        let right = |group: &str, resource: &str, subresource: &str, namespace: &str, name: &str| {
+            json!({
+                "verb": "impersonate", "group": group, "resource": resource, "subresource": subresource,
+                "namespace": namespace, "name": name,
+            })
+        };
+        let mut rights = vec![match service_account(&self.user) {
+            Some((namespace, name)) => right("", "serviceaccounts", "", namespace, name),
+            None => right("", "users", "", "", &self.user),
+        }];
+        rights.extend(self.groups.iter().map(|group| right("", "groups", "", "", group)));
+        const AUTHENTICATION: &str = "authentication.k8s.io";
+        rights.extend(self.uid.iter().map(|uid| right(AUTHENTICATION, "uids", "", "", uid)));
+        for (key, values) in &self.extra {
+            rights.extend(values.iter().map(|value| right(AUTHENTICATION, "userextras", key, "", value)));
+        }
+        rights
+    }
+
+    /// The subject of a SubjectAccessReview; the member itself adds what it adds to every caller.
+    pub(crate) fn review(&self, attributes: &Value) -> Value {
+        let mut spec = attributes.clone();
+        let mut groups = self.groups.clone();
+        if groups.is_empty()
+            && let Some((namespace, _)) = service_account(&self.user)
+        {
+            groups.extend(service_account_groups(namespace));
+        }
+        if self.user != "system:anonymous" && !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        spec["user"] = self.user.as_str().into();
+        spec["groups"] = json!(groups);
+        if let Some(uid) = &self.uid {
+            spec["uid"] = uid.as_str().into();
+        }
+        if !self.extra.is_empty() {
+            spec["extra"] = json!(self.extra);
+        }
+        json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec})
+    }
+
+    /// `jane (dev, ops)`
+    pub(crate) fn in_words(&self) -> String {
+        let groups: Vec<&str> =
+            self.groups.iter().map(String::as_str).filter(|group| *group != AUTHENTICATED).collect();
+        if groups.is_empty() { self.user.clone() } else { format!("{} ({})", self.user, groups.join(", ")) }
+    }
+}
+
+fn is_sent(key: &str) -> bool {
+    !key.starts_with("authentication.kubernetes.io/pod-")
+        && !key.starts_with("authentication.kubernetes.io/node-")
+        && !key.contains("user-assertion")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(user: &str, groups: &[&str]) -> Identity {
+        let groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
+        Identity::named(user, &groups)
+    }
+
+    fn resources(identity: &Identity) -> Vec<String> {
+        let rights = identity.rights();
+        rights
+            .iter()
+            .map(|right| {
+                format!("{}/{}", right["resource"].as_str().unwrap(), right["name"].as_str().unwrap())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_user_is_themselves_with_their_groups() {
+        let there = named("jane", &["dev"]).on_member().unwrap();
+        assert_eq!(there.groups, ["dev"]);
+        assert_eq!(resources(&there), ["users/jane", "groups/dev"]);
+        assert_eq!(there.review(&json!({}))["spec"]["groups"], json!(["dev", "system:authenticated"]));
+    }
+
+    #[test]
+    fn an_administrator_of_the_host_is_seen_as_such() {
+        let there = named("root", &["system:masters"]).on_member().unwrap();
+        assert_eq!(there.groups, ["kubectl-mc:host-admins"]);
+    }
+
+    #[test]
+    fn a_service_account_is_the_members_own_of_the_same_name() {
+        let there = named("system:serviceaccount:ci:deployer", &[]).on_member().unwrap();
+        assert_eq!(resources(&there), ["serviceaccounts/deployer"]);
+        assert_eq!(there.rights()[0]["namespace"], "ci");
+        let groups = there.review(&json!({}))["spec"]["groups"].clone();
+        assert_eq!(
+            groups,
+            json!(["system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated"])
+        );
+    }
+
+    #[test]
+    fn the_control_plane_is_refused() {
+        for (user, groups) in [
+            ("system:kube-scheduler", vec![]),
+            ("x", vec!["system:nodes"]),
+            ("system:serviceaccount:kube-system:x", vec![]),
+        ] {
+            assert!(named(user, &groups).on_member().unwrap_err().contains("control plane"), "{user}");
+        }
+    }
+
+    #[test]
+    fn extra_is_sent_but_for_what_means_nothing_elsewhere() {
+        let review = json!({
+            "username": "jane", "uid": "1", "groups": ["system:authenticated"],
+            "extra": {
+                "scopes": ["a", "b"],
+                "authentication.kubernetes.io/pod-name": ["p"],
+                "authentication.kubernetes.io/credential-id": ["X509SHA256=1"],
+            },
+        });
+        let there = Identity::of_review(&review).on_member().unwrap();
+        assert_eq!(
+            resources(&there),
+            ["users/jane", "uids/1", "userextras/X509SHA256=1", "userextras/a", "userextras/b"]
+        );
+    }
+}

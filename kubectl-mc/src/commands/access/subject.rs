@@ -1,0 +1,203 @@
+//! To whom something is granted, and who cannot sensibly be granted anything.
+
+use std::fmt;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use kubectl_mc_api::access::sent::{self, AUTHENTICATED, DEFAULT_ADMIN_GROUPS, HOST_ADMINS, UNAUTHENTICATED};
+use serde_json::{Value, json};
+
+use crate::cli::WhoArgs;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+
+/// A subject of RBAC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    User(String),
+    Group(String),
+    ServiceAccount { namespace: String, name: String },
+}
+
+impl Subject {
+    /// All that were named, each checked.
+    pub(crate) fn of(who: &WhoArgs) -> Result<Vec<Self>, SubjectError> {
+        let WhoArgs { user, group, serviceaccount } = who;
+        let users = user.iter().map(|name| Self::user(name));
+        let groups = group.iter().map(|name| Self::group(name));
+        let accounts = serviceaccount.iter().map(|account| Self::service_account(account));
+        users.chain(groups).chain(accounts).collect()
+    }
+
+    fn user(name: &str) -> Result<Self, SubjectError> {
+        if let Some(account) = name.strip_prefix("system:serviceaccount:") {
+            return Err(SubjectError::IsServiceAccount { flag: account.to_owned() });
+        }
+        let reason = match name {
+            "" => "it is empty",
+            "system:anonymous" => "it is whoever comes without a credential",
+            _ if sent::is_privileged(name) => CONTROL_PLANE,
+            _ => return Ok(Self::User(name.to_owned())),
+        };
+        Err(SubjectError::Senseless { what: "user", name: name.to_owned(), reason })
+    }
+
+    fn group(name: &str) -> Result<Self, SubjectError> {
+        let reason = match name {
+            "" => "it is empty",
+            AUTHENTICATED | UNAUTHENTICATED => "it is everybody, and no member is ever told of it",
+            name if DEFAULT_ADMIN_GROUPS.contains(&name) => {
+                "the host's administrators may do everything, and members see them as kubectl-mc:host-admins"
+            }
+            HOST_ADMINS => "join gives it to the host's administrators; see --no-host-admins",
+            name if sent::accounts_of(name).is_some_and(sent::is_privileged_namespace) => CONTROL_PLANE,
+            _ if sent::is_privileged(name) => CONTROL_PLANE,
+            _ => return Ok(Self::Group(name.to_owned())),
+        };
+        Err(SubjectError::Senseless { what: "group", name: name.to_owned(), reason })
+    }
+
+    fn service_account(account: &str) -> Result<Self, SubjectError> {
+        let Some((namespace, name)) = account
+            .split_once(':')
+            .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains(':'))
+        else {
+            return Err(SubjectError::NotAnAccount(account.to_owned()));
+        };
+        if sent::is_privileged_namespace(namespace) {
+            return Err(SubjectError::Senseless {
+                what: "service account",
+                name: account.to_owned(),
+                reason: CONTROL_PLANE,
+            });
+        }
+        Ok(Self::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+
+    /// As a binding names it.
+    pub(crate) fn rbac(&self) -> Value {
+        const GROUP: &str = "rbac.authorization.k8s.io";
+        match self {
+            Self::User(name) => json!({"apiGroup": GROUP, "kind": "User", "name": name}),
+            Self::Group(name) => json!({"apiGroup": GROUP, "kind": "Group", "name": name}),
+            Self::ServiceAccount { namespace, name } => {
+                json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
+            }
+        }
+    }
+
+    /// Itself in the name of an object: readable where that is possible, and never that of another.
+    pub(crate) fn tag(&self) -> String {
+        let text = match self {
+            Self::User(name) => format!("user:{name}"),
+            Self::Group(name) => format!("group:{name}"),
+            Self::ServiceAccount { namespace, name } => format!("serviceaccount:{namespace}:{name}"),
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | ':');
+        if text.len() <= MAX_PLAIN && text.chars().all(plain) {
+            return text;
+        }
+        let hash = digest(&SHA256, text.as_bytes());
+        let hash: String = hash.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let readable: String =
+            text.chars().take(MAX_PLAIN / 2).map(|c| if plain(c) { c } else { '-' }).collect();
+        // No plain text has this form, so none is taken for a hashed one.
+        format!("{readable}~{hash}")
+    }
+}
+
+/// `user "jane"`
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(name) => write!(f, "user {name:?}"),
+            Self::Group(name) => write!(f, "group {name:?}"),
+            Self::ServiceAccount { namespace, name } => write!(f, "service account \"{namespace}:{name}\""),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum SubjectError {
+    #[error("nothing is granted to the {what} {name:?}: {reason}")]
+    Senseless { what: &'static str, name: String, reason: &'static str },
+    #[error("a service account is named by --serviceaccount")]
+    IsServiceAccount { flag: String },
+    #[error("{0:?} is no service account")]
+    NotAnAccount(String),
+}
+
+impl Explain for SubjectError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Senseless { .. } => None,
+            Self::IsServiceAccount { flag } => Some(format!("--serviceaccount={flag}")),
+            Self::NotAnAccount(_) => Some("write it --serviceaccount=NAMESPACE:NAME".to_owned()),
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+const CONTROL_PLANE: &str =
+    "it belongs to the host's control plane or to the sidecar, and the sidecar lets none of it into a member";
+/// With the cluster's and the role's name in one object's name.
+const MAX_PLAIN: usize = 96;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(user: &[&str], group: &[&str], account: &[&str]) -> Result<Vec<Subject>, SubjectError> {
+        let list = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        Subject::of(&WhoArgs { user: list(user), group: list(group), serviceaccount: list(account) })
+    }
+
+    #[test]
+    fn people_groups_and_accounts_are_subjects() {
+        let subjects = of(&["jane"], &["dev"], &["ci:deployer"]).unwrap();
+        assert_eq!(
+            subjects.iter().map(Subject::tag).collect::<Vec<_>>(),
+            ["user:jane", "group:dev", "serviceaccount:ci:deployer"]
+        );
+        assert_eq!(
+            subjects[2].rbac(),
+            json!({"kind": "ServiceAccount", "name": "deployer", "namespace": "ci"})
+        );
+    }
+
+    #[test]
+    fn what_can_mean_no_person_is_refused_by_name() {
+        for name in ["", "system:anonymous", "system:kube-scheduler", "system:node:a", "kubectl-mc:x"] {
+            let error = of(&[name], &[], &[]).unwrap_err();
+            assert!(error.to_string().contains(&format!("{name:?}")), "{error}");
+        }
+        for name in ["system:authenticated", "system:masters", "system:nodes", "kubectl-mc:host-admins", ""] {
+            let error = of(&[], &[name], &[]).unwrap_err();
+            assert!(error.to_string().contains(&format!("{name:?}")), "{error}");
+        }
+        assert!(
+            of(&[], &[], &["kube-system:replicaset-controller"])
+                .unwrap_err()
+                .to_string()
+                .contains("control plane")
+        );
+        for account in ["deployer", "a:b:c", ":x", "x:"] {
+            assert_eq!(of(&[], &[], &[account]).unwrap_err(), SubjectError::NotAnAccount(account.to_owned()));
+        }
+        let error = of(&["system:serviceaccount:ci:deployer"], &[], &[]).unwrap_err();
+        assert_eq!(error.hint().as_deref(), Some("--serviceaccount=ci:deployer"));
+    }
+
+    #[test]
+    fn any_name_becomes_part_of_an_objects_name_and_no_two_the_same() {
+        let tag = |name: &str| Subject::User(name.to_owned()).tag();
+        for name in ["https://issuer.example/#jane", "a/b", "a%b", "Jürgen", &"x".repeat(300)] {
+            let tag = tag(name);
+            assert!(tag.len() < 128 && !tag.contains(['/', '%']) && tag.is_ascii(), "{tag}");
+        }
+        assert_ne!(tag("a/b"), tag("a%b"));
+        assert_ne!(tag(&"x".repeat(300)), tag(&"x".repeat(301)));
+    }
+}

@@ -1,0 +1,38 @@
+//! Asks at the terminal before something is written that cannot be undone by itself.
+
+use std::io::{BufRead, IsTerminal};
+
+use crate::error::Explain;
+use crate::printer::Printer;
+
+/// Goes on only after a yes; kubectl's question.
+pub(crate) fn confirm(question: &str, printer: &Printer) -> Result<(), NotConfirmed> {
+    if !std::io::stdin().is_terminal() {
+        return Err(NotConfirmed::NoTerminal);
+    }
+    printer.note(&format!("{question} (y/N): "));
+    let mut answer = String::new();
+    // What cannot be read is no yes.
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(NotConfirmed::No),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotConfirmed {
+    #[error("nobody can be asked: standard input is no terminal")]
+    NoTerminal,
+    #[error("nothing was changed")]
+    No,
+}
+
+impl Explain for NotConfirmed {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoTerminal => Some("--yes answers yes".to_owned()),
+            Self::No => None,
+        }
+    }
+}

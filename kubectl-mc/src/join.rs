@@ -1,0 +1,19 @@
+//! Joining a cluster to a host, and taking it away again.
+//!
+//! [`survey`] reads both sides, [`preflight`] concludes from it, [`steps`] writes: the registration without a
+//! credential, then (as soon as the sidecar reaches the member) the member's side, then the tokens. Each step
+//! is idempotent, and what fails is left as it is: the same command goes on from there.
+
+pub(crate) mod address;
+pub(crate) mod endpoint;
+pub(crate) mod manifest;
+pub(crate) mod names;
+pub(crate) mod next;
+pub(crate) mod objects;
+pub(crate) mod preflight;
+pub(crate) mod print;
+pub(crate) mod remains;
+pub(crate) mod side;
+pub(crate) mod steps;
+pub(crate) mod survey;
+pub(crate) mod wait;

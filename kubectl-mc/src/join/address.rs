@@ -1,0 +1,85 @@
+//! Server addresses that only the caller's machine knows: loopback, and the names that kind, k3d, minikube
+//! and Docker Desktop put into kubeconfigs. The sidecar elsewhere would reach itself, or nothing.
+
+use std::net::IpAddr;
+
+use http::Uri;
+
+/// Why an address is of no use elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Local {
+    /// In words: `a loopback address`.
+    pub(crate) what: &'static str,
+}
+
+/// Whether an address or URL is this machine's own.
+pub(crate) fn is_local(url: &str) -> bool {
+    local(url).is_some()
+}
+
+/// What makes the address of this URL local, if anything.
+pub(crate) fn local(url: &str) -> Option<Local> {
+    let uri: Uri = url.parse().ok()?;
+    let host = uri.host()?.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
+    let what = match host.parse::<IpAddr>() {
+        Ok(address) if address.to_canonical().is_loopback() => "a loopback address",
+        Ok(address) if address.is_unspecified() => "no address of a machine",
+        Ok(_) => return None,
+        Err(_) if host == "localhost" || host.ends_with(".localhost") => "a loopback address",
+        Err(_) if host.ends_with(".docker.internal") => "a name that Docker gives to this machine only",
+        Err(_) if host == "kubernetes" || host.starts_with("kubernetes.default") => {
+            "a name inside the member only"
+        }
+        Err(_) => return None,
+    };
+    Some(Local { what })
+}
+
+/// The server that is right for others, guessed from the context's name; kind, k3d and minikube name their
+/// contexts, and their nodes' names are known in the network that their nodes share.
+pub(crate) fn of_context(context: &str) -> Option<String> {
+    if let Some(cluster) = context.strip_prefix("kind-") {
+        return Some(format!("https://{cluster}-control-plane:6443"));
+    }
+    context.strip_prefix("k3d-").map(|cluster| format!("https://k3d-{cluster}-serverlb:6443"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_machine_are_told_from_those_of_the_network() {
+        for url in [
+            "https://127.0.0.1:34567",
+            "https://127.8.8.8",
+            "https://[::1]:6443",
+            "https://[::ffff:127.0.0.1]",
+            "https://0.0.0.0:6550",
+            "https://localhost:6443",
+            "https://LOCALHOST.",
+            "https://api.localhost",
+            "https://kubernetes.docker.internal:6443",
+            "https://host.docker.internal:6443",
+            "https://kubernetes.default.svc",
+            "socks5://localhost:1080",
+        ] {
+            assert!(is_local(url), "{url}");
+        }
+        for url in [
+            "https://10.0.0.1",
+            "https://api.example.com",
+            "https://[fd00::1]:6443",
+            "https://m1-control-plane:6443",
+        ] {
+            assert!(!is_local(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_context_of_a_known_tool_tells_its_nodes_name() {
+        assert_eq!(of_context("kind-m1").as_deref(), Some("https://m1-control-plane:6443"));
+        assert_eq!(of_context("k3d-m1").as_deref(), Some("https://k3d-m1-serverlb:6443"));
+        assert_eq!(of_context("arn:aws:eks:eu-west-1:1:cluster/m1"), None);
+    }
+}

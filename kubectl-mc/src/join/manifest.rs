@@ -1,0 +1,32 @@
+//! `sidecar/deploy/member.yaml` as objects.
+
+use kubectl_mc_api::manifests::MEMBER;
+use serde_json::Value;
+
+use crate::error::Explain;
+
+/// What a member needs, in the order in which it is applied.
+pub(crate) fn member() -> Result<Vec<Value>, Unreadable> {
+    serde_saphyr::from_multiple(MEMBER).map_err(|error| Unreadable(error.to_string()))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the built-in manifest of members cannot be read: {0}")]
+pub(crate) struct Unreadable(String);
+
+impl Explain for Unreadable {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::join::names::IMPERSONATOR;
+
+    #[test]
+    fn the_manifest_has_the_account_that_join_asks_tokens_for() {
+        let objects = member().unwrap();
+        let account = |object: &&Value| {
+            object["kind"] == "ServiceAccount" && object["metadata"]["name"] == IMPERSONATOR
+        };
+        assert!(objects.iter().any(|object| account(&object)));
+    }
+}

@@ -1,0 +1,24 @@
+//! A next command that succeeds for this caller: it is tried before it is told.
+
+use http::Method;
+use kubectl_mc_api::{ClusterName, path};
+
+use super::side::{Side, SideError};
+
+/// The most telling of some commands that this caller may run on the new member.
+pub(crate) async fn command(host: &Side, name: &ClusterName, host_flag: &str) -> Result<String, SideError> {
+    let root = path::member_root(name);
+    for (below, words) in CANDIDATES {
+        let answer = host.send(Method::GET, &format!("{root}{below}"), None).await?;
+        if answer.status.is_success() {
+            return Ok(format!("kubectl mc{host_flag} --cluster={name} {words}"));
+        }
+    }
+    Ok(format!("kubectl mc{host_flag} access explain -C {name} get pods"))
+}
+
+const CANDIDATES: &[(&str, &str)] = &[
+    ("/api/v1/pods?limit=1", "get pods -A"),
+    ("/api/v1/namespaces/default/pods?limit=1", "get pods -n default"),
+    ("/version", "version"),
+];

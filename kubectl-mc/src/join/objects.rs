@@ -1,0 +1,194 @@
+//! What a join writes, as values: the registration on the host and the member's side of it.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kubectl_mc_api::ClusterName;
+use serde_json::{Value, json};
+
+use super::endpoint::Endpoint;
+use super::names::{CLUSTER, HOST, HOST_ADMINS, KUBECTL_MC, MANAGED_BY, SECRET_TYPE, SYSTEM, UID};
+
+/// The registration: a name with labels, and the uid by which the cluster is known again.
+pub(crate) fn member_cluster(name: &ClusterName, labels: &[(String, String)], uid: Option<&str>) -> Value {
+    let labels: BTreeMap<_, _> = labels.iter().cloned().collect();
+    let mut object = json!({
+        "apiVersion": "fleet.kubectl-mc.dev/v1alpha1",
+        "kind": "MemberCluster",
+        "metadata": {"name": name.as_str()},
+        "spec": {},
+    });
+    if !labels.is_empty() {
+        object["metadata"]["labels"] = json!(labels);
+    }
+    if let Some(uid) = uid {
+        object["metadata"]["annotations"] = json!({UID: uid});
+    }
+    object
+}
+
+/// A Secret of the member with its connection; the credential is written by itself, so that applying this
+/// again does not take it away.
+pub(crate) fn secret(name: &str, endpoint: &Endpoint) -> Value {
+    let data: BTreeMap<_, _> =
+        endpoint.data().into_iter().map(|(key, value)| (key, STANDARD.encode(value))).collect();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": SECRET_TYPE,
+        "metadata": {"name": name, "namespace": SYSTEM, "labels": {MANAGED_BY: KUBECTL_MC}},
+        "data": data,
+    })
+}
+
+/// Whether a Secret that is there holds another connection than this: then its credential must not stay, or it
+/// would be sent to where it does not belong.
+pub(crate) fn leads_elsewhere(existing: &Value, endpoint: &Endpoint) -> bool {
+    let mut connection = existing["data"].as_object().cloned().unwrap_or_default();
+    let credential = ["token", "tls.crt", "tls.key"].map(|key| connection.remove(key).is_some());
+    credential.contains(&true) && Value::from(connection) != secret("", endpoint)["data"]
+}
+
+/// What of `member.yaml` a member gets.
+#[derive(Clone, Debug)]
+pub(crate) struct MemberSide<'a> {
+    pub(crate) cluster: &'a ClusterName,
+    /// The uid of the host's kube-system.
+    pub(crate) host_uid: Option<&'a str>,
+    pub(crate) host_admins: bool,
+    /// Whether the member serves ValidatingAdmissionPolicies.
+    pub(crate) validates: bool,
+    /// The namespace, when the member has it already and it is not ours.
+    pub(crate) foreign_namespace: bool,
+    /// Whether the member's administrators have a policy there already: it is theirs.
+    pub(crate) keeps_policy: bool,
+}
+
+impl MemberSide<'_> {
+    /// The objects in the order in which they are applied.
+    pub(crate) fn objects(&self, manifest: Vec<Value>) -> Vec<Value> {
+        let Self { cluster, host_uid, host_admins, validates, foreign_namespace, keeps_policy } = self;
+        let wanted = |object: &Value| {
+            let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+            (kind != "ConfigMap" || !*keeps_policy)
+                && (*host_admins || name != HOST_ADMINS)
+                && (*validates || !kind.starts_with("ValidatingAdmissionPolicy"))
+        };
+        let mut objects: Vec<Value> = manifest.into_iter().filter(wanted).collect();
+        for object in &mut objects {
+            if text(object, "/kind") != "Namespace" {
+                continue;
+            }
+            let mut annotations = BTreeMap::from([(CLUSTER, cluster.as_str())]);
+            annotations.extend(host_uid.map(|uid| (HOST, uid)));
+            object["metadata"]["annotations"] = json!(annotations);
+            // It stays at an unjoin, as it was there before.
+            if *foreign_namespace && let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.remove("labels");
+            }
+        }
+        objects
+    }
+}
+
+/// The member's namespace as it was found: whether somebody else made it.
+pub(crate) fn is_foreign(namespace: Option<&Value>) -> bool {
+    namespace.is_some_and(|namespace| namespace["metadata"]["labels"][MANAGED_BY] != KUBECTL_MC)
+}
+
+fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name() -> ClusterName {
+        "m1".parse().unwrap()
+    }
+
+    fn endpoint(server: &str) -> Endpoint {
+        Endpoint {
+            server: server.to_owned(),
+            ca: Some("PEM".to_owned()),
+            tls_server_name: None,
+            insecure: false,
+            proxy_url: None,
+            is_given: false,
+        }
+    }
+
+    fn manifest() -> Vec<Value> {
+        let object = |kind, name| json!({"kind": kind, "metadata": {"name": name, "labels": {MANAGED_BY: KUBECTL_MC}}, "rules": []});
+        vec![
+            object("Namespace", SYSTEM),
+            object("ClusterRole", "kubectl-mc-impersonator"),
+            object("ClusterRoleBinding", HOST_ADMINS),
+            object("ConfigMap", "kubectl-mc-manager"),
+            object("ValidatingAdmissionPolicy", "kubectl-mc-manager"),
+            object("ValidatingAdmissionPolicyBinding", "kubectl-mc-manager"),
+        ]
+    }
+
+    fn side(name: &ClusterName) -> MemberSide<'_> {
+        MemberSide {
+            cluster: name,
+            host_uid: Some("host"),
+            host_admins: true,
+            validates: true,
+            foreign_namespace: false,
+            keeps_policy: false,
+        }
+    }
+
+    #[test]
+    fn the_member_gets_all_of_the_manifest_and_a_note_of_where_it_belongs() {
+        let name = name();
+        let objects = side(&name).objects(manifest());
+        assert_eq!(objects.len(), manifest().len());
+        assert_eq!(objects[0]["metadata"]["annotations"], json!({HOST: "host", CLUSTER: "m1"}));
+        assert_eq!(objects[1], manifest()[1]);
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_left_out() {
+        let name = name();
+        let kinds = |side: MemberSide<'_>| -> Vec<String> {
+            side.objects(manifest()).iter().map(|object| text(object, "/kind").to_owned()).collect()
+        };
+        let without = kinds(MemberSide { host_admins: false, validates: false, ..side(&name) });
+        assert_eq!(without, ["Namespace", "ClusterRole", "ConfigMap"]);
+    }
+
+    #[test]
+    fn a_namespace_of_others_gets_a_note_and_does_not_become_ours() {
+        let name = name();
+        let objects = MemberSide { foreign_namespace: true, ..side(&name) }.objects(manifest());
+        assert_eq!(objects[0]["metadata"]["labels"], Value::Null);
+        assert!(is_foreign(Some(&json!({"metadata": {}}))));
+        assert!(!is_foreign(Some(&manifest()[0])));
+        assert!(!is_foreign(None));
+    }
+
+    #[test]
+    fn the_policy_of_the_members_administrators_is_not_reset() {
+        let name = name();
+        let kinds = |keeps_policy| -> bool {
+            let objects = MemberSide { keeps_policy, ..side(&name) }.objects(manifest());
+            objects.iter().any(|object| object["kind"] == "ConfigMap")
+        };
+        assert!(kinds(false));
+        assert!(!kinds(true));
+    }
+
+    #[test]
+    fn a_credential_is_not_left_beside_another_address() {
+        let mut existing = secret("m1.member", &endpoint("https://a"));
+        assert!(!leads_elsewhere(&existing, &endpoint("https://b")), "there is nothing to lose");
+        existing["data"]["token"] = "dA==".into();
+        assert!(!leads_elsewhere(&existing, &endpoint("https://a")));
+        assert!(leads_elsewhere(&existing, &endpoint("https://b")));
+    }
+}

@@ -1,0 +1,207 @@
+//! Whether a join may begin: conclusions from a [`super::survey`]. Pure, so that each is a line of a test.
+
+use std::time::Duration;
+
+use kubectl_mc_api::ClusterName;
+use serde_json::Value;
+
+use super::endpoint::Endpoint;
+use super::names::{CLUSTER, HOST, UID};
+use super::side::apart;
+use super::survey::{HostSurvey, MemberSurvey, Sidecar, validates};
+use super::{address, names};
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// Good to know.
+    Fine(String),
+    /// Somebody should agree before it goes on.
+    Warning(String),
+    /// It cannot go on; the second is what to do.
+    Refused(String, String),
+}
+
+/// Who is who, for messages and hints.
+pub(crate) struct Names<'a> {
+    pub(crate) cluster: &'a ClusterName,
+    /// The host's and the member's `kubectl --context=…`.
+    pub(crate) host_kubectl: &'a str,
+    pub(crate) member_kubectl: &'a str,
+    /// The member's kubeconfig context.
+    pub(crate) member_context: Option<&'a str>,
+}
+
+/// Everything that can be said beforehand, what refuses included.
+pub(crate) fn check(
+    names: &Names<'_>,
+    host: &HostSurvey,
+    member: &MemberSurvey,
+    endpoint: &Endpoint,
+    token_life: Duration,
+) -> Vec<Finding> {
+    let mut findings = vec![sidecar(names, host)];
+    findings.extend(server(names, member, endpoint));
+    findings.extend(identity(names, host, member));
+    findings.extend(rights("host", names.host_kubectl, &host.missing));
+    findings.extend(rights("member", names.member_kubectl, &member.missing));
+    findings.push(version(member));
+    findings.extend(token_request(names, member));
+    findings.extend(clock(host, member, token_life));
+    if endpoint.insecure {
+        findings.push(Finding::Warning(
+            "the member's certificate will not be checked: whoever is between host and member sees and changes everything"
+                .to_owned(),
+        ));
+    }
+    findings
+}
+
+fn sidecar(names: &Names<'_>, host: &HostSurvey) -> Finding {
+    match &host.sidecar {
+        Sidecar::Installed => Finding::Fine("the sidecar answers on the host".to_owned()),
+        Sidecar::Missing => Finding::Refused(
+            "mc-sidecar is not installed on the host".to_owned(),
+            "install it: kubectl mc install".to_owned(),
+        ),
+        Sidecar::Unavailable(message) => Finding::Refused(
+            format!("mc-sidecar does not answer on the host: {message}"),
+            format!("see: {} get apiservice v1alpha1.proxy.kubectl-mc.dev", names.host_kubectl),
+        ),
+    }
+}
+
+/// An address that only the caller's machine knows leads the sidecar to itself.
+fn server(names: &Names<'_>, member: &MemberSurvey, endpoint: &Endpoint) -> Option<Finding> {
+    let local = endpoint.locality()?;
+    let guessed = names.member_context.and_then(address::of_context);
+    let own = member.own_server.clone().filter(|server| !address::is_local(server));
+    let hint = match own.or(guessed) {
+        Some(server) => format!("the member is likely reached by --server={server}"),
+        None => {
+            "give the member's address in the network of the host's sidecar: --server=https://…".to_owned()
+        }
+    };
+    Some(Finding::Refused(
+        format!(
+            "the member's server {} is {}: the host's sidecar cannot reach it",
+            endpoint.server, local.what
+        ),
+        hint,
+    ))
+}
+
+/// The name must be free, and the cluster must not be joined already.
+fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Option<Finding> {
+    let Names { cluster, .. } = names;
+    if member.uid == host.uid {
+        return Some(Finding::Refused(
+            "the member is the host itself".to_owned(),
+            "choose the member by --member-context=NAME and the host by --context=NAME".to_owned(),
+        ));
+    }
+    let note = |key: &str| annotation(member.namespace.as_ref(), key);
+    if let Some(other) = note(HOST).filter(|other| *other != host.uid) {
+        let name = note(CLUSTER).unwrap_or("?");
+        return Some(Finding::Refused(
+            format!(
+                "the cluster is joined to another host already, as {name} (that host's kube-system has uid {other})"
+            ),
+            format!(
+                "unjoin it there: kubectl mc unjoin {name} --context=THAT-HOST {}; if that host is gone: {} annotate namespace {} {HOST}-",
+                names
+                    .member_context
+                    .map_or_else(String::new, |context| format!("--member-context={context}")),
+                names.member_kubectl,
+                names::SYSTEM
+            ),
+        ));
+    }
+    let same = |entry: &&Value| annotation(Some(entry), UID) == Some(&member.uid);
+    let by_uid = host.registered.iter().filter(same).find_map(|entry| entry["metadata"]["name"].as_str());
+    // The note of a registration that is gone binds nobody.
+    let by_note = note(CLUSTER)
+        .filter(|name| note(HOST).is_some() && name.parse().is_ok_and(|name| host.cluster(&name).is_some()));
+    if let Some(known) = by_uid.or(by_note).filter(|known| *known != cluster.as_str()) {
+        return Some(Finding::Refused(
+            format!("the cluster is joined already, as {known}"),
+            format!(
+                "use it as it is: kubectl mc --cluster={known} get namespaces; or first: kubectl mc unjoin {known}"
+            ),
+        ));
+    }
+    let taken = host.cluster(cluster)?;
+    if by_uid.or(by_note).is_some() {
+        return Some(Finding::Fine(format!(
+            "{cluster} is joined already: what is missing is made, what is there stays"
+        )));
+    }
+    let (what, hint) = match annotation(Some(taken), UID) {
+        Some(_) => ("another cluster has it", "choose another name"),
+        None => (
+            "it was registered by hand",
+            "choose another name, or delete that MemberCluster and its Secret first",
+        ),
+    };
+    Some(Finding::Refused(format!("the name {cluster} is taken: {what}"), hint.to_owned()))
+}
+
+fn rights(side: &str, kubectl: &str, missing: &[String]) -> Option<Finding> {
+    if missing.is_empty() {
+        return None;
+    }
+    Some(Finding::Refused(
+        format!("you may not do this on the {side}: {}", missing.join("; ")),
+        format!(
+            "ask an admin of the {side}, or let one do that side: kubectl mc join --print; see: {kubectl} auth can-i --list"
+        ),
+    ))
+}
+
+fn version(member: &MemberSurvey) -> Finding {
+    let version = &member.version;
+    if validates(member.minor) {
+        return Finding::Fine(format!("the member is Kubernetes {version}"));
+    }
+    Finding::Warning(format!(
+        "the member is Kubernetes {version}: before 1.30 no ValidatingAdmissionPolicy can bound what the sidecar's manager writes there"
+    ))
+}
+
+fn token_request(names: &Names<'_>, member: &MemberSurvey) -> Option<Finding> {
+    (!member.token_request).then(|| {
+        Finding::Refused(
+            "the member serves no TokenRequest (serviceaccounts/token), so it gives no token that ends".to_owned(),
+            format!(
+                "it is part of Kubernetes since 1.22; see: {} get --raw /api/v1; or register the member by hand, with a credential that you renew yourself",
+                names.member_kubectl
+            ),
+        )
+    })
+}
+
+/// The sidecar renews a token at two thirds of its life by the host's clock; the member ends it by its own.
+fn clock(host: &HostSurvey, member: &MemberSurvey, token_life: Duration) -> Option<Finding> {
+    let skew = apart(host.clock?, member.clock?);
+    if skew >= token_life / 3 {
+        return Some(Finding::Refused(
+            format!(
+                "the clocks of host and member are {} s apart: tokens would end before they are renewed",
+                skew.as_secs()
+            ),
+            "set the clocks (NTP) first".to_owned(),
+        ));
+    }
+    (skew > TOLERABLE_SKEW)
+        .then(|| Finding::Warning(format!("the clocks of host and member are {} s apart", skew.as_secs())))
+}
+
+fn annotation<'a>(object: Option<&'a Value>, key: &str) -> Option<&'a str> {
+    object?["metadata"]["annotations"][key].as_str()
+}
+
+/// Answers take a moment, and are dated by the second.
+const TOLERABLE_SKEW: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+use serde_json::json;
+
+use super::*;
+
+const LIFE: Duration = Duration::from_secs(3600);
+
+fn host() -> HostSurvey {
+    HostSurvey { uid: "host-uid".to_owned(), ..HostSurvey::default() }
+}
+
+fn member() -> MemberSurvey {
+    MemberSurvey {
+        uid: "member-uid".to_owned(),
+        version: "v1.36.3".to_owned(),
+        minor: Some(36),
+        token_request: true,
+        ..MemberSurvey::default()
+    }
+}
+
+fn endpoint(server: &str) -> Endpoint {
+    Endpoint {
+        server: server.to_owned(),
+        ca: None,
+        tls_server_name: None,
+        insecure: false,
+        proxy_url: None,
+        is_given: false,
+    }
+}
+
+fn registered(name: &str, uid: Option<&str>) -> Value {
+    json!({"metadata": {"name": name, "annotations": uid.map(|uid| json!({UID: uid}))}})
+}
+
+fn joined_to(host: &str, name: &str) -> Option<Value> {
+    Some(json!({"metadata": {"annotations": {HOST: host, CLUSTER: name}}}))
+}
+
+fn findings(host: &HostSurvey, member: &MemberSurvey, endpoint: &Endpoint) -> Vec<Finding> {
+    let cluster = "m1".parse().unwrap();
+    let names = Names {
+        cluster: &cluster,
+        host_kubectl: "kubectl --context=h",
+        member_kubectl: "kubectl --context=kind-m1",
+        member_context: Some("kind-m1"),
+    };
+    check(&names, host, member, endpoint, LIFE)
+}
+
+/// What refuses, with its hint.
+fn refusals(host: &HostSurvey, member: &MemberSurvey) -> Vec<String> {
+    let findings = findings(host, member, &endpoint("https://m1.example:6443"));
+    findings
+        .into_iter()
+        .filter_map(|finding| match finding {
+            Finding::Refused(what, hint) => Some(format!("{what}: {hint}")),
+            Finding::Fine(_) | Finding::Warning(_) => None,
+        })
+        .collect()
+}
+
+fn refused(host: &HostSurvey, member: &MemberSurvey, words: &[&str]) {
+    let refusals = refusals(host, member);
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    for word in words {
+        assert!(refusals[0].contains(word), "{word:?} is not in {refusals:?}");
+    }
+}
+
+#[test]
+fn a_new_cluster_under_a_free_name_is_let_through() {
+    let other = registered("m2", Some("other-uid"));
+    assert_eq!(refusals(&HostSurvey { registered: vec![other], ..host() }, &member()), Vec::<String>::new());
+}
+
+#[test]
+fn without_a_sidecar_nothing_is_joined() {
+    refused(
+        &HostSurvey { sidecar: Sidecar::Missing, ..host() },
+        &member(),
+        &["not installed", "kubectl mc install"],
+    );
+    let down = Sidecar::Unavailable("no endpoints".to_owned());
+    refused(&HostSurvey { sidecar: down, ..host() }, &member(), &["no endpoints", "get apiservice"]);
+}
+
+#[test]
+fn joining_again_goes_on_and_a_name_of_another_is_taken() {
+    let at = |uid| HostSurvey { registered: vec![registered("m1", uid)], ..host() };
+    assert_eq!(refusals(&at(Some("member-uid")), &member()), Vec::<String>::new());
+    refused(&at(Some("other-uid")), &member(), &["the name m1 is taken", "another cluster"]);
+    refused(&at(None), &member(), &["the name m1 is taken", "by hand"]);
+    // Joined by who could not read this uid: the member knows it.
+    let noted = MemberSurvey { namespace: joined_to("host-uid", "m1"), ..member() };
+    assert_eq!(refusals(&at(None), &noted), Vec::<String>::new());
+}
+
+#[test]
+fn one_cluster_has_one_name() {
+    let by_uid = HostSurvey { registered: vec![registered("m0", Some("member-uid"))], ..host() };
+    refused(&by_uid, &member(), &["joined already, as m0", "unjoin m0"]);
+    let noted = MemberSurvey { namespace: joined_to("host-uid", "m0"), ..member() };
+    let by_note = HostSurvey { registered: vec![registered("m0", None)], ..host() };
+    refused(&by_note, &noted, &["joined already, as m0"]);
+    // The registration is gone: its note is of no importance.
+    assert_eq!(refusals(&host(), &noted), Vec::<String>::new());
+}
+
+#[test]
+fn a_cluster_has_one_host_and_is_not_its_own() {
+    let noted = MemberSurvey { namespace: joined_to("other-host", "x"), ..member() };
+    refused(&host(), &noted, &["another host already, as x", "unjoin x", "annotate namespace"]);
+    refused(&host(), &MemberSurvey { uid: "host-uid".to_owned(), ..member() }, &["the host itself"]);
+}
+
+#[test]
+fn every_missing_right_is_named() {
+    let missing = vec!["create secrets in kubectl-mc-system".to_owned(), "patch secrets".to_owned()];
+    let host = HostSurvey { missing, ..host() };
+    refused(
+        &host,
+        &member(),
+        &["on the host: create secrets in kubectl-mc-system; patch secrets", "--print"],
+    );
+}
+
+#[test]
+fn a_local_address_is_refused_with_the_likely_right_one() {
+    let hint = |member: &MemberSurvey| {
+        let findings = findings(&host(), member, &endpoint("https://127.0.0.1:34567"));
+        let found = findings.into_iter().find_map(|finding| match finding {
+            Finding::Refused(what, hint) => {
+                assert!(what.contains("loopback"), "{what}");
+                Some(hint)
+            }
+            Finding::Fine(_) | Finding::Warning(_) => None,
+        });
+        found.unwrap()
+    };
+    assert!(hint(&member()).ends_with("--server=https://m1-control-plane:6443"));
+    let own = MemberSurvey { own_server: Some("https://10.1.2.3:6443".to_owned()), ..member() };
+    assert!(hint(&own).ends_with("--server=https://10.1.2.3:6443"));
+    let local = MemberSurvey { own_server: Some("https://127.0.0.1:1".to_owned()), ..member() };
+    assert!(hint(&local).ends_with("--server=https://m1-control-plane:6443"));
+}
+
+#[test]
+fn clocks_may_differ_less_than_a_third_of_a_tokens_life() {
+    let at = |seconds: i64| Some(jiff::Timestamp::from_second(1_000_000 + seconds).unwrap());
+    let host = HostSurvey { clock: at(0), ..host() };
+    let off = |seconds| MemberSurvey { clock: at(seconds), ..member() };
+    refused(&host, &off(-1200), &["1200 s apart"]);
+    assert_eq!(refusals(&host, &off(1199)), Vec::<String>::new());
+    let warned = |seconds| {
+        let findings = findings(&host, &off(seconds), &endpoint("https://m"));
+        findings.iter().any(|finding| matches!(finding, Finding::Warning(_)))
+    };
+    assert!(warned(31));
+    assert!(!warned(30));
+}
+
+#[test]
+fn an_old_member_is_warned_of_and_one_without_tokens_refused() {
+    let old = MemberSurvey { minor: Some(29), version: "v1.29.9".to_owned(), ..member() };
+    let findings = findings(&host(), &old, &endpoint("https://m"));
+    assert!(
+        findings.iter().any(|finding| matches!(finding, Finding::Warning(text) if text.contains("v1.29.9")))
+    );
+    refused(&host(), &MemberSurvey { token_request: false, ..member() }, &["TokenRequest"]);
+}

@@ -1,0 +1,96 @@
+//! `kubectl mc join --print`: both halves of a join for two people, as commands to paste into a shell. What
+//! the member's half prints is what the host's half needs.
+
+use std::fmt::Write;
+
+use kubectl_mc_api::ClusterName;
+
+use super::endpoint::Endpoint;
+use super::manifest;
+use super::names::{IMPERSONATOR, MANAGER, SECRET_TYPE, SYSTEM, UID};
+use super::objects::MemberSide;
+use crate::apply::diff::documents;
+use crate::cli::JoinArgs;
+use crate::error::Failure;
+
+/// Who runs what.
+pub(crate) struct Halves<'a> {
+    pub(crate) arguments: &'a JoinArgs,
+    pub(crate) endpoint: &'a Endpoint,
+    /// `kubectl --context=…` of each side.
+    pub(crate) host_kubectl: &'a str,
+    pub(crate) member_kubectl: &'a str,
+    /// The uid of the host's kube-system, if it could be asked.
+    pub(crate) host_uid: Option<&'a str>,
+}
+
+impl Halves<'_> {
+    pub(crate) fn text(&self) -> Result<String, Failure> {
+        Ok(format!("{}\n{}", self.member()?, self.host()?))
+    }
+
+    fn member(&self) -> Result<String, Failure> {
+        let Self { arguments, member_kubectl: kubectl, host_uid, .. } = self;
+        let JoinArgs { name, no_host_admins, token_duration, .. } = arguments;
+        let side = MemberSide {
+            cluster: name,
+            host_uid: *host_uid,
+            host_admins: !no_host_admins,
+            validates: true,
+            foreign_namespace: false,
+            keeps_policy: false,
+        };
+        let objects = side.objects(manifest::member()?);
+        let life = token_duration.as_secs();
+        let token = |account| format!("$({kubectl} -n {SYSTEM} create token {account} --duration={life}s)");
+        let mut text = format!(
+            "# On the member, as its administrator. Before Kubernetes 1.30, leave out ValidatingAdmissionPolicy and its binding.\n{kubectl} apply --server-side --field-manager=kubectl-mc -f - <<'EOF'\n"
+        );
+        text.push_str(&documents(&objects));
+        let _ = write!(
+            text,
+            "EOF\n\
+             export MEMBER_UID=$({kubectl} get namespace kube-system -o jsonpath='{{.metadata.uid}}')\n\
+             export IMPERSONATOR_TOKEN={}\n\
+             export MANAGER_TOKEN={}\n\
+             # If somebody else administers the host, hand these over, as the credentials that they are:\n\
+             #   export -p | grep -E '(MEMBER_UID|IMPERSONATOR_TOKEN|MANAGER_TOKEN)='\n",
+            token(IMPERSONATOR),
+            token(MANAGER)
+        );
+        Ok(text)
+    }
+
+    fn host(&self) -> Result<String, Failure> {
+        let Self { arguments: JoinArgs { name, labels, .. }, endpoint, host_kubectl: kubectl, .. } = self;
+        let mut text = format!(
+            "# On the host, as its administrator, in a shell that has those three variables.\n\
+             {kubectl} apply --server-side --field-manager=kubectl-mc -f - <<EOF\n"
+        );
+        let mut registration = super::objects::member_cluster(name, labels, Some("$MEMBER_UID"));
+        registration["metadata"]["annotations"][UID] = "$MEMBER_UID".into();
+        let secrets =
+            [(name.manager_secret(), "$MANAGER_TOKEN"), (name.member_secret(), "$IMPERSONATOR_TOKEN")];
+        let secrets = secrets.map(|(secret, token)| secret_in_clear(&secret, endpoint, token));
+        text.push_str(&documents(std::iter::once(&registration).chain(&secrets)));
+        let _ = write!(text, "EOF\n{}", waits(kubectl, name));
+        Ok(text)
+    }
+}
+
+/// A Secret as people read it; the shell puts the token in.
+fn secret_in_clear(name: &str, endpoint: &Endpoint, token: &str) -> serde_json::Value {
+    let mut data = endpoint.data();
+    data.insert("token", token.to_owned());
+    serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": SECRET_TYPE,
+        "metadata": {"name": name, "namespace": SYSTEM, "labels": {super::names::MANAGED_BY: super::names::KUBECTL_MC}},
+        "stringData": data,
+    })
+}
+
+fn waits(kubectl: &str, name: &ClusterName) -> String {
+    format!("{kubectl} wait membercluster/{name} --for=condition=Ready --timeout=120s\n")
+}

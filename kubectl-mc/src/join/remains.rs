@@ -1,0 +1,126 @@
+//! What a join left on both sides, and nothing else: what an unjoin deletes.
+
+use kubectl_mc_api::ClusterName;
+use serde_json::{Value, json};
+
+use super::names::{
+    CLUSTER, HOST, HOST_GRANT, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT, SECRET_TYPE, SYSTEM,
+};
+use super::objects;
+use super::side::{Side, SideError};
+
+/// Objects of one side, in the order in which they were made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Remains {
+    pub(crate) objects: Vec<Value>,
+    /// The member's namespace stays, because of these.
+    pub(crate) kept_for: Vec<String>,
+}
+
+/// The registration, its Secrets, what the controllers remember, and the grants for this cluster.
+pub(crate) async fn on_host(host: &Side, name: &ClusterName) -> Result<Remains, SideError> {
+    let named = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": SYSTEM}});
+    let mut objects =
+        labelled(host, &["clusterroles", "clusterrolebindings"], &format!("{HOST_GRANT}={name}")).await?;
+    objects.extend([
+        named("ConfigMap", &format!("{name}.learnt")),
+        named("Secret", &name.manager_secret()),
+        named("Secret", &name.member_secret()),
+    ]);
+    objects.push(objects::member_cluster(name, &[], None));
+    Ok(Remains { objects, kept_for: Vec::new() })
+}
+
+/// The objects of the manifest, what the controllers made of them in other namespaces, and grants.
+pub(crate) async fn on_member(member: &Side, manifest: Vec<Value>) -> Result<Remains, SideError> {
+    let (namespaces, others): (Vec<_>, Vec<_>) =
+        manifest.into_iter().partition(|object| object["kind"] == "Namespace");
+    let kept_for = strangers(member, &others).await?;
+    let namespace = member.get(&format!("/api/v1/namespaces/{SYSTEM}")).await?;
+    let mut objects = Vec::new();
+    if kept_for.is_empty() && namespace.is_some() && !objects::is_foreign(namespace.as_ref()) {
+        objects.extend(namespaces);
+    }
+    objects.extend(others);
+    let ours = format!("{MANAGED_BY}={KUBECTL_MC}");
+    let of_namespaces = labelled(member, &["roles", "rolebindings"], &ours).await?;
+    objects.extend(of_namespaces.into_iter().filter(|object| {
+        object["metadata"]["name"] == IMPERSONATOR && object["metadata"]["namespace"] != SYSTEM
+    }));
+    objects.extend(labelled(member, &["rolebindings", "clusterrolebindings"], MEMBER_GRANT).await?);
+    Ok(Remains { objects, kept_for })
+}
+
+/// Takes the notes off a namespace that stays.
+pub(crate) async fn forget(member: &Side) -> Result<(), SideError> {
+    let path = format!("/api/v1/namespaces/{SYSTEM}");
+    if member.get(&path).await?.is_some() {
+        member.merge(&path, &json!({"metadata": {"annotations": {HOST: null, CLUSTER: null}}})).await?;
+    }
+    Ok(())
+}
+
+/// What is in the namespace beside our own: it would go with the namespace.
+async fn strangers(member: &Side, ours: &[Value]) -> Result<Vec<String>, SideError> {
+    let mut strangers = Vec::new();
+    for (kind, path) in IN_NAMESPACE {
+        let list = member.get(&path.replace("{}", SYSTEM)).await?.unwrap_or_default();
+        let names = list["items"].as_array().into_iter().flatten();
+        for object in names {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            let is_ours = ours.iter().any(|own| own["kind"] == *kind && own["metadata"]["name"] == name);
+            // Tokens of accounts of our own, made before 1.24 or by hand.
+            let of_account =
+                object["metadata"]["annotations"]["kubernetes.io/service-account.name"].is_string();
+            if !is_ours && !of_account && !MADE_BY_KUBERNETES.contains(&name) {
+                strangers.push(format!("{}/{name}", kind.to_lowercase()));
+            }
+        }
+    }
+    Ok(strangers)
+}
+
+/// The RBAC objects with a label.
+async fn labelled(side: &Side, plurals: &[&str], selector: &str) -> Result<Vec<Value>, SideError> {
+    let mut found = Vec::new();
+    for plural in plurals {
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/{plural}?labelSelector={selector}");
+        let list = side.get(&path).await?.unwrap_or_default();
+        let kind =
+            list["kind"].as_str().and_then(|kind| kind.strip_suffix("List")).unwrap_or_default().to_owned();
+        for object in list["items"].as_array().into_iter().flatten() {
+            let mut metadata = json!({"name": object["metadata"]["name"]});
+            if object["metadata"]["namespace"].is_string() {
+                metadata["namespace"] = object["metadata"]["namespace"].clone();
+            }
+            found.push(json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata,
+            }));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether Secrets of a cluster are there although its MemberCluster is not.
+pub(crate) async fn has_secrets(host: &Side, name: &ClusterName) -> Result<bool, SideError> {
+    for secret in [name.member_secret(), name.manager_secret()] {
+        let secret = host.get(&super::names::secret(&secret)).await?;
+        if secret.is_some_and(|secret| secret["type"] == SECRET_TYPE) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+const IN_NAMESPACE: &[(&str, &str)] = &[
+    ("Pod", "/api/v1/namespaces/{}/pods"),
+    ("Deployment", "/apis/apps/v1/namespaces/{}/deployments"),
+    ("Service", "/api/v1/namespaces/{}/services"),
+    ("ServiceAccount", "/api/v1/namespaces/{}/serviceaccounts"),
+    ("Secret", "/api/v1/namespaces/{}/secrets"),
+    ("ConfigMap", "/api/v1/namespaces/{}/configmaps"),
+];
+
+/// In every namespace, also of OpenShift's.
+const MADE_BY_KUBERNETES: &[&str] =
+    &["default", "kube-root-ca.crt", "openshift-service-ca.crt", "builder", "deployer"];

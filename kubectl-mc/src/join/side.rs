@@ -1,0 +1,179 @@
+//! One of the two clusters of a join: requests to it that say, when they fail, which side it was, what was
+//! asked and what to do.
+
+use std::time::Duration;
+
+use http::{Method, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use crate::apply::FIELD_MANAGER;
+use crate::client;
+use crate::connect::Connection;
+use crate::error::{Explain, chain};
+
+/// A cluster and what it is to this command.
+#[derive(Clone)]
+pub(crate) struct Side {
+    /// `host` or `member`.
+    pub(crate) role: &'static str,
+    pub(crate) at: Connection,
+}
+
+/// An answer, whatever its status.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    /// The server's clock.
+    pub(crate) date: Option<Timestamp>,
+    /// JSON, or the text as a JSON string.
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    /// What a Status says, or the text.
+    pub(crate) fn message(&self) -> String {
+        let text = self.body["message"].as_str().or_else(|| self.body.as_str()).unwrap_or_default();
+        match text.trim() {
+            "" => self.status.to_string(),
+            text => text.chars().take(MAX_MESSAGE).collect(),
+        }
+    }
+}
+
+impl Side {
+    /// `member, context "m1" (https://…)`
+    pub(crate) fn describe(&self) -> String {
+        format!("{}, {}", self.role, self.at.cluster.context_name())
+    }
+
+    /// The object, unless it is not there.
+    pub(crate) async fn get(&self, path: &str) -> Result<Option<Value>, SideError> {
+        let answer = self.send(Method::GET, path, None).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(None),
+            status if status.is_success() => Ok(Some(answer.body)),
+            _ => Err(self.refused(format!("get {path}"), &answer)),
+        }
+    }
+
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> Result<Value, SideError> {
+        let answer = self.send(Method::POST, path, Some(("application/json", object))).await?;
+        self.success(format!("create {path}"), answer)
+    }
+
+    /// A JSON merge patch (RFC 7386).
+    pub(crate) async fn merge(&self, path: &str, patch: &Value) -> Result<Value, SideError> {
+        let to = format!("{path}?fieldManager={FIELD_MANAGER}");
+        let answer = self.send(Method::PATCH, &to, Some(("application/merge-patch+json", patch))).await?;
+        self.success(format!("patch {path}"), answer)
+    }
+
+    /// Whether the caller may do this; `attributes` are those of a SubjectAccessReview.
+    pub(crate) async fn may(&self, attributes: &Value) -> Result<bool, SideError> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        });
+        let answer = self.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await?;
+        Ok(answer["status"]["allowed"] == true)
+    }
+
+    /// Any request. Only no answer at all is an error.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, &Value)>,
+    ) -> Result<Answer, SideError> {
+        let unreachable = |reason: String| SideError::Unreachable { side: self.describe(), reason };
+        let request = Request::builder().method(method).uri(path).header(header::ACCEPT, "application/json");
+        let request = match body {
+            Some((kind, body)) => {
+                request.header(header::CONTENT_TYPE, kind).body(Body::from(body.to_string().into_bytes()))
+            }
+            None => request.body(Body::empty()),
+        };
+        let request = request.map_err(|error| unreachable(error.to_string()))?;
+        let response = self.at.client.send(request).await;
+        let response = response.map_err(|error| unreachable(client::failed(error).reason()))?;
+        let (head, body) = response.into_parts();
+        let date = head.headers.get(header::DATE).and_then(|date| date.to_str().ok()).and_then(http_date);
+        let body = body.collect().await.map_err(|error| unreachable(chain(&error)))?.to_bytes();
+        let body = serde_json::from_slice(&body)
+            .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&body).into_owned()));
+        Ok(Answer { status: head.status, date, body })
+    }
+
+    pub(crate) fn refused(&self, what: String, answer: &Answer) -> SideError {
+        let (side, message) = (self.describe(), answer.message());
+        match answer.status {
+            StatusCode::UNAUTHORIZED => SideError::Unauthorized { side, kubectl: self.at.cluster.kubectl() },
+            status => SideError::Refused { side, what, status, message },
+        }
+    }
+
+    fn success(&self, what: String, answer: Answer) -> Result<Value, SideError> {
+        if answer.status.is_success() { Ok(answer.body) } else { Err(self.refused(what, &answer)) }
+    }
+}
+
+/// The `Date` header (RFC 9110, 5.6.7).
+fn http_date(text: &str) -> Option<Timestamp> {
+    jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp())
+}
+
+/// How far two clocks are apart.
+pub(crate) fn apart(one: Timestamp, other: Timestamp) -> Duration {
+    one.duration_since(other).unsigned_abs()
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SideError {
+    #[error("cannot reach the {side}: {reason}")]
+    Unreachable { side: String, reason: String },
+    #[error("the {side}, does not know who you are: its credential in the kubeconfig is expired or wrong")]
+    Unauthorized { side: String, kubectl: String },
+    #[error("the {side}, refuses to {what}: {message}")]
+    Refused { side: String, what: String, status: StatusCode, message: String },
+}
+
+impl Explain for SideError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unreachable { .. } => {
+                Some("check the network, and the server of the kubeconfig context".to_owned())
+            }
+            Self::Unauthorized { kubectl, .. } => {
+                Some(format!("log in to it again, then try: {kubectl} auth whoami"))
+            }
+            Self::Refused { .. } => None,
+        }
+    }
+}
+
+const MAX_MESSAGE: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_of_an_answer_is_its_servers_clock() {
+        let there = http_date("Sat, 21 Nov 2026 20:50:41 GMT").unwrap();
+        assert_eq!(there.to_string(), "2026-11-21T20:50:41Z");
+        let here: Timestamp = "2026-11-21T20:52:41Z".parse().unwrap();
+        assert_eq!(apart(here, there), Duration::from_secs(120));
+        assert_eq!(apart(there, here), Duration::from_secs(120));
+    }
+
+    #[test]
+    fn an_answer_says_what_its_status_says() {
+        let answer = |body| Answer { status: StatusCode::FORBIDDEN, date: None, body };
+        assert_eq!(answer(json!({"message": "no"})).message(), "no");
+        assert_eq!(answer(json!("an error page\n")).message(), "an error page");
+        assert_eq!(answer(json!({})).message(), "403 Forbidden");
+    }
+}

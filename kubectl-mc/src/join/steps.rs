@@ -1,0 +1,134 @@
+//! What a join writes, in order. The credential comes last: until the member's side is there and the sidecar
+//! has shown that it reaches the member, the proxy is off.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kubectl_mc_api::ClusterName;
+use serde_json::{Value, json};
+
+use super::endpoint::Endpoint;
+use super::names::{self, IMPERSONATOR, MANAGER, SYSTEM};
+use super::objects;
+use super::side::{Side, SideError};
+use super::wait;
+use crate::apply::{Applied, Apply, ApplyError};
+use crate::printer::Printer;
+use crate::progress::{Progress, Step};
+
+/// Both sides, and what is to be made.
+pub(crate) struct Steps<'a> {
+    pub(crate) name: &'a ClusterName,
+    pub(crate) host: &'a Side,
+    pub(crate) member: &'a Side,
+    pub(crate) endpoint: &'a Endpoint,
+    /// The MemberCluster.
+    pub(crate) registration: Value,
+    /// The member's objects.
+    pub(crate) member_objects: Vec<Value>,
+    pub(crate) token_life: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) printer: &'a Printer,
+}
+
+impl Steps<'_> {
+    pub(crate) async fn run(self) -> Result<(), StepError> {
+        let Self { name, host, member, endpoint, registration, member_objects, token_life, timeout, printer } =
+            self;
+        let progress = Progress::new(printer);
+        let apply = Apply { dry_run: false, force_conflicts: true };
+
+        let step = progress.step(&format!("registering {name} on the host"));
+        let secret = name.member_secret();
+        let mut written = Vec::new();
+        written.extend(apply.all(&host.at.client, [registration]).await?);
+        written.extend(connection(host, &secret, endpoint, apply).await?);
+        ended(step, "host", &written, printer);
+
+        let mut step = progress.step(&format!("waiting until the sidecar reaches {}", endpoint.server));
+        let tried = |cluster: &Value| {
+            cluster["status"]["server"].as_str().is_none_or(|server| server == endpoint.server)
+        };
+        wait::until_true(host, name, &["Reachable"], timeout, &mut step, tried).await?;
+        step.done();
+
+        let step = progress.step("preparing the member");
+        let written = apply.all(&member.at.client, member_objects).await?;
+        ended(step, "member", &written, printer);
+
+        let step = progress.step("giving the sidecar its tokens");
+        let manager = name.manager_secret();
+        let mut written = connection(host, &manager, endpoint, apply).await?;
+        for (account, secret) in [(MANAGER, &manager), (IMPERSONATOR, &secret)] {
+            let token = token(member, account, token_life).await?;
+            host.merge(&names::secret(secret), &json!({"data": {"token": STANDARD.encode(token)}})).await?;
+        }
+        ended(step, "host", &std::mem::take(&mut written), printer);
+
+        let mut step = progress.step(&format!("waiting until {name} is ready"));
+        wait::until_true(host, name, &["AuthSynced", "Ready"], timeout, &mut step, |_| true).await?;
+        step.done();
+        Ok(())
+    }
+}
+
+/// Writes the connection into a Secret; a credential that is there stays only beside the same connection.
+async fn connection(
+    host: &Side,
+    secret: &str,
+    endpoint: &Endpoint,
+    apply: Apply,
+) -> Result<Vec<Applied>, StepError> {
+    let path = names::secret(secret);
+    if let Some(existing) = host.get(&path).await?
+        && objects::leads_elsewhere(&existing, endpoint)
+    {
+        host.merge(&path, &json!({"data": {"token": null, "tls.crt": null, "tls.key": null}})).await?;
+    }
+    Ok(apply.all(&host.at.client, [objects::secret(secret, endpoint)]).await?)
+}
+
+/// A token of an account of the member's sidecar namespace (TokenRequest).
+async fn token(member: &Side, account: &str, life: Duration) -> Result<String, StepError> {
+    let path = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts/{account}/token");
+    let request = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "spec": {"expirationSeconds": life.as_secs()},
+    });
+    let answer = member.create(&path, &request).await?;
+    let token = answer["status"]["token"].as_str().filter(|token| !token.is_empty());
+    token.map(str::to_owned).ok_or_else(|| StepError::NoToken(account.to_owned()))
+}
+
+/// Says what a step has written, side first.
+fn ended(step: Step<'_>, side: &str, written: &[Applied], printer: &Printer) {
+    step.done();
+    for applied in written {
+        printer.out(&format!("{side}: {}", applied.line(false)));
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StepError {
+    #[error(transparent)]
+    Side(#[from] SideError),
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    #[error(transparent)]
+    Wait(#[from] wait::WaitError),
+    #[error("the member gives no token for its account {0}")]
+    NoToken(String),
+}
+
+impl StepError {
+    pub(crate) fn hint(&self) -> Option<String> {
+        use crate::error::Explain;
+        match self {
+            Self::Side(error) => error.hint(),
+            Self::Apply(error) => error.hint(),
+            Self::Wait(error) => error.hint(),
+            Self::NoToken(_) => None,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What there is before a join, on both sides: reads only. What follows from it is [`super::preflight`]'s.
+
+use http::{Method, StatusCode};
+use jiff::Timestamp;
+use kubectl_mc_api::access::policy::CONFIG_MAP;
+use kubectl_mc_api::{ClusterName, path};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::names::{MEMBERCLUSTERS, SYSTEM};
+use super::side::{Side, SideError};
+
+/// The host, as far as a join wants to know it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HostSurvey {
+    /// The uid of kube-system, by which a cluster is told from others.
+    pub(crate) uid: String,
+    pub(crate) clock: Option<Timestamp>,
+    pub(crate) sidecar: Sidecar,
+    /// All registered clusters.
+    pub(crate) registered: Vec<Value>,
+    /// Rights that the caller lacks, in words.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Whether the host serves the proxy's group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sidecar {
+    #[default]
+    Installed,
+    Missing,
+    Unavailable(String),
+}
+
+/// The member to be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemberSurvey {
+    pub(crate) uid: String,
+    /// `v1.36.3`
+    pub(crate) version: String,
+    pub(crate) minor: Option<u32>,
+    pub(crate) clock: Option<Timestamp>,
+    /// Whether it serves `serviceaccounts/token`.
+    pub(crate) token_request: bool,
+    /// The namespace of the sidecar's accounts.
+    pub(crate) namespace: Option<Value>,
+    /// Whether its administrators have their say on what the host may have there.
+    pub(crate) has_policy: bool,
+    pub(crate) missing: Vec<String>,
+    /// Where it says itself that it is reached, if that was wanted.
+    pub(crate) own_server: Option<String>,
+}
+
+impl HostSurvey {
+    pub(crate) async fn of(host: &Side) -> Result<Self, SideError> {
+        let (version, uid) = (version(host).await?, uid(host).await?);
+        let sidecar = sidecar(host).await?;
+        let registered = match sidecar {
+            Sidecar::Missing => Vec::new(),
+            _ => items(host.get(MEMBERCLUSTERS).await?),
+        };
+        let missing = missing(host, RIGHTS_ON_HOST.iter().map(right).collect()).await?;
+        Ok(Self { uid, clock: version.1, sidecar, registered, missing })
+    }
+
+    /// A registered cluster.
+    pub(crate) fn cluster(&self, name: &ClusterName) -> Option<&Value> {
+        self.registered.iter().find(|cluster| cluster["metadata"]["name"] == name.as_str())
+    }
+}
+
+impl MemberSurvey {
+    pub(crate) async fn of(member: &Side, wants_server: bool) -> Result<Self, SideError> {
+        let ((version, clock), uid) = (version(member).await?, uid(member).await?);
+        let minor = version["minor"].as_str().and_then(|minor| minor.trim_end_matches('+').parse().ok());
+        let resources = member.get("/api/v1").await?.unwrap_or_default();
+        let token_request = resources["resources"]
+            .as_array()
+            .is_some_and(|list| list.iter().any(|resource| resource["name"] == "serviceaccounts/token"));
+        let mut rights: Vec<Value> = RIGHTS_ON_MEMBER.iter().map(right).collect();
+        if validates(minor) {
+            rights.extend(RIGHTS_TO_VALIDATE.iter().map(right));
+        }
+        Ok(Self {
+            uid,
+            version: version["gitVersion"].as_str().unwrap_or("of an unknown version").to_owned(),
+            minor,
+            clock,
+            token_request,
+            namespace: member.get(&format!("/api/v1/namespaces/{SYSTEM}")).await?,
+            has_policy: has_policy(member).await?,
+            missing: missing(member, rights).await?,
+            own_server: if wants_server { own_server(member).await } else { None },
+        })
+    }
+}
+
+/// Whether a cluster of this minor version serves ValidatingAdmissionPolicies.
+pub(crate) fn validates(minor: Option<u32>) -> bool {
+    minor.is_none_or(|minor| minor >= 30)
+}
+
+/// Version and clock. The first request to a side, so what keeps everything off is found here.
+async fn version(side: &Side) -> Result<(Value, Option<Timestamp>), SideError> {
+    let answer = side.send(Method::GET, "/version", None).await?;
+    if !answer.status.is_success() {
+        return Err(side.refused("get /version".to_owned(), &answer));
+    }
+    Ok((answer.body, answer.date))
+}
+
+/// The uid of kube-system: made once, and no two clusters have the same.
+pub(crate) async fn uid(side: &Side) -> Result<String, SideError> {
+    let namespace = side.get("/api/v1/namespaces/kube-system").await?.unwrap_or_default();
+    Ok(namespace["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+}
+
+async fn has_policy(member: &Side) -> Result<bool, SideError> {
+    Ok(member.get(&format!("/api/v1/namespaces/{SYSTEM}/configmaps/{CONFIG_MAP}")).await?.is_some())
+}
+
+async fn sidecar(host: &Side) -> Result<Sidecar, SideError> {
+    let answer = host.send(Method::GET, &format!("{}?limit=1", path::CLUSTERS_PATH), None).await?;
+    Ok(match answer.status {
+        StatusCode::NOT_FOUND => Sidecar::Missing,
+        status if status.is_server_error() => Sidecar::Unavailable(answer.message()),
+        // Who may not list the clusters may still join one.
+        _ => Sidecar::Installed,
+    })
+}
+
+/// What of these the caller may not do. Asked at the same time: a cluster may be far away.
+async fn missing(side: &Side, rights: Vec<Value>) -> Result<Vec<String>, SideError> {
+    let mut reviews = JoinSet::new();
+    for (at, attributes) in rights.into_iter().enumerate() {
+        let side = side.clone();
+        reviews.spawn(async move { Ok((at, in_words(&attributes), side.may(&attributes).await?)) });
+    }
+    let mut missing = Vec::new();
+    for review in reviews.join_all().await {
+        let (at, words, allowed) = review?;
+        if !allowed {
+            missing.push((at, words));
+        }
+    }
+    missing.sort();
+    Ok(missing.into_iter().map(|(_, words)| words).collect())
+}
+
+/// `patch clusterroles.rbac.authorization.k8s.io`
+fn in_words(attributes: &Value) -> String {
+    let text = |field: &str| attributes[field].as_str().filter(|text| !text.is_empty());
+    let mut words = format!("{} {}", text("verb").unwrap_or("?"), text("resource").unwrap_or("?"));
+    if let Some(subresource) = text("subresource") {
+        words = format!("{words}/{subresource}");
+    }
+    if let Some(group) = text("group") {
+        words = format!("{words}.{group}");
+    }
+    if let Some(namespace) = text("namespace") {
+        words = format!("{words} in {namespace}");
+    }
+    words
+}
+
+/// kubeadm, kind and others publish it for nodes that join; else where the API server says that it is.
+async fn own_server(member: &Side) -> Option<String> {
+    let info = member.get("/api/v1/namespaces/kube-public/configmaps/cluster-info").await.ok().flatten();
+    let published = info.as_ref().and_then(|info| info["data"]["kubeconfig"].as_str()).and_then(|text| {
+        let kubeconfig = kube::config::Kubeconfig::from_yaml(text).ok()?;
+        kubeconfig.clusters.into_iter().next()?.cluster?.server
+    });
+    if published.is_some() {
+        return published;
+    }
+    let slice = member
+        .get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes")
+        .await
+        .ok()
+        .flatten()?;
+    let address = slice["endpoints"][0]["addresses"][0].as_str()?;
+    let port = slice["ports"][0]["port"].as_u64()?;
+    let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+    Some(format!("https://{address}:{port}"))
+}
+
+fn items(list: Option<Value>) -> Vec<Value> {
+    list.and_then(|mut list| list["items"].as_array_mut().map(std::mem::take)).unwrap_or_default()
+}
+
+/// verb, group, resource, subresource, namespace
+type Right = (&'static str, &'static str, &'static str, &'static str, &'static str);
+
+fn right(&(verb, group, resource, subresource, namespace): &Right) -> Value {
+    json!({
+        "verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace,
+    })
+}
+
+const FLEET: &str = "fleet.kubectl-mc.dev";
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+const RIGHTS_ON_HOST: &[Right] = &[
+    ("create", FLEET, "memberclusters", "", ""),
+    ("patch", FLEET, "memberclusters", "", ""),
+    ("get", "", "secrets", "", SYSTEM),
+    ("create", "", "secrets", "", SYSTEM),
+    ("patch", "", "secrets", "", SYSTEM),
+];
+
+const RIGHTS_ON_MEMBER: &[Right] = &[
+    ("create", "", "namespaces", "", ""),
+    ("patch", "", "namespaces", "", ""),
+    ("create", "", "serviceaccounts", "", SYSTEM),
+    ("patch", "", "serviceaccounts", "", SYSTEM),
+    ("create", "", "configmaps", "", SYSTEM),
+    ("patch", "", "configmaps", "", SYSTEM),
+    ("create", "", "serviceaccounts", "token", SYSTEM),
+    ("create", RBAC, "clusterroles", "", ""),
+    ("patch", RBAC, "clusterroles", "", ""),
+    ("create", RBAC, "clusterrolebindings", "", ""),
+    ("patch", RBAC, "clusterrolebindings", "", ""),
+    ("create", RBAC, "roles", "", SYSTEM),
+    ("patch", RBAC, "roles", "", SYSTEM),
+    ("create", RBAC, "rolebindings", "", SYSTEM),
+    ("patch", RBAC, "rolebindings", "", SYSTEM),
+];
+
+const RIGHTS_TO_VALIDATE: &[Right] = &[
+    ("create", ADMISSION, "validatingadmissionpolicies", "", ""),
+    ("patch", ADMISSION, "validatingadmissionpolicies", "", ""),
+    ("create", ADMISSION, "validatingadmissionpolicybindings", "", ""),
+    ("patch", ADMISSION, "validatingadmissionpolicybindings", "", ""),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_is_told_as_kubectl_would_ask_for_it() {
+        assert_eq!(
+            in_words(&right(&("create", "", "serviceaccounts", "token", SYSTEM))),
+            "create serviceaccounts/token in kubectl-mc-system"
+        );
+        assert_eq!(
+            in_words(&right(&("patch", RBAC, "clusterroles", "", ""))),
+            "patch clusterroles.rbac.authorization.k8s.io"
+        );
+    }
+
+    #[test]
+    fn policies_validate_from_1_30_on() {
+        assert!(!validates(Some(29)));
+        assert!(validates(Some(30)));
+    }
+}

@@ -1,0 +1,122 @@
+//! Waits for what the sidecar says of a member: its conditions, written by the controllers.
+
+use std::time::Duration;
+
+use kubectl_mc_api::ClusterName;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::names;
+use super::side::{Side, SideError};
+use crate::error::Explain;
+use crate::progress::Step;
+
+/// A condition that is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    True,
+    /// `False: Reason: message`, or that nobody has said anything.
+    Not(String),
+}
+
+/// The state of the conditions of this type on a MemberCluster.
+pub(crate) fn state(cluster: &Value, kind: &str) -> State {
+    let conditions = cluster["status"]["conditions"].as_array();
+    let Some(found) = conditions.and_then(|list| list.iter().find(|condition| condition["type"] == kind))
+    else {
+        return State::Not(format!("{kind}: the sidecar has not said anything yet"));
+    };
+    let text = |field: &str| found[field].as_str().unwrap_or_default();
+    if text("status") == "True" {
+        return State::True;
+    }
+    State::Not(format!("{kind} is {}: {}: {}", text("status"), text("reason"), text("message")))
+}
+
+/// Waits until all of these conditions are true.
+pub(crate) async fn until_true(
+    host: &Side,
+    name: &ClusterName,
+    kinds: &[&'static str],
+    timeout: Duration,
+    step: &mut Step<'_>,
+    is_current: impl Fn(&Value) -> bool,
+) -> Result<(), WaitError> {
+    let begin = Instant::now();
+    loop {
+        let cluster = host.get(&names::member_cluster(name)).await?;
+        let cluster = cluster.ok_or_else(|| WaitError::Gone { name: name.clone() })?;
+        let open = if is_current(&cluster) {
+            kinds.iter().find_map(|kind| match state(&cluster, kind) {
+                State::True => None,
+                State::Not(said) => Some((*kind, said)),
+            })
+        } else {
+            Some((kinds[0], "the sidecar has not tried this address yet".to_owned()))
+        };
+        let Some((kind, said)) = open else { return Ok(()) };
+        if begin.elapsed() > timeout {
+            let kubectl = host.at.cluster.kubectl();
+            return Err(WaitError::Late {
+                name: name.clone(),
+                kind,
+                said,
+                seconds: timeout.as_secs(),
+                kubectl,
+            });
+        }
+        step.update(&said);
+        sleep(POLL).await;
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WaitError {
+    #[error(transparent)]
+    Side(#[from] SideError),
+    #[error("MemberCluster {name} was deleted meanwhile")]
+    Gone { name: ClusterName },
+    #[error("after {seconds} s, {name} is not {kind}: {said}")]
+    Late { name: ClusterName, kind: &'static str, said: String, seconds: u64, kubectl: String },
+}
+
+impl Explain for WaitError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Side(error) => error.hint(),
+            Self::Gone { .. } => None,
+            Self::Late { said, kubectl, .. } if said.contains("not said anything") => Some(format!(
+                "is one of the sidecars the leader? see: {kubectl} -n {} get lease mc-sidecar",
+                names::SYSTEM
+            )),
+            Self::Late { kind: "Reachable", .. } => Some(
+                "the sidecar, not this machine, has to reach the member: give the address, the proxy or the name of the certificate that is right there (--server, --proxy-url, --tls-server-name)"
+                    .to_owned(),
+            ),
+            Self::Late { name, kubectl, .. } => Some(format!("see: {kubectl} describe membercluster {name}")),
+        }
+    }
+}
+
+const POLL: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_condition_is_told_with_its_reason() {
+        let cluster = json!({"status": {"conditions": [
+            {"type": "Reachable", "status": "False", "reason": "ConnectionRefused", "message": "no"},
+            {"type": "Ready", "status": "True"},
+        ]}});
+        assert_eq!(state(&cluster, "Ready"), State::True);
+        assert_eq!(
+            state(&cluster, "Reachable"),
+            State::Not("Reachable is False: ConnectionRefused: no".to_owned())
+        );
+        assert!(matches!(state(&json!({}), "Ready"), State::Not(said) if said.contains("not said anything")));
+    }
+}

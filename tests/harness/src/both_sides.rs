@@ -1,0 +1,31 @@
+//! Who administers the host and another cluster, with one kubeconfig for both.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use testbed::Cluster;
+
+use crate::caller::Caller;
+
+/// The host's administrator, whose kubeconfig has the other's administrator too, as context `member`.
+pub fn both(member: &Cluster, change: impl Fn(&mut Value)) -> Result<Caller> {
+    let administrator = Caller::certificate("e2e-join-admin", &["system:masters"])?;
+    administrator.edit(|config| add_context(config, member, &change))
+}
+
+/// Adds the other's own kubeconfig, its cluster changed.
+pub fn add_context(config: &mut Value, member: &Cluster, change: &dyn Fn(&mut Value)) {
+    let text = std::fs::read(&member.kubeconfig).unwrap_or_default();
+    let other: Value = serde_json::from_slice(&text).unwrap_or_default();
+    let mut cluster = other["clusters"][0]["cluster"].clone();
+    change(&mut cluster);
+    let entries = [
+        ("clusters", json!({"name": "member", "cluster": cluster})),
+        ("users", json!({"name": "member", "user": other["users"][0]["user"]})),
+        ("contexts", json!({"name": "member", "context": {"cluster": "member", "user": "member"}})),
+    ];
+    for (list, entry) in entries {
+        if let Some(list) = config[list].as_array_mut() {
+            list.push(entry);
+        }
+    }
+}

@@ -101,6 +101,7 @@ async fn respond(
         _ => {}
     }
     let caller = caller?;
+    let by = caller.by;
     let subject = match impersonation::requested(&caller, request.headers_mut())? {
         Some(requested) => Box::pin(requested.check(&caller.identity, &app.authorizer)).await?,
         None => caller.identity.into(),
@@ -132,7 +133,9 @@ async fn respond(
     }
 
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
-    let draft = Draft::new(request, path, info.upgrade, &allowed, &app.rules);
+    // The front proxy's connection is everybody's.
+    let last = (by != By::RequestHeader).then_some(&peer.last_shown);
+    let draft = Draft::new(request, path, info.upgrade, &allowed, &app.rules, last);
     if long_running {
         let gone = Some(cluster.gone.clone());
         record.leased(Lease::grant(app.authorizer.clone(), allowed, app.tunnels.stop.clone(), gone));

@@ -32,17 +32,22 @@ pub fn forwarded(headers: &HeaderMap, inner_proxy: bool) -> HeaderMap {
 /// each of us. Others on the way are not told: what a client claims of them cannot be known. Behind a
 /// member may be members of its own, but no third generation: that is a way that leads in a circle.
 pub fn via(headers: &HeaderMap, version: Version) -> Result<HeaderValue, Loop> {
-    let by_us = |entry: &&str| {
-        let mut words = entry.split_ascii_whitespace();
-        words.nth(1).is_some_and(|by| by.eq_ignore_ascii_case(PSEUDONYM))
-    };
-    match (tokens(headers, &header::VIA).filter(by_us).count(), version) {
+    let came_by_us = if headers.contains_key(header::VIA) { times_by_us(headers) } else { 0 };
+    match (came_by_us, version) {
         (0, Version::HTTP_2) => Ok(HeaderValue::from_static("2.0 kubectl-mc")),
         (0, _) => Ok(HeaderValue::from_static("1.1 kubectl-mc")),
         (1, Version::HTTP_2) => Ok(HeaderValue::from_static("1.1 kubectl-mc, 2.0 kubectl-mc")),
         (1, _) => Ok(HeaderValue::from_static("1.1 kubectl-mc, 1.1 kubectl-mc")),
         _ => Err(Loop),
     }
+}
+
+fn times_by_us(headers: &HeaderMap) -> usize {
+    let by_us = |entry: &&str| {
+        let mut words = entry.split_ascii_whitespace();
+        words.nth(1).is_some_and(|by| by.eq_ignore_ascii_case(PSEUDONYM))
+    };
+    tokens(headers, &header::VIA).filter(by_us).count()
 }
 
 /// A request that came by here too often.
@@ -75,6 +80,9 @@ enum Nominated {
 
 impl Nominated {
     fn by(headers: &HeaderMap) -> Self {
+        if !headers.contains_key(header::CONNECTION) {
+            return Self::Names(Vec::new());
+        }
         if headers.get_all(header::CONNECTION).iter().any(|line| line.to_str().is_err()) {
             return Self::All;
         }

@@ -28,8 +28,10 @@ use crate::peer::Peer;
 use crate::request_info::MAX_HEADERS;
 use crate::workers::Workers;
 
+mod seldom;
 mod slow_head;
 
+use seldom::Seldom;
 use slow_head::CallerStream;
 
 /// Accepts connections until `shutdown`, each for the worker that serves the fewest.
@@ -122,10 +124,11 @@ async fn serve(
     } else {
         let stream = CallerStream::new(stream, peer.clone());
         let connection = http1(heads).serve_connection(TokioIo::new(stream), service).with_upgrades();
-        let retire = http1::UpgradeableConnection::graceful_shutdown;
+        let idle = Seldom::new(idle(&peer));
         tokio::select! {
-            ended = drive(connection, retire, &peer, &shutdown) => Ok(ended?),
-            () = idle(&peer) => Ok(()),
+            biased;
+            ended = drive(connection, http1::UpgradeableConnection::graceful_shutdown, &peer, &shutdown) => Ok(ended?),
+            () = idle => Ok(()),
         }
     }
 }
@@ -139,8 +142,9 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
 ) -> hyper::Result<()> {
     let mut connection = pin!(connection);
     tokio::select! {
+        biased;
         ended = connection.as_mut() => return ended,
-        () = retirement(peer, shutdown) => retire(connection.as_mut()),
+        () = Seldom::new(retirement(peer, shutdown)) => retire(connection.as_mut()),
     }
     if peer.is_known() {
         return connection.await;

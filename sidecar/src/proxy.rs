@@ -15,6 +15,7 @@ use crate::authorization::Allowed;
 use crate::body::Body;
 use crate::headers;
 use crate::identity::Identity;
+use crate::impersonation::member::last::LastMade;
 use crate::impersonation::{self, member};
 use crate::inventory::{Cluster, Inventory};
 use crate::request_info::MemberPath;
@@ -32,6 +33,8 @@ pub struct Draft<'a> {
     upgrade: Option<Protocol>,
     identity: Arc<Identity>,
     rules: &'a member::Rules,
+    /// Where the headers are that were made before, if they may be the same.
+    last: Option<&'a LastMade>,
 }
 
 /// A request that is ready for a member: clean headers, the member's address, our credential and
@@ -66,16 +69,16 @@ impl<'a> Draft<'a> {
         upgrade: Option<Protocol>,
         allowed: &Allowed,
         rules: &'a member::Rules,
+        last: Option<&'a LastMade>,
     ) -> Self {
         let (parts, body) = request.into_parts();
-        Self { parts, body: body.into(), path, upgrade, identity: allowed.identity().clone(), rules }
+        Self { parts, body: body.into(), path, upgrade, identity: allowed.identity().clone(), rules, last }
     }
 
     /// Makes the member's request out of the caller's: headers cleaned, then credential and identity
     /// set, last, so that nothing a client sends can add to them. The body goes with the first one.
     pub fn prepare(&mut self, cluster: &Cluster) -> Result<Prepared, crate::Error> {
-        let identity = member::Headers::new(self.rules, &self.identity, cluster.forwarded)
-            .map_err(impersonation::Error::Member)?;
+        let identity = self.identity_headers(cluster).map_err(impersonation::Error::Member)?;
         let inner_proxy = self.path.is_inner_proxy();
         let mut headers = headers::forwarded(&self.parts.headers, inner_proxy);
         if let Some(protocol) = self.upgrade {
@@ -91,7 +94,7 @@ impl<'a> Draft<'a> {
         identity.apply(&mut headers).map_err(impersonation::Error::Member)?;
         self_check(&headers)?;
 
-        let uri = connection.uri(self.path.as_str(), self.parts.uri.query());
+        let uri = connection.target(self.path.as_str(), self.parts.uri.query());
         let uri = uri.map_err(upstream::Error::Target)?;
         let body = std::mem::replace(&mut self.body, Outgoing::Empty);
         Ok(Prepared { request: with(self.parts.method.clone(), uri, headers, body), inner_proxy })
@@ -107,10 +110,16 @@ impl<'a> Draft<'a> {
             Err(Error::Impersonation { cluster, message, .. }) => (cluster, message),
             answered => return Ok(answered?),
         };
-        let headers = member::Headers::new(self.rules, &self.identity, cluster.forwarded);
-        let rights = headers.map(member::Headers::rights).unwrap_or_default();
+        let rights = self.identity_headers(cluster).map(|headers| headers.rights()).unwrap_or_default();
         let lacking = Box::pin(cluster.upstream.lacking(&self.identity, &rights)).await;
         Err(Error::Impersonation { cluster: name, message, lacking }.into())
+    }
+
+    fn identity_headers(&self, cluster: &Cluster) -> Result<Arc<member::Headers>, member::Error> {
+        match self.last {
+            Some(last) => last.headers(self.rules, &self.identity, cluster.forwarded),
+            None => member::Headers::new(self.rules, &self.identity, cluster.forwarded).map(Arc::new),
+        }
     }
 
     /// Whether the request only reads, so that it makes no difference if it is done twice.

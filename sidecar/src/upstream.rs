@@ -9,7 +9,8 @@ use std::io::ErrorKind;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode, Uri, header};
+use http::uri::InvalidUri;
+use http::{Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use kubectl_mc_api::ClusterName;
@@ -34,7 +35,6 @@ use breaker::{Attempt, Breaker};
 use connect::Connector;
 use connection::Connection;
 use grant::Grant;
-use outgoing::Outgoing;
 use pool::{Failed, MemberBody, Pool};
 use refusal::Refusal;
 use stream::TooMuch;
@@ -108,7 +108,7 @@ impl Upstream {
     pub async fn send(&self, prepared: Prepared, over: Over) -> Result<Response<Body>, Error> {
         let _attempt = self.admit()?;
         let inner_proxy = prepared.is_inner_proxy();
-        let request = in_origin_form(prepared.into_request());
+        let request = prepared.into_request();
         let sent = match over {
             Over::Any => self.pool.send(request).await,
             Over::New => self.pool.send_anew(request).await,
@@ -134,7 +134,7 @@ impl Upstream {
             let _ = connection.with_upgrades().await;
         }));
         let inner_proxy = prepared.is_inner_proxy();
-        let request = in_origin_form(prepared.into_request());
+        let request = prepared.into_request();
         let response = sender.send_request(request).await.map_err(lost)?;
         before_head.end();
         self.breaker.answered();
@@ -237,13 +237,6 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
     innermost.to_string()
 }
 
-/// The target without scheme and authority (RFC 9112, 3.2.1), as a server and not a proxy is asked.
-fn in_origin_form(mut request: Request<Outgoing>) -> Request<Outgoing> {
-    let target = request.uri().path_and_query().cloned();
-    *request.uri_mut() = target.map(Uri::from).unwrap_or_default();
-    request
-}
-
 /// Why a member's answer does not come.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -274,7 +267,7 @@ pub enum Error {
     #[error("the answer of the member broke off")]
     Broken(#[from] hyper::Error),
     #[error("the path cannot be sent to a member: {0}")]
-    Target(http::Error),
+    Target(InvalidUri),
 }
 
 fn lacks(lacking: Option<&str>) -> String {

@@ -17,6 +17,8 @@ use super::{EXTRA, GROUP, UID, USER, is_impersonation};
 use crate::authorization::Attributes;
 use crate::identity::Identity;
 
+pub mod last;
+
 /// The rules that flags may change.
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -72,17 +74,17 @@ impl Headers {
     }
 
     /// The rights that our credential needs on the member to show this identity.
-    pub fn rights(self) -> Vec<Attributes> {
-        super::rights(&self.0.into_iter().collect())
+    pub fn rights(&self) -> Vec<Attributes> {
+        super::rights(&self.0.iter().cloned().collect())
     }
 
     /// Puts the identity into the headers of a request, where nothing of its kind may be yet.
-    pub fn apply(self, headers: &mut HeaderMap) -> Result<(), Error> {
+    pub fn apply(&self, headers: &mut HeaderMap) -> Result<(), Error> {
         if headers.keys().any(is_impersonation) {
             return Err(Error::Present);
         }
-        for (name, value) in self.0 {
-            headers.append(name, value);
+        for (name, value) in &self.0 {
+            headers.append(name.clone(), value.clone());
         }
         Ok(())
     }

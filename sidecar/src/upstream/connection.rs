@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use http::uri::{Authority, PathAndQuery, Scheme};
+use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri};
 use k8s_openapi::ByteString;
 use rustls::client::Resumption;
@@ -81,8 +81,9 @@ impl Connection {
         self.authorization.clone()
     }
 
-    /// The member's URI for a path, which stays as the client spelt it.
-    pub fn uri(&self, path: &str, query: Option<&str>) -> Result<Uri, http::Error> {
+    /// What the member is asked for by a path, which stays as the client spelt it. There is no scheme and
+    /// no authority in it (RFC 9112, 3.2.1): a server is asked, and not a proxy.
+    pub fn target(&self, path: &str, query: Option<&str>) -> Result<Uri, InvalidUri> {
         let mut target =
             String::with_capacity(self.base_path.len() + path.len() + 1 + query.map_or(0, str::len));
         target.push_str(&self.base_path);
@@ -91,12 +92,11 @@ impl Connection {
             target.push('?');
             target.push_str(query);
         }
-        let target = PathAndQuery::try_from(target)?;
-        Uri::builder().scheme(Scheme::HTTPS).authority(self.authority.clone()).path_and_query(target).build()
+        PathAndQuery::try_from(target).map(Uri::from)
     }
 
     pub(super) fn address(&self) -> Result<Uri, http::Error> {
-        self.uri("/", None)
+        Uri::builder().scheme(Scheme::HTTPS).authority(self.authority.clone()).path_and_query("/").build()
     }
 }
 

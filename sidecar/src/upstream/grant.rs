@@ -16,8 +16,8 @@ use moka::future::Cache;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::Upstream;
 use super::outgoing::Outgoing;
-use super::{Upstream, in_origin_form};
 use crate::authorization::Attributes;
 use crate::identity::Identity;
 
@@ -65,7 +65,7 @@ impl Upstream {
     /// Whether the member lets us do this, if it says so.
     async fn may(&self, grant: &Grant, right: &Attributes) -> Option<bool> {
         let _permit = grant.under_way.acquire().await.ok()?;
-        let response = self.pool.send(in_origin_form(self.review(right)?)).await.ok()?;
+        let response = self.pool.send(self.review(right)?).await.ok()?;
         if response.status() != StatusCode::CREATED {
             return None;
         }
@@ -83,7 +83,7 @@ impl Upstream {
         let document = serde_json::to_vec(&review).ok()?;
         let mut request = Request::new(Outgoing::from(document));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.connection.uri(REVIEWS, None).ok()?;
+        *request.uri_mut() = self.connection.target(REVIEWS, None).ok()?;
         let headers = request.headers_mut();
         headers.insert(header::HOST, self.connection.host());
         if let Some(token) = self.connection.authorization() {

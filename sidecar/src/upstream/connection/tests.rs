@@ -25,11 +25,12 @@ fn parse(entries: &[(&str, &str)]) -> Result<Connection, Error> {
 #[test]
 fn the_secret_alone_says_where_a_request_goes() {
     let connection = parse(&[("server", "https://rancher.example/k8s/clusters/c-1/")]).unwrap();
-    let uri = connection.uri("/api/v1/namespaces/a%2Fb", Some("x=%2F;y")).unwrap();
-    assert_eq!(uri, "https://rancher.example/k8s/clusters/c-1/api/v1/namespaces/a%2Fb?x=%2F;y");
+    let target = connection.target("/api/v1/namespaces/a%2Fb", Some("x=%2F;y")).unwrap();
+    assert_eq!(target, "/k8s/clusters/c-1/api/v1/namespaces/a%2Fb?x=%2F;y");
     assert_eq!(connection.host(), "rancher.example");
+    assert_eq!(connection.address().unwrap(), "https://rancher.example/");
     for path in ["//evil.example/api", "/@evil.example", "/https://evil.example"] {
-        assert_eq!(connection.uri(path, None).unwrap().authority().unwrap(), "rancher.example");
+        assert_eq!(connection.target(path, None).unwrap().authority(), None);
     }
 }
 

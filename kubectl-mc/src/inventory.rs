@@ -9,6 +9,7 @@ use crate::argv::Scanned;
 use crate::client::{self, ClientError};
 use crate::env::Env;
 use crate::error::Explain;
+use crate::exit::ExitStatus;
 use crate::hop::{Hop, Refusal};
 use crate::host::Host;
 
@@ -79,6 +80,14 @@ impl Explain for InventoryError {
         match self {
             Self::Refused { hint, .. } => Some(hint.clone()),
             Self::Client { .. } | Self::Status { .. } | Self::Answer { .. } => None,
+        }
+    }
+
+    /// What the host finds wrong with the request is the label selector.
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::Status { status: StatusCode::BAD_REQUEST, .. } => ExitStatus::Usage,
+            _ => ExitStatus::Failed,
         }
     }
 }

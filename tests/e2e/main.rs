@@ -38,6 +38,7 @@ mod protocol;
 mod refused_upgrades;
 mod revocation;
 mod routing;
+mod several_clusters;
 mod shutdown;
 mod soak;
 mod stolen_manager;

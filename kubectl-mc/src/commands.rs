@@ -63,11 +63,11 @@ fn is_own(verb: &OsStr, scanned: &Scanned, env: &Env) -> bool {
 
 fn is_cluster_chosen(scanned: &Scanned, env: &Env) -> bool {
     let chosen = |word: &OsString| {
-        let word = word.as_encoded_bytes();
-        word.starts_with(b"-C")
-            || word.starts_with(b"--cluster")
-            || word == b"--all-clusters"
-            || word == b"--retry-failed"
+        let word = word.to_string_lossy();
+        let name = word.split('=').next().unwrap_or_default();
+        word.starts_with("-C")
+            || ["--cluster", "--cluster-selector", "--all-clusters", "--exclude", "--retry-failed"]
+                .contains(&name)
     };
     scanned.own.iter().any(chosen) || env.var(crate::env::CLUSTER).is_some()
 }

@@ -41,6 +41,8 @@ pub(super) struct Children<'a> {
     /// It changes nothing.
     reads: bool,
     permits: Arc<Semaphore>,
+    /// Who is asked first needs no place of a child's, but a connection.
+    asks: Arc<Semaphore>,
 }
 
 impl<'a> Children<'a> {
@@ -62,6 +64,7 @@ impl<'a> Children<'a> {
             timeout: job.options.timeout(ends),
             reads,
             permits: Arc::new(Semaphore::new(concurrency(job))),
+            asks: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
             job,
         })
     }
@@ -108,17 +111,21 @@ impl<'a> Children<'a> {
     ) -> Result<(), Failure> {
         let invocation = self.invocation(target, at)?;
         let mut command = self.kubectl.child(invocation);
-        if self.folder.is_some() || self.job.parses_output() {
+        if self.job.parses_output() {
             // The user's preferences for kubectl would change the form of what is read here.
             command.env("KUBECTL_KUBERC", "false");
         }
         let may_say_no = verb::may_say_no(self.job.scanned);
         let mut child = Child { command, input: self.input.clone(), timeout: self.timeout, may_say_no };
-        let (client, permits, cluster) = (self.client.clone(), self.permits.clone(), target.name.clone());
+        let (client, cluster) = (self.client.clone(), target.name.clone());
+        let (permits, asks) = (self.permits.clone(), self.asks.clone());
         tasks.spawn(async move {
             let timeout = child.timeout;
+            let ask = asks.acquire_owned().await;
             let begin = Instant::now();
-            let result = match refusal(client.as_ref(), &cluster, timeout).await {
+            let refused = refusal(client.as_ref(), &cluster, timeout).await;
+            drop(ask);
+            let result = match refused {
                 Ok(()) => {
                     // Both together have the time that the cluster has; waiting for a turn is not its fault.
                     child.timeout = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
@@ -235,3 +242,6 @@ fn concurrency(job: &Job<'_>) -> usize {
     let all = if verb::is_stream(job.scanned) { job.targets.len() } else { 0 };
     ours.unwrap_or_else(|| (2 * cores).clamp(4, 16).max(all))
 }
+
+/// As many connections as a host's proxy takes from one user without a word.
+const ASKED_AT_ONCE: usize = 64;

@@ -20,6 +20,7 @@ fn the_version_is_ours_until_a_cluster_is_chosen() {
     let bed = Bed::unreachable();
     let version = format!("kubectl-mc {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(bed.run(&["version"]).out, version);
+    assert_eq!(bed.run(&["--cluster-timeout=5s", "version"]).out, version);
     assert_eq!(bed.run(&["version", "--client", "-C", "m1"]).arguments(), ["version", "--client"]);
 }
 

@@ -18,7 +18,8 @@ use super::run_folder::RunFolder;
 use super::{Fault, Job, Outcome, local_port};
 use crate::argv::Scanned;
 use crate::cache::Cache;
-use crate::error::Failure;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
 use crate::host::User;
 use crate::kubectl::{Invocation, Kubectl};
 use crate::rewrite::{self, RawPath};
@@ -47,6 +48,10 @@ pub(super) struct Children<'a> {
 
 impl<'a> Children<'a> {
     pub(super) async fn new(job: &'a Job<'a>, scanned: Scanned) -> Result<Self, Failure> {
+        let clusters = job.targets.len();
+        if verb::is_stream(job.scanned) && clusters > STREAMS && job.options.concurrency.is_none() {
+            return Err(TooManyStreams { clusters }.into());
+        }
         let cache = Cache::open(job.env)?;
         let folder = match &job.host.user {
             User::Inline(..) => Some(RunFolder::make(cache.folder())?),
@@ -243,5 +248,27 @@ fn concurrency(job: &Job<'_>) -> usize {
     ours.unwrap_or_else(|| (2 * cores).clamp(4, 16).max(all))
 }
 
+/// A command that does not end needs a kubectl for each cluster at the same time.
+#[derive(Debug, thiserror::Error)]
+#[error("this would keep {clusters} kubectls running at once, at 50 MB each")]
+struct TooManyStreams {
+    clusters: usize,
+}
+
+impl Explain for TooManyStreams {
+    fn hint(&self) -> Option<String> {
+        Some(format!(
+            "choose at most {STREAMS} clusters, or say that it is meant: --cluster-concurrency={}",
+            self.clusters
+        ))
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+/// 3 GB of kubectls.
+const STREAMS: usize = 64;
 /// As many connections as a host's proxy takes from one user without a word.
 const ASKED_AT_ONCE: usize = 64;

@@ -174,6 +174,32 @@ fn an_interruption_leaves_no_process_and_no_file() {
 }
 
 #[test]
+fn so_many_at_once_and_no_more_and_all_of_them_in_order() {
+    let bed = bed(": > running.$cluster; set -- running.*; echo $#; rm running.$cluster");
+    let names: Vec<_> = (0..40).map(|at| format!("m{at:02}")).collect();
+    let ran = bed.run(&["--cluster-concurrency=3", "-C", &names.join(","), "describe", "x"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    let lines: Vec<_> = ran.out.lines().map(|line| line.split_once(" | ").unwrap()).collect();
+    assert_eq!(lines.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
+    let most = lines.iter().map(|(_, running)| running.trim().parse::<usize>().unwrap()).max();
+    assert!((1..=3).contains(&most.unwrap()), "{most:?}");
+}
+
+#[test]
+fn a_kubectl_that_does_not_end_for_each_of_very_many_must_be_meant() {
+    let names: Vec<_> = (0..65).map(|at| format!("m{at}")).collect();
+    let ran = bed("echo x").run(&["-C", &names.join(","), "wait", "--for=delete", "pod/x"]);
+    assert_eq!(
+        ran.failed(),
+        (
+            2,
+            "error: this would keep 65 kubectls running at once, at 50 MB each\n\
+             hint: choose at most 64 clusters, or say that it is meant: --cluster-concurrency=65\n"
+        )
+    );
+}
+
+#[test]
 fn streams_are_told_as_they_come() {
     // The second speaks, and the first only then.
     let bed = bed(

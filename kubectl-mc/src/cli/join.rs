@@ -23,7 +23,7 @@ pub(crate) struct JoinArgs {
     #[arg(long)]
     pub(crate) no_host_admins: bool,
     /// How long the member's tokens live before the sidecar has to renew them
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = token_life)]
     pub(crate) token_duration: Duration,
     /// Check both sides and say what would be made
     #[arg(long)]
@@ -106,6 +106,12 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Kubernetes gives no token for less.
+fn token_life(text: &str) -> Result<Duration, String> {
+    let life = duration(text)?;
+    if life < Duration::from_secs(600) { Err("a token lives for 10m at least".to_owned()) } else { Ok(life) }
+}
+
 const JOIN_EXAMPLES: &str = "\
 Examples:
   # The cluster of context m1-admin becomes m1 behind the current context
@@ -132,7 +138,7 @@ mod tests {
     #[test]
     fn a_token_lives_for_some_time() {
         assert_eq!(duration("24h").unwrap(), Duration::from_secs(86_400));
-        assert!(duration("0s").is_err());
+        assert!(duration("0s").is_err() && token_life("9m").is_err() && token_life("10m").is_ok());
     }
 
     #[test]

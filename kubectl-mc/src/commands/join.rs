@@ -17,7 +17,7 @@ use crate::join::print::Halves;
 use crate::join::side::Side;
 use crate::join::steps::{StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey, validates};
-use crate::join::{manifest, next};
+use crate::join::{manifest, names, next};
 use crate::printer::{Printer, printable};
 use crate::settings::{HostOptions, Settings};
 
@@ -43,12 +43,7 @@ pub(super) fn run(
     connect::run(async {
         let host = Side { role: "host", at: connect::to(host, env).await? };
         let member = Side { role: "member", at: connect::to(member, env).await? };
-        tokio::select! {
-            biased;
-            // Dropping the join loses nothing: each of its requests is a step that can be taken again.
-            _ = tokio::signal::ctrl_c() => Err(Interrupted(arguments.name.clone()).into()),
-            done = join(arguments, &endpoint, &host, &member, printer) => done,
-        }
+        join(arguments, &endpoint, &host, &member, printer).await
     })
 }
 
@@ -63,19 +58,21 @@ fn print(
 ) -> Result<ExitStatus, Failure> {
     let host = Host::load(options, env).ok();
     let host_kubectl = host.as_ref().map_or_else(|| "kubectl".to_owned(), Host::kubectl);
-    let host_uid = host.and_then(|host| {
+    let asked = host.and_then(|host| {
         connect::run(async {
             let host = Side { role: "host", at: connect::to(host, env).await? };
-            Ok(survey::uid(&host).await?)
+            Ok((survey::uid(&host).await?, survey::namespace(&host).await?))
         })
         .ok()
     });
+    let (host_uid, namespace) = asked.unwrap_or_else(|| (String::new(), names::SYSTEM.to_owned()));
     let halves = Halves {
         arguments,
         endpoint,
         host_kubectl: &host_kubectl,
         member_kubectl: &member.kubectl(),
-        host_uid: host_uid.as_deref(),
+        host_uid: Some(host_uid.as_str()).filter(|uid| !uid.is_empty()),
+        namespace: &namespace,
     };
     printer.out(&halves.text()?);
     Ok(ExitStatus::Success)
@@ -119,7 +116,7 @@ async fn join(
     let judged = try_only.all(&member.at.client, member_objects.clone()).await?;
     if *dry_run {
         let secrets = [name.member_secret(), name.manager_secret()];
-        let secrets = secrets.iter().map(|secret| objects::secret(secret, endpoint));
+        let secrets = secrets.iter().map(|secret| objects::secret(&on_host.namespace, secret, endpoint));
         let registered = try_only.all(&host.at.client, std::iter::once(registration).chain(secrets)).await?;
         registered.iter().for_each(|one| printer.out(&format!("host: {}", one.line(true))));
         judged.iter().for_each(|one| printer.out(&format!("member: {}", one.line(true))));
@@ -130,13 +127,19 @@ async fn join(
         host,
         member,
         endpoint,
+        namespace: &on_host.namespace,
         registration,
         member_objects,
         token_life: *token_duration,
         timeout: *timeout,
         printer,
     };
-    steps.run().await.map_err(|source| NotJoined { name: name.clone(), source })?;
+    tokio::select! {
+        biased;
+        // Dropping it loses nothing: each of its requests is a step that can be taken again.
+        _ = tokio::signal::ctrl_c() => return Err(Interrupted(name.clone()).into()),
+        done = steps.run() => done.map_err(|source| NotJoined { name: name.clone(), source })?,
+    }
 
     let host_flag =
         host.at.cluster.context.as_ref().map_or_else(String::new, |name| format!(" --context={name}"));

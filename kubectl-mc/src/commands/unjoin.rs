@@ -50,7 +50,8 @@ async fn unjoin(
 ) -> Result<ExitStatus, Failure> {
     let UnjoinArgs { name, dry_run, yes, .. } = arguments;
     let registered = host.get(&names::member_cluster(name)).await?;
-    let is_there = registered.is_some() || remains::has_secrets(host, name).await?;
+    let namespace = survey::namespace(host).await?;
+    let is_there = registered.is_some() || remains::has_secrets(host, &namespace, name).await?;
     let on_member = match member {
         Some(member) => {
             belongs(name, registered.as_ref(), &survey::uid(host).await?, member).await?;
@@ -61,7 +62,7 @@ async fn unjoin(
         }
         None => None,
     };
-    let on_host = remains::on_host(host, name).await?;
+    let on_host = remains::on_host(host, &namespace, name).await?;
 
     let delete = Delete { dry_run: *dry_run, timeout: TIMEOUT };
     if !dry_run && !yes {

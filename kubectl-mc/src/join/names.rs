@@ -2,7 +2,8 @@
 
 use kubectl_mc_api::ClusterName;
 
-/// The namespace of the sidecar on the host, and of its accounts on a member.
+/// The namespace of the sidecar's accounts on a member, and of itself on the host unless it was installed
+/// elsewhere.
 pub(crate) const SYSTEM: &str = "kubectl-mc-system";
 /// The registry, below the host's root.
 pub(crate) const MEMBERCLUSTERS: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters";
@@ -30,6 +31,6 @@ pub(crate) fn member_cluster(name: &ClusterName) -> String {
 }
 
 /// A Secret of the sidecar's namespace, below the host's root.
-pub(crate) fn secret(name: &str) -> String {
-    format!("/api/v1/namespaces/{SYSTEM}/secrets/{name}")
+pub(crate) fn secret(namespace: &str, name: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/secrets/{name}")
 }

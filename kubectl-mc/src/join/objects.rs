@@ -8,7 +8,7 @@ use kubectl_mc_api::ClusterName;
 use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
-use super::names::{CLUSTER, HOST, HOST_ADMINS, KUBECTL_MC, MANAGED_BY, SECRET_TYPE, SYSTEM, UID};
+use super::names::{CLUSTER, HOST, HOST_ADMINS, KUBECTL_MC, MANAGED_BY, SECRET_TYPE, UID};
 
 /// The registration: a name with labels, and the uid by which the cluster is known again.
 pub(crate) fn member_cluster(name: &ClusterName, labels: &[(String, String)], uid: Option<&str>) -> Value {
@@ -30,14 +30,14 @@ pub(crate) fn member_cluster(name: &ClusterName, labels: &[(String, String)], ui
 
 /// A Secret of the member with its connection; the credential is written by itself, so that applying this
 /// again does not take it away.
-pub(crate) fn secret(name: &str, endpoint: &Endpoint) -> Value {
+pub(crate) fn secret(namespace: &str, name: &str, endpoint: &Endpoint) -> Value {
     let data: BTreeMap<_, _> =
         endpoint.data().into_iter().map(|(key, value)| (key, STANDARD.encode(value))).collect();
     json!({
         "apiVersion": "v1",
         "kind": "Secret",
         "type": SECRET_TYPE,
-        "metadata": {"name": name, "namespace": SYSTEM, "labels": {MANAGED_BY: KUBECTL_MC}},
+        "metadata": {"name": name, "namespace": namespace, "labels": {MANAGED_BY: KUBECTL_MC}},
         "data": data,
     })
 }
@@ -47,7 +47,7 @@ pub(crate) fn secret(name: &str, endpoint: &Endpoint) -> Value {
 pub(crate) fn leads_elsewhere(existing: &Value, endpoint: &Endpoint) -> bool {
     let mut connection = existing["data"].as_object().cloned().unwrap_or_default();
     let credential = ["token", "tls.crt", "tls.key"].map(|key| connection.remove(key).is_some());
-    credential.contains(&true) && Value::from(connection) != secret("", endpoint)["data"]
+    credential.contains(&true) && Value::from(connection) != secret("", "", endpoint)["data"]
 }
 
 /// What of `member.yaml` a member gets.
@@ -104,6 +104,7 @@ fn text<'a>(object: &'a Value, path: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::join::names::SYSTEM;
 
     fn name() -> ClusterName {
         "m1".parse().unwrap()
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_credential_is_not_left_beside_another_address() {
-        let mut existing = secret("m1.member", &endpoint("https://a"));
+        let mut existing = secret("ns", "m1.member", &endpoint("https://a"));
         assert!(!leads_elsewhere(&existing, &endpoint("https://b")), "there is nothing to lose");
         existing["data"]["token"] = "dA==".into();
         assert!(!leads_elsewhere(&existing, &endpoint("https://a")));

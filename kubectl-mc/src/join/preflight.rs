@@ -94,7 +94,7 @@ fn server(names: &Names<'_>, member: &MemberSurvey, endpoint: &Endpoint) -> Opti
 /// The name must be free, and the cluster must not be joined already.
 fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Option<Finding> {
     let Names { cluster, .. } = names;
-    if member.uid == host.uid {
+    if member.uid == host.uid && !host.uid.is_empty() {
         return Some(Finding::Refused(
             "the member is the host itself".to_owned(),
             "choose the member by --member-context=NAME and the host by --context=NAME".to_owned(),

@@ -22,6 +22,8 @@ pub(crate) struct Halves<'a> {
     pub(crate) member_kubectl: &'a str,
     /// The uid of the host's kube-system, if it could be asked.
     pub(crate) host_uid: Option<&'a str>,
+    /// The sidecar's, on the host.
+    pub(crate) namespace: &'a str,
 }
 
 impl Halves<'_> {
@@ -71,7 +73,8 @@ impl Halves<'_> {
         registration["metadata"]["annotations"][UID] = "$MEMBER_UID".into();
         let secrets =
             [(name.manager_secret(), "$MANAGER_TOKEN"), (name.member_secret(), "$IMPERSONATOR_TOKEN")];
-        let secrets = secrets.map(|(secret, token)| secret_in_clear(&secret, endpoint, token));
+        let secrets =
+            secrets.map(|(secret, token)| secret_in_clear(self.namespace, &secret, endpoint, token));
         text.push_str(&documents(std::iter::once(&registration).chain(&secrets)));
         let _ = write!(text, "EOF\n{}", waits(kubectl, name));
         Ok(text)
@@ -79,14 +82,14 @@ impl Halves<'_> {
 }
 
 /// A Secret as people read it; the shell puts the token in.
-fn secret_in_clear(name: &str, endpoint: &Endpoint, token: &str) -> serde_json::Value {
+fn secret_in_clear(namespace: &str, name: &str, endpoint: &Endpoint, token: &str) -> serde_json::Value {
     let mut data = endpoint.data();
     data.insert("token", token.to_owned());
     serde_json::json!({
         "apiVersion": "v1",
         "kind": "Secret",
         "type": SECRET_TYPE,
-        "metadata": {"name": name, "namespace": SYSTEM, "labels": {super::names::MANAGED_BY: super::names::KUBECTL_MC}},
+        "metadata": {"name": name, "namespace": namespace, "labels": {super::names::MANAGED_BY: super::names::KUBECTL_MC}},
         "stringData": data,
     })
 }

@@ -18,8 +18,8 @@ pub(crate) struct Remains {
 }
 
 /// The registration, its Secrets, what the controllers remember, and the grants for this cluster.
-pub(crate) async fn on_host(host: &Side, name: &ClusterName) -> Result<Remains, SideError> {
-    let named = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": SYSTEM}});
+pub(crate) async fn on_host(host: &Side, namespace: &str, name: &ClusterName) -> Result<Remains, SideError> {
+    let named = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}});
     let mut objects =
         labelled(host, &["clusterroles", "clusterrolebindings"], &format!("{HOST_GRANT}={name}")).await?;
     objects.extend([
@@ -102,9 +102,9 @@ async fn labelled(side: &Side, plurals: &[&str], selector: &str) -> Result<Vec<V
 }
 
 /// Whether Secrets of a cluster are there although its MemberCluster is not.
-pub(crate) async fn has_secrets(host: &Side, name: &ClusterName) -> Result<bool, SideError> {
+pub(crate) async fn has_secrets(host: &Side, namespace: &str, name: &ClusterName) -> Result<bool, SideError> {
     for secret in [name.member_secret(), name.manager_secret()] {
-        let secret = host.get(&super::names::secret(&secret)).await?;
+        let secret = host.get(&super::names::secret(namespace, &secret)).await?;
         if secret.is_some_and(|secret| secret["type"] == SECRET_TYPE) {
             return Ok(true);
         }

@@ -23,6 +23,8 @@ pub(crate) struct Steps<'a> {
     pub(crate) host: &'a Side,
     pub(crate) member: &'a Side,
     pub(crate) endpoint: &'a Endpoint,
+    /// The sidecar's, on the host.
+    pub(crate) namespace: &'a str,
     /// The MemberCluster.
     pub(crate) registration: Value,
     /// The member's objects.
@@ -34,16 +36,26 @@ pub(crate) struct Steps<'a> {
 
 impl Steps<'_> {
     pub(crate) async fn run(self) -> Result<(), StepError> {
-        let Self { name, host, member, endpoint, registration, member_objects, token_life, timeout, printer } =
-            self;
+        let Self {
+            name,
+            host,
+            member,
+            endpoint,
+            namespace,
+            registration,
+            member_objects,
+            token_life,
+            timeout,
+            printer,
+        } = self;
         let progress = Progress::new(printer);
         let apply = Apply { dry_run: false, force_conflicts: true };
 
         let step = progress.step(&format!("registering {name} on the host"));
         let secret = name.member_secret();
-        let mut written = Vec::new();
+        // The Secret first, so that a cluster that is there can be tried at once.
+        let mut written = connection(host, namespace, &secret, endpoint, apply).await?;
         written.extend(apply.all(&host.at.client, [registration]).await?);
-        written.extend(connection(host, &secret, endpoint, apply).await?);
         ended(step, "host", &written, printer);
 
         let mut step = progress.step(&format!("waiting until the sidecar reaches {}", endpoint.server));
@@ -59,12 +71,16 @@ impl Steps<'_> {
 
         let step = progress.step("giving the sidecar its tokens");
         let manager = name.manager_secret();
-        let mut written = connection(host, &manager, endpoint, apply).await?;
+        let written = connection(host, namespace, &manager, endpoint, apply).await?;
         for (account, secret) in [(MANAGER, &manager), (IMPERSONATOR, &secret)] {
             let token = token(member, account, token_life).await?;
-            host.merge(&names::secret(secret), &json!({"data": {"token": STANDARD.encode(token)}})).await?;
+            host.merge(
+                &names::secret(namespace, secret),
+                &json!({"data": {"token": STANDARD.encode(token)}}),
+            )
+            .await?;
         }
-        ended(step, "host", &std::mem::take(&mut written), printer);
+        ended(step, "host", &written, printer);
 
         let mut step = progress.step(&format!("waiting until {name} is ready"));
         wait::until_true(host, name, &["AuthSynced", "Ready"], timeout, &mut step, |_| true).await?;
@@ -76,17 +92,18 @@ impl Steps<'_> {
 /// Writes the connection into a Secret; a credential that is there stays only beside the same connection.
 async fn connection(
     host: &Side,
+    namespace: &str,
     secret: &str,
     endpoint: &Endpoint,
     apply: Apply,
 ) -> Result<Vec<Applied>, StepError> {
-    let path = names::secret(secret);
+    let path = names::secret(namespace, secret);
     if let Some(existing) = host.get(&path).await?
         && objects::leads_elsewhere(&existing, endpoint)
     {
         host.merge(&path, &json!({"data": {"token": null, "tls.crt": null, "tls.key": null}})).await?;
     }
-    Ok(apply.all(&host.at.client, [objects::secret(secret, endpoint)]).await?)
+    Ok(apply.all(&host.at.client, [objects::secret(namespace, secret, endpoint)]).await?)
 }
 
 /// A token of an account of the member's sidecar namespace (TokenRequest).

@@ -3,6 +3,7 @@
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use kubectl_mc_api::access::policy::CONFIG_MAP;
+use kubectl_mc_api::manifests::API_SERVICE;
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -13,8 +14,10 @@ use super::side::{Side, SideError};
 /// The host, as far as a join wants to know it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HostSurvey {
-    /// The uid of kube-system, by which a cluster is told from others.
+    /// The uid of kube-system, by which a cluster is told from others; empty if it may not be known.
     pub(crate) uid: String,
+    /// Where the sidecar and its Secrets are.
+    pub(crate) namespace: String,
     pub(crate) clock: Option<Timestamp>,
     pub(crate) sidecar: Sidecar,
     /// All registered clusters.
@@ -54,13 +57,14 @@ pub(crate) struct MemberSurvey {
 impl HostSurvey {
     pub(crate) async fn of(host: &Side) -> Result<Self, SideError> {
         let (version, uid) = (version(host).await?, uid(host).await?);
-        let sidecar = sidecar(host).await?;
+        let (sidecar, namespace) = (sidecar(host).await?, namespace(host).await?);
         let registered = match sidecar {
             Sidecar::Missing => Vec::new(),
-            _ => items(host.get(MEMBERCLUSTERS).await?),
+            _ => items(host.readable(MEMBERCLUSTERS).await?),
         };
-        let missing = missing(host, RIGHTS_ON_HOST.iter().map(right).collect()).await?;
-        Ok(Self { uid, clock: version.1, sidecar, registered, missing })
+        let rights = RIGHTS_ON_HOST.iter().map(right).chain(rights_to_secrets(&namespace));
+        let missing = missing(host, rights.collect()).await?;
+        Ok(Self { uid, namespace, clock: version.1, sidecar, registered, missing })
     }
 
     /// A registered cluster.
@@ -87,7 +91,7 @@ impl MemberSurvey {
             minor,
             clock,
             token_request,
-            namespace: member.get(&format!("/api/v1/namespaces/{SYSTEM}")).await?,
+            namespace: member.readable(&format!("/api/v1/namespaces/{SYSTEM}")).await?,
             has_policy: has_policy(member).await?,
             missing: missing(member, rights).await?,
             own_server: if wants_server { own_server(member).await } else { None },
@@ -111,12 +115,20 @@ async fn version(side: &Side) -> Result<(Value, Option<Timestamp>), SideError> {
 
 /// The uid of kube-system: made once, and no two clusters have the same.
 pub(crate) async fn uid(side: &Side) -> Result<String, SideError> {
-    let namespace = side.get("/api/v1/namespaces/kube-system").await?.unwrap_or_default();
+    let namespace = side.readable("/api/v1/namespaces/kube-system").await?.unwrap_or_default();
     Ok(namespace["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
 }
 
+/// The namespace that the aggregated API leads to.
+pub(crate) async fn namespace(host: &Side) -> Result<String, SideError> {
+    let service =
+        host.readable(&format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}")).await?;
+    let service = service.unwrap_or_default();
+    Ok(service["spec"]["service"]["namespace"].as_str().unwrap_or(SYSTEM).to_owned())
+}
+
 async fn has_policy(member: &Side) -> Result<bool, SideError> {
-    Ok(member.get(&format!("/api/v1/namespaces/{SYSTEM}/configmaps/{CONFIG_MAP}")).await?.is_some())
+    Ok(member.readable(&format!("/api/v1/namespaces/{SYSTEM}/configmaps/{CONFIG_MAP}")).await?.is_some())
 }
 
 async fn sidecar(host: &Side) -> Result<Sidecar, SideError> {
@@ -197,19 +209,26 @@ fn right(&(verb, group, resource, subresource, namespace): &Right) -> Value {
     })
 }
 
+fn rights_to_secrets(namespace: &str) -> impl Iterator<Item = Value> {
+    ["get", "create", "patch"].into_iter().map(move |verb| {
+        json!({"verb": verb, "group": "", "resource": "secrets", "subresource": "", "namespace": namespace})
+    })
+}
+
 const FLEET: &str = "fleet.kubectl-mc.dev";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 const RIGHTS_ON_HOST: &[Right] = &[
+    ("get", "", "namespaces", "", ""),
+    ("list", FLEET, "memberclusters", "", ""),
+    ("get", FLEET, "memberclusters", "", ""),
     ("create", FLEET, "memberclusters", "", ""),
     ("patch", FLEET, "memberclusters", "", ""),
-    ("get", "", "secrets", "", SYSTEM),
-    ("create", "", "secrets", "", SYSTEM),
-    ("patch", "", "secrets", "", SYSTEM),
 ];
 
 const RIGHTS_ON_MEMBER: &[Right] = &[
+    ("get", "", "namespaces", "", ""),
     ("create", "", "namespaces", "", ""),
     ("patch", "", "namespaces", "", ""),
     ("create", "", "serviceaccounts", "", SYSTEM),

@@ -86,8 +86,7 @@ impl Explain for WaitError {
             Self::Side(error) => error.hint(),
             Self::Gone { .. } => None,
             Self::Late { said, kubectl, .. } if said.contains("not said anything") => Some(format!(
-                "is one of the sidecars the leader? see: {kubectl} -n {} get lease mc-sidecar",
-                names::SYSTEM
+                "is one of the sidecars the leader? see: {kubectl} get lease -A --field-selector=metadata.name=mc-sidecar"
             )),
             Self::Late { kind: "Reachable", .. } => Some(
                 "the sidecar, not this machine, has to reach the member: give the address, the proxy or the name of the certificate that is right there (--server, --proxy-url, --tls-server-name)"

@@ -3,7 +3,9 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 use testbed::Cluster;
+use tokio::sync::{Mutex, MutexGuard};
 
+use crate::bed::spare;
 use crate::caller::Caller;
 
 /// The host's administrator, whose kubeconfig has the other's administrator too, as context `member`.
@@ -28,4 +30,16 @@ pub fn add_context(config: &mut Value, member: &Cluster, change: &dyn Fn(&mut Va
             list.push(entry);
         }
     }
+}
+
+/// The cluster that joins are tried with, for one test at a time.
+pub struct Alone {
+    pub cluster: &'static Cluster,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Waits for one's turn.
+pub fn alone() -> Result<Alone> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    Ok(Alone { cluster: spare("j1")?, _turn: TURN.blocking_lock() })
 }

@@ -18,6 +18,7 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::join::names::{self, SYSTEM};
 use crate::join::side::Side;
+use crate::join::survey;
 use crate::printer::Printer;
 
 pub(super) async fn run(
@@ -33,7 +34,8 @@ pub(super) async fn run(
     let reader = Reader { member: &member, host, cluster };
 
     let index = index(host).await?;
-    let learnt = host.get(&format!("/api/v1/namespaces/{SYSTEM}/configmaps/{cluster}.learnt")).await?;
+    let namespace = survey::namespace(host).await?;
+    let learnt = host.get(&format!("/api/v1/namespaces/{namespace}/configmaps/{cluster}.learnt")).await?;
     let learnt = learnt.map(|map| map["data"].clone()).unwrap_or_default();
     // What cannot be read is as if it had not been learnt; the controller thinks so too.
     let learnt = learnt

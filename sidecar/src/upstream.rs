@@ -27,6 +27,7 @@ pub mod connect;
 pub mod connection;
 mod grant;
 pub mod outgoing;
+pub mod own;
 pub mod pool;
 mod refusal;
 mod stream;

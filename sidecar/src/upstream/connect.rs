@@ -30,7 +30,7 @@ use super::connection::{self, Connection};
 use super::stream::MemberStream;
 use super::{innermost, is_timeout};
 
-mod lookup;
+pub(super) mod lookup;
 
 use lookup::Lookup;
 
@@ -76,9 +76,9 @@ impl Connector {
         let way = &self.0;
         let opening = Opening { breaker: &way.breaker, began: Instant::now(), over: false };
         let opened = match timeout(CONNECT_TIMEOUT, way.open()).await {
-            Ok(Err(error)) if is_timeout(error.as_ref()) => Err(SILENT.into()),
+            Ok(Err(error)) if is_timeout(error.as_ref()) => Err(Silent.into()),
             Ok(opened) => opened,
-            Err(_) => Err(SILENT.into()),
+            Err(_) => Err(Silent.into()),
         };
         opening.ended(&opened);
         opened
@@ -115,7 +115,7 @@ impl Opening<'_> {
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
         if !self.over && self.began.elapsed() >= LONG_ENOUGH {
-            self.breaker.failed(self.began.elapsed(), SILENT);
+            self.breaker.failed(self.began.elapsed(), Silent);
         }
     }
 }
@@ -286,7 +286,11 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// … and this long after something was sent, or probed, that nobody acknowledged.
 pub(super) const USER_TIMEOUT: Duration = Duration::from_secs(15);
-const SILENT: &str = "it did not answer in time";
+
+/// A member that lets nothing hear of itself.
+#[derive(Debug, thiserror::Error)]
+#[error("it did not answer in time")]
+pub(super) struct Silent;
 
 #[cfg(test)]
 mod tests {

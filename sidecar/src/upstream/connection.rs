@@ -23,11 +23,23 @@ pub struct Connection {
     pub(super) server_name: ServerName<'static>,
     pub(super) proxy: Option<Uri>,
     pub(super) tls: Arc<ClientConfig>,
+    has_certificate: bool,
 }
 
 impl Connection {
-    /// Reads a Secret's data.
+    /// Reads a Secret's data, in which there must be a credential.
     pub fn parse(data: &BTreeMap<String, ByteString>) -> Result<Self, Error> {
+        let connection = Self::parse_any(data)?;
+        if connection.authorization.is_none() && !connection.has_certificate {
+            let why = "there is no credential, neither a token nor tls.crt and tls.key";
+            return Err(Error::new("token", why));
+        }
+        Ok(connection)
+    }
+
+    /// Reads a Secret's data, with a credential or without: what is known of a member before it has
+    /// let us in.
+    pub fn parse_any(data: &BTreeMap<String, ByteString>) -> Result<Self, Error> {
         let text = |key: &'static str| match data.get(key) {
             None => Ok(None),
             Some(value) => match std::str::from_utf8(&value.0) {
@@ -45,12 +57,6 @@ impl Connection {
 
         let token = text("token")?;
         let certificate = client_certificate(data)?;
-        if token.is_none() && certificate.is_none() {
-            return Err(Error::new(
-                "token",
-                "there is no credential, neither a token nor tls.crt and tls.key",
-            ));
-        }
         let authorization = match token {
             None => None,
             Some(token) => {
@@ -67,8 +73,9 @@ impl Connection {
         };
         let proxy =
             text("proxy-url")?.map(proxy_address).transpose().map_err(|r| Error::new("proxy-url", r))?;
+        let has_certificate = certificate.is_some();
         let tls = Arc::new(tls(data.get("ca.crt").map(|pem| pem.0.as_slice()), insecure, certificate)?);
-        Ok(Self { authority, base_path, host, authorization, server_name, proxy, tls })
+        Ok(Self { authority, base_path, host, authorization, server_name, proxy, tls, has_certificate })
     }
 
     /// The value of `Host`.
@@ -79,6 +86,11 @@ impl Connection {
     /// The value of `Authorization`, if the credential is a token.
     pub fn authorization(&self) -> Option<HeaderValue> {
         self.authorization.clone()
+    }
+
+    /// Whether the credential is, or comes with, a client certificate.
+    pub fn has_certificate(&self) -> bool {
+        self.has_certificate
     }
 
     /// What the member is asked for by a path, which stays as the client spelt it. There is no scheme and

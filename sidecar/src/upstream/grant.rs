@@ -2,14 +2,14 @@
 //! names the first right only, and in words that read as if the caller were refused; so it is asked
 //! which of the rights that this identity takes our credential has not (SelfSubjectAccessReview).
 //!
-//! These are the only requests that bear our credential and nobody's identity. Their path is fixed, and
-//! a caller's names are in them as JSON strings.
+//! These requests bear our credential and nobody's identity ([`super::own`]). Their path is fixed, and a
+//! caller's names are in them as JSON strings.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use http::{HeaderValue, Method, Request, StatusCode, header};
+use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use k8s_openapi::api::authorization::v1::{SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use moka::future::Cache;
@@ -81,17 +81,7 @@ impl Upstream {
         };
         let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
         let document = serde_json::to_vec(&review).ok()?;
-        let mut request = Request::new(Outgoing::from(document));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.connection.target(REVIEWS, None).ok()?;
-        let headers = request.headers_mut();
-        headers.insert(header::HOST, self.connection.host());
-        if let Some(token) = self.connection.authorization() {
-            headers.insert(header::AUTHORIZATION, token);
-        }
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        Some(request)
+        self.own_request(Method::POST, REVIEWS, None, Outgoing::from(document))
     }
 }
 

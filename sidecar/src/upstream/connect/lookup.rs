@@ -16,7 +16,7 @@ use tower_service::Service;
 
 /// A resolver that is asked for a bounded number of names at once.
 #[derive(Clone, Debug)]
-pub(super) struct Lookup<R = GaiResolver> {
+pub(in super::super) struct Lookup<R = GaiResolver> {
     resolver: R,
     turns: Arc<Semaphore>,
 }
@@ -34,6 +34,11 @@ impl<R> Lookup<R> {
 }
 
 type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// A name that has no address, as far as can be told.
+#[derive(Debug, thiserror::Error)]
+#[error("the name is not found")]
+pub(in super::super) struct NotFound(#[source] BoxError);
 
 impl<R> Service<Name> for Lookup<R>
 where
@@ -61,7 +66,7 @@ where
                 drop(turn);
                 addresses
             });
-            lookup.await?.map_err(Into::into)
+            lookup.await?.map_err(|error| NotFound(error.into()).into())
         })
     }
 }

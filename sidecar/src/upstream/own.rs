@@ -1,0 +1,186 @@
+//! Requests of the sidecar's own to a member: the only ones that bear a credential of ours and nobody's
+//! identity. They are made here and nowhere else, and nothing of a caller's request is in their path
+//! or their headers:
+//!
+//! - probes, GET of `/readyz`, `/version`, and a SelfSubjectReview ([`Upstream::open`])
+//! - what the member's grant lacks, by SelfSubjectAccessReviews ([`super::grant`])
+//! - what `<name>.manager` does, which may impersonate nobody ([`client`])
+//!
+//! They go the same way as callers' requests: the same proxy, the same TLS, the same breaker.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, header};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use k8s_openapi::api::core::v1::Secret;
+use kubectl_mc_api::ClusterName;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+use tower_service::Service;
+
+use super::Upstream;
+use super::connection::{self, Connection};
+use super::outgoing::Outgoing;
+
+mod failure;
+
+pub use failure::{Failure, Kind};
+
+/// A connection for requests of the sidecar's own, one after the other.
+pub struct Own<'a> {
+    upstream: &'a Upstream,
+    sender: http1::SendRequest<Outgoing>,
+    task: AbortOnDropHandle<()>,
+}
+
+/// What a member said, whole.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: http::StatusCode,
+    pub body: Bytes,
+}
+
+impl Upstream {
+    /// Opens a connection, whether or not requests are let go at the moment: this may be how the member
+    /// is found to be back.
+    pub async fn open(&self) -> Result<Own<'_>, Failure> {
+        let io = self.connector.connect().await.map_err(|error| Failure::of_connecting(error.as_ref()))?;
+        io.inner().before_head().begin();
+        let (sender, connection) = http1::handshake(io).await.map_err(|error| Failure::of_asking(&error))?;
+        let task = AbortOnDropHandle::new(tokio::spawn(async move {
+            // How it ended is told by the answers.
+            let _ = connection.await;
+        }));
+        Ok(Own { upstream: self, sender, task })
+    }
+
+    /// A request of ours, as ourselves.
+    pub(super) fn own_request(
+        &self,
+        method: Method,
+        path: &str,
+        query: Option<&str>,
+        body: Outgoing,
+    ) -> Option<Request<Outgoing>> {
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = self.connection.target(path, query).ok()?;
+        let headers = request.headers_mut();
+        headers.insert(header::HOST, self.connection.host());
+        if let Some(token) = self.connection.authorization() {
+            headers.insert(header::AUTHORIZATION, token);
+        }
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        Some(request)
+    }
+}
+
+impl Own<'_> {
+    /// Asks for a path, and waits for all of the answer.
+    pub async fn get(&mut self, path: &str) -> Result<Answer, Failure> {
+        self.ask(Method::GET, path, Outgoing::Empty).await
+    }
+
+    /// Asks with a document.
+    pub async fn post(&mut self, path: &str, document: Vec<u8>) -> Result<Answer, Failure> {
+        self.ask(Method::POST, path, Outgoing::from(document)).await
+    }
+
+    async fn ask(&mut self, method: Method, path: &str, body: Outgoing) -> Result<Answer, Failure> {
+        let asked = async {
+            let request =
+                self.upstream.own_request(method, path, None, body).ok_or_else(Failure::unusable)?;
+            let response = self.sender.send_request(request).await.map_err(|e| Failure::of_asking(&e))?;
+            self.upstream.breaker.answered();
+            let status = response.status();
+            let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+            let body = body.map_err(|error| Failure::of_connecting(error.as_ref()))?.to_bytes();
+            Ok(Answer { status, body })
+        };
+        timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(Failure::late()))
+    }
+}
+
+/// A client of the member's API by the connection and the credential in a Secret, for what controllers
+/// keep there. Each request has a connection of its own: there are few.
+pub fn client(cluster: &ClusterName, secret: &Secret) -> Result<kube::Client, connection::Error> {
+    let connection = Connection::parse(&secret.data.clone().unwrap_or_default())?;
+    let upstream = Upstream::new(cluster.clone(), connection, Gauge::default())?;
+    Ok(kube::Client::new(Client(Arc::new(upstream)), "default"))
+}
+
+#[derive(Clone)]
+struct Client(Arc<Upstream>);
+
+impl Service<Request<kube::client::Body>> for Client {
+    type Response = Response<OwnBody>;
+    type Error = Failure;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<OwnBody>, Failure>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        let upstream = self.0.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.map_err(|error| Failure::of_connecting(&error))?;
+            let body = Outgoing::from(body.to_bytes().to_vec());
+            // kube writes a question mark whether or not there is something to ask.
+            let query = head.uri.query().filter(|query| !query.is_empty());
+            let asked = upstream.own_request(head.method, head.uri.path(), query, body);
+            let mut asked = asked.ok_or_else(Failure::unusable)?;
+            for name in [header::CONTENT_TYPE, header::ACCEPT] {
+                if let Some(value) = head.headers.get(&name) {
+                    asked.headers_mut().insert(name, value.clone());
+                }
+            }
+            let Own { mut sender, task, .. } = upstream.open().await?;
+            let answered = timeout(PATIENCE, sender.send_request(asked)).await;
+            let response = answered.map_err(|_| Failure::late())?.map_err(|e| Failure::of_asking(&e))?;
+            upstream.breaker.answered();
+            Ok(response.map(|body| OwnBody { body, _task: task }))
+        })
+    }
+}
+
+/// A body, and the connection that it comes by.
+struct OwnBody {
+    body: Incoming,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Body for OwnBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// For an answer, once there is a connection. A kube-apiserver that takes longer for these is of no use.
+const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_ANSWER: usize = 64 * 1024;

@@ -1,0 +1,165 @@
+//! Why a member did not answer a request of the sidecar's own, as a reason that programs can read.
+
+use std::error::Error as StdError;
+use std::io::ErrorKind;
+
+use rustls::CertificateError;
+
+use super::super::connect::Silent;
+use super::super::connect::lookup::NotFound;
+use super::super::{innermost, is_timeout};
+use crate::retry;
+
+/// Why there is no answer.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    pub kind: Kind,
+    message: String,
+}
+
+/// What kind of failure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The name of the server, or of the proxy on the way, is not found.
+    NameNotFound,
+    ConnectionRefused,
+    NoRoute,
+    /// Nothing came back.
+    ConnectionTimeout,
+    /// The certificate is of another name.
+    TlsName,
+    /// The certificate is of an authority that the Secret does not name.
+    TlsAuthority,
+    /// The certificate is not valid at this time.
+    TlsExpired,
+    TlsFailed,
+    ConnectionFailed,
+    /// There is a connection, and no answer in time.
+    Slow,
+    /// There is a connection, and what comes by it is no answer.
+    NoAnswer,
+}
+
+impl Kind {
+    /// As a condition's reason.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NameNotFound => "NameNotFound",
+            Self::ConnectionRefused => "ConnectionRefused",
+            Self::NoRoute => "NoRoute",
+            Self::ConnectionTimeout => "ConnectionTimeout",
+            Self::TlsName => "TLSName",
+            Self::TlsAuthority => "TLSAuthority",
+            Self::TlsExpired => "TLSExpired",
+            Self::TlsFailed => "TLSFailed",
+            Self::ConnectionFailed => "ConnectionFailed",
+            Self::Slow => "Slow",
+            Self::NoAnswer => "NoAnswer",
+        }
+    }
+}
+
+impl Failure {
+    /// Why there is no connection.
+    pub(super) fn of_connecting(error: &(dyn StdError + 'static)) -> Self {
+        Self {
+            kind: causes(error).find_map(kind).unwrap_or(Kind::ConnectionFailed),
+            message: innermost(error),
+        }
+    }
+
+    /// Why there is no answer, though there is a connection.
+    pub(super) fn of_asking(error: &hyper::Error) -> Self {
+        let kind = if is_timeout(error) { Kind::ConnectionTimeout } else { Kind::NoAnswer };
+        let message = match retry::is_lost_connection(error) {
+            true => "the connection ended before there was an answer".to_owned(),
+            false => innermost(error),
+        };
+        Self { kind, message }
+    }
+
+    pub(super) fn late() -> Self {
+        Self { kind: Kind::Slow, message: "the connection was made, but no answer came in time".to_owned() }
+    }
+
+    pub(super) fn unusable() -> Self {
+        Self { kind: Kind::ConnectionFailed, message: "the server's address cannot be used".to_owned() }
+    }
+}
+
+/// An error and its causes, also those within an error of the operating system.
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    let next = |&error: &&'a (dyn StdError + 'static)| {
+        let io = error.downcast_ref::<std::io::Error>();
+        match io.and_then(std::io::Error::get_ref) {
+            Some(inner) => Some(inner as &(dyn StdError + 'static)),
+            None => error.source(),
+        }
+    };
+    std::iter::successors(Some(error), next).take(MAX_CAUSES)
+}
+
+fn kind(error: &(dyn StdError + 'static)) -> Option<Kind> {
+    if error.is::<NotFound>() {
+        return Some(Kind::NameNotFound);
+    }
+    if error.is::<Silent>() {
+        return Some(Kind::ConnectionTimeout);
+    }
+    if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+        return Some(match tls {
+            rustls::Error::InvalidCertificate(certificate) => of_certificate(certificate),
+            _ => Kind::TlsFailed,
+        });
+    }
+    match error.downcast_ref::<std::io::Error>()?.kind() {
+        ErrorKind::ConnectionRefused => Some(Kind::ConnectionRefused),
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Some(Kind::NoRoute),
+        ErrorKind::TimedOut => Some(Kind::ConnectionTimeout),
+        _ => None,
+    }
+}
+
+fn of_certificate(error: &CertificateError) -> Kind {
+    match error {
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Kind::TlsName,
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => Kind::TlsAuthority,
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => Kind::TlsExpired,
+        _ => Kind::TlsFailed,
+    }
+}
+
+/// No chain of causes is longer, unless it is a ring.
+const MAX_CAUSES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn of(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Kind {
+        Failure::of_connecting(error.into().as_ref()).kind
+    }
+
+    #[test]
+    fn a_failure_has_the_reason_of_its_cause() {
+        assert_eq!(of(io::Error::from(ErrorKind::ConnectionRefused)), Kind::ConnectionRefused);
+        assert_eq!(of(Silent), Kind::ConnectionTimeout);
+        assert_eq!(of("anything else"), Kind::ConnectionFailed);
+        for (certificate, kind) in [
+            (CertificateError::NotValidForName, Kind::TlsName),
+            (CertificateError::UnknownIssuer, Kind::TlsAuthority),
+            (CertificateError::Expired, Kind::TlsExpired),
+            (CertificateError::Revoked, Kind::TlsFailed),
+        ] {
+            // As a TLS stream wraps it.
+            let tls = rustls::Error::InvalidCertificate(certificate);
+            assert_eq!(of(io::Error::new(ErrorKind::InvalidData, tls)), kind);
+        }
+    }
+}

@@ -8,6 +8,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use kubectl_mc_api::access::sent::DEFAULT_ADMIN_GROUPS;
 
+use crate::controllers::credentials::DEFAULT_RENEWAL_FRACTION;
 use crate::deadline;
 use crate::impersonation::member::DEFAULT_OMITTED_EXTRA;
 
@@ -141,6 +142,12 @@ pub struct Serve {
     /// Name of the Lease, in the sidecar's namespace.
     #[arg(long, value_name = "NAME", default_value = "mc-sidecar")]
     pub leader_elect_resource_name: String,
+    /// As often the leader asks each member whether it is well.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub member_monitor_period: Duration,
+    /// Part of a token's life after which the leader renews it, less than 0.9.
+    #[arg(long, value_name = "FRACTION", default_value_t = DEFAULT_RENEWAL_FRACTION)]
+    pub token_renewal_fraction: f64,
     /// Format of the log.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,

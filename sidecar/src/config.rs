@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::args::{LogFormat, Serve};
-use crate::controllers::{self, leader};
+use crate::controllers::{self, credentials, leader};
 use crate::cors::Cors;
 use crate::goaway::Goaway;
 use crate::impersonation::member;
@@ -87,6 +87,8 @@ impl TryFrom<Serve> for Config {
             leader_elect_renew_deadline,
             leader_elect_retry_period,
             leader_elect_resource_name,
+            member_monitor_period,
+            token_renewal_fraction,
             log_format,
         } = args;
         let mut trust = BTreeMap::new();
@@ -148,6 +150,14 @@ impl TryFrom<Serve> for Config {
                 }
                 .checked()
                 .map_err(|error| Error::Flag(error.to_owned()))?,
+                settings: controllers::Settings {
+                    member_monitor_period,
+                    token_renewal_fraction: Some(token_renewal_fraction)
+                        .filter(|part| *part > 0.0 && *part < credentials::ALARM)
+                        .ok_or_else(|| {
+                            Error::Flag("token-renewal-fraction: it is not between 0 and 0.9".to_owned())
+                        })?,
+                },
             },
             log_format,
         })

@@ -5,12 +5,14 @@
 //! They run on the main thread, which serves no requests; one that fails, or panics, is begun again
 //! after a while and touches nobody else.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kubectl_mc_api::ClusterName;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
@@ -23,11 +25,14 @@ use crate::metrics::Metrics;
 use crate::retry;
 
 pub mod conditions;
+pub mod credentials;
 mod events;
+pub mod health;
 pub mod leader;
 pub mod metrics;
 
 use conditions::Conditions;
+use health::probe::Verdict;
 
 /// What every controller is given.
 #[derive(Clone)]
@@ -39,6 +44,9 @@ pub struct Context {
     pub fleet: watch::Receiver<Arc<Fleet>>,
     /// The only way to write a member's status.
     pub conditions: Conditions,
+    /// What members think of our credential, as far as they were asked.
+    pub verdicts: Arc<watch::Sender<HashMap<ClusterName, Verdict>>>,
+    pub settings: Settings,
     pub metrics: Arc<Metrics>,
     /// Cancelled when this replica leads no more. The controller is dropped then, wherever it waits.
     pub leadership: CancellationToken,
@@ -49,6 +57,16 @@ pub struct Context {
 pub struct Config {
     pub enabled: Enabled,
     pub election: leader::Config,
+    pub settings: Settings,
+}
+
+/// How controllers do their work.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// As often each member is asked whether it is well.
+    pub member_monitor_period: Duration,
+    /// The part of a token's life after which it is renewed.
+    pub token_renewal_fraction: f64,
 }
 
 /// A controller: its name for `--controllers`, and what it does until it is dropped.
@@ -58,7 +76,10 @@ struct Controller {
 }
 
 /// Every controller that there is.
-const ALL: &[Controller] = &[];
+const ALL: &[Controller] = &[
+    Controller { name: "credentials", run: |context| Box::pin(credentials::run(context)) },
+    Controller { name: "health", run: |context| Box::pin(health::run(context)) },
+];
 
 /// The value of `--controllers`, in kube-controller-manager's words: `*` is all, `name` one, `-name`
 /// not that one; nothing is none.
@@ -69,6 +90,12 @@ pub struct Enabled(Vec<&'static str>);
 pub struct Controllers {
     stop: CancellationToken,
     task: JoinHandle<()>,
+}
+
+impl Context {
+    fn forget_verdict(&self, cluster: &ClusterName) {
+        self.verdicts.send_if_modified(|verdicts| verdicts.remove(cluster).is_some());
+    }
 }
 
 impl Enabled {
@@ -115,7 +142,7 @@ impl Controllers {
         fleet: watch::Receiver<Arc<Fleet>>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let Config { enabled, election } = config;
+        let Config { enabled, election, settings } = config;
         let stop = CancellationToken::new();
         if enabled.0.is_empty() {
             return Self { stop, task: tokio::spawn(std::future::ready(())) };
@@ -132,6 +159,8 @@ impl Controllers {
                     namespace: namespace.clone(),
                     fleet: fleet.clone(),
                     conditions,
+                    verdicts: Arc::default(),
+                    settings: settings.clone(),
                     metrics: metrics.clone(),
                     leadership,
                 };
@@ -153,12 +182,22 @@ impl Controllers {
 
 /// Runs the controllers until it is dropped.
 async fn lead(enabled: Enabled, context: Context, writer: conditions::Writer) {
+    let _guard = Quiet(context.metrics.clone());
     let mut running = JoinSet::new();
     running.spawn(writer.run());
     for controller in ALL.iter().filter(|&controller| enabled.contains(controller)) {
         running.spawn(again_and_again(controller, context.clone()));
     }
     while running.join_next().await.is_some() {}
+}
+
+/// Ends what this replica tells of members: another will.
+struct Quiet(Arc<Metrics>);
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        self.0.controllers.forget_all();
+    }
 }
 
 /// Runs a controller, and runs it again when it ends, which none does unless something is wrong.

@@ -1,17 +1,38 @@
 //! What `/metrics` tells of the controllers. What has a member for a label is told by the leader alone,
 //! of the members that are registered.
 
+use jiff::Timestamp;
+use kubectl_mc_api::ClusterName;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 
 /// The controllers' metrics.
 #[derive(Debug, Default)]
 pub struct Metrics {
     pub leader: Gauge,
     restarts: Family<ControllerLabels, Counter>,
+    reachable: Family<MemberLabels, Gauge>,
+    renewals: Family<ResultLabels, Counter>,
+    expiry: Family<CredentialLabels, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CredentialLabels {
+    cluster: String,
+    secret: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MemberLabels {
+    cluster: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -28,11 +49,64 @@ impl Metrics {
             "How often a controller ended and was begun again",
             metrics.restarts.clone(),
         );
+        registry.register(
+            "member_reachable",
+            "Whether a member answers as it should, told by the leader",
+            metrics.reachable.clone(),
+        );
+        registry.register(
+            "token_renewals",
+            "Tokens of members that were to be renewed",
+            metrics.renewals.clone(),
+        );
+        registry.register_with_unit(
+            "member_credential_expiry_timestamp",
+            "When the credential in a member's Secret ends, told by the leader",
+            Unit::Seconds,
+            metrics.expiry.clone(),
+        );
         metrics
+    }
+
+    /// Counts a renewal.
+    pub fn renewed(&self, well: bool) {
+        let result = if well { "renewed" } else { "failed" };
+        self.renewals.get_or_create(&ResultLabels { result }).inc();
+    }
+
+    /// Tells when a member's credential ends; nothing of one that does not.
+    pub fn expires(&self, cluster: &ClusterName, secret: &'static str, ends: Option<Timestamp>) {
+        let labels = CredentialLabels { cluster: cluster.to_string(), secret };
+        match ends {
+            Some(ends) => drop(self.expiry.get_or_create(&labels).set(ends.as_second())),
+            None => drop(self.expiry.remove(&labels)),
+        }
+    }
+
+    /// Tells whether a member is up.
+    pub fn reachable(&self, cluster: &ClusterName, reachable: bool) {
+        self.reachable.get_or_create(&MemberLabels::of(cluster)).set(reachable.into());
+    }
+
+    /// Does not tell any more whether a member is up.
+    pub fn not_asked(&self, cluster: &ClusterName) {
+        self.reachable.remove(&MemberLabels::of(cluster));
+    }
+
+    /// Says nothing more of any: another replica does.
+    pub fn forget_all(&self) {
+        self.reachable.clear();
+        self.expiry.clear();
     }
 
     /// Counts a controller that ended.
     pub fn restarted(&self, controller: &'static str) {
         self.restarts.get_or_create(&ControllerLabels { controller }).inc();
+    }
+}
+
+impl MemberLabels {
+    fn of(cluster: &ClusterName) -> Self {
+        Self { cluster: cluster.to_string() }
     }
 }

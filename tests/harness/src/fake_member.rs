@@ -221,13 +221,18 @@ impl FakeMember {
 
     /// Registers it on the host, with keys of the Secret more or other.
     pub fn register(&self, keys: &Value) -> Result<()> {
+        register(&self.name, &self.secret(keys))
+    }
+
+    /// What its Secret holds, with keys more or other.
+    pub fn secret(&self, keys: &Value) -> Value {
         let mut data = json!({
             "server": format!("https://{}", self.address), "ca.crt": self.ca, "token": self.token,
         });
         if let (Some(data), Some(keys)) = (data.as_object_mut(), keys.as_object()) {
             data.extend(keys.clone());
         }
-        register(&self.name, &data)
+        data
     }
 
     /// Until a call through the host gets here.

@@ -10,6 +10,7 @@
 //! - [`registration`]: members that the host is told of; [`managed`]: one that the controllers look after
 //! - [`http1`], [`http2`]: HTTP exactly as written, for attacks
 //! - [`own_sidecar`]: a sidecar of one test's own; [`usage`]: what a process costs
+//! - [`own_fleet`]: members that a sidecar of one test's own looks after
 //! - [`front_proxy`]: certificates of the host's front proxy, true and false ones
 //! - [`connect_proxy`]: a CONNECT proxy that remembers what it was asked for
 //! - [`relay`]: a way that can be cut and mended
@@ -28,6 +29,7 @@ pub mod http1;
 pub mod http2;
 pub mod managed;
 pub mod noise;
+pub mod own_fleet;
 pub mod own_sidecar;
 pub mod pty;
 pub mod registration;

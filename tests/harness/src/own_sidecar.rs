@@ -45,8 +45,12 @@ impl OwnSidecar {
         let folder = tempfile::tempdir()?;
         let bed = sidecar()?;
         let mut arguments = arguments(bed.pid)?;
-        arguments
-            .retain(|word| !["--secure-port=", "--admin-bind-address="].iter().any(|f| word.starts_with(f)));
+        let own = ["--secure-port=0", "--admin-bind-address=127.0.0.1:0", "--log-format=json"];
+        // One leader is enough for the members of the bed.
+        let own = own.iter().chain(&["--controllers="]).filter(|flag| !names(difference.flags, flag));
+        let own: Vec<_> = own.chain(difference.flags).map(|&flag| flag.to_owned()).collect();
+        let words: Vec<_> = own.iter().map(String::as_str).collect();
+        arguments.retain(|word| !names(&words, word));
         let kubeconfig = folder.path().join("kubeconfig");
         if let Some(host) = difference.host {
             let flag = arguments.iter_mut().find(|word| word.starts_with("--kubeconfig="));
@@ -55,10 +59,7 @@ impl OwnSidecar {
             std::fs::write(&kubeconfig, elsewhere(&std::fs::read(original)?, host)?)?;
             *flag = format!("--kubeconfig={}", kubeconfig.display());
         }
-        arguments.extend(
-            ["--secure-port=0", "--admin-bind-address=127.0.0.1:0", "--log-format=json"].map(str::to_owned),
-        );
-        arguments.extend(difference.flags.iter().map(|&flag| flag.to_owned()));
+        arguments.extend(own);
         // Through a shell, which alone can limit what it becomes.
         let limit = difference.open_files.map_or_else(String::new, |files| format!("ulimit -n {files} && "));
         let log = folder.path().join("log");
@@ -109,6 +110,13 @@ impl OwnSidecar {
         Ok(kill_process(pid, Signal::TERM)?)
     }
 
+    /// Ends it without a word.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
     /// How it ended, once it has.
     pub fn ended(&mut self) -> Result<ExitStatus> {
         eventually("the sidecar ends", SOON, || Ok(self.child.try_wait()?))
@@ -138,6 +146,12 @@ impl Drop for OwnSidecar {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether one of these flags is the same one, with whatever value.
+pub(crate) fn names(flags: &[&str], other: &str) -> bool {
+    let name = |flag: &str| flag.split('=').next().map(str::to_owned);
+    flags.iter().any(|flag| name(flag) == name(other))
 }
 
 /// The arguments that a process was started with.

@@ -7,20 +7,29 @@ use crate::bed::{SYSTEM, host};
 
 /// Registers a member on the host; `data` are its Secret's keys.
 pub fn register(name: &str, data: &Value) -> Result<()> {
-    let host = host()?;
-    let secret = format!("{name}.member");
-    host.apply(
-        &format!("/api/v1/namespaces/{SYSTEM}/secrets/{secret}"),
-        &json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret},
-            "type": "fleet.kubectl-mc.dev/member", "stringData": data,
-        }),
-    )?;
-    host.apply(
+    register_in(SYSTEM, name, data)
+}
+
+/// The same with its Secret in the namespace of a sidecar of the test's own.
+pub fn register_in(namespace: &str, name: &str, data: &Value) -> Result<()> {
+    secret(namespace, &format!("{name}.member"), data)?;
+    host()?.apply(
         &format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{name}"),
         &json!({
             "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "MemberCluster",
             "metadata": {"name": name}, "spec": {},
+        }),
+    )?;
+    Ok(())
+}
+
+/// Makes a Secret of a member's.
+pub fn secret(namespace: &str, name: &str, data: &Value) -> Result<()> {
+    host()?.apply(
+        &format!("/api/v1/namespaces/{namespace}/secrets/{name}"),
+        &json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name},
+            "type": "fleet.kubectl-mc.dev/member", "stringData": data,
         }),
     )?;
     Ok(())

@@ -1,0 +1,312 @@
+//! The members' credentials: condition `CredentialValid`, and tokens renewed in time. Where a member has
+//! a Secret `<name>.manager`, its token asks the member for new ones, for both Secrets (TokenRequest), at
+//! two thirds of their life; a new token is tried on the member before it is written to the host, over
+//! the Secret that it follows and over no other. All replicas learn of it by their watch.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kubectl_mc_api::ClusterName;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use super::Context;
+use super::conditions::{Aspect, Finding};
+use crate::inventory::fleet::{Fleet, Registered};
+use crate::retry;
+
+mod assess;
+mod renew;
+mod token;
+
+use assess::{Known, Trouble};
+use renew::Renewal;
+use token::{Credential, Token};
+
+/// The two Secrets of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Member,
+    Manager,
+}
+
+impl Which {
+    const BOTH: [Self; 2] = [Self::Member, Self::Manager];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Manager => "manager",
+        }
+    }
+
+    fn secret(self, cluster: &ClusterName) -> String {
+        match self {
+            Self::Member => cluster.member_secret(),
+            Self::Manager => cluster.manager_secret(),
+        }
+    }
+}
+
+/// Follows the members' Secrets, what members think of our credentials, and the clock.
+pub(super) async fn run(context: Context) {
+    let (mut fleet, mut verdicts) = (context.fleet.clone(), context.verdicts.subscribe());
+    fleet.mark_changed();
+    let turns = Arc::new(Semaphore::new(MAX_UNDER_WAY));
+    let mut keeper = Keeper { turns, context, kept: HashMap::new(), under_way: JoinSet::new() };
+    let mut wait = Duration::ZERO;
+    loop {
+        tokio::select! {
+            changed = fleet.changed() => match changed {
+                Ok(()) => keeper.follow(&fleet.borrow_and_update().clone()),
+                Err(_) => return,
+            },
+            changed = verdicts.changed() => match changed {
+                Ok(()) => verdicts.mark_unchanged(),
+                Err(_) => return,
+            },
+            Some(ended) = keeper.under_way.join_next() => match ended {
+                Ok(ended) => keeper.ended(ended),
+                Err(error) => warn!(error = %error, "a renewal failed"),
+            },
+            () = sleep(wait) => {}
+        }
+        wait = keeper.look(Timestamp::now());
+    }
+}
+
+struct Keeper {
+    context: Context,
+    turns: Arc<Semaphore>,
+    kept: HashMap<ClusterName, Kept>,
+    under_way: JoinSet<Ended>,
+}
+
+/// A renewal that is over.
+struct Ended {
+    cluster: ClusterName,
+    which: Which,
+    /// What was to be renewed.
+    secret: Arc<Secret>,
+    result: Result<(), Trouble>,
+}
+
+/// A member's credentials.
+struct Kept {
+    registered: Registered,
+    member: Held,
+    manager: Held,
+    told: Option<Finding>,
+}
+
+/// The credential in one Secret, and how its renewal goes.
+struct Held {
+    secret: Option<Arc<Secret>>,
+    credential: Credential,
+    /// Not before this time a renewal is begun, because one is under way or failed.
+    not_before: Option<Timestamp>,
+    failed: u32,
+    trouble: Option<Trouble>,
+}
+
+impl Keeper {
+    fn follow(&mut self, fleet: &Fleet) {
+        let metrics = self.context.metrics.clone();
+        self.kept.retain(|cluster, _| {
+            fleet.contains_key(cluster) || {
+                for which in Which::BOTH {
+                    metrics.controllers.expires(cluster, which.as_str(), None);
+                }
+                false
+            }
+        });
+        for (cluster, registered) in fleet {
+            let kept = self.kept.entry(cluster.clone()).or_insert_with(|| Kept {
+                registered: registered.clone(),
+                member: Held::of(None),
+                manager: Held::of(None),
+                told: None,
+            });
+            kept.registered = registered.clone();
+            for (which, held, secret) in [
+                (Which::Member, &mut kept.member, &registered.connection),
+                (Which::Manager, &mut kept.manager, &registered.manager),
+            ] {
+                if held.has(secret.as_deref()) {
+                    held.secret.clone_from(secret);
+                } else {
+                    *held = Held::of(secret.clone());
+                    let ends = held.credential.ends();
+                    self.context.metrics.controllers.expires(cluster, which.as_str(), ends);
+                }
+            }
+        }
+    }
+
+    /// Tells how the credentials are and begins what is due. Returns when to look again.
+    fn look(&mut self, now: Timestamp) -> Duration {
+        let part = self.context.settings.token_renewal_fraction;
+        let mut next = LONGEST;
+        let mut due = Vec::new();
+        let verdicts = self.context.verdicts.borrow();
+        for (cluster, kept) in &mut self.kept {
+            let known = Known {
+                cluster,
+                registered: &kept.registered,
+                member: &kept.member,
+                manager: &kept.manager,
+                verdict: verdicts.get(cluster),
+                now,
+            };
+            if let Some(finding) = known.finding()
+                && kept.told.as_ref() != Some(&finding)
+            {
+                self.context.conditions.set(cluster, Aspect::CredentialValid, finding.clone());
+                kept.told = Some(finding);
+            }
+            for which in Which::BOTH {
+                let held = kept.held(which);
+                for time in held.times(part).into_iter().flatten() {
+                    let wait = time.duration_since(now);
+                    if wait.is_positive() {
+                        next = next.min(wait.unsigned_abs());
+                    }
+                }
+                if let Some(token) = held.due(part, now)
+                    && kept.may_renew(now)
+                {
+                    due.push((cluster.clone(), which, token));
+                }
+            }
+        }
+        drop(verdicts);
+        for (cluster, which, token) in due {
+            self.renew(cluster, which, token, now);
+        }
+        // A moment more, so that what is waited for is so.
+        next + SOON
+    }
+
+    fn renew(&mut self, cluster: ClusterName, which: Which, token: Token, now: Timestamp) {
+        let Some(kept) = self.kept.get_mut(&cluster) else { return };
+        let (Some(secret), Some(manager)) = (kept.held(which).secret.clone(), kept.manager.secret.clone())
+        else {
+            return;
+        };
+        kept.held_mut(which).not_before = now.checked_add(UNDER_WAY).ok();
+        let renewal = Renewal { cluster: cluster.clone(), secret: secret.clone(), token, manager };
+        let (context, turns) = (self.context.clone(), self.turns.clone());
+        self.under_way.spawn(async move {
+            let _turn = turns.acquire().await;
+            let result = renewal.run(&context.host, &context.namespace).await;
+            context.metrics.controllers.renewed(result.is_ok());
+            Ended { cluster, which, secret, result }
+        });
+    }
+
+    fn ended(&mut self, Ended { cluster, which, secret, result }: Ended) {
+        let Some(kept) = self.kept.get_mut(&cluster) else { return };
+        let held = kept.held_mut(which);
+        if !held.has(Some(&secret)) {
+            return;
+        }
+        match result {
+            // The watch brings the new one; should it not, a renewal begins anew when this one's time is over.
+            Ok(()) => {
+                info!(%cluster, secret = which.secret(&cluster), "a token was renewed");
+                held.failed = 0;
+                held.trouble = None;
+            }
+            Err(trouble) => {
+                let pause = FIRST_PAUSE * 2_u32.pow(held.failed.min(MAX_DOUBLINGS));
+                warn!(%cluster, secret = which.secret(&cluster), reason = trouble.reason, error = trouble.message,
+                    "a token cannot be renewed");
+                held.failed += 1;
+                held.not_before = Timestamp::now().checked_add(retry::jittered(pause.min(LAST_PAUSE))).ok();
+                held.trouble = Some(trouble);
+            }
+        }
+    }
+}
+
+impl Kept {
+    fn held(&self, which: Which) -> &Held {
+        match which {
+            Which::Member => &self.member,
+            Which::Manager => &self.manager,
+        }
+    }
+
+    fn held_mut(&mut self, which: Which) -> &mut Held {
+        match which {
+            Which::Member => &mut self.member,
+            Which::Manager => &mut self.manager,
+        }
+    }
+
+    /// Whether there is somebody who may ask for a new token.
+    fn may_renew(&self, now: Timestamp) -> bool {
+        self.manager.credential != Credential::None && !self.manager.credential.is_over(now)
+    }
+}
+
+impl Held {
+    fn of(secret: Option<Arc<Secret>>) -> Self {
+        let data = secret.as_ref().and_then(|secret| secret.data.as_ref());
+        let credential = data.map_or(Credential::None, Credential::of);
+        Self { secret, credential, not_before: None, failed: 0, trouble: None }
+    }
+
+    /// Whether it is what is in this Secret.
+    fn has(&self, secret: Option<&Secret>) -> bool {
+        self.secret.as_deref().map(|secret| &secret.data) == secret.map(|secret| &secret.data)
+    }
+
+    fn token(&self) -> Option<&Token> {
+        match &self.credential {
+            Credential::Token(token) => Some(token),
+            Credential::None | Credential::Certificate(_) => None,
+        }
+    }
+
+    /// When something happens by itself.
+    fn times(&self, part: f64) -> [Option<Timestamp>; 4] {
+        let token = self.token();
+        [
+            token.and_then(|token| token.due(part)),
+            self.not_before,
+            token.and_then(|token| token.life).map(|life| life.at(ALARM)),
+            self.credential.ends(),
+        ]
+    }
+
+    /// The token, if it should be renewed now.
+    fn due(&self, part: f64, now: Timestamp) -> Option<Token> {
+        let token = self.token().filter(|token| token.account.is_some())?;
+        let is_due = token.due(part)? <= now && self.not_before.is_none_or(|time| time <= now);
+        is_due.then(|| token.clone())
+    }
+}
+
+/// Part of a token's life after which somebody should look why it is not renewed.
+pub const ALARM: f64 = 0.9;
+/// Of Kubernetes' clients: kubelet renews at four fifths.
+pub const DEFAULT_RENEWAL_FRACTION: f64 = 2.0 / 3.0;
+/// Renewals at the same time.
+const MAX_UNDER_WAY: usize = 8;
+/// A renewal is over by then, and the watch has told of what it wrote.
+const UNDER_WAY: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LAST_PAUSE: Duration = Duration::from_secs(300);
+const MAX_DOUBLINGS: u32 = 6;
+/// Clocks are set now and then.
+const LONGEST: Duration = Duration::from_secs(600);
+const SOON: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests;

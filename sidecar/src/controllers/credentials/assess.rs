@@ -1,0 +1,148 @@
+//! How a member's credential is, as condition `CredentialValid`. It is True only when the member has
+//! accepted it.
+
+use jiff::Timestamp;
+use kubectl_mc_api::ClusterName;
+
+use super::token::Credential;
+use super::{ALARM, Held};
+use crate::controllers::conditions::Finding;
+use crate::controllers::health::probe::Verdict;
+use crate::inventory::fleet::Registered;
+
+/// Why a token is not renewed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// All that is known.
+pub(super) struct Known<'a> {
+    pub(super) cluster: &'a ClusterName,
+    pub(super) registered: &'a Registered,
+    pub(super) member: &'a Held,
+    pub(super) manager: &'a Held,
+    pub(super) verdict: Option<&'a Verdict>,
+    pub(super) now: Timestamp,
+}
+
+impl Known<'_> {
+    /// Nothing as long as the member was not asked: what was known before may still be so.
+    pub(super) fn finding(&self) -> Option<Finding> {
+        if let Some(unusable) = self.unusable() {
+            return Some(unusable);
+        }
+        let secret = self.cluster.member_secret();
+        Some(match self.verdict? {
+            Verdict::Refused => {
+                Finding::no("Refused", format!("the member refuses the {} in Secret {secret}", self.kind()))
+            }
+            Verdict::Anonymous => Finding::no(
+                "NotRecognized",
+                format!("the member does not know the authority of the certificate in Secret {secret}"),
+            ),
+            Verdict::Accepted => self.accepted(),
+        })
+    }
+
+    /// Why there is nothing that a member could accept.
+    fn unusable(&self) -> Option<Finding> {
+        let secret = self.cluster.member_secret();
+        if self.registered.connection.is_none() {
+            return Some(Finding::no("NoSecret", format!("Secret {secret} does not exist")));
+        }
+        if self.member.credential == Credential::None {
+            let message = format!("Secret {secret} has neither a token nor a client certificate");
+            return Some(Finding::no("NoCredential", message));
+        }
+        if let Err(why) = &self.registered.way {
+            return Some(Finding::no("InvalidSecret", format!("Secret {secret} {why}")));
+        }
+        let ends = self.member.credential.ends()?;
+        if ends > self.now {
+            return None;
+        }
+        let why = match (self.no_renewal(), &self.member.trouble) {
+            (Some((_, why)), _) => format!("; {why}"),
+            (None, Some(trouble)) => format!("; it could not be renewed: {}", trouble.message),
+            (None, None) => String::new(),
+        };
+        let message = format!("the {} in Secret {secret} expired at {ends}{why}", self.kind());
+        Some(Finding::no("Expired", message))
+    }
+
+    fn accepted(&self) -> Finding {
+        let kind = self.kind();
+        let accepts = format!("the member accepts the {kind}");
+        let Credential::Token(token) = &self.member.credential else {
+            let ends = self.member.credential.ends().map(|ends| format!(", which expires at {ends}"));
+            let message = format!(
+                "{accepts}{}; it is not renewed and cannot be revoked: a token of a service account would be",
+                ends.unwrap_or_default()
+            );
+            return Finding::yes("ClientCertificate", message).warning();
+        };
+        let Some(life) = token.life else {
+            let message = format!("{accepts}, which never expires: one by TokenRequest would be renewed");
+            return Finding::yes("NoExpiry", message).warning();
+        };
+        let ends = life.ends;
+        let held = [self.member, self.manager];
+        if let Some((reason, why)) = self.no_renewal() {
+            let finding =
+                Finding::yes(reason, format!("{accepts}, which expires at {ends} and is not renewed; {why}"));
+            return if reason == "NoManager" && self.now < life.at(ALARM) {
+                finding
+            } else {
+                finding.warning()
+            };
+        }
+        if token.account.is_none() {
+            let message =
+                format!("{accepts}, which expires at {ends} and is of no service account: it is not renewed");
+            return Finding::yes("NotRenewable", message).warning();
+        }
+        let late = held.iter().filter_map(|held| held.token()?.life).find(|life| life.at(ALARM) <= self.now);
+        let trouble = held.iter().find_map(|held| held.trouble.as_ref());
+        match (late, trouble) {
+            (Some(late), trouble) => {
+                let why = trouble.map(|trouble| format!(": {}", trouble.message)).unwrap_or_default();
+                let message =
+                    format!("a token expires at {} and could not be renewed in time{why}", late.ends);
+                Finding::yes("RenewalOverdue", message).warning()
+            }
+            (None, Some(trouble)) => {
+                let message =
+                    format!("{accepts}, which expires at {ends}; it cannot be renewed: {}", trouble.message);
+                Finding::yes(trouble.reason, message).warning()
+            }
+            (None, None) => {
+                Finding::yes("Accepted", format!("{accepts}, which expires at {ends} and is renewed before"))
+            }
+        }
+    }
+
+    /// Why nobody could renew a token, and the reason's name.
+    fn no_renewal(&self) -> Option<(&'static str, String)> {
+        let secret = self.cluster.manager_secret();
+        match (&self.registered.manager, &self.manager.credential) {
+            (None, _) => {
+                Some(("NoManager", format!("there is no Secret {secret} whose account could renew it")))
+            }
+            (Some(_), Credential::None) => Some(("NoManager", format!("Secret {secret} has no credential"))),
+            (Some(_), credential) if credential.is_over(self.now) => Some((
+                "ManagerExpired",
+                format!("the credential in Secret {secret}, which would renew it, has expired"),
+            )),
+            _ => None,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.member.credential {
+            Credential::Certificate(_) => "client certificate",
+            Credential::Token(_) | Credential::None => "token",
+        }
+    }
+}

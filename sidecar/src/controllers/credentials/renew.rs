@@ -1,0 +1,145 @@
+//! One token, renewed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::StatusCode;
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec, TokenRequestStatus};
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use kubectl_mc_api::ClusterName;
+use prometheus_client::metrics::gauge::Gauge;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::assess::Trouble;
+use super::token::{Life, Token};
+use crate::controllers::conditions::FIELD_MANAGER;
+use crate::upstream::connection::{self, Connection};
+use crate::upstream::{Upstream, own};
+
+/// A token that is due.
+pub(super) struct Renewal {
+    pub(super) cluster: ClusterName,
+    /// The Secret that it is in, as it was read.
+    pub(super) secret: Arc<Secret>,
+    pub(super) token: Token,
+    /// The Secret of who asks for the next one.
+    pub(super) manager: Arc<Secret>,
+}
+
+impl Renewal {
+    pub(super) async fn run(&self, host: &kube::Client, namespace: &str) -> Result<(), Trouble> {
+        let renewed = async {
+            let token = self.request().await?;
+            self.try_out(&token).await?;
+            self.write(host, namespace, &token).await
+        };
+        timeout(PATIENCE, renewed).await.unwrap_or_else(|_| Err(failed("it took too long")))
+    }
+
+    /// Asks the member for a token of the same account and for the same time.
+    async fn request(&self) -> Result<String, Trouble> {
+        let (Some(account), Some(life)) = (&self.token.account, self.token.life) else {
+            return Err(failed("the token does not say whose it is, or for how long"));
+        };
+        let member = own::client(&self.cluster, &self.manager).map_err(|e| unusable(&self.manager, &e))?;
+        let accounts = Api::<ServiceAccount>::namespaced(member, &account.namespace);
+        let spec = TokenRequestSpec {
+            // The member's own, whatever it calls itself by now.
+            audiences: Vec::new(),
+            expiration_seconds: Some(
+                i64::try_from(life.length().max(SHORTEST).as_secs()).unwrap_or(i64::MAX),
+            ),
+            bound_object_ref: None,
+        };
+        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let answer = accounts.create_token_request(&account.name, &PostParams::default(), &request).await;
+        let answer = answer.map_err(|error| self.refused(error))?;
+        let TokenRequestStatus { token, expiration_timestamp } =
+            answer.status.ok_or_else(|| failed("the member answered without a token"))?;
+        // The member may have given less than was asked for, but not less than what is left.
+        let now = Timestamp::now();
+        let ends = Token::of(&token).life.map_or(expiration_timestamp.0, |Life { ends, .. }| ends);
+        if ends <= now || ends < life.ends {
+            return Err(failed("the member's new token does not last longer than the present one"));
+        }
+        Ok(token)
+    }
+
+    /// Asks the member whether it accepts the new token, by the way that it will be used.
+    async fn try_out(&self, token: &str) -> Result<(), Trouble> {
+        let mut data = self.secret.data.clone().unwrap_or_default();
+        data.insert("token".to_owned(), ByteString(token.as_bytes().to_vec()));
+        let upstream = Connection::parse(&data)
+            .and_then(|connection| Upstream::new(self.cluster.clone(), connection, Gauge::default()))
+            .map_err(|error| unusable(&self.secret, &error))?;
+        let answer = async { upstream.open().await?.get("/readyz").await }.await;
+        match answer {
+            Ok(answer) if answer.status == StatusCode::UNAUTHORIZED => Err(Trouble {
+                reason: "NewTokenRefused",
+                message: "the member refuses its own new token".to_owned(),
+            }),
+            Ok(_) => Ok(()),
+            Err(failure) => Err(failed(&format!("the new token could not be tried: {failure}"))),
+        }
+    }
+
+    /// Puts the token into its Secret, unless that is another one by now.
+    async fn write(&self, host: &kube::Client, namespace: &str, token: &str) -> Result<(), Trouble> {
+        let secrets = Api::<Secret>::namespaced(host.clone(), namespace);
+        let patch = json!({
+            "metadata": {"uid": self.secret.uid(), "resourceVersion": self.secret.resource_version()},
+            "data": {"token": STANDARD.encode(token)},
+        });
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        match secrets.patch(&self.secret.name_any(), &params, &Patch::Merge(patch)).await {
+            Ok(_) => Ok(()),
+            // Somebody changed or deleted it meanwhile; what is there now is looked at as any other.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(error) => Err(failed(&format!("the host did not take the new token: {error}"))),
+        }
+    }
+
+    fn refused(&self, error: kube::Error) -> Trouble {
+        let manager = self.cluster.manager_secret();
+        let kube::Error::Api(status) = error else {
+            return failed(&format!("the member was not asked for a token: {}", told(&error)));
+        };
+        let (reason, message) = match status.code {
+            401 => ("ManagerRefused", format!("the member refuses the credential in Secret {manager}")),
+            403 => {
+                ("ManagerForbidden", format!("the account of Secret {manager} may not: {}", status.message))
+            }
+            404 => {
+                ("AccountNotFound", format!("the token's account is not on the member: {}", status.message))
+            }
+            code => ("RenewalFailed", format!("the member answered {code}: {}", status.message)),
+        };
+        Trouble { reason, message }
+    }
+}
+
+fn unusable(secret: &Secret, error: &connection::Error) -> Trouble {
+    failed(&format!("Secret {} cannot be used: {error}", secret.name_any()))
+}
+
+fn failed(message: &str) -> Trouble {
+    Trouble { reason: "RenewalFailed", message: message.to_owned() }
+}
+
+/// The innermost cause: kube's errors repeat their causes' words.
+fn told(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source())
+        .last()
+        .map_or_else(String::new, ToString::to_string)
+}
+
+/// Kubernetes gives none for less.
+const SHORTEST: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(40);

@@ -1,0 +1,194 @@
+//! What a credential says of itself: whose it is and how long it lasts. Nothing is trusted because of it;
+//! it tells when to ask for the next one.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use serde::Deserialize;
+
+/// The credential in a Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Credential {
+    None,
+    /// A client certificate, and when it ends.
+    Certificate(Option<Timestamp>),
+    Token(Token),
+}
+
+/// A token, without itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    /// The service account that it is of.
+    pub(super) account: Option<Account>,
+    pub(super) life: Option<Life>,
+    /// The same for the same token: a part of its life, for who would renew together.
+    jitter: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Account {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Life {
+    pub(super) begins: Timestamp,
+    pub(super) ends: Timestamp,
+}
+
+impl Credential {
+    pub(super) fn of(data: &BTreeMap<String, ByteString>) -> Self {
+        let text = |key: &str| data.get(key).and_then(|value| std::str::from_utf8(&value.0).ok());
+        match text("token").map(str::trim).filter(|token| !token.is_empty()) {
+            Some(token) => Self::Token(Token::of(token)),
+            None => data.get("tls.crt").map_or(Self::None, |pem| Self::Certificate(end(&pem.0))),
+        }
+    }
+
+    /// When it is worth nothing any more.
+    pub(super) fn ends(&self) -> Option<Timestamp> {
+        match self {
+            Self::None => None,
+            Self::Certificate(ends) => *ends,
+            Self::Token(token) => token.life.map(|life| life.ends),
+        }
+    }
+
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        self.ends().is_some_and(|ends| ends <= now)
+    }
+}
+
+impl Token {
+    /// Reads a token's claims (RFC 7519); one that has none says nothing.
+    pub(super) fn of(token: &str) -> Self {
+        let jitter = BuildHasherDefault::<DefaultHasher>::default().hash_one(token);
+        let claims = token.split('.').nth(1).and_then(|claims| URL_SAFE_NO_PAD.decode(claims).ok());
+        let claims =
+            claims.and_then(|claims| serde_json::from_slice::<Claims>(&claims).ok()).unwrap_or_default();
+        Self { account: claims.account(), life: claims.life(), jitter }
+    }
+
+    /// When it should be renewed: at `part` of its life, or up to a tenth of that time before.
+    pub(super) fn due(&self, part: f64) -> Option<Timestamp> {
+        #[expect(clippy::cast_precision_loss, reason = "any number from 0 to 1 will do")]
+        let jitter = self.jitter as f64 / u64::MAX as f64;
+        self.life.map(|life| life.at(part * 0.1_f64.mul_add(-jitter, 1.0)))
+    }
+}
+
+impl Life {
+    /// When this part of it is over.
+    pub(super) fn at(self, part: f64) -> Timestamp {
+        let length = self.length().as_secs_f64() * part;
+        self.begins.checked_add(SignedDuration::from_secs_f64(length)).unwrap_or(self.ends)
+    }
+
+    pub(super) fn length(self) -> Duration {
+        self.ends.duration_since(self.begins).unsigned_abs()
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Claims {
+    sub: Option<String>,
+    iat: Option<f64>,
+    nbf: Option<f64>,
+    exp: Option<f64>,
+}
+
+impl Claims {
+    fn account(&self) -> Option<Account> {
+        let (namespace, name) = self.sub.as_ref()?.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+        // They become part of a path.
+        let is_name = |text: &str| {
+            let fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+            !text.is_empty() && text.len() <= 253 && !text.starts_with('.') && text.bytes().all(fine)
+        };
+        (is_name(namespace) && is_name(name))
+            .then(|| Account { namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+
+    fn life(&self) -> Option<Life> {
+        let ends = time(self.exp?)?;
+        let begins = time(self.iat.or(self.nbf)?)?;
+        (begins < ends).then_some(Life { begins, ends })
+    }
+}
+
+/// Seconds since 1970, whole or not.
+fn time(seconds: f64) -> Option<Timestamp> {
+    #[expect(clippy::cast_possible_truncation, reason = "a second more or less")]
+    let seconds = seconds as i64;
+    Timestamp::from_second(seconds).ok()
+}
+
+/// When the first certificate of a chain ends.
+fn end(pem: &[u8]) -> Option<Timestamp> {
+    let certificate = CertificateDer::from_pem_slice(pem).ok()?;
+    let (_, certificate) = x509_parser::parse_x509_certificate(&certificate).ok()?;
+    Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A token with these claims, as far as we look at it.
+    pub(in super::super) fn token(claims: &Value) -> String {
+        format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_token_says_whose_it_is_and_how_long_it_lasts() {
+        let claims = json!({"sub": "system:serviceaccount:kubectl-mc-system:kubectl-mc-impersonator",
+                            "iat": 1000, "exp": 4600, "aud": ["x"]});
+        let token = Token::of(&token(&claims));
+        let account = token.account.clone().unwrap();
+        assert_eq!((&*account.namespace, &*account.name), ("kubectl-mc-system", "kubectl-mc-impersonator"));
+        assert_eq!(token.life.unwrap().length(), Duration::from_secs(3600));
+        let due = token.due(0.5).unwrap();
+        assert!(due >= at(1000 + 1620) && due <= at(1000 + 1800), "{due}");
+        assert_eq!(token.due(0.5), Some(due), "it is not always the same");
+    }
+
+    #[test]
+    fn tokens_that_were_made_together_are_not_renewed_together() {
+        let due =
+            |jti: u32| Token::of(&token(&json!({"jti": jti, "iat": 0, "exp": 100_000}))).due(0.5).unwrap();
+        let times: std::collections::BTreeSet<_> = (0..100).map(due).collect();
+        assert!(times.len() > 90, "{}", times.len());
+    }
+
+    #[test]
+    fn a_token_without_an_end_or_without_claims_has_no_life() {
+        for text in
+            [token(&json!({"sub": "system:serviceaccount:a:b"})), "opaque".to_owned(), "a.b.c".to_owned()]
+        {
+            assert_eq!(Token::of(&text).life, None);
+        }
+    }
+
+    #[test]
+    fn a_subject_that_is_no_service_account_is_none() {
+        for sub in
+            ["jane", "system:serviceaccount:a", "system:serviceaccount:a/../b:c", "system:serviceaccount::c"]
+        {
+            assert_eq!(Token::of(&token(&json!({"sub": sub}))).account, None, "{sub}");
+        }
+    }
+}

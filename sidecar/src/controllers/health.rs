@@ -1,0 +1,277 @@
+//! Whether members can be reached, and what they say of themselves: condition `Reachable`, `version` and
+//! `lastSeen`. Each member is asked every `--member-monitor-period`, by the same way as callers'
+//! requests go, whether or not it has a credential yet. Nothing is refused because of what is found,
+//! except that the breaker hears of it.
+//!
+//! One failure of a member that was up is none, and so is one answer of a member that was down: the
+//! condition changes after [`DOWN`] and [`UP`] of them. The first result counts at once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kubectl_mc_api::ClusterName;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Context;
+use super::conditions::{Aspect, Finding};
+use crate::inventory::fleet::{Fleet, Registered};
+use crate::retry;
+use crate::upstream::Upstream;
+use crate::upstream::connection::{self, Connection};
+
+pub mod probe;
+
+use probe::{Probe, Verdict};
+
+/// Follows the members.
+pub(super) async fn run(context: Context) {
+    let mut fleet = context.fleet.clone();
+    fleet.mark_changed();
+    let mut monitor = Monitor {
+        turns: Arc::new(Semaphore::new(MAX_UNDER_WAY)),
+        monitored: HashMap::new(),
+        spread: true,
+        context,
+    };
+    while fleet.changed().await.is_ok() {
+        let told = fleet.borrow_and_update().clone();
+        monitor.follow(&told);
+    }
+}
+
+struct Monitor {
+    context: Context,
+    turns: Arc<Semaphore>,
+    monitored: HashMap<ClusterName, Monitored>,
+    /// Members that are there at the beginning are not all asked at once.
+    spread: bool,
+}
+
+/// A member that is asked. Dropping it ends that.
+struct Monitored {
+    member_uid: Option<String>,
+    target: Target,
+    _task: Option<AbortOnDropHandle<()>>,
+}
+
+/// What is asked. As long as it is the same, nothing begins anew.
+enum Target {
+    /// A member that requests can be sent to.
+    Way(Arc<Upstream>),
+    /// One without a credential, or with a Secret that cannot be used.
+    Off(Arc<Secret>),
+    NoSecret,
+}
+
+impl Monitor {
+    fn follow(&mut self, fleet: &Fleet) {
+        let metrics = &self.context.metrics.controllers;
+        self.monitored.retain(|cluster, _| {
+            fleet.contains_key(cluster) || {
+                metrics.not_asked(cluster);
+                self.context.forget_verdict(cluster);
+                false
+            }
+        });
+        let spread = self.spread && fleet.len() > MAX_UNDER_WAY;
+        self.spread &= fleet.is_empty();
+        for (cluster, registered) in fleet {
+            let (member_uid, target) = (registered.member.uid(), Target::of(registered));
+            let before = self.monitored.get(cluster);
+            let is_other = before.is_some_and(|before| before.member_uid != member_uid);
+            if !is_other && before.is_some_and(|before| before.target.is_same(&target)) {
+                continue;
+            }
+            // What it thought of the credential before stands until it is asked again, unless it is gone.
+            if is_other || !matches!(target, Target::Way(_)) {
+                self.context.forget_verdict(cluster);
+            }
+            let task = self.monitor(cluster, &target, spread);
+            self.monitored.insert(cluster.clone(), Monitored { member_uid, target, _task: task });
+        }
+    }
+
+    fn monitor(&self, cluster: &ClusterName, target: &Target, spread: bool) -> Option<AbortOnDropHandle<()>> {
+        let unknown = |finding| {
+            self.context.metrics.controllers.not_asked(cluster);
+            self.context.conditions.set(cluster, Aspect::Reachable, finding);
+        };
+        let upstream = match target.upstream(cluster) {
+            None => {
+                let secret = cluster.member_secret();
+                unknown(Finding::unknown("NoSecret", format!("Secret {secret} does not exist")));
+                return None;
+            }
+            Some(Err(error)) => {
+                let message = format!("Secret {} cannot be used: {error}", cluster.member_secret());
+                unknown(Finding::unknown("InvalidSecret", message));
+                return None;
+            }
+            Some(Ok(upstream)) => upstream,
+        };
+        let asked = Asked {
+            context: self.context.clone(),
+            cluster: cluster.clone(),
+            upstream,
+            turns: self.turns.clone(),
+        };
+        Some(AbortOnDropHandle::new(tokio::spawn(asked.again_and_again(spread))))
+    }
+}
+
+impl Target {
+    fn of(registered: &Registered) -> Self {
+        match (&registered.way, &registered.connection) {
+            (Ok(cluster), _) => Self::Way(cluster.upstream.clone()),
+            (Err(_), Some(secret)) => Self::Off(secret.clone()),
+            (Err(_), None) => Self::NoSecret,
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Way(one), Self::Way(other)) => Arc::ptr_eq(one, other),
+            (Self::Off(one), Self::Off(other)) => one.data == other.data,
+            (Self::NoSecret, Self::NoSecret) => true,
+            _ => false,
+        }
+    }
+
+    fn upstream(&self, cluster: &ClusterName) -> Option<Result<Arc<Upstream>, connection::Error>> {
+        match self {
+            Self::Way(upstream) => Some(Ok(upstream.clone())),
+            Self::Off(secret) => {
+                let data = secret.data.clone().unwrap_or_default();
+                let upstream = Connection::parse_any(&data)
+                    .and_then(|connection| Upstream::new(cluster.clone(), connection, Gauge::default()));
+                Some(upstream.map(Arc::new))
+            }
+            Self::NoSecret => None,
+        }
+    }
+}
+
+/// A member and how it is asked.
+struct Asked {
+    context: Context,
+    cluster: ClusterName,
+    upstream: Arc<Upstream>,
+    turns: Arc<Semaphore>,
+}
+
+impl Asked {
+    async fn again_and_again(self, spread: bool) {
+        let period = self.context.settings.member_monitor_period;
+        if spread {
+            sleep(period.mul_f64(retry::random())).await;
+        }
+        let (mut reachable, mut accepted) = (Steady::new(DOWN, UP), Steady::new(REFUSED, 1));
+        loop {
+            let Ok(turn) = self.turns.acquire().await else { return };
+            let probe = probe::probe(&self.upstream).await;
+            drop(turn);
+            self.tell(&probe, &mut reachable, &mut accepted);
+            // So that those who are asked together do not stay together.
+            sleep(period.mul_f64(JITTER.mul_add(retry::random() - 0.5, 1.0))).await;
+        }
+    }
+
+    fn tell(&self, probe: &Probe, reachable: &mut Steady, accepted: &mut Steady) {
+        let Self { context, cluster, .. } = self;
+        if reachable.takes(probe.is_up()) {
+            context.conditions.set(cluster, Aspect::Reachable, probe.finding());
+            context.metrics.controllers.reachable(cluster, probe.is_up());
+        }
+        if probe.is_answer() {
+            context.conditions.seen(cluster, probe.version.clone());
+        }
+        if let Some(verdict) = &probe.verdict
+            && accepted.takes(*verdict == Verdict::Accepted)
+        {
+            context.verdicts.send_if_modified(|verdicts| {
+                let before = verdicts.insert(cluster.clone(), verdict.clone());
+                before.as_ref() != Some(verdict)
+            });
+        }
+    }
+}
+
+/// What has to be so a few times before it counts, once it was otherwise.
+#[derive(Debug)]
+struct Steady {
+    /// How it is, if that is known.
+    good: Option<bool>,
+    /// How often in a row it was otherwise.
+    against: u32,
+    /// As often it must be bad to count as bad, and good to count as good.
+    down: u32,
+    up: u32,
+}
+
+impl Steady {
+    fn new(down: u32, up: u32) -> Self {
+        Self { good: None, against: 0, down, up }
+    }
+
+    /// Whether a result counts.
+    fn takes(&mut self, good: bool) -> bool {
+        if self.good.is_none_or(|now| now == good) {
+            self.against = 0;
+        } else {
+            self.against += 1;
+            if self.against < if good { self.up } else { self.down } {
+                return false;
+            }
+            self.against = 0;
+        }
+        self.good = Some(good);
+        true
+    }
+}
+
+/// Results in a row.
+const DOWN: u32 = 3;
+const UP: u32 = 2;
+/// A member that is starting may refuse a good credential for a moment.
+const REFUSED: u32 = 2;
+/// Of the period.
+const JITTER: f64 = 0.2;
+/// Members that are asked at the same time.
+const MAX_UNDER_WAY: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_result_counts_and_a_change_must_last() {
+        let mut steady = Steady::new(3, 2);
+        assert!(steady.takes(true));
+        for (good, counts) in [
+            (false, false),
+            (false, false),
+            // It was back before it was gone.
+            (true, true),
+            (false, false),
+            (false, false),
+            (false, true),
+            (false, true),
+            (true, false),
+            (false, true),
+            (true, false),
+            (true, true),
+        ] {
+            assert_eq!(steady.takes(good), counts, "{steady:?}");
+        }
+    }
+
+    #[test]
+    fn a_first_failure_counts_at_once() {
+        assert!(Steady::new(3, 2).takes(false));
+    }
+}

@@ -52,6 +52,26 @@ impl Cache {
         Ok(path)
     }
 
+    /// What was stored under a name of its own, unless it is older than kubectl lets its own cache be.
+    pub(crate) fn load_named(&self, kind: &str, name: &str, now: SystemTime) -> Option<Vec<u8>> {
+        let path = self.named_path(kind, name);
+        let written = path.metadata().and_then(|metadata| metadata.modified()).ok()?;
+        let fresh = now.duration_since(written).is_ok_and(|age| age < NAMED_LIFETIME);
+        (fresh && is_private_file(&path)).then(|| fs::read(&path).ok())?
+    }
+
+    /// Stores the content in place of what was stored under the name before.
+    pub(crate) fn store_named(
+        &self,
+        kind: &str,
+        name: &str,
+        content: &[u8],
+        now: SystemTime,
+    ) -> Result<(), CacheError> {
+        let path = self.named_path(kind, name);
+        self.write(&path, content, now).map_err(|source| CacheError::Write { path, source })
+    }
+
     /// The time of the last use is what pruning goes by.
     fn touch(&self, path: &Path, now: SystemTime) -> io::Result<()> {
         OpenOptions::new().write(true).open(path)?.set_modified(now)
@@ -75,7 +95,7 @@ impl Cache {
     fn prune(&self, now: SystemTime) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for entry in entries.flatten() {
-            let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+            let ours = entry.file_name().to_str().is_some_and(|name| name.ends_with(".json"));
             let used = entry.metadata().and_then(|metadata| metadata.modified());
             let unused = used.is_ok_and(|used| now.duration_since(used).is_ok_and(|age| age > UNUSED));
             if ours && unused {
@@ -85,13 +105,22 @@ impl Cache {
     }
 
     fn path(&self, content: &[u8]) -> PathBuf {
-        let hash = digest::digest(&digest::SHA256, content);
-        let name: String = hash.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        self.folder.join(format!("{PREFIX}{name}.json"))
+        self.folder.join(format!("{PREFIX}{}.json", hash(content)))
+    }
+
+    fn named_path(&self, kind: &str, name: &str) -> PathBuf {
+        self.folder.join(format!("{kind}-{}.json", hash(name.as_bytes())))
     }
 }
 
+fn hash(content: &[u8]) -> String {
+    let hash = digest::digest(&digest::SHA256, content);
+    hash.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
 const PREFIX: &str = "overlay-";
+/// As long as kubectl keeps what it has discovered.
+const NAMED_LIFETIME: Duration = Duration::from_secs(6 * 60 * 60);
 /// Long enough that a shell or a watch that was started with an overlay outlives no workday without it.
 const UNUSED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 

@@ -93,11 +93,12 @@ pub(crate) async fn connection(
     scanned: &Scanned,
     env: &Env,
 ) -> Result<kube::Client, ClientError> {
-    let config = config(host, scanned, env).await?;
+    let mut config = config(host, scanned, env).await?;
+    config.read_timeout = Some(READ_TIMEOUT);
     kube::Client::try_from(config).map_err(|error| ClientError::Setup(Box::new(error)))
 }
 
-/// What a client of the host is made from, for those who want other timeouts.
+/// How the host is reached, and as whom. The credential plugin, if there is one, runs here.
 pub(crate) async fn config(host: &Host, scanned: &Scanned, env: &Env) -> Result<kube::Config, ClientError> {
     let setup = |error: Box<dyn Error + Send + Sync>| ClientError::Setup(error);
     let (mut kubeconfig, options) = (host.kubeconfig.clone(), options(host, scanned));
@@ -110,7 +111,8 @@ pub(crate) async fn config(host: &Host, scanned: &Scanned, env: &Env) -> Result<
         config.proxy_url = proxy::from_environment(&config.cluster_url, env);
     }
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    config.read_timeout = Some(READ_TIMEOUT);
+    // kube's default would end quiet watches.
+    config.read_timeout = None;
     // The first answer is the one to show.
     config.default_retry = false;
     Ok(config)

@@ -14,8 +14,14 @@ pub(crate) const READONLY: &str = "KUBECTL_MC_READONLY";
 pub(crate) const KUBECTL: &str = "KUBECTL_MC_KUBECTL";
 /// The kubectl that called us as its plugin (set by kubectl 1.37 and later).
 pub(crate) const KUBECTL_PATH: &str = "KUBECTL_PATH";
+/// For tests: 1 does without kubectl at one cluster what is done without it at many, 0 runs kubectl at many too.
+pub(crate) const NATIVE: &str = "KUBECTL_MC_NATIVE";
 /// kubectl's list of kubeconfig files.
 pub(crate) const KUBECONFIG: &str = "KUBECONFIG";
+/// Whether kubectl reads a file of preferences.
+pub(crate) const KUBECTL_KUBERC: &str = "KUBECTL_KUBERC";
+/// kubectl's file of preferences.
+pub(crate) const KUBERC: &str = "KUBERC";
 /// kubectl's cache folder.
 pub(crate) const KUBECACHEDIR: &str = "KUBECACHEDIR";
 /// The user's cache folder.

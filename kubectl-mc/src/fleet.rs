@@ -23,8 +23,10 @@ use std::io;
 use std::sync::Arc;
 
 pub(crate) use batches::{Batches, BatchesError};
+pub(crate) use document::CLUSTER_ANNOTATION;
 pub(crate) use dry_run::show;
 pub(crate) use last_failed::recall;
+pub(crate) use lines::Lines;
 pub(crate) use options::Options;
 pub(crate) use outcome::{Fault, Outcome};
 pub(crate) use summary::Summary;
@@ -36,6 +38,7 @@ use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::host::Host;
+use crate::native::Plan;
 use crate::printer::Printer;
 use crate::selection::{Target, Targets};
 use crate::verb::{self, Effect};
@@ -77,7 +80,7 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
             biased;
             // Dropping the rest takes the children and the files with it.
             () = interrupted() => Ok(None),
-            outcomes = turns(job) => outcomes.map(Some),
+            outcomes = run_all(job) => outcomes.map(Some),
         }
     })?;
     let Some(outcomes) = finished else { return Ok(ExitStatus::Interrupted) };
@@ -86,6 +89,14 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
     let summary = Summary::of(&outcomes);
     job.printer.note(&summary.to_string());
     Ok(summary.status())
+}
+
+/// By requests of our own where they do exactly what kubectl does, else by kubectl.
+async fn run_all(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
+    match Plan::for_many(job.scanned, job.env) {
+        Some(plan) => plan.run_job(job).await,
+        None => turns(job).await,
+    }
 }
 
 /// All clusters at once, or in the turns of `--batch`.

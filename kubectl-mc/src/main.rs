@@ -24,6 +24,7 @@ mod inventory;
 mod join;
 mod kubeconfig;
 mod kubectl;
+mod native;
 mod preflight;
 mod printer;
 mod progress;

@@ -2,6 +2,7 @@
 //! `kubectl mc clusters | head` ends quietly.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
@@ -37,6 +38,12 @@ impl Printer {
     /// Remarks of others, that need not be text.
     pub(crate) fn note_bytes(&self, bytes: &[u8]) {
         ignore_broken_pipe(io::stderr().lock().write_all(bytes));
+    }
+
+    /// Data of an answer that comes in pieces; breaks when nobody reads it any more.
+    pub(crate) fn stream(&self, bytes: &[u8]) -> ControlFlow<()> {
+        self.out_bytes(bytes);
+        if self.is_reader_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// Remarks beside the data.

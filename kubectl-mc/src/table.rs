@@ -127,7 +127,7 @@ fn text(cell: Option<&Value>) -> String {
 }
 
 /// client-go's `HumanDuration`.
-fn age_text(seconds: i64) -> String {
+pub(crate) fn age_text(seconds: i64) -> String {
     let two = |big: i64, unit: &str, small: i64, sub: &str| {
         if small == 0 { format!("{big}{unit}") } else { format!("{big}{unit}{small}{sub}") }
     };

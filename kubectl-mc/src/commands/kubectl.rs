@@ -8,17 +8,18 @@ use kubectl_mc_api::ClusterName;
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
-use crate::env::Env;
+use crate::env::{self, Env};
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::host::Host;
 use crate::kubectl::Kubectl;
+use crate::native::{Merge, Plan, Task};
 use crate::printer::Printer;
 use crate::rewrite::{self, RawPath};
 use crate::selection::Choice;
 use crate::settings::Settings;
 use crate::verb::{self, Effect};
-use crate::{env, kubeconfig, preflight};
+use crate::{client, kubeconfig, preflight};
 
 /// Runs kubectl on what was chosen: in our place for one cluster, else on each of them.
 pub(super) fn run(
@@ -35,7 +36,7 @@ pub(super) fn run(
     match settings.choice.as_ref().and_then(Choice::exact) {
         Some(cluster) if !settings.show_clusters => {
             let cluster = cluster.clone();
-            one(scanned, cluster, &settings, env)
+            one(scanned, cluster, &settings, env, printer)
         }
         _ => several::run(scanned, settings, env, printer),
     }
@@ -47,9 +48,13 @@ fn one(
     cluster: ClusterName,
     settings: &Settings,
     env: &Env,
+    printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     rewrite::check(&scanned, &cluster)?;
     let host = Host::load(&settings.host, env)?;
+    if let Some(plan) = Plan::for_one(&scanned, env) {
+        return native(&plan, &scanned, cluster, &host, env, printer);
+    }
     let kubectl = Kubectl::find(env)?;
     let cache = Cache::open(env)?;
     let overlay = kubeconfig::overlay_json(&host, &cluster)?;
@@ -67,6 +72,34 @@ fn one(
         raw = RawPath::of_minor_version(minor);
     }
     Ok(kubectl.run(rewrite::rewrite(scanned, &host, &cluster, &overlay, raw)?)?)
+}
+
+/// What many clusters get, at one: so that tests can lay it beside kubectl's.
+fn native(
+    plan: &Plan,
+    scanned: &Scanned,
+    cluster: ClusterName,
+    host: &Host,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let task = Task {
+        host,
+        scanned,
+        env,
+        printer,
+        clusters: vec![cluster],
+        at_once: None,
+        patience: None,
+        merge: Merge::Plain,
+    };
+    let mut text = printer;
+    let results = client::runtime()?.block_on(plan.run(&task, &mut text))?;
+    let failed = results.into_iter().find_map(Result::err);
+    Ok(failed.map_or(ExitStatus::Success, |failure| {
+        printer.note(&format!("{failure}\n"));
+        ExitStatus::Failed
+    }))
 }
 
 #[derive(Debug, thiserror::Error)]

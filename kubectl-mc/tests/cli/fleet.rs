@@ -158,7 +158,7 @@ fn an_interruption_leaves_no_process_and_no_file() {
     let bed =
         bed("echo $$ > pid.$cluster.tmp; mv pid.$cluster.tmp pid.$cluster; echo begun; exec sleep 1000");
     plugin(&bed, "echo '{\"status\": {\"token\": \"obtained\"}}'");
-    let mut command = bed.command(&["-C", "m1,m2", "logs", "-f", "x"]);
+    let mut command = bed.command(&["-C", "m1,m2", "logs", "-f", "deploy/x"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut begun: Vec<_> = lines.by_ref().take(2).map(Result::unwrap).collect();
@@ -205,7 +205,8 @@ fn streams_are_told_as_they_come() {
     let bed = bed(
         "if [ $cluster = m1 ]; then while [ ! -e go ]; do :; done; echo second; else echo first; fi; exec sleep 1000",
     );
-    let mut child = bed.command(&["-C", "m1,m2", "logs", "-f", "x"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        bed.command(&["-C", "m1,m2", "logs", "-f", "deploy/x"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "m2 | first");
     fs::write(bed.path("go"), "").unwrap();
@@ -218,7 +219,7 @@ fn streams_are_told_as_they_come() {
 fn a_reader_that_goes_away_is_no_error_and_ends_the_rest() {
     let bed = bed("while :; do echo again; done");
     let mut child = bed
-        .command(&["-C", "m1,m2", "logs", "-f", "x"])
+        .command(&["-C", "m1,m2", "logs", "-f", "deploy/x"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

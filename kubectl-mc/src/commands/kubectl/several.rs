@@ -59,7 +59,7 @@ pub(super) fn run(
     let alone = picked || verb::needs_one_cluster(&scanned).is_some();
     if let Some(only) = targets.only().filter(|_| alone) {
         let cluster = only.name.clone();
-        return super::one(scanned, cluster, &settings, env);
+        return super::one(scanned, cluster, &settings, env, printer);
     }
     let host = login.host()?;
     let Settings { fleet: options, .. } = &settings;

@@ -1,0 +1,311 @@
+//! A `Table` as members send it, and its rows as kubectl prints them: the human readable printer of
+//! cli-runtime.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::failure::Failure;
+use crate::table::age_text;
+
+/// A `Table`, or what some servers answer instead.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Table {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    pub(super) metadata: ListMeta,
+    #[serde(default, deserialize_with = "or_default")]
+    column_definitions: Vec<Column>,
+    #[serde(default, deserialize_with = "or_default")]
+    rows: Vec<Row>,
+}
+
+/// Where a list goes on, and what a watch begins from.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ListMeta {
+    #[serde(default)]
+    pub(super) resource_version: String,
+    #[serde(default, rename = "continue")]
+    pub(super) next: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct Column {
+    #[serde(default)]
+    name: String,
+    #[serde(default, rename = "type")]
+    kind: String,
+    #[serde(default)]
+    format: String,
+    #[serde(default)]
+    priority: i64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Row {
+    #[serde(default, deserialize_with = "or_default")]
+    cells: Vec<Value>,
+    #[serde(default)]
+    object: Option<Object>,
+}
+
+/// What is used of the object behind a row.
+#[derive(Debug, Default, Deserialize)]
+struct Object {
+    #[serde(default)]
+    metadata: ObjectMeta,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ObjectMeta {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default, deserialize_with = "or_default")]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    resource_version: String,
+    creation_timestamp: Option<String>,
+}
+
+/// Which columns a table has beside the server's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Columns {
+    pub(super) wide: bool,
+    pub(super) no_headers: bool,
+    pub(super) show_labels: bool,
+    pub(super) labels: Vec<String>,
+}
+
+/// What is shown of a table beside the plan's own columns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shown {
+    pub(super) columns: Columns,
+    /// A NAMESPACE column.
+    pub(super) namespace: bool,
+    /// `pod/` before names.
+    pub(super) prefix: Option<String>,
+}
+
+/// A table as text: the line of names and the rows, cells apart by tabs.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Lines {
+    pub(super) header: String,
+    pub(super) rows: Vec<String>,
+    /// The object behind each row.
+    pub(super) objects: Vec<Shadow>,
+}
+
+/// What a watch keeps of an object.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Shadow {
+    /// Its namespace and name.
+    pub(super) name: String,
+    pub(super) version: String,
+}
+
+impl Table {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Failure> {
+        let table: Self = parse(body)?;
+        if table.kind == "Table" {
+            return Ok(table);
+        }
+        Ok(Self::of_objects(&parse(body)?, Timestamp::now()))
+    }
+
+    /// Later tables of a watch leave their columns out.
+    pub(super) fn has_columns(&self) -> bool {
+        !self.column_definitions.is_empty()
+    }
+
+    pub(super) fn columns(&self) -> &[Column] {
+        &self.column_definitions
+    }
+
+    /// The lines of this table, by its own columns or those of an earlier one.
+    pub(super) fn lines(self, known: &[Column], shown: &Shown) -> Lines {
+        let Self { column_definitions, rows, .. } = self;
+        let columns = if column_definitions.is_empty() { known } else { &column_definitions };
+        let Shown { columns: extra, namespace, prefix } = shown;
+        let named = |column: &Column| column.format == "name" && column.kind == "string";
+        let name_column = prefix.as_ref().and_then(|_| columns.iter().position(named));
+        let visible = |column: &&Column| extra.wide || column.priority == 0;
+        let mut header: Vec<String> = Vec::new();
+        header.extend(namespace.then(|| "NAMESPACE".to_owned()));
+        header.extend(columns.iter().filter(visible).map(|column| column.name.to_uppercase()));
+        header.extend(
+            extra.labels.iter().map(|label| label.rsplit('/').next().unwrap_or(label).to_uppercase()),
+        );
+        header.extend(extra.show_labels.then(|| "LABELS".to_owned()));
+        let mut objects = Vec::with_capacity(rows.len());
+        let rows =
+            rows.into_iter()
+                .map(|Row { mut cells, object }| {
+                    if let (Some(at), Some(prefix)) = (name_column, prefix)
+                        && let Some(cell) = cells.get_mut(at)
+                    {
+                        *cell = format!("{prefix}/{}", go_text(cell)).into();
+                    }
+                    let object = object.unwrap_or_default().metadata;
+                    let mut line: Vec<String> = Vec::new();
+                    line.extend(namespace.then(|| escaped(&object.namespace)));
+                    let cells = cells.iter().zip(columns).filter(|(_, column)| visible(column));
+                    line.extend(cells.map(|(cell, _)| cell_text(cell)));
+                    line.extend(extra.labels.iter().map(|label| {
+                        object.labels.get(label).map_or_else(String::new, |value| escaped(value))
+                    }));
+                    line.extend(extra.show_labels.then(|| escaped(&labels_text(&object.labels))));
+                    let name = format!("{}/{}", object.namespace, object.name);
+                    objects.push(Shadow { name, version: object.resource_version });
+                    line.join("\t")
+                })
+                .collect();
+        Lines { header: header.join("\t"), rows, objects }
+    }
+
+    /// kubectl's table of what has no table: names and ages.
+    fn of_objects(answer: &Value, now: Timestamp) -> Self {
+        let column = |name: &str, format: &str| Column {
+            name: name.to_owned(),
+            kind: "string".to_owned(),
+            format: format.to_owned(),
+            priority: 0,
+        };
+        let list = answer.get("items").and_then(Value::as_array);
+        let objects = list.map_or_else(|| std::slice::from_ref(answer), Vec::as_slice);
+        let rows = objects.iter().map(|object| {
+            let object = Object::deserialize(object).unwrap_or_default();
+            let created = object.metadata.creation_timestamp.as_deref().unwrap_or_default();
+            let age = created.parse::<Timestamp>().map_or_else(
+                |_| "<unknown>".to_owned(),
+                |created| age_text(now.as_second() - created.as_second()),
+            );
+            Row { cells: vec![object.metadata.name.clone().into(), age.into()], object: Some(object) }
+        });
+        Self {
+            kind: "Table".to_owned(),
+            metadata: answer
+                .get("metadata")
+                .and_then(|meta| ListMeta::deserialize(meta).ok())
+                .unwrap_or_default(),
+            column_definitions: vec![column("Name", "name"), column("Age", "")],
+            rows: rows.collect(),
+        }
+    }
+}
+
+pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|error| Failure::Unreadable(error.to_string()))
+}
+
+/// A cell as kubectl prints it: its first line only, nothing for null.
+fn cell_text(cell: &Value) -> String {
+    let text = go_text(cell);
+    if cell.is_string()
+        && let Some(end) = text.find(['\n', '\r', '\x0c'])
+    {
+        return format!("{}...", escaped(&text[..end]));
+    }
+    escaped(&text)
+}
+
+/// What kubectl does with characters that steer a terminal.
+fn escaped(text: &str) -> String {
+    text.replace('\x1b', "^[").replace('\r', "\\r")
+}
+
+/// Go's `fmt.Sprint` of a value that was JSON.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Bool(on) => on.to_string(),
+        Value::Number(number) => super::json::go_number(number),
+        Value::Array(values) => format!("[{}]", values.iter().map(go_inner).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{name}:{}", go_inner(value)));
+            format!("map[{}]", fields.collect::<Vec<_>>().join(" "))
+        }
+    }
+}
+
+fn go_inner(value: &Value) -> String {
+    if value.is_null() { "<nil>".to_owned() } else { go_text(value) }
+}
+
+/// `labels.FormatLabels`
+fn labels_text(labels: &BTreeMap<String, String>) -> String {
+    if labels.is_empty() {
+        return "<none>".to_owned();
+    }
+    labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// Go writes an empty list or map as null.
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = r#"{"kind": "Table", "metadata": {"resourceVersion": "7", "continue": "next"},
+        "columnDefinitions": [
+            {"name": "Name", "type": "string", "format": "name", "priority": 0},
+            {"name": "Ready", "type": "integer", "priority": 0},
+            {"name": "Node", "type": "string", "priority": 1}],
+        "rows": [
+            {"cells": ["web", 3, "n1"], "object": {"metadata": {"name": "web", "namespace": "x", "labels": {"b": "2", "a/c": "1"}, "resourceVersion": "5"}}},
+            {"cells": ["two\nlines", null, "n\u001b[2J"], "object": null}]}"#;
+
+    fn lines(shown: &Shown) -> Lines {
+        Table::parse(TABLE.as_bytes()).unwrap().lines(&[], shown)
+    }
+
+    #[test]
+    fn columns_are_chosen_as_kubectl_does() {
+        assert_eq!(lines(&Shown::default()).header, "NAME\tREADY");
+        assert_eq!(lines(&Shown::default()).rows, ["web\t3", "two...\t"]);
+        let columns =
+            Columns { wide: true, show_labels: true, labels: vec!["a/c".into()], no_headers: false };
+        let shown = Shown { columns, namespace: true, prefix: Some("pod".into()) };
+        let all = lines(&shown);
+        assert_eq!(all.header, "NAMESPACE\tNAME\tREADY\tNODE\tC\tLABELS");
+        assert_eq!(all.rows, ["x\tpod/web\t3\tn1\t1\ta/c=1,b=2", "\tpod/two...\t\tn^[[2J\t\t<none>"]);
+    }
+
+    #[test]
+    fn what_is_no_table_has_names_and_ages() {
+        let list = serde_json::json!({"kind": "FooList", "metadata": {"continue": "c"}, "items": [
+            {"metadata": {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"}}, {"metadata": {"name": "b"}}]});
+        let table = Table::of_objects(&list, "2026-01-01T00:01:00Z".parse().unwrap());
+        assert_eq!(table.metadata.next, "c");
+        let lines = table.lines(&[], &Shown::default());
+        assert_eq!(
+            (lines.header.as_str(), lines.rows),
+            ("NAME\tAGE", vec!["a\t60s".to_owned(), "b\t<unknown>".to_owned()])
+        );
+    }
+
+    #[test]
+    fn values_are_printed_as_go_does() {
+        for (json, text) in [
+            ("1", "1"),
+            ("1.50", "1.5"),
+            ("1e21", "1e+21"),
+            ("true", "true"),
+            ("[1,\"a\",null]", "[1 a <nil>]"),
+            ("{\"b\":1,\"a\":[]}", "map[a:[] b:1]"),
+        ] {
+            assert_eq!(cell_text(&serde_json::from_str(json).unwrap()), text);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What types a member has, and which one a word of `kubectl get` means: kubectl's REST mapper with
+//! its short names, categories and order of groups, read from aggregated discovery.
+
+mod core;
+mod document;
+mod store;
+
+pub(super) use document::Document;
+pub(super) use store::Store;
+
+use serde::{Deserialize, Serialize};
+
+/// A type of a member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Resource {
+    #[serde(rename = "g", default, skip_serializing_if = "String::is_empty")]
+    pub(crate) group: String,
+    #[serde(rename = "v")]
+    pub(crate) version: String,
+    #[serde(rename = "k")]
+    pub(crate) kind: String,
+    #[serde(rename = "p")]
+    pub(crate) plural: String,
+    #[serde(rename = "s")]
+    singular: String,
+    #[serde(rename = "a", default, skip_serializing_if = "Vec::is_empty")]
+    short: Vec<String>,
+    #[serde(rename = "c", default, skip_serializing_if = "Vec::is_empty")]
+    categories: Vec<String>,
+    #[serde(rename = "n", default)]
+    pub(crate) namespaced: bool,
+}
+
+impl Resource {
+    /// `pods`, `deployments.apps`
+    pub(crate) fn qualified(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// `pod`, `deployment.apps`: what kubectl writes before an object's name.
+    pub(crate) fn prefix(&self) -> String {
+        let kind = self.kind.to_lowercase();
+        if self.group.is_empty() { kind } else { format!("{kind}.{}", self.group) }
+    }
+
+    /// `v1`, `apps/v1`
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// The path of a list, in a namespace when the type has them and one is given.
+    pub(crate) fn path(&self, namespace: Option<&str>) -> String {
+        let root = if self.group.is_empty() { "/api" } else { "/apis" };
+        let version = self.api_version();
+        match namespace.filter(|_| self.namespaced) {
+            Some(namespace) => format!("{root}/{version}/namespaces/{namespace}/{}", self.plural),
+            None => format!("{root}/{version}/{}", self.plural),
+        }
+    }
+}
+
+/// All types of a member in the order of discovery: `/api` first, of each group its preferred version first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Discovery(Vec<Resource>);
+
+impl Discovery {
+    /// The types that a word means: one, or all of a category.
+    pub(crate) fn expand(&self, word: &str) -> Result<Vec<Resource>, NoSuchType> {
+        let mut of_category: Vec<&Resource> = Vec::new();
+        for resource in self.0.iter().filter(|resource| resource.categories.iter().any(|name| name == word)) {
+            if !of_category.iter().any(|seen| seen.qualified() == resource.qualified()) {
+                of_category.push(resource);
+            }
+        }
+        if of_category.is_empty() {
+            return Ok(vec![self.resolve(word)?.clone()]);
+        }
+        of_category.into_iter().map(|resource| Ok(self.resolve(&resource.qualified())?.clone())).collect()
+    }
+
+    /// The type that a word means: `pods`, `pod`, `po`, `deployments.apps`, `deployments.v1.apps`, `Pod`.
+    pub(crate) fn resolve(&self, word: &str) -> Result<&Resource, NoSuchType> {
+        let (name, rest) = word.split_once('.').unwrap_or((word, ""));
+        let versioned = rest.split_once('.').and_then(|(version, group)| {
+            self.named(name, group, true).find(|resource| resource.version == version)
+        });
+        let exact = || self.named(name, rest, !rest.is_empty()).next();
+        // A group may be cut short: `deployments.app`.
+        let by_prefix =
+            || self.0.iter().find(|r| !rest.is_empty() && r.is_named(name) && r.group.starts_with(rest));
+        let by_kind = || self.0.iter().find(|r| r.kind == name && (rest.is_empty() || r.group == rest));
+        versioned
+            .or_else(exact)
+            .or_else(by_prefix)
+            .or_else(by_kind)
+            .ok_or_else(|| NoSuchType(name.to_owned()))
+    }
+
+    /// The types of that name, short names when no type has it as its own.
+    fn named<'a>(&'a self, name: &str, group: &str, in_group: bool) -> impl Iterator<Item = &'a Resource> {
+        let lower = name.to_lowercase();
+        let is_plural = self.0.iter().any(|resource| resource.plural == name);
+        let short = self.0.iter().find(|resource| {
+            !is_plural
+                && resource.short.iter().any(|short| short == name)
+                && (!in_group || resource.group == group)
+        });
+        let (plural, group, in_group) = match short {
+            Some(resource) => (resource.plural.clone(), resource.group.clone(), true),
+            None => (lower, group.to_owned(), in_group),
+        };
+        self.0
+            .iter()
+            .filter(move |resource| resource.is_named(&plural) && (!in_group || resource.group == group))
+    }
+}
+
+impl Resource {
+    fn is_named(&self, name: &str) -> bool {
+        self.plural == name || self.singular == name
+    }
+}
+
+impl FromIterator<Resource> for Discovery {
+    fn from_iter<T: IntoIterator<Item = Resource>>(resources: T) -> Self {
+        Self(resources.into_iter().collect())
+    }
+}
+
+/// The type that a word means on every Kubernetes: one of `v1`, which comes before all groups, by its
+/// full name. Nothing needs to be asked for these.
+pub(super) fn everywhere(word: &str) -> Option<Resource> {
+    core::resource(word)
+}
+
+/// kubectl's own words.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("the server doesn't have a resource type {0:?}")]
+pub(crate) struct NoSuchType(pub(super) String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn discovery() -> Discovery {
+        let resource =
+            |group: &str, version: &str, kind: &str, plural: &str, short: &[&str], all: bool| Resource {
+                group: group.into(),
+                version: version.into(),
+                kind: kind.into(),
+                plural: plural.into(),
+                singular: kind.to_lowercase(),
+                short: short.iter().map(|&s| s.to_owned()).collect(),
+                categories: if all { vec!["all".into()] } else { Vec::new() },
+                namespaced: true,
+            };
+        [
+            resource("", "v1", "Pod", "pods", &["po"], true),
+            resource("", "v1", "Event", "events", &["ev"], false),
+            resource("apps", "v1", "Deployment", "deployments", &["deploy"], true),
+            resource("events.k8s.io", "v1", "Event", "events", &["ev"], false),
+            resource(
+                "autoscaling",
+                "v2",
+                "HorizontalPodAutoscaler",
+                "horizontalpodautoscalers",
+                &["hpa"],
+                true,
+            ),
+            resource(
+                "autoscaling",
+                "v1",
+                "HorizontalPodAutoscaler",
+                "horizontalpodautoscalers",
+                &["hpa"],
+                true,
+            ),
+            resource("x.example", "v1", "Odd", "po-odd", &[], false),
+        ]
+        .into_iter()
+        .collect()
+    }
+
+    #[test]
+    fn a_word_means_what_it_means_to_kubectl() {
+        let discovery = discovery();
+        for (word, path) in [
+            ("pods", "/api/v1/namespaces/n/pods"),
+            ("pod", "/api/v1/namespaces/n/pods"),
+            ("po", "/api/v1/namespaces/n/pods"),
+            ("Pods", "/api/v1/namespaces/n/pods"),
+            ("Pod", "/api/v1/namespaces/n/pods"),
+            ("events", "/api/v1/namespaces/n/events"),
+            ("ev", "/api/v1/namespaces/n/events"),
+            ("events.events.k8s.io", "/apis/events.k8s.io/v1/namespaces/n/events"),
+            ("ev.events.k8s.io", "/apis/events.k8s.io/v1/namespaces/n/events"),
+            ("deploy", "/apis/apps/v1/namespaces/n/deployments"),
+            ("deployments.app", "/apis/apps/v1/namespaces/n/deployments"),
+            ("deployments.v1.apps", "/apis/apps/v1/namespaces/n/deployments"),
+            ("hpa", "/apis/autoscaling/v2/namespaces/n/horizontalpodautoscalers"),
+            ("hpa.v1.autoscaling", "/apis/autoscaling/v1/namespaces/n/horizontalpodautoscalers"),
+        ] {
+            let path_of = |resource: &Resource| resource.path(Some("n"));
+            assert_eq!(discovery.resolve(word).map(path_of).as_deref(), Ok(path), "{word}");
+        }
+        for (word, name) in [("nope", "nope"), ("pods.apps", "pods"), ("deploy.v9.none", "deploy")] {
+            assert_eq!(discovery.resolve(word), Err(NoSuchType(name.to_owned())), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_category_is_all_its_types_once_in_the_order_of_discovery() {
+        let names: Vec<_> = discovery().expand("all").unwrap().iter().map(Resource::qualified).collect();
+        assert_eq!(names, ["pods", "deployments.apps", "horizontalpodautoscalers.autoscaling"]);
+        assert_eq!(discovery().expand("all").unwrap()[2].version, "v2");
+        assert_eq!(discovery().expand("po").unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,41 @@
+//! Discovery kept between commands, in the private folder beside the overlays. As long as kubectl
+//! keeps its own, and asked again when a word is not found.
+
+use std::time::SystemTime;
+
+use kubectl_mc_api::ClusterName;
+
+use super::Discovery;
+use crate::cache::Cache;
+use crate::host::Host;
+use crate::kubeconfig::member_server;
+
+/// Where discovery is kept. Without a folder nothing is kept, and everything works.
+pub(in crate::native) struct Store {
+    cache: Option<Cache>,
+}
+
+impl Store {
+    pub(in crate::native) fn new(cache: Option<Cache>) -> Self {
+        Self { cache }
+    }
+
+    /// What is known of a member, if it is not too old.
+    pub(in crate::native) fn load(&self, host: &Host, cluster: &ClusterName) -> Option<Discovery> {
+        let kept = self.cache.as_ref()?.load_named(KIND, &key(host, cluster), SystemTime::now())?;
+        serde_json::from_slice(&kept).ok()
+    }
+
+    pub(in crate::native) fn keep(&self, host: &Host, cluster: &ClusterName, discovery: &Discovery) {
+        if let (Some(cache), Ok(text)) = (&self.cache, serde_json::to_vec(discovery)) {
+            // Whoever cannot keep it asks again next time.
+            let _ = cache.store_named(KIND, &key(host, cluster), &text, SystemTime::now());
+        }
+    }
+}
+
+fn key(host: &Host, cluster: &ClusterName) -> String {
+    member_server(host, cluster)
+}
+
+const KIND: &str = "discovery";

@@ -1,0 +1,71 @@
+//! A plan on the clusters of a job: those that the host knows not to be ready are told of at once and
+//! not asked, and what failed at the others is told at the end.
+
+use std::ops::ControlFlow;
+
+use kubectl_mc_api::ClusterName;
+
+use super::{Failure, Merge, Plan, Task, Text};
+use crate::error::Failure as CommandFailure;
+use crate::fleet::{Fault, Job, Lines, Outcome};
+use crate::hop::Refusal;
+use crate::printer::printable;
+
+impl Plan {
+    /// Does it for a job; the outcomes are in the order of its targets.
+    pub(crate) async fn run_job(&self, job: &Job<'_>) -> Result<Vec<Outcome>, CommandFailure> {
+        let mut lines = Lines::new(job);
+        for target in job.targets.iter() {
+            if let Some(reason) = target.not_ready() {
+                lines.end(&target.name, &Err(Fault::NotReady(reason.to_owned())));
+            }
+        }
+        let ready = job.targets.iter().filter(|target| target.not_ready().is_none());
+        let task = Task {
+            host: job.host,
+            scanned: job.scanned,
+            env: job.env,
+            printer: job.printer,
+            clusters: ready.map(|target| target.name.clone()).collect(),
+            at_once: job.options.concurrency.map(std::num::NonZero::get),
+            patience: job.options.timeout(true),
+            merge: Merge::Marked,
+        };
+        let mut results = self.run(&task, &mut lines).await?.into_iter();
+        let outcome = |target: &crate::selection::Target| {
+            let result = match target.not_ready() {
+                Some(reason) => Err(Fault::NotReady(reason.to_owned())),
+                None => {
+                    let result = results.next().unwrap_or(Ok(())).map_err(Fault::from);
+                    lines.end(&target.name, &result);
+                    result
+                }
+            };
+            Outcome { cluster: target.name.clone(), result }
+        };
+        Ok(job.targets.iter().map(outcome).collect())
+    }
+}
+
+impl Text for Lines<'_> {
+    fn out(&mut self, cluster: &ClusterName, lines: &[u8]) -> ControlFlow<()> {
+        Self::out(self, cluster, lines);
+        ControlFlow::Continue(())
+    }
+
+    fn remark(&mut self, cluster: &ClusterName, remark: &str) {
+        self.err(cluster, format!("{}\n", printable(remark)).as_bytes());
+    }
+}
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(Refusal { hop, message }) => Self::Refused(Refusal { hop, message }),
+            Failure::Server { code: _, reason, message } => Self::Answered { reason, message },
+            Failure::TimedOut(time) => Self::TimedOut(time),
+            Failure::Unreadable(_) | Failure::BrokenOff(_) => Self::Other(failure.to_string()),
+            Failure::Said(words) => Self::Other(words.strip_prefix("error: ").unwrap_or(&words).to_owned()),
+        }
+    }
+}

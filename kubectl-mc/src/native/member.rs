@@ -1,0 +1,186 @@
+//! One member, and what is asked of it through the host.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kubectl_mc_api::{ClusterName, path};
+use tokio::sync::mpsc;
+
+use super::failure::Failure;
+use super::pool::Stream;
+use crate::client::{self, Reply};
+use crate::printer::{Printer, printable};
+
+/// All members that are asked.
+pub(super) struct Members {
+    pub(super) all: Vec<Member>,
+    warnings: mpsc::UnboundedReceiver<String>,
+    warned: HashSet<String>,
+}
+
+impl Members {
+    pub(super) fn new(clusters: &[ClusterName], client: &kube::Client, patience: Duration) -> Self {
+        let (sender, warnings) = mpsc::unbounded_channel();
+        let all = clusters.iter().enumerate().map(|(place, name)| Member {
+            name: name.clone(),
+            client: client.clone(),
+            place,
+            patience,
+            warnings: sender.clone(),
+        });
+        Self { all: all.collect(), warnings, warned: HashSet::new() }
+    }
+
+    /// Tells what the members have warned of, each warning once.
+    pub(super) fn warn(&mut self, printer: &Printer) {
+        while let Ok(warning) = self.warnings.try_recv() {
+            let warning = format!("Warning: {}\n", printable(&warning));
+            if self.warned.insert(warning.clone()) {
+                printer.note(&warning);
+            }
+        }
+    }
+}
+
+/// A member that is asked.
+#[derive(Clone)]
+pub(super) struct Member {
+    pub(super) name: ClusterName,
+    pub(super) client: kube::Client,
+    /// Its place among the members, by which streams are spread over connections.
+    pub(super) place: usize,
+    /// How long it may be silent.
+    pub(super) patience: Duration,
+    warnings: mpsc::UnboundedSender<String>,
+}
+
+impl Member {
+    /// A successful answer's head, with its body to come. `path` is the member's own, with a query.
+    pub(super) async fn open(&self, path: &str, accept: &str) -> Result<Response<Body>, Failure> {
+        let request = Request::get(format!("{}{path}", path::member_root(&self.name)))
+            .header(header::ACCEPT, accept)
+            .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
+            .extension(Stream(self.place))
+            .body(Body::empty())
+            .map_err(|error| Failure::Said(error.to_string()))?;
+        let response = self.in_time(self.client.send(request)).await?;
+        let response = response.map_err(|error| Failure::of_client(&client::failed(error)))?;
+        for warning in response.headers().get_all(header::WARNING) {
+            if let Some(text) = warning.to_str().ok().and_then(warning_text) {
+                // Nobody may be left to hear it.
+                let _ = self.warnings.send(text);
+            }
+        }
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let body = self.body(response, MAX_ERROR).await?.to_vec();
+        Err(Failure::of(&Reply { status, body }))
+    }
+
+    /// The same member, on another stream.
+    pub(super) fn at(&self, place: usize) -> Self {
+        Self { place, ..self.clone() }
+    }
+
+    /// The whole answer.
+    pub(super) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, Failure> {
+        let response = self.open(path, accept).await?;
+        self.body(response, MAX_ANSWER).await
+    }
+
+    /// Waits no longer than this member may be silent.
+    pub(super) async fn in_time<T>(&self, what: impl Future<Output = T>) -> Result<T, Failure> {
+        tokio::time::timeout(self.patience, what).await.map_err(|_| Failure::TimedOut(self.patience))
+    }
+
+    async fn body(&self, response: Response<Body>, most: usize) -> Result<Bytes, Failure> {
+        let mut body = response.into_body();
+        let mut whole = Vec::new();
+        while let Some(frame) = self.in_time(body.frame()).await? {
+            let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string()))?;
+            if let Ok(data) = frame.into_data() {
+                if whole.len() + data.len() > most {
+                    return Err(Failure::Unreadable(format!("it is longer than {most} bytes")));
+                }
+                whole.extend_from_slice(&data);
+            }
+        }
+        Ok(whole.into())
+    }
+}
+
+/// The text of a `Warning: 299 - "text"`.
+fn warning_text(value: &str) -> Option<String> {
+    let quoted = value.strip_prefix("299 ")?.split_once(' ')?.1.strip_prefix('"')?;
+    let mut text = String::new();
+    let mut rest = quoted.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '"' => return Some(text),
+            '\\' => text.extend(rest.next()),
+            c => text.push(c),
+        }
+    }
+    None
+}
+
+/// A query of a request: names and values, encoded.
+#[derive(Debug, Default)]
+pub(super) struct Query(String);
+
+impl Query {
+    #[must_use]
+    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
+        use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+        self.0.push(if self.0.is_empty() { '?' } else { '&' });
+        self.0.push_str(name);
+        self.0.push('=');
+        self.0.extend(utf8_percent_encode(value, NON_ALPHANUMERIC));
+        self
+    }
+
+    #[must_use]
+    pub(super) fn with_some(self, name: &str, value: Option<&str>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+}
+
+impl std::fmt::Display for Query {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An object is at most 1.5 MiB in etcd; a chunk is 500 of them, seldom of that size.
+const MAX_ANSWER: usize = 256 * 1024 * 1024;
+const MAX_ERROR: usize = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warnings_text_is_between_quotes() {
+        assert_eq!(warning_text(r#"299 - "a \"b\" c""#).as_deref(), Some("a \"b\" c"));
+        for other in ["199 - \"x\"", "299 - x", "299 - \"x", ""] {
+            assert_eq!(warning_text(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_query_is_encoded() {
+        let query =
+            Query::default().with("labelSelector", "a=b,c in (d)").with_some("limit", None).with("x", "1");
+        assert_eq!(query.to_string(), "?labelSelector=a%3Db%2Cc%20in%20%28d%29&x=1");
+    }
+}

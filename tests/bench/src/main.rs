@@ -4,6 +4,7 @@
 //! - [`nginx`], [`wrk`], [`stream`]: the programs that serve, ask and stream
 //! - [`requests`], [`streams`], [`plugin`]: the figures beside nginx and kubectl
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
+//! - [`many_clusters`]: the plugin's figures of scale; [`pods`]: what it gets
 //! - [`role`], [`member`], [`bare`]: what this program is when it starts itself
 //! - [`usage`]: what processes cost; [`machine`]: on what; [`table`]: how it is told
 
@@ -23,9 +24,11 @@ mod bare;
 mod fleet;
 mod isolation;
 mod machine;
+mod many_clusters;
 mod member;
 mod nginx;
 mod plugin;
+mod pods;
 mod requests;
 mod role;
 mod site;
@@ -65,6 +68,7 @@ enum Figure {
     Tunnels,
     Isolation,
     Fleet,
+    ManyClusters,
 }
 
 fn main() -> ExitCode {
@@ -122,6 +126,9 @@ fn run(cli: &Cli) -> Result<()> {
     // Last, because it makes many members known.
     if wanted(Figure::Fleet) {
         print("Fleet: what registered members cost a request", &fleet::measure(&site, *quick)?)?;
+    }
+    if wanted(Figure::ManyClusters) {
+        print("The plugin on many clusters: get pods", &many_clusters::measure(&site, &plugin, *quick)?)?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::server::TlsStream;
 
+use crate::pods;
 use crate::role::{Serving, say};
 
 /// Serves until it is killed.
@@ -59,6 +60,14 @@ async fn converse(mut stream: TlsStream<TcpStream>) -> Result<()> {
                 stream.flush().await?;
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
+        } else if target.contains(pods::ROOT) {
+            let accept = head.lines().find(|line| line.to_ascii_lowercase().starts_with("accept:"));
+            let (kind, body) = pods::answer(target, accept.unwrap_or_default());
+            let length = body.len();
+            let answer =
+                format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}");
+            stream.write_all(answer.as_bytes()).await?;
+            stream.flush().await?;
         } else {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await?;
             stream.flush().await?;

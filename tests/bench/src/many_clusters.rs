@@ -1,0 +1,205 @@
+//! The plugin on many clusters, all through one host: its own requests beside a kubectl for each
+//! cluster, what a dead cluster costs, and what many objects take. The members are one process.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use harness::bed::{host, kubectl};
+use harness::black_hole::BlackHole;
+use harness::registration;
+use harness::scene::EVERY_VERB;
+use serde_json::json;
+
+use crate::pods::ROOT;
+use crate::role::Process;
+use crate::site::{CERTIFIED_NAME, Site};
+use crate::table::{Goal, Table, median};
+
+/// One run of a command.
+struct Ran {
+    milliseconds: f64,
+    /// The most memory it was seen with, in megabytes; of its children nothing.
+    memory: f64,
+    lines: usize,
+}
+
+pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> {
+    let (members, rounds) = if quick { (10, 1) } else { (100, 5) };
+    let (process, address) =
+        Process::member(SocketAddr::new(harness::bed::bed()?.address, 0), &site.certificates)?;
+    site.scene.let_in(&site.caller, &[], EVERY_VERB)?;
+    site.scene.let_list(&site.caller)?;
+    for number in 0..members {
+        register(site, &format!("many-{number:03}"), address, 10)?;
+    }
+    for number in 0..10 {
+        register(site, &format!("large-{number}"), address, 1000)?;
+    }
+    let home = tempfile::tempdir()?;
+    let command = |words: &[&str]| {
+        let mut command = Command::new(plugin);
+        command.args(words).env("KUBECONFIG", site.caller.kubeconfig()).env("HOME", home.path());
+        if let Ok(kubectl) = kubectl() {
+            command.env("KUBECTL_MC_KUBECTL", kubectl);
+        }
+        command
+    };
+    let all = ["--cluster=many-*", "--namespace=default", "get", "pods"];
+    let one = ["--cluster=many-00[0]", "--namespace=default", "get", "pods"];
+    let by_kubectl = |concurrency: &str| {
+        let mut command = command(&[&[concurrency], &all[..]].concat());
+        command.env("KUBECTL_MC_NATIVE", "0");
+        command
+    };
+    // The sidecar learns of the last member, and everything that is kept is kept.
+    let begin = Instant::now();
+    while run(command(&all), members * 10 + 1).is_err() {
+        ensure!(
+            begin.elapsed() < Duration::from_secs(60),
+            "not all members answer: {:?}",
+            run(command(&all), members * 10 + 1).err()
+        );
+    }
+    run(by_kubectl("--cluster-concurrency=8"), 0)?;
+
+    let mut table = Table::new(&["command", "time", "most memory", "goal"]);
+    let mut row = |name: &str, runs: &[Ran], goal: String| {
+        let time = median(runs.iter().map(|ran| ran.milliseconds));
+        let memory = runs.iter().map(|ran| ran.memory).fold(0.0, f64::max);
+        table.row([name.to_owned(), format!("{time:.0} ms"), format!("{memory:.1} MB"), goal]);
+        time
+    };
+    let repeat = |make: &dyn Fn() -> Command, lines: usize, rounds: usize| -> Result<Vec<Ran>> {
+        (0..rounds).map(|_| run(make(), lines)).collect()
+    };
+    let single = row("one cluster, 10 pods", &repeat(&|| command(&one), 11, rounds)?, String::new());
+    let many = repeat(&|| command(&all), members * 10 + 1, rounds)?;
+    let more = median(many.iter().map(|ran| ran.milliseconds)) - single;
+    let memory = many.iter().map(|ran| ran.memory).fold(0.0, f64::max);
+    let goal = format!(
+        "{more:.0} ms more ({}); memory {}",
+        Goal::AtMost(250.0).verdict(more),
+        Goal::AtMost(60.0).verdict(memory)
+    );
+    let all_time = row(&format!("{members} clusters, 10 pods each"), &many, goal);
+    let eight = || command(&[&["--cluster-concurrency=8"], &all[..]].concat());
+    let native =
+        row("the same, 8 clusters at once", &repeat(&eight, members * 10 + 1, rounds)?, String::new());
+    let children = repeat(&|| by_kubectl("--cluster-concurrency=8"), members * 10 + 1, 1)?;
+    let times = median(children.iter().map(|ran| ran.milliseconds)) / native;
+    row(
+        "the same by kubectl, 8 at once",
+        &children,
+        format!("{times:.0} times as long ({})", Goal::AtLeast(15.0).verdict(times)),
+    );
+    let shell =
+        "for n in $(seq -w 0 \"$1\"); do \"$0\" --cluster=many-0$n --namespace=default get pods; done";
+    let shell_loop = || {
+        let mut command = command(&[]);
+        let mut sh = Command::new("sh");
+        sh.args(["-c", shell]).arg(plugin).arg(format!("{:02}", members - 1));
+        sh.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command = sh;
+        command
+    };
+    let looped = run(shell_loop(), members * 11)?;
+    let times = looped.milliseconds / all_time;
+    row("a shell's loop over all", &[looped], format!("{times:.0} times as long"));
+
+    let hole = BlackHole::start()?;
+    register(site, "many-hole", hole.address, 10)?;
+    not_ready("many-hole")?;
+    wait_for_hole(&command, &all)?;
+    let dead = repeat(&|| command(&all), members * 10 + 1, rounds)?;
+    let more = median(dead.iter().map(|ran| ran.milliseconds)) - all_time;
+    row(
+        "one more that is known to be dead",
+        &dead,
+        format!("{more:.0} ms more ({})", Goal::AtMost(50.0).verdict(more)),
+    );
+    registration::remove("many-hole")?;
+
+    for (output, name) in [("wide", "as a table"), ("json", "as JSON")] {
+        let words = ["--cluster=large-*", "--namespace=default", "get", "pods", "-o", output];
+        let ran = run(command(&words), 10_001)?;
+        let goal = format!("memory {}", Goal::AtMost(100.0).verdict(ran.memory));
+        row(&format!("10 clusters, 1,000 pods each, {name}"), &[ran], goal);
+    }
+    drop(process);
+    Ok(table)
+}
+
+fn register(site: &Site, name: &str, address: SocketAddr, pods: usize) -> Result<()> {
+    let ca = fs::read_to_string(&site.certificates.ca)?;
+    registration::register(
+        name,
+        &json!({
+            "server": format!("https://{address}{ROOT}{pods}"), "ca.crt": ca,
+            "tls-server-name": CERTIFIED_NAME, "token": name,
+        }),
+    )
+}
+
+/// What the controllers write of a member that they cannot reach.
+fn not_ready(name: &str) -> Result<()> {
+    let condition = json!({
+        "type": "Ready", "status": "False", "reason": "Unreachable", "message": "it does not answer",
+        "lastTransitionTime": "2026-11-21T12:00:00Z",
+    });
+    let object = json!({
+        "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "MemberCluster", "metadata": {"name": name},
+        "status": {"conditions": [condition]},
+    });
+    host()?.apply(&format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{name}/status"), &object)?;
+    Ok(())
+}
+
+fn wait_for_hole(command: &dyn Fn(&[&str]) -> Command, all: &[&str]) -> Result<()> {
+    let begin = Instant::now();
+    loop {
+        let output = command(all).output()?;
+        if String::from_utf8_lossy(&output.stderr).contains("not ready") {
+            return Ok(());
+        }
+        ensure!(begin.elapsed() < Duration::from_secs(60), "nobody says that it is not ready: {output:?}");
+    }
+}
+
+/// Runs it, which must print at least so many lines.
+fn run(mut command: Command, lines: usize) -> Result<Ran> {
+    let output = tempfile::tempfile()?;
+    let begin = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot start {command:?}"))?;
+    let mut memory = 0.0;
+    while child.try_wait()?.is_none() {
+        // Its last moment is not seen; memory grows before.
+        if let Ok(most) = most_resident(child.id()) {
+            memory = f64::max(memory, most);
+        }
+        std::thread::park_timeout(Duration::from_micros(500));
+    }
+    let milliseconds = begin.elapsed().as_secs_f64() * 1e3;
+    let mut text = String::new();
+    let mut output = output;
+    std::io::Seek::rewind(&mut output)?;
+    std::io::Read::read_to_string(&mut output, &mut text)?;
+    let ran = Ran { milliseconds, memory, lines: text.lines().count() };
+    ensure!(ran.lines >= lines, "{command:?} printed {} lines, not {lines}", ran.lines);
+    Ok(ran)
+}
+
+/// The most memory that a process has had, in megabytes.
+fn most_resident(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? * 1024.0 / 1e6)
+}

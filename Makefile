@@ -69,6 +69,11 @@ kubernetes: ## Build the real Kubernetes of the tests (minutes once, then nothin
 	cargo build --package testbed --package sidecar --package kubectl-mc
 	$(TESTBED) build
 
+.PHONY: image
+image: ## The sidecar's image IMAGE=NAME, by docker buildx (PLATFORMS=linux/amd64,linux/arm64: for both)
+	@test -n "$(IMAGE)" || { echo "IMAGE=NAME is needed" >&2; exit 2; }
+	docker buildx build --tag $(IMAGE) $(if $(PLATFORMS),--platform $(PLATFORMS)) $(if $(PUSH),--push,--load) .
+
 .PHONY: clean
 clean: ## Take down test beds that were left behind and remove what was built
 	if [ -x $(TESTBED) ]; then $(TESTBED) down; fi

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-bed=(--members 3 --member m2=v1.34.4 --member m3=v1.35.4 --spare s1 --spare s2 --spare a1 --spare j1 --sidecar target/debug/mc-sidecar)
+bed=(--members 3 --member m2=v1.34.4 --member m3=v1.35.4 --spare s1 --spare s2 --spare s3 --spare a1 --spare j1 --sidecar target/debug/mc-sidecar)
 tests=(--test-threads 4)
 leave_out() { # FILTER REASON
     tests+=(--skip "$1")
@@ -13,7 +13,7 @@ leave_out() { # FILTER REASON
 if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
     bed+=(--node m1 --node m2 --node m3 --node s1)
 else
-    for filter in attach:: clients:: copy:: endurance:: exec:: kubectl_versions:: logs:: port_forward:: may_not_exec past_two_dashes \
+    for filter in attach:: clients:: copy:: endurance:: exec:: install:: kubectl_versions:: logs:: port_forward:: may_not_exec past_two_dashes \
         in_a_pod_no_kubeconfig; do
         leave_out "$filter" "they need a node, and that needs root on Linux"
     done
@@ -27,6 +27,7 @@ elif ! tests/clients/install.sh kubectl; then
     leave_out kubectl_versions:: "not all versions of kubectl could be installed"
 fi
 cargo build --package rust-client
+cargo test --package kubectl-mc --test chart
 cargo test --package kubectl-mc --test e2e --no-run
 # What takes all that the machine has comes last, and alone.
 e2e() { cargo test --offline --package kubectl-mc --test e2e -- "$@"; }

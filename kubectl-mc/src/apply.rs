@@ -101,7 +101,7 @@ impl Apply {
         let after = match answer {
             Ok(after) => serde_json::to_value(after).map_err(|source| object.unreadable(source))?,
             // A dry run made nothing, so what comes after it cannot be judged by the server.
-            Err(kube::Error::Api(status)) if status.is_not_found() && made.has_place_of(&object) => {
+            Err(kube::Error::Api(status)) if status.code == 404 && made.has_place_of(&object) => {
                 object.value().clone()
             }
             Err(kube::Error::Api(status)) if !conflicts(&status).is_empty() => {

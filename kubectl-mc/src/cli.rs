@@ -2,6 +2,7 @@
 //! not pass through this parser: [`crate::argv`] takes it apart first.
 
 mod access;
+mod install;
 mod join;
 
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::duration;
 
 pub(crate) use access::{AccessArgs, AccessCommand, DiffArgs, ExplainArgs, GrantArgs, WhoArgs};
+pub(crate) use install::{Certificates, InstallArgs, PullPolicy, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
 
 /// Run kubectl against clusters that are reached through this one
@@ -112,6 +114,10 @@ pub(crate) enum Command {
     Join(JoinArgs),
     /// Take a member away from the host
     Unjoin(UnjoinArgs),
+    /// Put the sidecar on the host, or bring it up to date
+    Install(Box<InstallArgs>),
+    /// Take the sidecar off the host
+    Uninstall(UninstallArgs),
     /// Print the version of this plugin (with a cluster chosen: kubectl's version)
     Version,
 }

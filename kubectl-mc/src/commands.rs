@@ -3,8 +3,10 @@
 mod access;
 mod clusters;
 mod confirm;
+mod install;
 mod join;
 mod kubectl;
+mod uninstall;
 mod unjoin;
 
 use std::ffi::{OsStr, OsString};
@@ -44,6 +46,8 @@ fn own(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitSta
         Some(Command::Access(arguments)) => access::run(&arguments, &cli.flags, env, printer),
         Some(Command::Join(arguments)) => join::run(&arguments, &cli.flags, env, printer),
         Some(Command::Unjoin(arguments)) => unjoin::run(&arguments, &cli.flags, env, printer),
+        Some(Command::Install(arguments)) => install::run(&arguments, &cli.flags, env, printer),
+        Some(Command::Uninstall(arguments)) => uninstall::run(&arguments, &cli.flags, env, printer),
         Some(Command::Version) => {
             printer.out(&format!("{} {}\n", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")));
             Ok(ExitStatus::Success)
@@ -73,7 +77,7 @@ fn is_cluster_chosen(scanned: &Scanned, env: &Env) -> bool {
 }
 
 /// kubectl has none of these.
-const OWN_VERBS: &[&str] = &["access", "clusters", "join", "unjoin"];
+const OWN_VERBS: &[&str] = &["access", "clusters", "install", "join", "uninstall", "unjoin"];
 
 fn program(arguments: Vec<OsString>) -> impl Iterator<Item = OsString> {
     std::iter::once("kubectl mc".into()).chain(arguments)

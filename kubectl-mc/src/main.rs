@@ -3,7 +3,6 @@
 //! The way of a command, read downwards in [`commands`]: scan argv → settings → host →
 //! overlay kubeconfig → preflight → rewrite → execve of kubectl.
 
-#[allow(dead_code, reason = "the verbs that write are about to use it")]
 mod apply;
 mod argv;
 mod cache;
@@ -20,6 +19,7 @@ mod exit;
 mod fleet;
 mod hop;
 mod host;
+mod install;
 mod inventory;
 mod join;
 mod kubeconfig;

@@ -20,6 +20,7 @@ mod host_faults;
 mod http2;
 mod identity;
 mod identity_attacks;
+mod install;
 mod join;
 mod kubeconfig;
 mod kubectl_versions;

@@ -52,7 +52,7 @@ impl Delete {
         };
         match object.api(client).delete(object.name(), &params).await {
             Ok(_) => Ok(true),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(false),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
             Err(source) => Err(object.refused("delete", source).into()),
         }
     }

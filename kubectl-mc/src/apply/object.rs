@@ -59,8 +59,8 @@ impl Object {
     pub(crate) async fn get(&self, client: &kube::Client) -> Result<Option<Value>, ApplyError> {
         match self.api(client).get(self.name()).await {
             Ok(found) => serde_json::to_value(found).map(Some).map_err(|source| self.unreadable(source)),
-            // The kind may be unknown too.
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+            // Also where the kind is unknown, of which the answer is no Status.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(source) => Err(self.refused("get", source)),
         }
     }

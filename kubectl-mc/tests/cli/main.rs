@@ -8,6 +8,7 @@ mod choosing;
 mod clusters;
 mod fleet;
 mod fleet_writes;
+mod install;
 mod one_cluster;
 mod preflight;
 mod usage;

@@ -4,6 +4,7 @@
 //! - [`bed`]: the running test bed; [`api`]: its clusters' APIs as their administrator
 //! - [`scene`]: one test's own namespace, users and rights
 //! - [`caller`]: people and programs that log in to the host
+//! - [`spare_host`]: a cluster that becomes a host, for one test at a time
 //! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal
 //! - [`audit`]: what a cluster's audit log says
 //! - [`fake_member`]: a member that misbehaves on demand and remembers every byte
@@ -35,6 +36,7 @@ pub mod pty;
 pub mod registration;
 pub mod relay;
 pub mod scene;
+pub mod spare_host;
 pub mod tool;
 pub mod usage;
 pub mod wait;

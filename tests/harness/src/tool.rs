@@ -57,6 +57,11 @@ impl Tool {
             .env("KUBERNETES_SERVICE_PORT", port))
     }
 
+    /// The plugin, run by the administrator of these clusters; the first is the current context.
+    pub fn plugin_at(program: &Path, clusters: &[&Cluster]) -> Result<Self> {
+        Ok(Self::new(program.to_owned())?.env("KUBECONFIG", crate::spare_host::kubeconfigs(clusters)?))
+    }
+
     /// Another program that reads `KUBECONFIG`, run by a caller of the host.
     pub fn client(program: PathBuf, caller: &Caller) -> Result<Self> {
         Ok(Self::new(program)?.of(caller))

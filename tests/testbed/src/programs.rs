@@ -24,6 +24,8 @@ pub(crate) const IMAGES: &[&str] = &["agnhost"];
 /// Upstream's end-to-end tests, from a module of their own: they need more than the programs do.
 const UPSTREAM_TESTS: &str = "e2e.test";
 
+const HELM: &str = "helm";
+
 /// Where the tree is; this crate is only ever used from it.
 pub(crate) fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -55,6 +57,12 @@ pub fn build_upstream_tests() -> Result<PathBuf> {
     let module = root().join("tests/conformance");
     build_from(&module, DEFAULT_VERSION, &[UPSTREAM_TESTS])?;
     Ok(path(DEFAULT_VERSION, UPSTREAM_TESTS))
+}
+
+/// Builds Helm, which renders the chart, and says where it is.
+pub fn build_helm() -> Result<PathBuf> {
+    build_from(&root().join("tests/helm"), DEFAULT_VERSION, &[HELM])?;
+    Ok(path(DEFAULT_VERSION, HELM))
 }
 
 /// Builds what is missing of some programs.
@@ -106,6 +114,7 @@ fn go_build(module: &Path, version: &str, program: &str, path: &Path) -> Result<
 
 fn package(program: &str) -> String {
     match program {
+        HELM => "helm.sh/helm/v3/cmd/helm".to_owned(),
         "etcd" => "go.etcd.io/etcd/server/v3".to_owned(),
         UPSTREAM_TESTS => "k8s.io/kubernetes/test/e2e".to_owned(),
         "agnhost" => "k8s.io/kubernetes/test/images/agnhost".to_owned(),

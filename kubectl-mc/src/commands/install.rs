@@ -1,0 +1,123 @@
+//! `kubectl mc install`: looks at the host, lets it judge everything, applies it in an order in which nothing
+//! is broken on the way, and waits until it works.
+
+use kubectl_mc_api::manifests;
+
+use crate::apply::diff;
+use crate::apply::{Applied, Apply};
+use crate::cli::{Flags, InstallArgs};
+use crate::connect::{self, Connection};
+use crate::env::Env;
+use crate::error::Failure;
+use crate::exit::ExitStatus;
+use crate::install::plan::Plan;
+use crate::install::remote::{self, Remote};
+use crate::install::wait::{self, Deadline};
+use crate::install::{InstallError, check_flags, host};
+use crate::printer::Printer;
+use crate::progress::Progress;
+use crate::settings::{HostOptions, Settings};
+
+pub(super) fn run(
+    arguments: &InstallArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    check_flags(flags)?;
+    let plan = Plan::of(arguments);
+    if arguments.output.is_some() {
+        let objects = plan.parameters.host().map_err(InstallError::Manifest)?;
+        printer.out(&diff::documents(&objects));
+        return Ok(ExitStatus::Success);
+    }
+    let options = Settings::host_of(flags, env)?;
+    connect::run(install(arguments, plan, &options, env, printer))?;
+    Ok(ExitStatus::Success)
+}
+
+async fn install(
+    arguments: &InstallArgs,
+    plan: Plan,
+    options: &HostOptions,
+    env: &Env,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let progress = Progress::new(printer);
+    let applying = Apply { dry_run: false, force_conflicts: arguments.force_conflicts };
+    let judging = Apply { dry_run: true, ..applying };
+    let deadline = Deadline::after(arguments.timeout);
+
+    let step = progress.step("checking the host");
+    let host = connect::connect(options, env).await?;
+    let remote = match &plan.run_on {
+        Some(context) => Some(Remote::connect(context, options, env).await?),
+        None => None,
+    };
+    let runs_on = remote.as_ref().map_or(&host, |remote| &remote.connection);
+    host::check(&host.client, &plan.parameters.namespace).await?;
+    let mut objects = plan.host()?;
+    let kept = host::keep_foreign_namespace(&host.client, &mut objects).await?;
+    let mut elsewhere = match &remote {
+        Some(_) => plan.parameters.remote("").map_err(InstallError::Manifest)?,
+        None => Vec::new(),
+    };
+    let judged = judging.all(&host.client, objects.clone()).await?;
+    let judged_elsewhere = judging.all(&runs_on.client, elsewhere.clone()).await?;
+    step.done();
+    if kept {
+        printer.note(&format!(
+            "namespace {} is not ours: it stays as it is, its level of pod security too\n",
+            plan.parameters.namespace
+        ));
+    }
+    let judged = judged.into_iter().chain(judged_elsewhere).collect::<Vec<_>>();
+    if arguments.dry_run {
+        judged.iter().for_each(|one| printer.out(&one.line(true)));
+        return Ok(());
+    }
+    if arguments.diff {
+        printer.out(&diff::unified(&judged));
+        return Ok(());
+    }
+
+    // The group is registered when somebody answers for it: an APIService without is noticed by everybody.
+    let registration = objects.pop();
+    let step = progress.step("applying");
+    let mut applied = applying.all(&host.client, objects).await?;
+    if let Some(remote) = &remote {
+        let kubeconfig = remote::kubeconfig(
+            &host,
+            arguments.host_server.as_deref(),
+            &plan.parameters.namespace,
+            &deadline,
+        )
+        .await?;
+        elsewhere = plan.parameters.remote(&kubeconfig).map_err(InstallError::Manifest)?;
+        applied.extend(applying.all(&remote.connection.client, elsewhere).await?);
+    }
+    step.done();
+    report(&applied, printer);
+
+    let mut step = progress.step("waiting for the sidecars");
+    wait::deployment(&runs_on.client, &plan.parameters.namespace, &deadline, &mut step).await?;
+    step.done();
+    report(&applying.all(&host.client, registration).await?, printer);
+    let mut step = progress.step("waiting for the host to reach them");
+    wait::registration(&host.client, &deadline, &mut step).await?;
+    step.done();
+    printer.note(&next(&host));
+    Ok(())
+}
+
+fn report(applied: &[Applied], printer: &Printer) {
+    applied.iter().for_each(|one| printer.out(&one.line(false)));
+}
+
+fn next(host: &Connection) -> String {
+    let context = host.cluster.context.as_ref().map(|name| format!(" --context={name}")).unwrap_or_default();
+    format!(
+        "{} is served. Next: kubectl mc{context} join NAME --member-context=CONTEXT\n",
+        manifests::API_SERVICE
+    )
+}

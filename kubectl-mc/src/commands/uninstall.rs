@@ -1,0 +1,85 @@
+//! `kubectl mc uninstall`: takes away what `install` made, in the opposite order, and nothing else. Members'
+//! registrations hold credentials that nobody else has: they go only after a yes.
+
+use crate::apply::delete::Delete;
+use crate::apply::object::Object;
+use crate::cli::{Flags, UninstallArgs};
+use crate::commands::confirm::confirm;
+use crate::connect;
+use crate::env::Env;
+use crate::error::Failure;
+use crate::exit::ExitStatus;
+use crate::install::check_flags;
+use crate::install::remains;
+use crate::install::remote::Remote;
+use crate::printer::Printer;
+use crate::progress::Progress;
+use crate::settings::{HostOptions, Settings};
+
+pub(super) fn run(
+    arguments: &UninstallArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    check_flags(flags)?;
+    connect::run(uninstall(arguments, &Settings::host_of(flags, env)?, env, printer))?;
+    Ok(ExitStatus::Success)
+}
+
+async fn uninstall(
+    arguments: &UninstallArgs,
+    options: &HostOptions,
+    env: &Env,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let UninstallArgs { namespace, run_on, yes, dry_run, timeout } = arguments;
+    let progress = Progress::new(printer);
+    let delete = Delete { dry_run: *dry_run, timeout: *timeout };
+    let step = progress.step("looking at the host");
+    let host = connect::connect(options, env).await?;
+    let remote = match run_on {
+        Some(context) => Some(Remote::connect(context, options, env).await?),
+        None => None,
+    };
+    let members = remains::members(&host.client, namespace).await?;
+    let ours = remains::host(&host.client, namespace).await?;
+    let elsewhere = match &remote {
+        Some(remote) => remains::elsewhere(&remote.connection.client, namespace).await?,
+        None => Vec::new(),
+    };
+    step.done();
+    if remote.is_none() && remains::runs_elsewhere(&ours) {
+        printer.note("the sidecars run in another cluster: --run-on=CONTEXT takes them away there too\n");
+    }
+    if !members.clusters.is_empty() {
+        printer.note(&format!(
+            "registered members, whose own objects for this host stay on them (kubectl mc unjoin NAME removes both): {}\n",
+            members.clusters.join(", ")
+        ));
+        if !yes && !dry_run {
+            confirm("Remove their registrations and credentials from the host?", printer)?;
+        }
+    }
+    let mut deleted = delete.all(&host.client, members.objects.into_iter()).await?;
+    let step = progress.step("removing");
+    // What runs goes first, so that nothing is made again.
+    let (running, resting): (Vec<_>, Vec<_>) =
+        ours.into_iter().partition(|object| object["kind"] == "Deployment" || object["kind"] == "APIService");
+    deleted.extend(delete.all(&host.client, running.into_iter()).await?);
+    deleted.extend(delete.all(&host.client, resting.into_iter()).await?);
+    if let Some(remote) = &remote {
+        deleted.extend(delete.all(&remote.connection.client, elsewhere.into_iter()).await?);
+    }
+    step.done();
+    report(&deleted, *dry_run, printer);
+    Ok(())
+}
+
+fn report(deleted: &[Object], dry_run: bool, printer: &Printer) {
+    let remark = if dry_run { " (server dry run)" } else { "" };
+    deleted.iter().for_each(|object| printer.out(&format!("{object} deleted{remark}\n")));
+    if deleted.is_empty() {
+        printer.note("nothing of it is installed\n");
+    }
+}

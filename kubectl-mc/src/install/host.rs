@@ -1,0 +1,77 @@
+//! What the host must have before anything is applied, and what there is that is not ours.
+
+use kubectl_mc_api::manifests::{MANAGED_BY, SIDECAR};
+use serde_json::Value;
+
+use super::{InstallError, get};
+
+/// Fails when the sidecar could not work, or belongs to somebody else.
+pub(crate) async fn check(client: &kube::Client, namespace: &str) -> Result<(), InstallError> {
+    let published =
+        get(client, "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication").await?;
+    let missing = missing(&published["data"]);
+    if !missing.is_empty() {
+        return Err(InstallError::NoFrontProxy { missing: missing.join(", ") });
+    }
+    let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{SIDECAR}");
+    let deployment = get(client, &path).await?;
+    let metadata = &deployment["metadata"];
+    if metadata["labels"][MANAGED_BY.0] == "Helm" {
+        let release = metadata["annotations"]["meta.helm.sh/release-name"].as_str().unwrap_or_default();
+        return Err(InstallError::Foreign {
+            owner: format!("Helm, as release {release:?}"),
+            hint: format!("helm -n {namespace} upgrade {release} brings it up to date"),
+        });
+    }
+    Ok(())
+}
+
+/// Without these the sidecar cannot tell who calls.
+fn missing(published: &Value) -> Vec<String> {
+    let needed =
+        ["requestheader-client-ca-file", "requestheader-username-headers", "requestheader-group-headers"];
+    let is_empty = |key: &str| {
+        let text = published[key].as_str().unwrap_or_default().trim();
+        text.is_empty() || text == "[]"
+    };
+    let missing = needed.into_iter().filter(|key| is_empty(key));
+    missing.map(|key| format!("no {key}")).collect()
+}
+
+/// A namespace that was there before us is not changed; whether that is so.
+pub(crate) async fn keep_foreign_namespace(
+    client: &kube::Client,
+    objects: &mut Vec<Value>,
+) -> Result<bool, InstallError> {
+    let Some(namespace) = objects.iter().position(|object| object["kind"] == "Namespace") else {
+        return Ok(false);
+    };
+    let name = objects[namespace]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let found = get(client, &format!("/api/v1/namespaces/{name}")).await?;
+    let foreign = !found.is_null() && found["metadata"]["labels"][MANAGED_BY.0] != MANAGED_BY.1;
+    if foreign {
+        objects.remove(namespace);
+    }
+    Ok(foreign)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_host_without_front_proxy_is_told_by_its_missing_keys() {
+        let whole = json!({
+            "requestheader-client-ca-file": "-----BEGIN",
+            "requestheader-username-headers": "[\"X-Remote-User\"]",
+            "requestheader-group-headers": "[\"X-Remote-Group\"]",
+        });
+        assert!(missing(&whole).is_empty());
+        let mut without = whole;
+        without["requestheader-group-headers"] = "[]".into();
+        assert_eq!(missing(&without), ["no requestheader-group-headers"]);
+        assert_eq!(missing(&Value::Null).len(), 3);
+    }
+}

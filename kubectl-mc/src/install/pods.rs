@@ -1,0 +1,159 @@
+//! What is wrong with pods that do not get ready, as their status tells it.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// Why a pod is not ready.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Problem {
+    pod: String,
+    reason: String,
+    message: String,
+}
+
+impl Problem {
+    pub(crate) fn of(pod: &Value) -> Option<Self> {
+        let problem = |reason: &Value, message: &Value| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            Self { pod: text(&pod["metadata"]["name"]), reason: text(reason), message: text(message) }
+        };
+        let containers = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+        for container in containers {
+            let waiting = &container["state"]["waiting"];
+            let reason = waiting["reason"].as_str().unwrap_or_default();
+            if reason == "CrashLoopBackOff" {
+                let ended = &container["lastState"]["terminated"]["exitCode"];
+                return Some(problem(&waiting["reason"], &format!("it ended with {ended}").into()));
+            }
+            if !reason.is_empty() && reason != "ContainerCreating" && reason != "PodInitializing" {
+                return Some(problem(&waiting["reason"], &waiting["message"]));
+            }
+        }
+        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let mut refused = conditions.filter(|condition| condition["status"] == "False");
+        let scheduled = refused.find(|condition| condition["type"] == "PodScheduled")?;
+        Some(problem(&scheduled["reason"], &scheduled["message"]))
+    }
+
+    /// Whether no waiting will mend it.
+    pub(crate) fn is_final(&self) -> bool {
+        FINAL.contains(&self.reason.as_str())
+    }
+
+    /// The pod whose log may tell more.
+    pub(crate) fn crashed(&self) -> Option<&str> {
+        (self.reason == "CrashLoopBackOff").then_some(&*self.pod)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.pod.is_empty() {
+            write!(f, "pod {}: ", self.pod)?;
+        }
+        f.write_str(&self.reason)?;
+        if !self.message.is_empty() {
+            write!(f, ": {}", self.message)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why no pods are made: a quota, pod security.
+pub(crate) fn of_deployment(deployment: &Value) -> Option<Problem> {
+    let conditions = deployment["status"]["conditions"].as_array()?;
+    let failure = conditions
+        .iter()
+        .find(|condition| condition["type"] == "ReplicaFailure" && condition["status"] == "True")?;
+    let text = |field: &str| failure[field].as_str().unwrap_or_default().to_owned();
+    Some(Problem { pod: String::new(), reason: text("reason"), message: text("message") })
+}
+
+/// The hash of the newest version's pods.
+pub(crate) fn newest<'a>(sets: impl Iterator<Item = &'a Value>) -> Option<String> {
+    let revision = |set: &Value| {
+        let revision = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
+        revision.and_then(|revision| revision.parse::<u64>().ok())
+    };
+    let newest = sets.max_by_key(|set| revision(set))?;
+    newest["metadata"]["labels"][HASH].as_str().map(str::to_owned)
+}
+
+/// Whether a pod is of that version.
+pub(crate) fn is_of(pod: &Value, hash: Option<&str>) -> bool {
+    hash.is_some() && pod["metadata"]["labels"][HASH].as_str() == hash
+}
+
+const HASH: &str = "pod-template-hash";
+const FINAL: &[&str] = &[
+    "CrashLoopBackOff",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ErrImageNeverPull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "RunContainerError",
+];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(state: Value) -> Value {
+        json!({
+            "metadata": {"name": "mc-sidecar-1"},
+            "status": {"containerStatuses": [{"state": {"waiting": state}, "lastState": {"terminated": {"exitCode": 64}}}]},
+        })
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_pulled_is_said_with_its_message() {
+        let backing_off =
+            pod(json!({"reason": "ImagePullBackOff", "message": "Back-off pulling image \"x\""}));
+        let problem = Problem::of(&backing_off).unwrap();
+        assert!(problem.is_final());
+        assert_eq!(problem.to_string(), "pod mc-sidecar-1: ImagePullBackOff: Back-off pulling image \"x\"");
+        // The first failure may be the registry's hiccup.
+        let first = Problem::of(&pod(json!({"reason": "ErrImagePull", "message": "m"}))).unwrap();
+        assert!(!first.is_final());
+    }
+
+    #[test]
+    fn a_pod_that_crashes_has_a_log_to_look_at() {
+        let problem =
+            Problem::of(&pod(json!({"reason": "CrashLoopBackOff", "message": "back-off"}))).unwrap();
+        assert_eq!(problem.crashed(), Some("mc-sidecar-1"));
+        assert_eq!(problem.to_string(), "pod mc-sidecar-1: CrashLoopBackOff: it ended with 64");
+    }
+
+    #[test]
+    fn what_is_being_made_is_no_problem_and_what_finds_no_node_may_find_one() {
+        assert_eq!(Problem::of(&pod(json!({"reason": "ContainerCreating"}))), None);
+        let pending = json!({
+            "metadata": {"name": "p"},
+            "status": {"conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"},
+            ]},
+        });
+        let problem = Problem::of(&pending).unwrap();
+        assert_eq!(problem.to_string(), "pod p: Unschedulable: 0/1 nodes");
+        assert!(!problem.is_final());
+    }
+
+    #[test]
+    fn only_pods_of_the_newest_version_are_looked_at() {
+        let set = |revision: &str, hash: &str| {
+            json!({"metadata": {
+                "annotations": {"deployment.kubernetes.io/revision": revision}, "labels": {HASH: hash},
+            }})
+        };
+        let sets = [set("9", "old"), set("10", "new")];
+        let newest = newest(sets.iter());
+        let pod = |hash: &str| json!({"metadata": {"labels": {HASH: hash}}});
+        assert!(is_of(&pod("new"), newest.as_deref()) && !is_of(&pod("old"), newest.as_deref()));
+        assert!(!is_of(&pod("new"), None));
+    }
+}

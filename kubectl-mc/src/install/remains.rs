@@ -1,0 +1,138 @@
+//! What there is to take away: what an installation of any kind would have made, and of that only what bears
+//! our label; and what the sidecar made itself.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use kubectl_mc_api::manifests::{Certificates, MANAGED_BY, Parameters, Reach, SIDECAR};
+use serde_json::{Value, json};
+
+use super::{InstallError, get, items};
+use crate::apply::object::Object;
+use crate::error::Failure;
+
+/// The members that are registered.
+pub(crate) struct Members {
+    pub(crate) clusters: Vec<String>,
+    /// Their MemberClusters and Secrets.
+    pub(crate) objects: Vec<Value>,
+}
+
+pub(crate) async fn members(client: &kube::Client, namespace: &str) -> Result<Members, InstallError> {
+    let list = get(client, "/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters").await?;
+    let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let clusters = items(&list).map(name).collect::<Vec<_>>();
+    let of_members = "fieldSelector=type%3Dfleet.kubectl-mc.dev/member";
+    let secrets = get(client, &format!("/api/v1/namespaces/{namespace}/secrets?{of_members}")).await?;
+    let secrets = items(&secrets).map(|secret| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name(secret), "namespace": namespace}})
+    });
+    let registrations = clusters.iter().map(|name| {
+        json!({
+            "apiVersion": "fleet.kubectl-mc.dev/v1alpha1",
+            "kind": "MemberCluster",
+            "metadata": {"name": name},
+        })
+    });
+    let objects = secrets.chain(registrations).collect();
+    Ok(Members { clusters, objects })
+}
+
+/// Ours on the host, in the order in which they were made.
+pub(crate) async fn host(client: &kube::Client, namespace: &str) -> Result<Vec<Value>, Failure> {
+    let parameters = parameters(namespace);
+    let mut candidates = parameters.host().map_err(InstallError::Manifest)?;
+    let registration = candidates.pop();
+    let cert_manager = Parameters { certificates: Certificates::CertManager, ..parameters.clone() };
+    // Of both families, for the names of their slices.
+    let any = vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    for other in [cert_manager.host(), parameters.host_of_remote(&Reach::Addresses(any, 1))] {
+        for object in other.map_err(InstallError::Manifest)? {
+            let is_known = |known: &Value| {
+                known["kind"] == object["kind"] && known["metadata"]["name"] == object["metadata"]["name"]
+            };
+            if !candidates.iter().chain(&registration).any(is_known) {
+                candidates.push(object);
+            }
+        }
+    }
+    candidates.extend(grants(client).await?);
+    candidates.extend(registration);
+    let mut ours = labelled(client, candidates).await?;
+    ours.splice(1.min(ours.len())..1.min(ours.len()), made_by_the_sidecar(client, namespace).await?);
+    Ok(ours)
+}
+
+/// Ours in the cluster that runs the sidecars for another.
+pub(crate) async fn elsewhere(client: &kube::Client, namespace: &str) -> Result<Vec<Value>, Failure> {
+    let parameters = parameters(namespace);
+    let mut candidates = parameters.remote("").map_err(InstallError::Manifest)?;
+    let cert_manager = Parameters { certificates: Certificates::CertManager, ..parameters };
+    let of_cert_manager = cert_manager.remote("").map_err(InstallError::Manifest)?;
+    candidates
+        .extend(of_cert_manager.into_iter().filter(|object| object["apiVersion"] == "cert-manager.io/v1"));
+    labelled(client, candidates).await
+}
+
+/// Whether the host's Service leads to another cluster.
+pub(crate) fn runs_elsewhere(ours: &[Value]) -> bool {
+    !ours.is_empty()
+        && !ours.iter().any(|object| object["kind"] == "Deployment")
+        && ours.iter().any(|object| object["kind"] == "Service")
+}
+
+/// What grants of access have made.
+async fn grants(client: &kube::Client) -> Result<Vec<Value>, InstallError> {
+    let mut objects = Vec::new();
+    let selected = format!("labelSelector={}%3D{}%2C{GRANT}", MANAGED_BY.0, MANAGED_BY.1);
+    for (kind, plural) in [("ClusterRole", "clusterroles"), ("ClusterRoleBinding", "clusterrolebindings")] {
+        let list = get(client, &format!("/apis/rbac.authorization.k8s.io/v1/{plural}?{selected}")).await?;
+        objects.extend(items(&list).map(|found| {
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": kind,
+                "metadata": {"name": found["metadata"]["name"]},
+            })
+        }));
+    }
+    Ok(objects)
+}
+
+/// Its Lease and the users that it has learnt.
+async fn made_by_the_sidecar(client: &kube::Client, namespace: &str) -> Result<Vec<Value>, InstallError> {
+    let metadata = |name: &str| json!({"name": name, "namespace": namespace});
+    let mut objects =
+        vec![json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata(SIDECAR)})];
+    let maps = get(client, &format!("/api/v1/namespaces/{namespace}/configmaps")).await?;
+    let names = items(&maps).filter_map(|map| map["metadata"]["name"].as_str());
+    let learnt = names.filter(|name| name.ends_with(".learnt"));
+    objects.extend(
+        learnt.map(|name| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(name)})),
+    );
+    Ok(objects)
+}
+
+/// Those that are there and bear our label. A namespace that is a member's home too stays.
+async fn labelled(client: &kube::Client, candidates: Vec<Value>) -> Result<Vec<Value>, Failure> {
+    let mut ours = Vec::new();
+    for candidate in candidates {
+        let Some(found) = Object::new(candidate.clone())?.get(client).await? else {
+            continue;
+        };
+        let metadata = &found["metadata"];
+        let is_ours = metadata["labels"][MANAGED_BY.0] == MANAGED_BY.1;
+        let is_members = !metadata["annotations"][MEMBER_OF].is_null();
+        if is_ours && !is_members {
+            ours.push(candidate);
+        }
+    }
+    Ok(ours)
+}
+
+fn parameters(namespace: &str) -> Parameters {
+    Parameters { namespace: namespace.to_owned(), ..Parameters::new(String::new()) }
+}
+
+/// The label of what `access grant` makes on the host.
+const GRANT: &str = "fleet.kubectl-mc.dev/grant-for";
+/// The annotation of a namespace that makes a cluster a member.
+const MEMBER_OF: &str = "fleet.kubectl-mc.dev/host";

@@ -1,0 +1,163 @@
+//! Waits until the sidecars serve and the host reaches them, says meanwhile how far it is, and stops early
+//! where waiting cannot help.
+
+use std::time::Duration;
+
+use kubectl_mc_api::manifests::{API_SERVICE, SELECTOR, SIDECAR};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::pods::{self, Problem};
+use super::{InstallError, get, items};
+use crate::progress::Step;
+
+/// When waiting ends; never, for a duration of 0.
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    pub(crate) fn after(duration: Duration) -> Self {
+        Self((!duration.is_zero()).then(|| Instant::now() + duration))
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+/// Until all replicas of the new version are available.
+pub(crate) async fn deployment(
+    client: &kube::Client,
+    namespace: &str,
+    deadline: &Deadline,
+    step: &mut Step<'_>,
+) -> Result<(), InstallError> {
+    let of_namespace = format!("namespaces/{namespace}");
+    let path = format!("/apis/apps/v1/{of_namespace}/deployments/{SIDECAR}");
+    let selected = format!("?labelSelector={}", SELECTOR.replace('=', "%3D"));
+    loop {
+        let deployment = get(client, &path).await?;
+        if rolled_out(&deployment) {
+            return Ok(());
+        }
+        let (status, wanted) = (&deployment["status"], &deployment["spec"]["replicas"]);
+        let mut problem = pods::of_deployment(&deployment);
+        if is_observed(&deployment) {
+            let sets = get(client, &format!("/apis/apps/v1/{of_namespace}/replicasets{selected}")).await?;
+            let list = get(client, &format!("/api/v1/{of_namespace}/pods{selected}")).await?;
+            let newest = pods::newest(items(&sets));
+            let newest = items(&list).filter(|pod| pods::is_of(pod, newest.as_deref()));
+            problem = newest.filter_map(Problem::of).max_by_key(Problem::is_final).or(problem);
+        }
+        let available =
+            format!("{} of {wanted} available", status["availableReplicas"].as_u64().unwrap_or(0));
+        let state =
+            problem.as_ref().map_or_else(|| available.clone(), |problem| format!("{available}: {problem}"));
+        if deadline.is_over() || problem.as_ref().is_some_and(Problem::is_final) {
+            let mut reason = state;
+            if let Some(pod) = problem.as_ref().and_then(Problem::crashed) {
+                reason = format!("{reason}{}", last_words(client, namespace, pod).await);
+            }
+            return Err(InstallError::NotAvailable { reason, hint: hint(namespace) });
+        }
+        step.update(&state);
+        sleep(POLL).await;
+    }
+}
+
+fn is_observed(deployment: &Value) -> bool {
+    deployment["status"]["observedGeneration"].as_u64() >= deployment["metadata"]["generation"].as_u64()
+}
+
+/// As `kubectl rollout status` judges it.
+fn rolled_out(deployment: &Value) -> bool {
+    let (status, wanted) = (&deployment["status"], deployment["spec"]["replicas"].as_u64().unwrap_or(1));
+    let count = |field: &str| status[field].as_u64().unwrap_or(0);
+    is_observed(deployment)
+        && count("updatedReplicas") >= wanted
+        && count("replicas") == count("updatedReplicas")
+        && count("availableReplicas") >= wanted
+}
+
+/// The last line that the container which crashed has written.
+async fn last_words(client: &kube::Client, namespace: &str, pod: &str) -> String {
+    for previous in ["&previous=true", ""] {
+        let path = format!(
+            "/api/v1/namespaces/{namespace}/pods/{pod}/log?container={SIDECAR}&tailLines=1{previous}"
+        );
+        let Ok(request) = http::Request::get(path).body(Vec::new()) else { continue };
+        if let Ok(text) = client.request_text(request).await
+            && !text.trim().is_empty()
+        {
+            return format!("; it last said: {}", text.trim());
+        }
+    }
+    String::new()
+}
+
+fn hint(namespace: &str) -> String {
+    format!(
+        "`kubectl -n {namespace} describe pods -l {SELECTOR}` tells more; sidecars that ran before go on serving; \
+         what was applied stays: install again, or `kubectl mc uninstall`"
+    )
+}
+
+/// Until the host's kube-apiserver has reached a sidecar.
+pub(crate) async fn registration(
+    client: &kube::Client,
+    deadline: &Deadline,
+    step: &mut Step<'_>,
+) -> Result<(), InstallError> {
+    let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}");
+    loop {
+        let registration = get(client, &path).await?;
+        let conditions = registration["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let available = conditions.into_iter().find(|condition| condition["type"] == "Available");
+        let available = available.unwrap_or_default();
+        if available["status"] == "True" {
+            return Ok(());
+        }
+        let text = |field: &str| available[field].as_str().unwrap_or_default().to_owned();
+        let state = match text("reason") {
+            reason if reason.is_empty() => "it was not tried yet".to_owned(),
+            reason => format!("{reason}: {}", text("message")),
+        };
+        if deadline.is_over() {
+            let hint = "the host's kube-apiserver must reach the pods' port: a firewall may need to admit it \
+                        (--secure-port), or pods are not reachable at all (--host-network)";
+            return Err(InstallError::NotReached { reason: state, hint: hint.to_owned() });
+        }
+        step.update(&state);
+        sleep(POLL).await;
+    }
+}
+
+const POLL: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn it_is_rolled_out_when_only_new_replicas_are_left_and_all_are_available() {
+        let deployment =
+            |status: Value| json!({"metadata": {"generation": 2}, "spec": {"replicas": 2}, "status": status});
+        let whole =
+            json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2});
+        assert!(rolled_out(&deployment(whole.clone())));
+        for (field, value) in
+            [("observedGeneration", 1), ("replicas", 3), ("updatedReplicas", 1), ("availableReplicas", 1)]
+        {
+            let mut status = whole.clone();
+            status[field] = value.into();
+            assert!(!rolled_out(&deployment(status)), "{field}");
+        }
+        assert!(!rolled_out(&deployment(json!({}))));
+    }
+
+    #[test]
+    fn a_deadline_of_zero_is_none() {
+        assert!(!Deadline::after(Duration::ZERO).is_over());
+    }
+}

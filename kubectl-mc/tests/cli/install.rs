@@ -1,0 +1,70 @@
+//! `kubectl mc install` where no cluster is needed, or one that lacks something.
+
+use crate::bed::Bed;
+
+#[test]
+fn a_host_without_front_proxy_is_told_before_anything_is_applied() {
+    let map = r#"{"apiVersion": "v1", "kind": "ConfigMap", "data": {"client-ca-file": "-----BEGIN"}}"#;
+    let bed = Bed::answering((200, "application/json", map.to_owned()));
+    let ran = bed.run(&["install", "--image=i"]);
+    let (code, error) = ran.failed();
+    assert_eq!(code, 1);
+    assert!(error.contains("error: nothing was applied: "), "{error}");
+    assert!(error.contains("no requestheader-client-ca-file"), "{error}");
+    assert!(
+        error.contains("hint: start the host's kube-apiserver with --requestheader-client-ca-file"),
+        "{error}"
+    );
+    assert!(bed.requests().iter().all(|head| head.starts_with("GET ")), "something was written");
+}
+
+#[test]
+fn what_helm_has_installed_is_left_to_helm() {
+    let keys = ["client-ca-file", "username-headers", "group-headers"]
+        .map(|key| format!(r#""requestheader-{key}": "x""#));
+    let map = format!(r#"{{"data": {{{}}}}}"#, keys.join(","));
+    let deployment = r#"{"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"meta.helm.sh/release-name": "proxy"}}}"#;
+    let bed = Bed::serving(move |path| {
+        let answer = if path.contains("deployments") { deployment.to_owned() } else { map.clone() };
+        (200, "application/json", answer)
+    });
+    let ran = bed.run(&["install", "--image=i"]);
+    let (_, error) = ran.failed();
+    assert!(error.contains("installed by Helm, as release \"proxy\""), "{error}");
+    assert!(error.contains("hint: helm -n kubectl-mc-system upgrade proxy"), "{error}");
+    assert!(bed.requests().iter().all(|head| head.starts_with("GET ")), "something was written");
+}
+
+#[test]
+fn printing_asks_no_cluster() {
+    let bed = Bed::unreachable();
+    let ran =
+        bed.run(&["install", "--image=registry.example/mc-sidecar:1", "--namespace=elsewhere", "-o", "yaml"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+    assert!(ran.out.contains("image: registry.example/mc-sidecar:1"), "{}", ran.out);
+    assert!(!ran.out.contains("kubectl-mc-system"), "{}", ran.out);
+    let kinds =
+        ran.out.split("---\n").map(|one| one.lines().find(|line| line.starts_with("kind: ")).unwrap());
+    let kinds = kinds.collect::<Vec<_>>();
+    assert_eq!((kinds[0], *kinds.last().unwrap()), ("kind: Namespace", "kind: APIService"));
+    assert!(kinds.contains(&"kind: Deployment"), "{kinds:?}");
+}
+
+#[test]
+fn what_does_not_go_together_is_wrong_usage() {
+    let bed = Bed::unreachable();
+    for arguments in [
+        &["install"] as &[&str],
+        &["install", "--image=i", "--run-on=c"],
+        &["install", "--image=i", "--endpoint=10.0.0.1:1"],
+        &["install", "--image=i", "--dry-run", "--diff"],
+        &["install", "--image=i", "--replicas=0"],
+        &["--cluster=m1", "install", "--image=i"],
+        &["uninstall", "--all-clusters"],
+    ] {
+        let ran = bed.run(arguments);
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
+        assert_eq!(ran.out, "");
+    }
+}

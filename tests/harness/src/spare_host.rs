@@ -1,0 +1,54 @@
+//! The spare cluster s1 as a host of one test at a time: what is installed there is cluster-wide.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::Path;
+#[expect(clippy::disallowed_types, reason = "tests wait for each other")]
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Result, ensure};
+use testbed::Cluster;
+/// The image of the sidecar on its node.
+pub use testbed::images::SIDECAR;
+
+use crate::bed::spare;
+use crate::tool::Tool;
+
+/// A cluster with a node that nothing is installed on; whoever has it leaves it so.
+pub struct SpareHost {
+    pub cluster: &'static Cluster,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl SpareHost {
+    /// Waits until no other test has it.
+    pub fn take() -> Result<Self> {
+        #[expect(clippy::disallowed_types, reason = "tests wait for each other")]
+        static TURN: Mutex<()> = Mutex::new(());
+        // A test that failed may have left something: the next says so.
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let host = Self { cluster: spare("s1")?, _turn: turn };
+        ensure!(host.cluster.node.is_some(), "s1 has no node: start the bed with --node s1");
+        Ok(host)
+    }
+
+    /// The plugin as its administrator.
+    pub fn plugin(&self, program: &Path) -> Result<Tool> {
+        Tool::plugin_at(program, &[self.cluster])
+    }
+}
+
+/// Every object of a cluster: `kind namespace name`. Events come and go.
+pub fn listing(cluster: &Cluster) -> Result<BTreeSet<String>> {
+    let kubectl = Tool::admin(cluster)?;
+    let kinds = kubectl.ok(&["api-resources", "--verbs=list,delete", "-o", "name"])?;
+    let kinds = kinds.lines().filter(|kind| !kind.starts_with("events")).collect::<Vec<_>>().join(",");
+    let columns = "custom-columns=K:.kind,NS:.metadata.namespace,N:.metadata.name";
+    let all = kubectl.ok(&["get", &kinds, "-A", "--no-headers", "-o", columns])?;
+    Ok(all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect())
+}
+
+/// The kubeconfigs of clusters as one, the first being the current.
+pub(crate) fn kubeconfigs(clusters: &[&Cluster]) -> Result<OsString> {
+    Ok(std::env::join_paths(clusters.iter().map(|cluster| &cluster.kubeconfig))?)
+}

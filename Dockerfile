@@ -7,6 +7,7 @@ WORKDIR /src
 COPY . .
 # With a target named, the flag is for the program alone and not for what runs while it is built. The list of all
 # that went in is in the program itself (cargo auditable), for scanners of images.
+# Names are looked up by the C library inside: files and DNS, which need no module beside it.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     RUSTFLAGS="-C target-feature=+crt-static" \
     cargo auditable build --release --locked --package sidecar --target "$(uname -m)-unknown-linux-gnu" \

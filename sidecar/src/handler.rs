@@ -29,6 +29,7 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, mut request: Request<Incomin
     if request.version() == Version::HTTP_2 && app.goaway.hits() {
         peer.retire();
     }
+    let is_last = request.version() != Version::HTTP_2 && (app.readiness.is_draining() || peer.is_leaving());
     let record = Record::begin(app.metrics.clone(), peer.clone(), request.method(), audit_id);
     let origin = app.cors.as_ref().and_then(|cors| cors.origin(request.headers()));
     let origin = origin.filter(|_| !app.authenticator.is_front_proxy(&peer)).map(Box::new);
@@ -42,6 +43,9 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, mut request: Request<Incomin
     };
     if let Some(origin) = origin {
         origin.tell(response.headers_mut());
+    }
+    if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }

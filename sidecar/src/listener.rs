@@ -2,6 +2,7 @@
 //! are those of a kube-apiserver (`server/secure_serving.go`), raised where hyper's are lower.
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -120,14 +121,14 @@ async fn serve(
         // needs no more must not stay.
         let service = service_fn(move |request| Box::pin(service.call(request)));
         let connection = http2(heads).serve_connection(TokioIo::new(stream), service);
-        Ok(drive(connection, http2::Connection::graceful_shutdown, &peer, &shutdown).await?)
+        Ok(drive(connection, http2::Connection::graceful_shutdown, &peer, &shutdown, true).await?)
     } else {
         let stream = CallerStream::new(stream, peer.clone());
         let connection = http1(heads).serve_connection(TokioIo::new(stream), service).with_upgrades();
         let idle = Seldom::new(idle(&peer));
         tokio::select! {
             biased;
-            ended = drive(connection, http1::UpgradeableConnection::graceful_shutdown, &peer, &shutdown) => Ok(ended?),
+            ended = drive(connection, http1::UpgradeableConnection::graceful_shutdown, &peer, &shutdown, false) => Ok(ended?),
             () = idle => Ok(()),
         }
     }
@@ -139,12 +140,13 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
     retire: impl FnOnce(Pin<&mut C>),
     peer: &Peer,
     shutdown: &CancellationToken,
+    is_http2: bool,
 ) -> hyper::Result<()> {
     let mut connection = pin!(connection);
     tokio::select! {
         biased;
         ended = connection.as_mut() => return ended,
-        () = Seldom::new(retirement(peer, shutdown)) => retire(connection.as_mut()),
+        () = Seldom::new(retirement(peer, shutdown, is_http2)) => retire(connection.as_mut()),
     }
     if peer.is_known() {
         return connection.await;
@@ -170,12 +172,19 @@ async fn idle(peer: &Peer) {
 /// When a connection takes no more requests: at the shutdown, when a request says so (a refused
 /// login over HTTP/2, `--goaway-chance`), when nobody logged in on it for a while, or after some ten minutes, so that a host's one connection does not stay with one replica
 /// for good.
-async fn retirement(peer: &Peer, shutdown: &CancellationToken) {
+///
+/// Over HTTP/1.1 age only makes the next answer the last one: GOAWAY says which requests will be answered,
+/// and a connection that is just closed does not.
+async fn retirement(peer: &Peer, shutdown: &CancellationToken, is_http2: bool) {
     let age = CONNECTION_AGE.mul_f64(1.0 + CONNECTION_AGE_JITTER * random_fraction());
     let aged = async {
         sleep(STRANGERS_AGE).await;
         if peer.is_known() {
             sleep(age.saturating_sub(STRANGERS_AGE)).await;
+            if !is_http2 {
+                peer.leave();
+                pending::<()>().await;
+            }
         }
     };
     tokio::select! {
@@ -272,7 +281,7 @@ mod tests {
             peer.is_now_known();
         }
         let began = Instant::now();
-        retirement(&peer, &CancellationToken::new()).await;
+        retirement(&peer, &CancellationToken::new(), true).await;
         began.elapsed()
     }
 
@@ -285,6 +294,16 @@ mod tests {
     async fn a_known_callers_connection_retires_after_ten_minutes_or_so() {
         let lifetime = lifetime(true).await;
         assert!((480..=721).contains(&lifetime.as_secs()), "{lifetime:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_http1_connection_is_not_closed_and_its_next_answer_is_the_last() {
+        let peer = Peer::new(([127, 0, 0, 1], 1).into(), None, None);
+        peer.is_now_known();
+        let never = CancellationToken::new();
+        let hours = Duration::from_secs(7200);
+        assert!(timeout(hours, retirement(&peer, &never, false)).await.is_err(), "it was closed");
+        assert!(peer.is_leaving());
     }
 
     #[tokio::test]
@@ -304,7 +323,7 @@ mod tests {
         let never = CancellationToken::new();
         // Either may hang up first.
         let (_, answer) =
-            tokio::join!(drive(server, http2::Connection::graceful_shutdown, &peer, &never), async {
+            tokio::join!(drive(server, http2::Connection::graceful_shutdown, &peer, &never, true), async {
                 let answer = sender.send_request(request).await.unwrap();
                 answer.into_body().collect().await.unwrap().to_bytes()
             });
@@ -318,6 +337,6 @@ mod tests {
         let peer = Peer::new(([127, 0, 0, 1], 1).into(), None, None);
         let shutdown = CancellationToken::new();
         shutdown.cancel();
-        assert!(timeout(Duration::from_secs(1), retirement(&peer, &shutdown)).await.is_ok());
+        assert!(timeout(Duration::from_secs(1), retirement(&peer, &shutdown, true)).await.is_ok());
     }
 }

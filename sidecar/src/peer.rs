@@ -25,6 +25,7 @@ pub struct Peer {
     checked: ArcSwapOption<Checked>,
     known: AtomicBool,
     retired: Notify,
+    leaving: AtomicBool,
     opened: Instant,
     begun: AtomicUsize,
     ended: AtomicUsize,
@@ -56,6 +57,7 @@ impl Peer {
             checked: ArcSwapOption::empty(),
             known: AtomicBool::new(false),
             retired: Notify::new(),
+            leaving: AtomicBool::new(false),
             opened: Instant::now(),
             begun: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
@@ -103,6 +105,16 @@ impl Peer {
     /// Says that the connection should take no more requests. What is under way on it goes on.
     pub fn retire(&self) {
         self.retired.notify_one();
+    }
+
+    /// Says that the next answer should be the last one. HTTP/1.1 has no other word for it: a connection
+    /// that is closed between two requests may be closed on the second one's way here.
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
     }
 
     /// Resolves when the connection should take no more requests.

@@ -32,6 +32,11 @@ impl Readiness {
         self.0.draining.store(true, Ordering::Release);
     }
 
+    /// Whether the shutdown has begun.
+    pub fn is_draining(&self) -> bool {
+        self.0.draining.load(Ordering::Acquire)
+    }
+
     /// From now on nothing should begin that would not end by itself.
     pub fn close(&self) {
         self.0.closing.store(true, Ordering::Release);

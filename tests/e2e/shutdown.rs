@@ -14,12 +14,21 @@ fn in_the_delay_it_is_not_ready_and_serves_new_connections() -> Result<()> {
     let mut own = own_with(&["--shutdown-delay-duration=6"])?;
     let fake = FakeMember::start("e2e-shutdown-delay", |_| ok())?;
     let endpoint = admin(&own, "delay")?;
+    let mut kept = ask(&endpoint, &fake, "/early", "")?;
+    let early = kept.response()?;
+    ensure!(early.status() == 200 && early.head.value("connection").is_none(), "it is not kept");
     own.terminate()?;
     let told = Instant::now();
     eventually("it is not ready", SOON, || Ok((own.probe("/readyz")? == 503).then_some(())))?;
     ensure!(own.probe("/livez")? == 200, "it is alive");
     let mut connection = ask(&endpoint, &fake, "/late", "")?;
-    ensure!(connection.response()?.status() == 200, "a request in the delay is not served");
+    let late = connection.response()?;
+    ensure!(late.status() == 200, "a request in the delay is not served");
+    // Who is told so sends no request that meets a closed door.
+    ensure!(late.head.value("connection") == Some("close"), "the next request would come this way too");
+    let path = member_path(&fake.name, "/again");
+    kept.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
+    ensure!(kept.response()?.head.value("connection") == Some("close"), "nor by a connection that was kept");
     ensure!(told.elapsed() < Duration::from_secs(6), "the test itself was too slow");
     drop(connection);
     ended_well(&mut own)?;

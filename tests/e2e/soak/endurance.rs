@@ -94,7 +94,8 @@ fn day<'scope>(
     scope.spawn(move || execs.run(&serving, tally));
     scope.spawn(move || tokens.renew((time / 4).min(Duration::from_secs(60)), tally));
 
-    let (every, end) = ((time / 2).min(Duration::from_secs(180)), tally.begin + time);
+    let every = Duration::from_secs(count("ENDURANCE_RESTART_SECONDS", 180)).min(time / 2);
+    let end = tally.begin + time;
     let (mut due, mut restarts) = (tally.begin + every / 2, 0);
     while due.max(Instant::now()) < end {
         tally.wait_until(due);

@@ -21,8 +21,8 @@ fn a_member_that_cannot_be_reached_says_why() -> Result<()> {
     let fleet = OwnFleet::new("health-why")?;
     let nobody = TcpListener::bind((bed()?.address, 0))?.local_addr()?;
     let hole = BlackHole::start()?;
-    let fake = FakeMember::unregistered("e2e-health-fake", healthy)?;
-    let other = FakeMember::unregistered("e2e-health-other", healthy)?;
+    let fake = FakeMember::probed("e2e-health-fake", healthy)?;
+    let other = FakeMember::probed("e2e-health-other", healthy)?;
     let expired =
         FakeMember::with("e2e-health-old", Manners { expired: true, ..Manners::default() }, healthy)?;
     let at = |server: String| fake.secret(&json!({"server": server}));
@@ -48,7 +48,7 @@ fn a_member_that_cannot_be_reached_says_why() -> Result<()> {
 #[test]
 fn a_member_that_goes_and_comes_back_is_said_to_and_told_by_events() -> Result<()> {
     let fleet = OwnFleet::new("health-back")?;
-    let fake = FakeMember::unregistered("e2e-health-back", healthy)?;
+    let fake = FakeMember::probed("e2e-health-back", healthy)?;
     fleet.register(&fake.name, &fake.secret(&json!({})))?;
     let own = fleet.sidecar(&[])?;
     fleet.until(&fake.name, "Ready", "True", "Ready")?;
@@ -70,7 +70,7 @@ fn a_member_that_goes_and_comes_back_is_said_to_and_told_by_events() -> Result<(
 #[test]
 fn a_member_that_is_as_it_was_is_not_written() -> Result<()> {
     let fleet = OwnFleet::new("health-quiet")?;
-    let fake = FakeMember::unregistered("e2e-health-quiet", healthy)?;
+    let fake = FakeMember::probed("e2e-health-quiet", healthy)?;
     fleet.register(&fake.name, &fake.secret(&json!({})))?;
     let _own = fleet.sidecar(&[])?;
     fleet.until(&fake.name, "Ready", "True", "Ready")?;
@@ -90,7 +90,7 @@ fn a_member_that_is_upgraded_has_another_version() -> Result<()> {
     let minor = Arc::new(AtomicUsize::new(35));
     let fleet = OwnFleet::new("health-version")?;
     let now = minor.clone();
-    let fake = FakeMember::unregistered("e2e-health-version", move |request| match request.target() {
+    let fake = FakeMember::probed("e2e-health-version", move |request| match request.target() {
         "/version" => version(&format!("v1.{}.0", now.load(Ordering::SeqCst))),
         _ => ok(),
     })?;
@@ -110,7 +110,7 @@ fn a_member_that_is_upgraded_has_another_version() -> Result<()> {
 #[test]
 fn a_member_that_says_it_is_not_ready_is_quoted() -> Result<()> {
     let fleet = OwnFleet::new("health-not-ready")?;
-    let fake = FakeMember::unregistered("e2e-health-not-ready", |request| match request.target() {
+    let fake = FakeMember::probed("e2e-health-not-ready", |request| match request.target() {
         "/readyz" => reply("500 Internal Server Error", "", "[+]ping ok\n[-]etcd failed: reason withheld\n"),
         _ => ok(),
     })?;
@@ -124,7 +124,7 @@ fn a_member_that_says_it_is_not_ready_is_quoted() -> Result<()> {
 #[test]
 fn a_probe_shows_our_credential_and_nobodys_identity() -> Result<()> {
     let fleet = OwnFleet::new("health-asks")?;
-    let fake = FakeMember::unregistered("e2e-health-asks", healthy)?;
+    let fake = FakeMember::probed("e2e-health-asks", healthy)?;
     fleet.register(&fake.name, &fake.secret(&json!({})))?;
     let _own = fleet.sidecar(&[])?;
     fleet.until(&fake.name, "Ready", "True", "Ready")?;
@@ -140,7 +140,7 @@ fn a_probe_shows_our_credential_and_nobodys_identity() -> Result<()> {
 #[test]
 fn a_member_without_a_credential_is_asked_without_one() -> Result<()> {
     let fleet = OwnFleet::new("health-no-credential")?;
-    let fake = FakeMember::unregistered("e2e-health-no-credential", healthy)?;
+    let fake = FakeMember::probed("e2e-health-no-credential", healthy)?;
     fleet.register(&fake.name, &fake.secret(&json!({"token": ""})))?;
     let _own = fleet.sidecar(&[])?;
     fleet.until(&fake.name, "Reachable", "True", "Answers")?;

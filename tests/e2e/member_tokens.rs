@@ -122,7 +122,7 @@ fn a_credential_that_is_not_renewed_says_so() -> Result<()> {
     ];
     let mut running = Vec::new();
     for (name, token, _, _) in &fakes {
-        let fake = FakeMember::unregistered(name, |_| ok())?;
+        let fake = FakeMember::probed(name, |_| ok())?;
         fleet.register(name, &fake.secret(&json!({"token": token})))?;
         running.push(fake);
     }
@@ -136,7 +136,7 @@ fn a_credential_that_is_not_renewed_says_so() -> Result<()> {
 #[test]
 fn a_new_token_that_the_member_refuses_is_not_written() -> Result<()> {
     let fleet = OwnFleet::new("tokens-bad")?;
-    let fake = FakeMember::unregistered("e2e-tokens-bad", |request| {
+    let fake = FakeMember::probed("e2e-tokens-bad", |request| {
         let fresh = request.values("authorization") == [format!("Bearer {}", short_lived(1))];
         match request.target() {
             target if target.ends_with("/token") => issued(1),
@@ -165,7 +165,7 @@ struct Issuer(FakeMember);
 impl Issuer {
     fn start(name: &str, status: &'static str) -> Result<Self> {
         let issued_so_far = Arc::new(AtomicUsize::new(0));
-        FakeMember::unregistered(name, move |request: &Request| match request.target() {
+        FakeMember::probed(name, move |request: &Request| match request.target() {
             target if target.ends_with("/token") && status == "200 OK" => {
                 issued(issued_so_far.fetch_add(1, Ordering::SeqCst) + 1)
             }

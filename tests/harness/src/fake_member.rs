@@ -105,6 +105,9 @@ pub struct Manners {
     pub resets: bool,
     /// It remembers no request: the script sees each, and there are too many to keep.
     pub forgets: bool,
+    /// The script sees the sidecar's probes too, and they are remembered. Else they come at any time and are
+    /// nothing to the test: they are answered by 200.
+    pub probed: bool,
 }
 
 /// Who is let in: while it is shut, connections are accepted and closed without a word.
@@ -147,6 +150,12 @@ impl Request {
         self.head.split(' ').nth(1).unwrap_or_default()
     }
 
+    /// Whether it is a question of the sidecar's own, and no caller's.
+    fn is_probe(&self) -> bool {
+        let asked = self.head.starts_with("GET /readyz ") || self.head.starts_with("GET /version ");
+        asked && self.values("impersonate-user").is_empty()
+    }
+
     /// All values of a header, whatever its case, in their order.
     pub fn values(&self, name: &str) -> Vec<&str> {
         self.head
@@ -186,6 +195,14 @@ impl FakeMember {
         script: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static,
     ) -> Result<Self> {
         Self::with(name, Manners::default(), script)
+    }
+
+    /// The same, whose script answers the sidecar's probes as well.
+    pub fn probed(
+        name: &str,
+        script: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        Self::with(name, Manners { probed: true, ..Manners::default() }, script)
     }
 
     /// The same with other manners.

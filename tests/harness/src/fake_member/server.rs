@@ -56,7 +56,9 @@ pub(super) async fn run(
             let stream = acceptor.accept(socket).await?;
             let (read, write) = tokio::io::split(stream);
             let record = Record { requests: (!manners.forgets).then_some(requests), index: 0 };
-            Conversation { connection, read, write, record, read_ahead: Vec::new() }.hold(&*script).await
+            let read_ahead = Vec::new();
+            let probed = manners.probed;
+            Conversation { connection, read, write, record, read_ahead, probed }.hold(&*script).await
         });
         connection += 1;
     }
@@ -69,15 +71,19 @@ struct Conversation {
     write: WriteHalf<Stream>,
     record: Record,
     read_ahead: Vec<u8>,
+    probed: bool,
 }
 
 impl Conversation {
     async fn hold(mut self, script: &(impl Fn(&Request) -> Vec<Step> + ?Sized)) -> Result<()> {
         while let Some(head) = self.head().await? {
             let request = Request { connection: self.connection, head, received: Vec::new(), ended: false };
-            self.record.begin(request.clone());
+            let is_probe = !self.probed && request.is_probe();
+            if !is_probe {
+                self.record.begin(request.clone());
+            }
             self.body(&request).await?;
-            let steps = if request.target() == READY { ok() } else { script(&request) };
+            let steps = if is_probe || request.target() == READY { ok() } else { script(&request) };
             for step in steps {
                 if !self.walk(step).await? {
                     return Ok(());

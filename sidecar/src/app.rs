@@ -28,6 +28,7 @@ use crate::goaway::Goaway;
 use crate::impersonation::member;
 use crate::inventory::renewal::Renewals;
 use crate::inventory::{self, HostInventory, Inventory};
+use crate::learning::Learning;
 use crate::limits::{self, Limits};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
@@ -122,7 +123,7 @@ impl App {
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
         let size = |places| limits::Size { places, queued_per_caller };
-        let inventory = Arc::new(HostInventory::new(renewals));
+        let inventory = Arc::new(HostInventory::new(renewals, Learning::new(host.clone(), &namespace)));
         let (registry, writer) = Registry::new();
         let (fleet, told) = watch::channel(Arc::default());
         let controllers = Controllers::start(controllers, host.clone(), &namespace, told, metrics.clone());

@@ -130,7 +130,11 @@ impl TryFrom<Serve> for Config {
             goaway: Goaway::new(goaway_chance).ok_or_else(|| {
                 Error::Flag("goaway-chance: it is less than 0 or more than 0.02".to_owned())
             })?,
-            rules: member::Rules { admin_groups, omitted_extra: omit_extra, allow_privileged_identity },
+            rules: member::Rules {
+                admin_groups: admin_groups.clone(),
+                omitted_extra: omit_extra,
+                allow_privileged_identity,
+            },
             max_inflight: max_requests_inflight,
             max_mutating_inflight: max_mutating_requests_inflight,
             max_member_inflight: max_member_requests_inflight,
@@ -140,6 +144,7 @@ impl TryFrom<Serve> for Config {
             shutdown_delay: Duration::from_secs(shutdown_delay_duration),
             shutdown_grace: Duration::from_secs(shutdown_grace_period),
             controllers: controllers::Config {
+                admin_groups: admin_groups.as_slice().into(),
                 enabled: controllers::Enabled::parse(&controllers)
                     .map_err(|error| Error::Flag(format!("controllers: {error}")))?,
                 election: leader::Config {

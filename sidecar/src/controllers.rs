@@ -24,6 +24,7 @@ use crate::inventory::fleet::Fleet;
 use crate::metrics::Metrics;
 use crate::retry;
 
+mod access;
 pub mod conditions;
 pub mod credentials;
 mod events;
@@ -48,6 +49,8 @@ pub struct Context {
     pub verdicts: Arc<watch::Sender<HashMap<ClusterName, Verdict>>>,
     pub settings: Settings,
     pub metrics: Arc<Metrics>,
+    /// Groups that members are never shown (`--admin-groups`).
+    pub admin_groups: Arc<[String]>,
     /// Cancelled when this replica leads no more. The controller is dropped then, wherever it waits.
     pub leadership: CancellationToken,
 }
@@ -58,6 +61,8 @@ pub struct Config {
     pub enabled: Enabled,
     pub election: leader::Config,
     pub settings: Settings,
+    /// `--admin-groups`, by which members' rights are derived.
+    pub admin_groups: Arc<[String]>,
 }
 
 /// How controllers do their work.
@@ -77,6 +82,7 @@ struct Controller {
 
 /// Every controller that there is.
 const ALL: &[Controller] = &[
+    Controller { name: "access", run: access::run },
     Controller { name: "credentials", run: |context| Box::pin(credentials::run(context)) },
     Controller { name: "health", run: |context| Box::pin(health::run(context)) },
 ];
@@ -142,7 +148,7 @@ impl Controllers {
         fleet: watch::Receiver<Arc<Fleet>>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let Config { enabled, election, settings } = config;
+        let Config { enabled, election, settings, admin_groups } = config;
         let stop = CancellationToken::new();
         if enabled.0.is_empty() {
             return Self { stop, task: tokio::spawn(std::future::ready(())) };
@@ -162,6 +168,7 @@ impl Controllers {
                     verdicts: Arc::default(),
                     settings: settings.clone(),
                     metrics: metrics.clone(),
+                    admin_groups: admin_groups.clone(),
                     leadership,
                 };
                 lead(enabled.clone(), context, writer)

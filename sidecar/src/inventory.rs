@@ -13,6 +13,9 @@ use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::member_cluster::Forwarded;
 use tokio_util::sync::CancellationToken;
 
+use crate::authorization::Attributes;
+use crate::identity::Identity;
+use crate::learning::{Ended, Learning};
 use crate::limits::{self, Bound, Caller, Permit};
 use crate::upstream::Upstream;
 
@@ -33,6 +36,14 @@ pub trait Inventory: Send + Sync {
         &'a self,
         refused: &'a Cluster,
     ) -> Pin<Box<dyn Future<Output = Option<Arc<Cluster>>> + Send + 'a>>;
+
+    /// Has the member let us be `identity`, if it can be had: it lacks these rights.
+    fn learn<'a>(
+        &'a self,
+        cluster: &'a Cluster,
+        identity: &'a Arc<Identity>,
+        lacking: &'a [Attributes],
+    ) -> Pin<Box<dyn Future<Output = Ended> + Send + 'a>>;
 }
 
 /// A member that requests can be sent to.
@@ -44,6 +55,8 @@ pub struct Cluster {
     /// Ends what is open when the member is deleted or its connection leads elsewhere.
     pub gone: CancellationToken,
     pub in_flight: Bound,
+    /// Whether somebody keeps the rights that it gives us.
+    pub managed: bool,
 }
 
 impl Cluster {
@@ -57,6 +70,7 @@ impl Cluster {
 pub struct HostInventory {
     members: ArcSwap<Option<Members>>,
     renewals: Renewals,
+    learning: Learning,
 }
 
 /// Each registered member, or why nothing can be sent to it.
@@ -86,11 +100,20 @@ impl Inventory for HostInventory {
             self.other_than(refused)
         })
     }
+
+    fn learn<'a>(
+        &'a self,
+        cluster: &'a Cluster,
+        identity: &'a Arc<Identity>,
+        lacking: &'a [Attributes],
+    ) -> Pin<Box<dyn Future<Output = Ended> + Send + 'a>> {
+        Box::pin(self.learning.learn(cluster, identity, lacking))
+    }
 }
 
 impl HostInventory {
-    pub fn new(renewals: Renewals) -> Self {
-        Self { members: ArcSwap::default(), renewals }
+    pub fn new(renewals: Renewals, learning: Learning) -> Self {
+        Self { members: ArcSwap::default(), renewals, learning }
     }
 
     fn other_than(&self, refused: &Cluster) -> Option<Arc<Cluster>> {

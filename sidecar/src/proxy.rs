@@ -9,6 +9,7 @@ use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Uri};
 use hyper::body::Incoming;
+use kubectl_mc_api::ClusterName;
 use tokio::time::timeout_at;
 
 use crate::authorization::Allowed;
@@ -18,6 +19,7 @@ use crate::identity::Identity;
 use crate::impersonation::member::last::LastMade;
 use crate::impersonation::{self, member};
 use crate::inventory::{Cluster, Inventory};
+use crate::learning::Ended;
 use crate::request_info::MemberPath;
 use crate::upgrade::Protocol;
 use crate::upstream::outgoing::Outgoing;
@@ -100,19 +102,44 @@ impl<'a> Draft<'a> {
         Ok(Prepared { request: with(self.parts.method.clone(), uri, headers, body), inner_proxy })
     }
 
-    /// Adds to a refusal to impersonate what the member's grant lacks.
-    pub async fn explained<T>(
+    /// Adds to a refusal to impersonate what the member's grant lacks, and has it given where it can be.
+    /// Nothing is answered if the member lets us impersonate the caller now.
+    pub async fn settled<T>(
         &self,
+        inventory: &dyn Inventory,
         cluster: &Cluster,
         answered: Result<T, Error>,
-    ) -> Result<T, crate::Error> {
-        let (name, message) = match answered {
-            Err(Error::Impersonation { cluster, message, .. }) => (cluster, message),
-            answered => return Ok(answered?),
-        };
+    ) -> Result<Option<T>, crate::Error> {
+        match answered {
+            Err(Error::Impersonation { cluster: name, message, .. }) => {
+                let refused = Box::pin(self.refused(inventory, cluster, name, message)).await;
+                refused.map_or(Ok(None), |error| Err(error.into()))
+            }
+            answered => Ok(Some(answered?)),
+        }
+    }
+
+    async fn refused(
+        &self,
+        inventory: &dyn Inventory,
+        cluster: &Cluster,
+        name: ClusterName,
+        message: String,
+    ) -> Option<Error> {
         let rights = self.identity_headers(cluster).map(|headers| headers.rights()).unwrap_or_default();
-        let lacking = Box::pin(cluster.upstream.lacking(&self.identity, &rights)).await;
-        Err(Error::Impersonation { cluster: name, message, lacking }.into())
+        let lacking = cluster.upstream.lacking(&self.identity, &rights).await;
+        let learnt = match &lacking {
+            Some(lacking) => inventory.learn(cluster, &self.identity, &lacking.rights).await,
+            None => Ended::NotLearnable,
+        };
+        let lacking = lacking.map(|lacking| lacking.words.clone());
+        match learnt {
+            Ended::Granted => None,
+            Ended::Busy => Some(Error::Learning { cluster: name }),
+            Ended::Late | Ended::NotLearnable => {
+                Some(Error::Impersonation { cluster: name, message, lacking, waited: learnt == Ended::Late })
+            }
+        }
     }
 
     fn identity_headers(&self, cluster: &Cluster) -> Result<Arc<member::Headers>, member::Error> {
@@ -166,10 +193,31 @@ async fn exchange(
         && let Some(renewed) = inventory.renewed(cluster).await
         && repeatable
     {
-        let answered = Box::pin(renewed.upstream.send(draft.prepare(&renewed)?, Over::Any)).await;
-        return draft.explained(&renewed, answered).await;
+        answered = Box::pin(renewed.upstream.send(draft.prepare(&renewed)?, Over::Any)).await;
+        return Box::pin(ended(inventory, &renewed, draft, answered, repeatable)).await;
     }
-    draft.explained(cluster, answered).await
+    match answered {
+        Err(Error::Impersonation { .. }) => {
+            Box::pin(ended(inventory, cluster, draft, answered, repeatable)).await
+        }
+        answered => Ok(answered?),
+    }
+}
+
+/// What an answer is in the end: where the member let us impersonate the caller only after it had
+/// refused, what it answers then.
+async fn ended(
+    inventory: &dyn Inventory,
+    cluster: &Cluster,
+    mut draft: Draft<'_>,
+    answered: Result<Response<Body>, Error>,
+    repeatable: bool,
+) -> Result<Response<Body>, crate::Error> {
+    match draft.settled(inventory, cluster, answered).await? {
+        Some(response) => Ok(response),
+        None if repeatable => Ok(cluster.upstream.send(draft.prepare(cluster)?, Over::Any).await?),
+        None => Err(Error::Granted { cluster: cluster.name.clone() }.into()),
+    }
 }
 
 /// Our credential with no identity beside it would act as ourselves: better nothing is sent.

@@ -52,7 +52,9 @@ fn hop(error: &Error) -> Hop {
         Error::Inventory(Inventory::Unknown(_)) => Hop::ClusterUnknown,
         Error::Inventory(Inventory::ProxyOff { .. }) => Hop::ProxyOff,
         Error::Upstream(Upstream::Credential { .. }) => Hop::MemberAuthentication,
-        Error::Upstream(Upstream::Impersonation { .. }) => Hop::MemberImpersonation,
+        Error::Upstream(
+            Upstream::Impersonation { .. } | Upstream::Granted { .. } | Upstream::Learning { .. },
+        ) => Hop::MemberImpersonation,
         Error::Upstream(Upstream::Target(_)) => Hop::Request,
         Error::Upstream(_) | Error::Upgrade(_) => Hop::MemberUnreachable,
     }
@@ -109,6 +111,11 @@ impl Shape {
                 Self { retry_after: cause.is_short().then(|| cause.retry_after()), ..unavailable() }
             }
             Error::Upstream(Upstream::Impersonation { .. }) => forbidden(),
+            // The member refused it, so nothing was done.
+            Error::Upstream(Upstream::Granted { .. }) => Self { retry_after: Some(1), ..unavailable() },
+            Error::Upstream(Upstream::Learning { .. }) => {
+                Self { retry_after: Some(1), ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
+            }
             Error::Upstream(Upstream::Late { .. }) => shape(StatusCode::GATEWAY_TIMEOUT, "Timeout"),
             Error::Upstream(Upstream::Target(_)) => bad_request(),
             Error::Upstream(_) => unavailable(),

@@ -155,8 +155,8 @@ pub async fn forward(
     Ok(head)
 }
 
-/// Asks the member, and once more with another credential if ours was refused and there is another:
-/// nothing of the client's stream was sent.
+/// Asks the member, and once more with another credential if ours was refused and there is another, or
+/// if it lets us impersonate the caller only now: nothing of the client's stream was sent.
 async fn exchange(
     inventory: &dyn Inventory,
     cluster: &Cluster,
@@ -167,9 +167,21 @@ async fn exchange(
         && let Some(renewed) = inventory.renewed(cluster).await
     {
         let answered = renewed.upstream.upgrade(draft.prepare(&renewed)?).await;
-        return draft.explained(&renewed, answered).await;
+        return ended(inventory, &renewed, draft, answered).await;
     }
-    draft.explained(cluster, answered).await
+    ended(inventory, cluster, draft, answered).await
+}
+
+async fn ended(
+    inventory: &dyn Inventory,
+    cluster: &Cluster,
+    mut draft: Draft<'_>,
+    answered: Result<Exchange, upstream::Error>,
+) -> Result<Exchange, crate::Error> {
+    match draft.settled(inventory, cluster, answered).await? {
+        Some(exchange) => Ok(exchange),
+        None => Ok(cluster.upstream.upgrade(draft.prepare(cluster)?).await?),
+    }
 }
 
 /// Counts an open tunnel.

@@ -25,7 +25,7 @@ use crate::retry;
 pub mod breaker;
 pub mod connect;
 pub mod connection;
-mod grant;
+pub mod grant;
 pub mod outgoing;
 pub mod own;
 pub mod pool;
@@ -167,9 +167,12 @@ impl Upstream {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 match Box::pin(refusal::read(response)).await? {
                     (_, Some(Refusal::Credential)) => Err(Error::Credential { cluster: cluster() }),
-                    (_, Some(Refusal::Impersonation(message))) => {
-                        Err(Error::Impersonation { cluster: cluster(), message, lacking: None })
-                    }
+                    (_, Some(Refusal::Impersonation(message))) => Err(Error::Impersonation {
+                        cluster: cluster(),
+                        message,
+                        lacking: None,
+                        waited: false,
+                    }),
                     (response, None) => Ok(response),
                 }
             }
@@ -259,8 +262,19 @@ pub enum Error {
     #[error("member {cluster} attempted to redirect this request ({status}), which is not permitted")]
     Redirect { cluster: ClusterName, status: StatusCode },
     /// The member's words, and the rights that its grant lacks if that is known.
-    #[error("member {cluster} does not let the sidecar impersonate the caller: {message}{}", lacks(.lacking.as_deref()))]
-    Impersonation { cluster: ClusterName, message: String, lacking: Option<Arc<str>> },
+    #[error(
+        "member {cluster} does not let the sidecar impersonate the caller: {message}{}{}",
+        lacks(.lacking.as_deref()), in_vain(*.waited, .cluster)
+    )]
+    Impersonation { cluster: ClusterName, message: String, lacking: Option<Arc<str>>, waited: bool },
+    /// The right came, but what the request carries was sent already.
+    #[error(
+        "member {cluster} lets the sidecar impersonate the caller as of now, and did not when this request was \
+         sent: try again"
+    )]
+    Granted { cluster: ClusterName },
+    #[error("too many people who never used member {cluster} came at once: try again")]
+    Learning { cluster: ClusterName },
     #[error("member {cluster} switched protocols though nobody asked it to")]
     Switched { cluster: ClusterName },
     #[error("member {cluster} did not answer within the time that a request may take")]
@@ -275,6 +289,16 @@ fn lacks(lacking: Option<&str>) -> String {
     lacking.map(|rights| format!("; the member's grant lacks: {rights}")).unwrap_or_default()
 }
 
+fn in_vain(waited: bool, cluster: &ClusterName) -> String {
+    let config_map = cluster.learnt_config_map();
+    let told = || {
+        format!(
+            "; that was asked for (ConfigMap {config_map}) and not given in time: see the condition AuthSynced of MemberCluster {cluster}"
+        )
+    };
+    waited.then(told).unwrap_or_default()
+}
+
 impl Error {
     pub fn cluster(&self) -> Option<&ClusterName> {
         match self {
@@ -285,6 +309,8 @@ impl Error {
             | Self::Credential { cluster }
             | Self::Redirect { cluster, .. }
             | Self::Impersonation { cluster, .. }
+            | Self::Granted { cluster }
+            | Self::Learning { cluster }
             | Self::Switched { cluster }
             | Self::Late { cluster } => Some(cluster),
             Self::Target(_) | Self::Broken(_) => None,

@@ -35,6 +35,16 @@ impl ClusterName {
     pub fn of_manager_secret(secret: &str) -> Option<Self> {
         secret.strip_suffix(MANAGER_SECRET_SUFFIX)?.parse().ok()
     }
+
+    /// The name of the ConfigMap that says who came to the member without being named by a binding.
+    pub fn learnt_config_map(&self) -> String {
+        format!("{self}{LEARNT_CONFIG_MAP_SUFFIX}")
+    }
+
+    /// The member that a ConfigMap belongs to, if its name is that of one of who was learnt.
+    pub fn of_learnt_config_map(config_map: &str) -> Option<Self> {
+        config_map.strip_suffix(LEARNT_CONFIG_MAP_SUFFIX)?.parse().ok()
+    }
 }
 
 impl FromStr for ClusterName {
@@ -93,6 +103,7 @@ pub struct InvalidClusterName {
 const MAX_LABEL: usize = 63;
 const MEMBER_SECRET_SUFFIX: &str = ".member";
 const MANAGER_SECRET_SUFFIX: &str = ".manager";
+const LEARNT_CONFIG_MAP_SUFFIX: &str = ".learnt";
 
 #[cfg(test)]
 mod tests {

@@ -47,6 +47,7 @@ async fn a_controller_that_panics_is_begun_again_after_a_growing_while() {
     let (_told, fleet) = watch::channel(Arc::default());
     let (conditions, _writer) = Conditions::new(host.clone(), "ns", fleet.clone());
     let context = Context {
+        admin_groups: Arc::default(),
         host,
         namespace: Arc::from("ns"),
         fleet,

@@ -245,7 +245,8 @@ impl State {
             let in_flight = in_flight.or_insert_with(|| Bound::new(self.size_per_member)).clone();
             let cluster = way.upstream.clone().map(|upstream| {
                 let (name, forwarded, gone) = (name.clone(), member.forwarded(), way.gone.clone());
-                Arc::new(Cluster { name, forwarded, upstream, gone, in_flight })
+                let managed = self.managers.objects.contains_key(&name);
+                Arc::new(Cluster { name, forwarded, upstream, gone, in_flight, managed })
             });
             members.insert(name.clone(), cluster);
             self.ways.insert(name.clone(), way);

@@ -32,7 +32,8 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
     let m1 = || "m1".parse().unwrap();
     let unreachable = Upstream::Unreachable { cluster: m1(), reason: "connection refused".to_owned() };
     let redirect = Upstream::Redirect { cluster: m1(), status: StatusCode::FOUND };
-    let refused = Upstream::Impersonation { cluster: m1(), message: "no".to_owned(), lacking: None };
+    let refused =
+        Upstream::Impersonation { cluster: m1(), message: "no".to_owned(), lacking: None, waited: false };
     let stale = Upstream::Stale { cluster: m1(), reason: "connection closed".to_owned() };
     let malformed = Upstream::Malformed { cluster: m1(), reason: "invalid header".to_owned() };
     let open = |seconds| {

@@ -24,8 +24,15 @@ use crate::identity::Identity;
 /// What is known of one member's grant. It is made when the member refuses for the first time.
 #[derive(Debug)]
 pub(super) struct Grant {
-    lacking: Cache<Arc<Identity>, Option<Arc<str>>>,
+    lacking: Cache<Arc<Identity>, Option<Arc<Lacking>>>,
     under_way: Semaphore,
+}
+
+/// The rights that our credential lacks to be somebody.
+#[derive(Debug)]
+pub struct Lacking {
+    pub rights: Vec<Attributes>,
+    pub words: Arc<str>,
 }
 
 impl Default for Grant {
@@ -38,20 +45,33 @@ impl Default for Grant {
 }
 
 impl Upstream {
-    /// Which of these rights, that it takes to impersonate `identity`, our credential lacks, in words;
+    /// Which of these rights, that it takes to impersonate `identity`, our credential lacks;
     /// nothing if it lacks none or the member does not say. Whoever asks again soon, or meanwhile,
     /// shares the answer.
-    pub async fn lacking(&self, identity: &Arc<Identity>, rights: &[Attributes]) -> Option<Arc<str>> {
+    pub async fn lacking(&self, identity: &Arc<Identity>, rights: &[Attributes]) -> Option<Arc<Lacking>> {
         let grant = self.grant.get_or_init(Grant::default);
         let asked = async { timeout(PATIENCE, self.ask(grant, rights)).await.ok().flatten() };
         grant.lacking.get_with_by_ref(identity, asked).await
     }
 
-    async fn ask(&self, grant: &Grant, rights: &[Attributes]) -> Option<Arc<str>> {
+    /// Whether our credential has all of these rights now.
+    pub async fn grants(&self, rights: &[Attributes]) -> bool {
+        let grant = self.grant.get_or_init(Grant::default);
+        let answers = timeout(PATIENCE, join_all(rights.iter().map(|right| self.may(grant, right)))).await;
+        let granted = answers.is_ok_and(|answers| answers.iter().all(|may| *may == Some(true)));
+        if granted {
+            // What was lacking is not any more.
+            grant.lacking.invalidate_all();
+        }
+        granted
+    }
+
+    async fn ask(&self, grant: &Grant, rights: &[Attributes]) -> Option<Arc<Lacking>> {
         let asked = &rights[..rights.len().min(MAX_RIGHTS)];
         let answers = join_all(asked.iter().map(|right| self.may(grant, right))).await;
         let lacking = asked.iter().zip(answers).filter(|(_, may)| *may == Some(false));
-        let mut words: Vec<String> = lacking.map(|(right, _)| in_words(right)).collect();
+        let lacking: Vec<_> = lacking.map(|(right, _)| right.clone()).collect();
+        let mut words: Vec<String> = lacking.iter().map(in_words).collect();
         words.dedup();
         if words.is_empty() {
             return None;
@@ -59,7 +79,8 @@ impl Upstream {
         if rights.len() > asked.len() {
             words.push("and perhaps more".to_owned());
         }
-        Some(Arc::from(format!("impersonate {}", words.join(", "))))
+        let words = Arc::from(format!("impersonate {}", words.join(", ")));
+        Some(Arc::new(Lacking { rights: lacking, words }))
     }
 
     /// Whether the member lets us do this, if it says so.

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use anyhow::{Context, Result, anyhow};
-use serde_json::json;
+use anyhow::{Context, Result, anyhow, ensure};
+use serde_json::{Value, json};
 use testbed::Cluster;
 
 use crate::api::Api;
@@ -51,7 +51,31 @@ impl Managed {
             }),
         )?;
         register(NAME, &json!({"server": cluster.server, "ca.crt": ca, "token": impersonator}))?;
+        eventually("the member's rights are in step", SOON, || {
+            let condition = condition()?;
+            ensure!(condition["status"] == "True", "AuthSynced is {condition}");
+            Ok(Some(()))
+        })?;
         Ok(Self { name: NAME, cluster, api, impersonator, manager })
+    }
+
+    /// Whether the sidecar may be this on the member: the impersonator's right, as RBAC names it.
+    pub fn may_be(&self, attributes: &Value) -> Result<bool> {
+        let mut attributes = attributes.clone();
+        attributes["verb"] = "impersonate".into();
+        self.api.may(&format!("system:serviceaccount:{SYSTEM}:kubectl-mc-impersonator"), &[], &attributes)
+    }
+
+    pub fn may_be_user(&self, name: &str) -> Result<bool> {
+        self.may_be(&json!({"resource": "users", "name": name}))
+    }
+
+    pub fn may_be_in(&self, group: &str) -> Result<bool> {
+        self.may_be(&json!({"resource": "groups", "name": group}))
+    }
+
+    pub fn may_be_account(&self, namespace: &str, name: &str) -> Result<bool> {
+        self.may_be(&json!({"resource": "serviceaccounts", "namespace": namespace, "name": name}))
     }
 
     /// A thief with the manager's token.
@@ -63,6 +87,13 @@ impl Managed {
     pub fn thief_of_impersonator(&self) -> Result<Api> {
         Api::bearer(self.cluster, &self.impersonator)
     }
+}
+
+/// The condition AuthSynced as the host shows it.
+pub fn condition() -> Result<Value> {
+    let member = host()?.get(&format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{NAME}"))?;
+    let conditions = member["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    Ok(conditions.into_iter().find(|condition| condition["type"] == "AuthSynced").unwrap_or_default())
 }
 
 /// A kube-apiserver takes a moment until it enforces a new policy.

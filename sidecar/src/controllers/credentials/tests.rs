@@ -40,6 +40,7 @@ fn finding(
         upstream: upstream(),
         gone: Default::default(),
         in_flight: crate::limits::Bound::new(crate::limits::Size { places: 1, queued_per_caller: 0 }),
+        managed: true,
     };
     let registered = Registered {
         member: Arc::new(MemberCluster::new("m1", Default::default())),

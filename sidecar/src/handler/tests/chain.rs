@@ -23,6 +23,7 @@ use crate::goaway::Goaway;
 use crate::impersonation::member;
 use crate::inventory::HostInventory;
 use crate::inventory::renewal::Renewals;
+use crate::learning::Learning;
 use crate::limits::{Limits, Size};
 use crate::readiness::Readiness;
 use crate::upgrade::Tunnels;
@@ -61,9 +62,9 @@ fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<App>, impl Fn() -> usize 
         Tunnels { tasks: TaskTracker::new(), stop: CancellationToken::new(), metrics: metrics.clone() };
     let app = App {
         authenticator: Authenticator::new(trust, tokens, flags.anonymous_auth, metrics.clone()),
-        authorizer: Arc::new(Authorizer::new(client)),
+        authorizer: Arc::new(Authorizer::new(client.clone())),
         limits: Limits::new(size, size, 0),
-        inventory: Arc::new(HostInventory::new(renewals)),
+        inventory: Arc::new(HostInventory::new(renewals, Learning::new(client, "ns"))),
         registry: Registry::new().0,
         rules: member::Rules::default(),
         request_timeout: std::time::Duration::from_secs(60),

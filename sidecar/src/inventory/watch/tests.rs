@@ -7,6 +7,7 @@ use super::super::renewal::Renewals;
 use super::super::{Error, Inventory};
 use super::*;
 use crate::fake_host::host;
+use crate::learning::Learning;
 use crate::limits::{Limits, Size};
 use crate::readiness::Readiness;
 
@@ -27,11 +28,11 @@ impl Host {
     fn with(asked_for: Secret) -> Self {
         crate::tls::install_provider();
         let (client, _) = host(move |_| (200, serde_json::to_value(&asked_for).unwrap()));
-        let (renewals, read) = Renewals::new(client, "ns");
+        let (renewals, read) = Renewals::new(client.clone(), "ns");
         let readiness = Readiness::default();
         let (_, registry) = clusters::Registry::new();
         let state = State {
-            inventory: Arc::new(HostInventory::new(renewals)),
+            inventory: Arc::new(HostInventory::new(renewals, Learning::new(client, "ns"))),
             registry,
             fleet: watch::Sender::default(),
             metrics: Arc::default(),

@@ -1,0 +1,89 @@
+//! What it costs to know who may use which member: 1,000 members and 1,000 bindings, as a table in Markdown.
+//! `cargo run --release -p kubectl-mc-api --example access_cost`
+
+use std::error::Error;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::access::{Because, Difference, Index, MemberRules, Policy, Subject};
+use kubectl_mc_api::member_cluster::Impersonation;
+use serde_json::json;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "| | all | each |\n|---|---|---|")?;
+    // Each member has a role and a binding of its own, with ten users.
+    let roles: Vec<_> =
+        (0..MEMBERS).map(|n| role(&format!("r{n}"), &[format!("m{n}")])).collect::<Result<_, _>>()?;
+    let bindings: Vec<_> =
+        (0..MEMBERS).map(|n| binding(&format!("b{n}"), &format!("r{n}"), n)).collect::<Result<_, _>>()?;
+    let mut index = Index::default();
+    let begun = Instant::now();
+    roles.iter().for_each(|role| drop(index.role(role)));
+    bindings.iter().for_each(|binding| drop(index.binding(binding)));
+    tell(&mut out, "read 1,000 roles and 1,000 bindings, one for each member", begun.elapsed(), 2 * MEMBERS)?;
+
+    let changed: Vec<_> =
+        (0..MEMBERS).map(|n| binding(&format!("b{n}"), &format!("r{n}"), n + 1)).collect::<Result<_, _>>()?;
+    let begun = Instant::now();
+    changed.iter().for_each(|binding| drop(index.binding(binding)));
+    tell(&mut out, "change each of the bindings", begun.elapsed(), MEMBERS)?;
+
+    let clusters: Vec<ClusterName> =
+        (0..MEMBERS).map(|n| format!("m{n}").parse()).collect::<Result<_, _>>()?;
+    let begun = Instant::now();
+    clusters.iter().for_each(|cluster| drop(rules(&index, cluster)));
+    tell(&mut out, "derive the rules of each member (10 users)", begun.elapsed(), MEMBERS)?;
+
+    // And now all bindings are to a role for all members.
+    index.role(&role("all", &[])?);
+    let everywhere: Vec<_> =
+        (0..MEMBERS).map(|n| binding(&format!("b{n}"), "all", n)).collect::<Result<_, _>>()?;
+    let begun = Instant::now();
+    everywhere.iter().for_each(|binding| drop(index.binding(binding)));
+    tell(&mut out, "bind all 1,000 to a role for every member", begun.elapsed(), MEMBERS)?;
+    let begun = Instant::now();
+    let mut last = MemberRules::default();
+    clusters.iter().take(FEW).for_each(|cluster| last = rules(&index, cluster));
+    tell(&mut out, "derive the rules of 20 members (10,000 users each)", begun.elapsed(), FEW)?;
+    let begun = Instant::now();
+    for _ in 0..FEW {
+        std::hint::black_box(Difference::of(&last, &Default::default()));
+    }
+    tell(&mut out, "compare 10,000 users with a member that has none", begun.elapsed(), FEW)
+}
+
+fn rules(index: &Index, cluster: &ClusterName) -> MemberRules {
+    let entitled: Vec<(Subject, Because)> =
+        index.entitled(cluster).map(|(subject, because)| (subject.clone(), because)).collect();
+    let entitled = entitled.iter().map(|(subject, because)| (subject, because.clone()));
+    MemberRules::new(&[], &Impersonation::default(), &Policy::default(), entitled, &[])
+}
+
+fn role(name: &str, clusters: &[String]) -> serde_json::Result<ClusterRole> {
+    serde_json::from_value(json!({"metadata": {"name": name}, "rules": [{
+        "apiGroups": ["proxy.kubectl-mc.dev"], "resources": ["clusters/proxy"], "verbs": ["get"],
+        "resourceNames": clusters,
+    }]}))
+}
+
+fn binding(name: &str, role: &str, number: usize) -> serde_json::Result<ClusterRoleBinding> {
+    let users: Vec<_> = (0..10)
+        .map(|user| json!({"kind": "User", "name": format!("user-{number:05}-{user}@example.com")}))
+        .collect();
+    serde_json::from_value(json!({
+        "metadata": {"name": name}, "subjects": users,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+    }))
+}
+
+fn tell(out: &mut impl Write, what: &str, took: Duration, times: usize) -> Result<(), Box<dyn Error>> {
+    let each = took / u32::try_from(times)?;
+    writeln!(out, "| {what} | {:.1} ms | {:.1} µs |", took.as_secs_f64() * 1e3, each.as_secs_f64() * 1e6)?;
+    Ok(())
+}
+
+const MEMBERS: usize = 1_000;
+const FEW: usize = 20;

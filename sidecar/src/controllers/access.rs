@@ -1,0 +1,259 @@
+//! Keeps what each member lets the sidecar be in step with the host: who may use the member's proxy
+//! there may be impersonated on the member, and nobody else (`kubectl_mc_api::access`).
+//!
+//! - [`host`]: the host's ClusterRoles and ClusterRoleBindings; a change names the members it is about
+//! - [`learnt`]: who came without being named by a binding, as long as the host would let them in again
+//! - [`member`]: what a member has, and what it is made to have, by its manager
+//! - [`sync`]: one member, once
+//!
+//! A member is synced when the host's rules for it change, when its MemberCluster or its manager's
+//! Secret does, when somebody was learnt, and every few minutes, which repairs what was changed there.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::access::{Affected, Index};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tracing::warn;
+
+use super::Context;
+use super::conditions::{Aspect, Finding};
+use crate::inventory::fleet::{Fleet, Registered};
+use crate::retry;
+use crate::upstream::{connection, own};
+
+mod host;
+mod learnt;
+mod member;
+mod sync;
+
+use host::HostRbac;
+use learnt::LearntUsers;
+use sync::{Outcome, Sync};
+
+/// Runs until it is dropped.
+pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        let mut fleet = context.fleet.clone();
+        let mut rbac = pin!(host::changes(&context.host));
+        let mut learnt = pin!(learnt::changes(&context.host, &context.namespace));
+        let mut access = Access {
+            told: Arc::default(),
+            rbac: HostRbac::default(),
+            learnt: LearntUsers::default(),
+            members: HashMap::new(),
+            context,
+        };
+        let mut syncs = JoinSet::new();
+        access.follow(fleet.borrow_and_update().clone());
+        loop {
+            tokio::select! {
+                Some(change) = rbac.next() => {
+                    let affected = access.rbac.take(change);
+                    access.affected(&affected);
+                }
+                Some(change) = learnt.next() => {
+                    for cluster in access.learnt.take(change) {
+                        access.due(&cluster, Instant::now());
+                    }
+                }
+                changed = fleet.changed() => match changed {
+                    Ok(()) => access.follow(fleet.borrow_and_update().clone()),
+                    Err(_) => return,
+                },
+                Some(done) = syncs.join_next() => match done {
+                    Ok((cluster, outcome)) => access.done(&cluster, outcome),
+                    // Its member is synced again when it is looked at next.
+                    Err(error) => warn!(error = %error, "a sync failed"),
+                },
+                () = sleep_until(access.next()) => {}
+            }
+            access.begin(&mut syncs);
+        }
+    })
+}
+
+struct Access {
+    context: Context,
+    /// What the host said when it was looked at last.
+    told: Arc<Fleet>,
+    rbac: HostRbac,
+    learnt: LearntUsers,
+    /// Those that have a manager.
+    members: HashMap<ClusterName, Member>,
+}
+
+/// What is known of a member between two syncs.
+struct Member {
+    manager: Arc<Secret>,
+    client: kube::Client,
+    due: Instant,
+    /// Since when a sync is under way, and may be of no use any more.
+    begun: Option<Instant>,
+    /// How long is waited after the next failure.
+    pause: Duration,
+}
+
+impl Access {
+    /// Looks at what the host says of the members now.
+    fn follow(&mut self, fleet: Arc<Fleet>) {
+        let before = std::mem::replace(&mut self.told, fleet.clone());
+        self.members.retain(|cluster, _| fleet.contains_key(cluster));
+        for cluster in before.keys().filter(|&cluster| !fleet.contains_key(cluster)) {
+            tokio::spawn(learnt::forget(
+                self.context.host.clone(),
+                self.context.namespace.clone(),
+                cluster.clone(),
+            ));
+        }
+        for (cluster, registered) in fleet.iter() {
+            if before.get(cluster).is_some_and(|before| is_same(before, registered)) {
+                continue;
+            }
+            match manager(cluster, registered) {
+                Ok(manager) => {
+                    let (secret, client) = manager;
+                    let now = Instant::now();
+                    let new = Member { manager: secret, client, due: now, begun: None, pause: FIRST_PAUSE };
+                    match self.members.get_mut(cluster) {
+                        Some(member) if Arc::ptr_eq(&member.manager, &new.manager) => member.due = now,
+                        Some(member) => *member = Member { begun: member.begun, ..new },
+                        None => _ = self.members.insert(cluster.clone(), new),
+                    }
+                }
+                Err(finding) => {
+                    self.members.remove(cluster);
+                    self.context.conditions.set(cluster, Aspect::AuthSynced, finding);
+                }
+            }
+        }
+    }
+
+    fn affected(&mut self, affected: &Affected) {
+        let now = Instant::now();
+        match affected {
+            Affected::All => self.members.values_mut().for_each(|member| member.due = now),
+            Affected::Named(names) => names.iter().for_each(|cluster| self.due(cluster, now)),
+        }
+        if let Some(why) = self.rbac.unreadable() {
+            for cluster in self.members.keys() {
+                let finding = Finding::unknown("HostRBACUnreadable", why.clone());
+                self.context.conditions.set(cluster, Aspect::AuthSynced, finding);
+            }
+        }
+    }
+
+    fn due(&mut self, cluster: &ClusterName, at: Instant) {
+        if let Some(member) = self.members.get_mut(cluster) {
+            member.due = at;
+        }
+    }
+
+    /// When there is something to do next.
+    fn next(&self) -> Instant {
+        let idle = self.members.values().filter(|member| member.begun.is_none());
+        idle.map(|member| member.due).min().unwrap_or_else(|| Instant::now() + LONG)
+    }
+
+    /// Begins the syncs that are due. Nothing is, until all of the host's rules were read: half of them
+    /// would take rights away.
+    fn begin(&mut self, syncs: &mut JoinSet<(ClusterName, Outcome)>) {
+        if !(self.rbac.is_synced() && self.learnt.is_synced()) {
+            return self.postpone();
+        }
+        let now = Instant::now();
+        for (cluster, member) in &mut self.members {
+            if syncs.len() >= MAX_UNDER_WAY {
+                break;
+            }
+            let Some(registered) = self.told.get(cluster) else { continue };
+            if member.begun.is_some() || member.due > now {
+                continue;
+            }
+            member.begun = Some(now);
+            // Whatever changes from now on makes it due again.
+            member.due = now + retry::jittered(CHECK_INTERVAL);
+            let sync = Sync {
+                cluster: cluster.clone(),
+                host: self.context.host.clone(),
+                namespace: self.context.namespace.clone(),
+                member: member.client.clone(),
+                admin_groups: self.context.admin_groups.clone(),
+                impersonation: registered.member.spec.impersonation.clone().unwrap_or_default(),
+                entitled: entitled(self.rbac.index(), cluster),
+                note: self.rbac.note(),
+                learnt: self.learnt.of(cluster),
+            };
+            syncs.spawn(async move {
+                let cluster = sync.cluster.clone();
+                (cluster, sync.run().await)
+            });
+        }
+    }
+
+    /// Until the host's rules were read, members are looked at again in a moment.
+    fn postpone(&mut self) {
+        let soon = Instant::now() + UNREAD_PAUSE;
+        self.members.values_mut().for_each(|member| member.due = member.due.max(soon));
+    }
+
+    fn done(&mut self, cluster: &ClusterName, outcome: Outcome) {
+        let Some(member) = self.members.get_mut(cluster) else { return };
+        member.begun = None;
+        let Outcome { finding, retry } = outcome;
+        if retry {
+            member.due = member.due.min(Instant::now() + retry::jittered(member.pause));
+            member.pause = (member.pause * 2).min(LAST_PAUSE);
+        } else {
+            member.pause = FIRST_PAUSE;
+        }
+        self.context.conditions.set(cluster, Aspect::AuthSynced, finding);
+    }
+}
+
+/// Whether nothing was said that a sync depends on. A status is written often.
+fn is_same(before: &Registered, now: &Registered) -> bool {
+    let manager = |registered: &Registered| registered.manager.as_ref().map(|secret| secret.data.clone());
+    let same_member = Arc::ptr_eq(&before.member, &now.member)
+        || (before.member.uid() == now.member.uid()
+            && before.member.spec == now.member.spec
+            && before.member.metadata.labels == now.member.metadata.labels
+            && before.member.metadata.annotations == now.member.metadata.annotations);
+    same_member && manager(before) == manager(now)
+}
+
+/// The member's API as its manager.
+fn manager(cluster: &ClusterName, registered: &Registered) -> Result<(Arc<Secret>, kube::Client), Finding> {
+    let secret = registered.manager.clone().ok_or_else(|| {
+        let secret = cluster.manager_secret();
+        let message = format!("there is no Secret {secret}: nothing keeps the rights on the member");
+        Finding::unknown("NoManager", message)
+    })?;
+    let unusable = |error: connection::Error| {
+        let message = format!("Secret {} cannot be used: {error}", cluster.manager_secret());
+        Finding::no("ManagerUnusable", message)
+    };
+    let client = own::client(cluster, &secret).map_err(unusable)?;
+    Ok((secret, client))
+}
+
+fn entitled(index: &Index, cluster: &ClusterName) -> Vec<sync::Entitled> {
+    index.entitled(cluster).map(|(subject, because)| (subject.clone(), because)).collect()
+}
+
+/// What was changed on a member by somebody else is repaired within this time, and a half more.
+const CHECK_INTERVAL: Duration = Duration::from_secs(180);
+/// Members that are synced at once: a change of a broad role concerns all of them.
+const MAX_UNDER_WAY: usize = 32;
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(60);
+const UNREAD_PAUSE: Duration = Duration::from_millis(200);
+const LONG: Duration = Duration::from_secs(3600);

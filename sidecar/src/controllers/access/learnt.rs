@@ -1,0 +1,237 @@
+//! Who came to a member without being named by a binding: the ConfigMaps `<cluster>.learnt`, which every
+//! replica writes to ([`crate::learning`]), and who of them the host would let in again.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt, stream};
+use jiff::Timestamp;
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, ResourceExt};
+use kubectl_mc_api::access::{Because, Learnt, Subject, sent};
+use kubectl_mc_api::{ClusterName, path};
+use serde_json::{Map, Value, json};
+use tracing::warn;
+
+use super::sync::Entitled;
+use crate::learning::LABEL;
+use crate::retry;
+
+pub(super) fn changes(
+    host: &kube::Client,
+    namespace: &str,
+) -> impl Stream<Item = watcher::Event<ConfigMap>> + use<> {
+    let config_maps = Api::<ConfigMap>::namespaced(host.clone(), namespace);
+    let events = watcher(config_maps, watcher::Config::default().labels(LABEL)).default_backoff();
+    events.filter_map(async |event| {
+        event.inspect_err(|error| warn!(error = %error, "who was learnt cannot be read")).ok()
+    })
+}
+
+/// Who was learnt, by member.
+#[derive(Default)]
+pub(super) struct LearntUsers {
+    members: HashMap<ClusterName, Came>,
+    anew: HashMap<ClusterName, Came>,
+    synced: bool,
+}
+
+/// The entries of one member, by key, and the version of the object that they are from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Came {
+    pub(super) entries: BTreeMap<String, Option<Learnt>>,
+    version: Option<String>,
+}
+
+impl LearntUsers {
+    /// Takes what the host says, and tells which members it is about.
+    pub(super) fn take(&mut self, event: watcher::Event<ConfigMap>) -> Vec<ClusterName> {
+        let cluster = |map: &ConfigMap| ClusterName::of_learnt_config_map(&map.name_any());
+        match event {
+            watcher::Event::Init => self.anew.clear(),
+            watcher::Event::InitApply(map) => {
+                self.anew.extend(cluster(&map).map(|cluster| (cluster, Came::of(&map))));
+            }
+            watcher::Event::InitDone => {
+                let anew = std::mem::take(&mut self.anew);
+                let before = std::mem::replace(&mut self.members, anew);
+                self.synced = true;
+                let all: HashSet<_> = before.into_keys().chain(self.members.keys().cloned()).collect();
+                return all.into_iter().collect();
+            }
+            watcher::Event::Apply(map) => {
+                if let Some(cluster) = cluster(&map) {
+                    self.members.insert(cluster.clone(), Came::of(&map));
+                    return vec![cluster];
+                }
+            }
+            watcher::Event::Delete(map) => {
+                if let Some(cluster) = cluster(&map) {
+                    self.members.remove(&cluster);
+                    return vec![cluster];
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    pub(super) fn is_synced(&self) -> bool {
+        self.synced
+    }
+
+    pub(super) fn of(&self, cluster: &ClusterName) -> Came {
+        self.members.get(cluster).cloned().unwrap_or_default()
+    }
+}
+
+impl Came {
+    fn of(map: &ConfigMap) -> Self {
+        let entry = |(key, text): (&String, &String)| (key.clone(), serde_json::from_str(text).ok());
+        Self { entries: map.data.iter().flatten().map(entry).collect(), version: map.resource_version() }
+    }
+
+    /// Who of them the host lets in still, by its RBAC (`entitled`) or by its word, and the keys of all
+    /// others: those it does not, those that are old, those that are too many, and what is no entry.
+    pub(super) async fn verified(
+        self,
+        host: &kube::Client,
+        cluster: &ClusterName,
+        entitled: &[Entitled],
+        now: Timestamp,
+    ) -> Result<(Vec<Learnt>, Vec<String>), kube::Error> {
+        let (mut fresh, mut pruned) = (Vec::new(), Vec::new());
+        for (key, entry) in self.entries {
+            match entry {
+                Some(entry) if now.duration_since(entry.at.0).unsigned_abs() < MAX_AGE => {
+                    fresh.push((key, entry))
+                }
+                _ => pruned.push(key),
+            }
+        }
+        // The latest are kept.
+        fresh.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.at.0));
+        let mut size = 0;
+        let kept = fresh.iter().take(MAX_ENTRIES).take_while(|(key, entry)| {
+            size += key.len()
+                + entry.user.len()
+                + entry.groups.iter().map(|group| group.len() + 4).sum::<usize>();
+            size <= MAX_SIZE
+        });
+        let kept = kept.count();
+        pruned.extend(fresh.drain(kept..).map(|(key, _)| key));
+
+        let rbac = Rbac::of(entitled);
+        let answers = stream::iter(fresh).map(|(key, entry)| async {
+            let allowed = rbac.lets_in(&entry) || host_lets_in(host, cluster, &entry).await?;
+            Ok::<_, kube::Error>((key, entry, allowed))
+        });
+        let mut answers = answers.buffer_unordered(MAX_REVIEWS);
+        let mut allowed = Vec::new();
+        while let Some(answer) = answers.next().await {
+            match answer? {
+                (_, entry, true) => allowed.push(entry),
+                (key, _, false) => pruned.push(key),
+            }
+        }
+        Ok((allowed, pruned))
+    }
+}
+
+/// Takes entries away, unless somebody has written meanwhile: then they are looked at again anyway.
+pub(super) async fn prune(
+    host: &kube::Client,
+    namespace: &str,
+    cluster: &ClusterName,
+    came: &Came,
+    keys: Vec<String>,
+) {
+    if keys.is_empty() {
+        return;
+    }
+    let config_maps = Api::<ConfigMap>::namespaced(host.clone(), namespace);
+    let data: Map<String, Value> = keys.into_iter().map(|key| (key, Value::Null)).collect();
+    let patch = json!({"metadata": {"resourceVersion": came.version}, "data": data});
+    let name = cluster.learnt_config_map();
+    match config_maps.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {}
+        Err(error) => warn!(%cluster, error = %error, "who is let in no more cannot be forgotten"),
+        Ok(_) => {}
+    }
+}
+
+/// Takes all entries away, because the member is.
+pub(super) async fn forget(host: kube::Client, namespace: Arc<str>, cluster: ClusterName) {
+    let config_maps = Api::<ConfigMap>::namespaced(host, &namespace);
+    match config_maps.delete(&cluster.learnt_config_map(), &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Err(error) => {
+            warn!(%cluster, error = %error, "who came to a member that is gone cannot be forgotten")
+        }
+        Ok(_) => {}
+    }
+}
+
+/// Whom the host's bindings name, so that it need not be asked about each.
+struct Rbac<'a>(HashSet<&'a Subject>);
+
+impl<'a> Rbac<'a> {
+    fn of(entitled: &'a [Entitled]) -> Self {
+        let bound = entitled.iter().filter(|(_, because)| matches!(because, Because::Binding { .. }));
+        Self(bound.map(|(subject, _)| subject).collect())
+    }
+
+    fn lets_in(&self, entry: &Learnt) -> bool {
+        let Learnt { user, groups, .. } = entry;
+        self.0.contains(&Subject::of_user(user))
+            || groups
+                .iter()
+                .any(|group| group == sent::MASTERS || self.0.contains(&Subject::Group(group.clone())))
+    }
+}
+
+/// Whether the host lets somebody use the proxy in any way.
+async fn host_lets_in(
+    host: &kube::Client,
+    cluster: &ClusterName,
+    entry: &Learnt,
+) -> Result<bool, kube::Error> {
+    let reviews = Api::<SubjectAccessReview>::all(host.clone());
+    for verb in ["get", "create", "update", "patch", "delete"] {
+        let resource_attributes = ResourceAttributes {
+            verb: Some(verb.to_owned()),
+            group: Some(path::PROXY_GROUP.to_owned()),
+            version: Some(path::PROXY_VERSION.to_owned()),
+            resource: Some(path::CLUSTERS.to_owned()),
+            subresource: Some("proxy".to_owned()),
+            name: Some(cluster.to_string()),
+            ..ResourceAttributes::default()
+        };
+        let spec = SubjectAccessReviewSpec {
+            user: Some(entry.user.clone()),
+            groups: Some(entry.groups.clone()),
+            resource_attributes: Some(resource_attributes),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let status = retry::review(&reviews, &review).await?.status.unwrap_or_default();
+        if status.allowed && status.denied != Some(true) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Who comes again after that is learnt again.
+const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
+/// Of one member. Who has more users than that should bind them by name, or choose `users: Any`.
+const MAX_ENTRIES: usize = 2_000;
+/// An object of the host's is at most 1 MiB; half of it leaves room for who comes meanwhile.
+const MAX_SIZE: usize = 512 * 1024;
+const MAX_REVIEWS: usize = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+use std::sync::atomic::Ordering;
+
+use super::*;
+use crate::fake_host::host;
+
+fn map(entries: &[(&str, &str)]) -> ConfigMap {
+    let data: Map<String, Value> =
+        entries.iter().map(|(key, text)| ((*key).to_owned(), json!(text))).collect();
+    serde_json::from_value(json!({"metadata": {"name": "m1.learnt", "resourceVersion": "7"}, "data": data}))
+        .unwrap()
+}
+
+fn entry(user: &str, groups: &[&str], at: &str) -> String {
+    json!({"user": user, "groups": groups, "at": at}).to_string()
+}
+
+fn now() -> Timestamp {
+    "2026-01-02T00:00:00Z".parse().unwrap()
+}
+
+fn m1() -> ClusterName {
+    "m1".parse().unwrap()
+}
+
+const TODAY: &str = "2026-01-01T12:00:00Z";
+
+/// Verifies the entries at a host that lets in whoever it is asked about with the group `in`.
+async fn verified(came: Came, entitled: &[Entitled]) -> (Vec<String>, Vec<String>, usize) {
+    let (client, asked) = host(|review| {
+        let groups = review["spec"]["groups"].as_array().cloned().unwrap_or_default();
+        (
+            201,
+            json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {},
+                "status": {"allowed": groups.contains(&json!("in"))},
+            }),
+        )
+    });
+    let (allowed, mut pruned) = came.verified(&client, &m1(), entitled, now()).await.unwrap();
+    pruned.sort();
+    let mut users: Vec<_> = allowed.into_iter().map(|entry| entry.user).collect();
+    users.sort();
+    (users, pruned, asked.load(Ordering::SeqCst))
+}
+
+#[tokio::test]
+async fn who_would_not_be_let_in_again_is_forgotten() {
+    let map = map(&[
+        ("a", &entry("jane", &["in"], TODAY)),
+        ("b", &entry("bob", &["out"], TODAY)),
+        ("c", &entry("old", &["in"], "2025-12-31T00:00:00Z")),
+        ("d", "no entry"),
+    ]);
+    let (allowed, pruned, asked) = verified(Came::of(&map), &[]).await;
+    assert_eq!(
+        (allowed, pruned),
+        (vec!["jane".to_owned()], vec!["b".to_owned(), "c".to_owned(), "d".to_owned()])
+    );
+    assert_eq!(asked, 1 + 5, "once for who is in, with each verb for who is not");
+}
+
+#[tokio::test]
+async fn whom_a_binding_lets_in_the_host_is_not_asked_about() {
+    let map = map(&[
+        ("a", &entry("jane", &["dev"], TODAY)),
+        ("b", &entry("system:serviceaccount:ns:robot", &["x"], TODAY)),
+        ("c", &entry("root", &["system:masters"], TODAY)),
+    ]);
+    let because = Because::Binding { binding: Arc::from("b"), role: Arc::from("r") };
+    let robot = Subject::ServiceAccount { namespace: "ns".to_owned(), name: "robot".to_owned() };
+    let entitled = [(Subject::Group("dev".to_owned()), because.clone()), (robot, because)];
+    let (allowed, pruned, asked) = verified(Came::of(&map), &entitled).await;
+    assert_eq!((allowed.len(), pruned.len(), asked), (3, 0, 0));
+}
+
+#[tokio::test]
+async fn there_is_room_for_so_many_and_the_latest_have_it() {
+    let entries: Vec<_> = (0..MAX_ENTRIES + 5)
+        .map(|number| {
+            let at = now() - jiff::SignedDuration::from_secs(i64::try_from(number).unwrap());
+            (format!("{number:05}"), entry("jane", &["in"], &at.to_string()))
+        })
+        .collect();
+    let entries: Vec<_> = entries.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect();
+    let (allowed, pruned, _) = verified(Came::of(&map(&entries)), &[]).await;
+    assert_eq!(allowed.len(), MAX_ENTRIES);
+    assert_eq!(pruned, ["02000", "02001", "02002", "02003", "02004"]);
+}
+
+#[test]
+fn a_members_entries_are_those_of_its_own_object() {
+    let mut users = LearntUsers::default();
+    assert!(!users.is_synced());
+    users.take(watcher::Event::Init);
+    users.take(watcher::Event::InitApply(map(&[("a", "{}")])));
+    assert_eq!(users.take(watcher::Event::InitDone), [m1()]);
+    assert!(users.is_synced());
+    assert_eq!(users.of(&m1()).entries.len(), 1);
+    let mut other = map(&[]);
+    other.metadata.name = Some("m1.other".to_owned());
+    assert!(users.take(watcher::Event::Apply(other)).is_empty());
+    assert_eq!(users.take(watcher::Event::Delete(map(&[]))), [m1()]);
+    assert!(users.of(&m1()).entries.is_empty());
+}

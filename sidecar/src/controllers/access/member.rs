@@ -1,0 +1,141 @@
+//! A member's roles and bindings, as its manager reads and writes them.
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, Resource};
+use kubectl_mc_api::access::objects::{MANAGED_BY, MANAGER, NAME};
+use kubectl_mc_api::access::sent::MEMBER_NAMESPACE;
+use kubectl_mc_api::access::{Actual, Objects, Policy, policy};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What a member has, and whom its administrators refuse.
+pub(super) async fn read(member: &kube::Client) -> Result<(Policy, Actual), kube::Error> {
+    let policies = Api::<ConfigMap>::namespaced(member.clone(), MEMBER_NAMESPACE);
+    let cluster_roles = Api::<ClusterRole>::all(member.clone());
+    let cluster_role_bindings = Api::<ClusterRoleBinding>::all(member.clone());
+    let roles = Api::<Role>::all(member.clone());
+    let role_bindings = Api::<RoleBinding>::all(member.clone());
+    // A list that asks for one name takes the right to that name only.
+    let ours = ListParams::default().fields(&format!("metadata.name={NAME}"));
+    let (policy, cluster_role, cluster_role_binding, roles, role_bindings) = tokio::try_join!(
+        policies.get_opt(policy::CONFIG_MAP),
+        cluster_roles.get_opt(NAME),
+        cluster_role_bindings.get_opt(NAME),
+        roles.list(&ours),
+        role_bindings.list(&ours),
+    )?;
+    let policy = policy.and_then(|map| map.data).map(|data| Policy::parse(&data)).unwrap_or_default();
+    let actual =
+        Actual { cluster_role, cluster_role_binding, roles: roles.items, role_bindings: role_bindings.items };
+    Ok((policy, actual))
+}
+
+/// What a sync did.
+pub(super) struct Applied {
+    pub(super) written: usize,
+    /// Namespaces that the member does not have.
+    pub(super) homeless: Vec<String>,
+}
+
+/// Makes the member have what it should. What it has already is not written.
+pub(super) async fn apply(
+    member: &kube::Client,
+    objects: &Objects,
+    actual: &Actual,
+) -> Result<Applied, kube::Error> {
+    let mut applied = Applied { written: 0, homeless: Vec::new() };
+    let Objects { cluster_role, cluster_role_binding, roles } = objects;
+    // Rights are taken away before others are given.
+    let is_surplus = |metadata: &ObjectMeta| {
+        metadata.namespace.as_ref().filter(|&namespace| !roles.contains_key(namespace)).cloned()
+    };
+    for namespace in actual.roles.iter().filter_map(|role| is_surplus(&role.metadata)) {
+        delete::<Role>(member, &namespace).await?;
+        applied.written += 1;
+    }
+    for namespace in actual.role_bindings.iter().filter_map(|binding| is_surplus(&binding.metadata)) {
+        delete::<RoleBinding>(member, &namespace).await?;
+        applied.written += 1;
+    }
+    if !actual.cluster_role.as_ref().is_some_and(|role| {
+        is_ours(&role.metadata)
+            && role.aggregation_rule.is_none()
+            && same(role.rules.as_deref(), cluster_role.rules.as_deref())
+    }) {
+        patch(&Api::<ClusterRole>::all(member.clone()), cluster_role).await?;
+        applied.written += 1;
+    }
+    if !actual.cluster_role_binding.as_ref().is_some_and(|binding| {
+        is_ours(&binding.metadata) && binding.subjects == cluster_role_binding.subjects
+    }) {
+        patch(&Api::<ClusterRoleBinding>::all(member.clone()), cluster_role_binding).await?;
+        applied.written += 1;
+    }
+    for (namespace, (role, binding)) in roles {
+        let here = |metadata: &ObjectMeta| metadata.namespace.as_ref() == Some(namespace);
+        let has_role = actual.roles.iter().any(|actual| {
+            here(&actual.metadata)
+                && is_ours(&actual.metadata)
+                && same(actual.rules.as_deref(), role.rules.as_deref())
+        });
+        let has_binding = actual.role_bindings.iter().any(|actual| {
+            here(&actual.metadata)
+                && is_ours(&actual.metadata)
+                && actual.subjects == binding.subjects
+                && actual.role_ref == binding.role_ref
+        });
+        let written = async {
+            if !has_role {
+                patch(&Api::<Role>::namespaced(member.clone(), namespace), role).await?;
+            }
+            if !has_binding {
+                patch(&Api::<RoleBinding>::namespaced(member.clone(), namespace), binding).await?;
+            }
+            Ok::<_, kube::Error>(usize::from(!has_role) + usize::from(!has_binding))
+        };
+        match written.await {
+            Ok(written) => applied.written += written,
+            Err(kube::Error::Api(status)) if status.code == 404 => applied.homeless.push(namespace.clone()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(applied)
+}
+
+/// Server-side apply, also where there is nothing yet: its PATCH has the name in its path, so that a
+/// right to create that one name allows it.
+async fn patch<K>(api: &Api<K>, object: &K) -> Result<(), kube::Error>
+where
+    K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
+{
+    let ours = PatchParams::apply(FIELD_MANAGER).force();
+    api.patch(NAME, &ours, &Patch::Apply(object)).await.map(drop)
+}
+
+async fn delete<K>(member: &kube::Client, namespace: &str) -> Result<(), kube::Error>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
+{
+    match Api::<K>::namespaced(member.clone(), namespace).delete(NAME, &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => deleted.map(drop),
+    }
+}
+
+fn is_ours(metadata: &ObjectMeta) -> bool {
+    metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|by| by == MANAGER)
+}
+
+/// An absent list is an empty one.
+fn same(one: Option<&[PolicyRule]>, other: Option<&[PolicyRule]>) -> bool {
+    one.unwrap_or_default() == other.unwrap_or_default()
+}
+
+const FIELD_MANAGER: &str = "mc-sidecar";

@@ -1,0 +1,128 @@
+//! One member, once: from whom the host lets in to what the member has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::access::{Because, MemberRules, Policy, Subject};
+use kubectl_mc_api::member_cluster::{Impersonation, Users};
+use tokio::time::timeout;
+use tracing::info;
+
+use super::super::conditions::Finding;
+use super::learnt::{self, Came};
+use super::member::{self, Applied};
+
+/// Somebody whom the host's RBAC lets in, and why.
+pub(super) type Entitled = (Subject, Because);
+
+/// All that a sync needs to know.
+pub(super) struct Sync {
+    pub(super) cluster: ClusterName,
+    pub(super) host: kube::Client,
+    pub(super) namespace: Arc<str>,
+    /// As the member's manager.
+    pub(super) member: kube::Client,
+    pub(super) admin_groups: Arc<[String]>,
+    pub(super) impersonation: Impersonation,
+    pub(super) entitled: Vec<Entitled>,
+    pub(super) note: Option<&'static str>,
+    pub(super) learnt: Came,
+}
+
+/// How it went.
+pub(super) struct Outcome {
+    pub(super) finding: Finding,
+    /// Whether it should be tried again soon.
+    pub(super) retry: bool,
+}
+
+impl Sync {
+    pub(super) async fn run(self) -> Outcome {
+        let finding = match timeout(PATIENCE, self.attempt()).await {
+            Ok(Ok(outcome)) => return outcome,
+            Ok(Err(finding)) => finding,
+            Err(_) => Finding::no("SyncFailed", "the member did not answer in time"),
+        };
+        Outcome { finding, retry: true }
+    }
+
+    async fn attempt(self) -> Result<Outcome, Finding> {
+        let Self { cluster, host, namespace, member, admin_groups, impersonation, entitled, note, learnt } =
+            self;
+        let (read, verified) = tokio::join!(
+            member::read(&member),
+            learnt.clone().verified(&host, &cluster, &entitled, Timestamp::now()),
+        );
+        let (policy, actual) = read.map_err(|error| failed(&error))?;
+        let (came, pruned) = verified.map_err(|error| {
+            let message = format!("the host does not say whom it lets in: {error}");
+            Finding::no("SyncFailed", message)
+        })?;
+        let entitled = entitled.iter().map(|(subject, because)| (subject, because.clone()));
+        let rules = MemberRules::new(&admin_groups, &impersonation, &policy, entitled, &came);
+        let Applied { written, homeless } =
+            member::apply(&member, &rules.objects(), &actual).await.map_err(|error| failed(&error))?;
+        if written > 0 {
+            info!(%cluster, written, rights = rules.summary(), "the member's rights are in step again");
+        }
+        // Only after they have no right any more.
+        learnt::prune(&host, &namespace, &cluster, &learnt, pruned).await;
+        let finding = Finding::yes("Synced", message(&rules, &impersonation, &policy, note, &homeless));
+        Ok(Outcome {
+            retry: !homeless.is_empty(),
+            finding: if homeless.is_empty() { finding } else { finding.warning() },
+        })
+    }
+}
+
+/// What people should know; the same as long as nothing changes.
+fn message(
+    rules: &MemberRules,
+    impersonation: &Impersonation,
+    policy: &Policy,
+    note: Option<&str>,
+    homeless: &[String],
+) -> String {
+    let mut text = format!("may be: {}", rules.summary());
+    if impersonation.users == Users::Any && !policy.any_user {
+        text.push_str(
+            "; users: Any is not allowed by the member's ConfigMap kubectl-mc-manager, so users are listed",
+        );
+    }
+    if !homeless.is_empty() {
+        let shown = homeless.iter().take(MAX_SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+        text.push_str(&format!(
+            "; service accounts of these namespaces may not, as the member has no such namespace: {shown}"
+        ));
+    }
+    if let Some(note) = note {
+        text.push_str(&format!("; {note}"));
+    }
+    if !rules.left_out.is_empty() {
+        let one = |(subject, left): (&Subject, &kubectl_mc_api::access::LeftOut)| {
+            format!("{subject} ({})", left.why)
+        };
+        let shown: Vec<_> = rules.left_out.iter().take(MAX_SHOWN).map(one).collect();
+        text.push_str(&format!("; left out: {}", shown.join(", ")));
+        if rules.left_out.len() > MAX_SHOWN {
+            text.push_str(&format!(" and {} more", rules.left_out.len() - MAX_SHOWN));
+        }
+    }
+    text
+}
+
+fn failed(error: &kube::Error) -> Finding {
+    let reason = match error {
+        kube::Error::Api(status) if status.code == 401 => "ManagerRefused",
+        kube::Error::Api(status) if status.code == 403 => "Forbidden",
+        kube::Error::Api(_) => "SyncFailed",
+        _ => "Unreachable",
+    };
+    Finding::no(reason, format!("the member's rights cannot be written: {error}"))
+}
+
+/// For all of it; the member may be far away.
+const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_SHOWN: usize = 10;

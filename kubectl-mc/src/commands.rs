@@ -16,14 +16,20 @@ use clap::Parser;
 use crate::argv::{self, Scanned};
 use crate::cli::{Cli, Command};
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
+use crate::verb::{self, Effect};
 
 /// Runs `kubectl mc <arguments>`.
 pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
     let scanned = argv::scan(arguments.clone());
+    if settings::read_only(env)? && verb::effect(&scanned) != Effect::Reads && scanned.verb().is_some() {
+        return Err(
+            ReadOnly { verb: scanned.verb().unwrap_or_default().to_string_lossy().into_owned() }.into()
+        );
+    }
     if arguments.is_empty() || scanned.verb().is_some_and(|verb| is_own(verb, &scanned, env)) {
         return own(arguments, env, printer);
     }
@@ -56,6 +62,22 @@ fn own(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitSta
             printer.out(&<Cli as clap::CommandFactory>::command().render_help().to_string());
             Ok(ExitStatus::Success)
         }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("`{verb}` may change something, and {} allows reads only", crate::env::READONLY)]
+struct ReadOnly {
+    verb: String,
+}
+
+impl Explain for ReadOnly {
+    fn hint(&self) -> Option<String> {
+        Some(format!("--dry-run=server is a read; else unset {}", crate::env::READONLY))
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
     }
 }
 

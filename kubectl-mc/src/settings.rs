@@ -24,8 +24,6 @@ pub(crate) struct Settings {
     pub(crate) sets: BTreeMap<String, ClusterSet>,
     pub(crate) host: HostOptions,
     pub(crate) fleet: fleet::Options,
-    /// Nothing may be changed.
-    pub(crate) read_only: bool,
     /// Only the targets are shown.
     pub(crate) show_clusters: bool,
 }
@@ -88,7 +86,6 @@ impl Settings {
                 color: color.or(file.defaults.color).unwrap_or_default(),
             },
             sets: file.sets,
-            read_only: text(env, env::READONLY)?.is_some_and(|value| !matches!(&*value, "0" | "false")),
             show_clusters: *dry_run == Some(DryRun::Clusters),
         })
     }
@@ -97,6 +94,11 @@ impl Settings {
     pub(crate) fn host_of(flags: &Flags, env: &Env) -> Result<HostOptions, SettingsError> {
         host(flags, env, ConfigFile::load(env)?.host)
     }
+}
+
+/// Whether nothing may be changed.
+pub(crate) fn read_only(env: &Env) -> Result<bool, SettingsError> {
+    Ok(text(env, env::READONLY)?.is_some_and(|value| !matches!(&*value, "0" | "false")))
 }
 
 fn host(flags: &Flags, env: &Env, of_file: Option<String>) -> Result<HostOptions, SettingsError> {

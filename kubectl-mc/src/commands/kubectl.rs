@@ -8,8 +8,8 @@ use kubectl_mc_api::ClusterName;
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
-use crate::env::{self, Env};
-use crate::error::{Explain, Failure};
+use crate::env::Env;
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::host::Host;
 use crate::kubectl::Kubectl;
@@ -18,7 +18,6 @@ use crate::printer::Printer;
 use crate::rewrite::{self, RawPath};
 use crate::selection::Choice;
 use crate::settings::Settings;
-use crate::verb::{self, Effect};
 use crate::{client, kubeconfig, preflight};
 
 /// Runs kubectl on what was chosen: in our place for one cluster, else on each of them.
@@ -28,11 +27,6 @@ pub(super) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    if settings.read_only && verb::effect(&scanned) != Effect::Reads {
-        return Err(
-            ReadOnly { verb: scanned.verb().unwrap_or_default().to_string_lossy().into_owned() }.into()
-        );
-    }
     match settings.choice.as_ref().and_then(Choice::exact) {
         Some(cluster) if !settings.show_clusters => {
             let cluster = cluster.clone();
@@ -100,20 +94,4 @@ fn native(
         printer.note(&format!("{failure}\n"));
         ExitStatus::Failed
     }))
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("`kubectl {verb}` may change something, and {} allows reads only", env::READONLY)]
-struct ReadOnly {
-    verb: String,
-}
-
-impl Explain for ReadOnly {
-    fn hint(&self) -> Option<String> {
-        Some(format!("--dry-run=server is a read; else unset {}", env::READONLY))
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
 }

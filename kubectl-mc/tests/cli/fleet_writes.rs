@@ -56,9 +56,12 @@ fn reads_and_dry_runs_never_ask() {
 #[test]
 fn read_only_refuses_changes_on_one_cluster_too() {
     let bed = bed("echo ran");
-    for words in
-        [&["-C", "m1", "delete", "pod", "x"][..], &["-C", "m1,m2", "--yes", "port-forward", "x", "1"]]
-    {
+    for words in [
+        &["-C", "m1", "delete", "pod", "x"][..],
+        &["-C", "m1,m2", "--yes", "port-forward", "x", "1"],
+        &["join", "m9"],
+        &["access", "grant", "view"],
+    ] {
         let ran = bed.run_with("KUBECTL_MC_READONLY", "1", words);
         let (code, text) = ran.failed();
         assert_eq!(code, 2, "{text}");

@@ -110,6 +110,8 @@ pub(crate) enum Command {
     Clusters(ClustersArgs),
     /// Say who may do what on a cluster, and why not
     Access(AccessArgs),
+    /// Tell what differs between clusters, field by field, as in: compare get deploy/web -C m1,m2
+    Compare,
     /// Make a cluster a member of the host
     Join(JoinArgs),
     /// Take a member away from the host

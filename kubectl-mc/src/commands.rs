@@ -18,6 +18,7 @@ use crate::cli::{Cli, Command};
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
+use crate::native;
 use crate::printer::Printer;
 use crate::settings::{self, Settings};
 use crate::verb::{self, Effect};
@@ -54,12 +55,13 @@ fn own(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitSta
         Some(Command::Unjoin(arguments)) => unjoin::run(&arguments, &cli.flags, env, printer),
         Some(Command::Install(arguments)) => install::run(&arguments, &cli.flags, env, printer),
         Some(Command::Uninstall(arguments)) => uninstall::run(&arguments, &cli.flags, env, printer),
-        Some(Command::Version) => {
-            printer.out(&format!("{} {}\n", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")));
+        // Only its help comes here: its words are those of kubectl's get.
+        Some(Command::Compare) | None => {
+            printer.out(&<Cli as clap::CommandFactory>::command().render_help().to_string());
             Ok(ExitStatus::Success)
         }
-        None => {
-            printer.out(&<Cli as clap::CommandFactory>::command().render_help().to_string());
+        Some(Command::Version) => {
+            printer.out(&format!("{} {}\n", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")));
             Ok(ExitStatus::Success)
         }
     }
@@ -84,6 +86,7 @@ impl Explain for ReadOnly {
 /// kubectl has `version` and `help` too: they are ours only with no cluster chosen.
 fn is_own(verb: &OsStr, scanned: &Scanned, env: &Env) -> bool {
     OWN_VERBS.iter().any(|own| verb == *own)
+        || (verb == native::COMPARE && scanned.has("help"))
         || ((verb == "version" || verb == "help") && !is_cluster_chosen(scanned, env))
 }
 

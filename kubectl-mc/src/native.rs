@@ -6,10 +6,11 @@
 //! - [`pool`], [`member`], [`failure`]: the way to the members, one of them, and why it did not answer
 //! - [`discovery`]: which type a word means
 //! - [`ordered`]: many at once, told in order; [`many`]: from a job and to its outcomes
-//! - [`logs`]: the logs of pods
+//! - [`logs`]: the logs of pods; [`compare`]: what differs between clusters
 //! - [`get`]: lists and watches; [`cells`], [`tabwriter`], [`json`], [`yaml`]: how kubectl writes them
 
 mod cells;
+mod compare;
 mod discovery;
 mod failure;
 mod get;
@@ -43,11 +44,15 @@ use crate::printer::{Printer, printable};
 pub(crate) enum Plan {
     Get(get::Plan),
     Logs(logs::Plan),
+    Compare(compare::Plan),
 }
 
 impl Plan {
     /// The plan for a command on many clusters, unless kubectl is wanted for everything.
     pub(crate) fn for_many(scanned: &Scanned, env: &Env) -> Option<Self> {
+        if scanned.verb().is_some_and(|verb| verb == COMPARE) {
+            return compare::Plan::of(scanned).map(Self::Compare);
+        }
         if env.var(env::NATIVE).is_some_and(|native| native == "0") { None } else { Self::of(scanned, env) }
     }
 
@@ -74,6 +79,7 @@ impl Plan {
         let result = match self {
             Self::Get(plan) => get::run(plan, task).await,
             Self::Logs(plan) => logs::run(plan, task, text).await,
+            Self::Compare(plan) => compare::run(plan, task).await,
         };
         result.map_err(|source| NativeError::Client { host: task.host.describe(), source })
     }
@@ -161,6 +167,8 @@ impl Explain for NativeError {
     }
 }
 
+/// The verb of our own that is done here.
+pub(crate) const COMPARE: &str = "compare";
 /// Short requests that share a connection well.
 const AT_ONCE: usize = 64;
 /// Longer than any command lasts.

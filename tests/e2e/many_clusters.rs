@@ -55,7 +55,7 @@ fn json_of_many_clusters_is_one_list_that_names_clusters_and_what_is_missing() -
     assert_eq!(list["metadata"]["clusterErrors"][0]["cluster"], "nowhere", "{}", list["metadata"]);
 
     let names = plugin.ok(&["get", "cm", "-l", "app=x", "-o", "name", "-C", "m1,m2"])?;
-    assert_eq!(names, "m1 configmap/a\nm1 configmap/a-long-name\nm2 configmap/c\n");
+    assert_eq!(names, "m1 | configmap/a\nm1 | configmap/a-long-name\nm2 | configmap/c\n");
     let yaml = plugin.ok(&["get", "cm", "c", "-o", "yaml", "-C", "m[2]"])?;
     assert!(
         yaml.starts_with("apiVersion: v1\nitems:\n- apiVersion: v1\n  data:\n    k0: v\n    k1: v\n"),
@@ -210,6 +210,45 @@ fn followed_logs_go_on_after_a_drop_without_a_line_lost_or_doubled() -> Result<(
         String::from_utf8_lossy(told).contains("many-drops | - pod/talker/main: lost: ")
             && String::from_utf8_lossy(told).contains("many-drops | - pod/talker/main: the log goes on")
     })
+}
+
+#[test]
+fn compare_tells_what_differs_and_never_what_a_secret_holds() -> Result<()> {
+    let two = Two::new("many-compare")?;
+    let plugin = two.plugin()?;
+    for (scene, colour, password) in
+        [(&two.first, "green", "c2VjcmV0LW9uZQ=="), (&two.second, "blue", "c2VjcmV0LXR3bw==")]
+    {
+        let path = |kind: &str, name: &str| format!("/api/v1/namespaces/{}/{kind}/{name}", scene.name);
+        let both = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "both"},
+            "data": {"colour": colour, "shape": "round"},
+        });
+        scene.api.apply(&path("configmaps", "both"), &both)?;
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hidden"}, "data": {"password": password, "same": "YQ=="},
+        });
+        scene.api.apply(&path("secrets", "hidden"), &secret)?;
+    }
+    let namespace = &two.first.name;
+    let differs = plugin.run(&["compare", "get", "cm/both", "secret/hidden", "-C", "m1,m2"])?;
+    assert_eq!((differs.code, differs.stderr.as_str()), (1, ""), "{differs:?}");
+    // The columns are aligned; how wide they are is told elsewhere.
+    let words = |text: String| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        words(differs.text()),
+        format!(
+            "ConfigMap {namespace}/both m1 m2 .data.colour green blue \
+             Secret {namespace}/hidden m1 m2 .data.password (value 1) (value 2)"
+        )
+    );
+    let missing = plugin.run(&["compare", "cm", "a", "-C", "m1,m2"])?;
+    assert_eq!(missing.code, 1, "{missing:?}");
+    assert_eq!(words(missing.text()), format!("ConfigMap {namespace}/a m1 m2 (object) there missing"));
+    let same = plugin.run(&["compare", "svc/web", "-C", "m1,m2"])?;
+    assert_eq!((same.code, same.text().as_str(), same.stderr.as_str()), (0, "", ""), "{same:?}");
+    plugin.run(&["compare", "get", "pods", "-w", "-C", "m1,m2"])?.failure(&["compare"])?;
+    Ok(())
 }
 
 /// Whether the fake of the test above was listed before.

@@ -9,7 +9,7 @@ use kubectl_mc_api::ClusterName;
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::host::Host;
 use crate::kubectl::Kubectl;
@@ -18,7 +18,7 @@ use crate::printer::Printer;
 use crate::rewrite::{self, RawPath};
 use crate::selection::Choice;
 use crate::settings::Settings;
-use crate::{client, kubeconfig, preflight};
+use crate::{client, kubeconfig, native, preflight};
 
 /// Runs kubectl on what was chosen: in our place for one cluster, else on each of them.
 pub(super) fn run(
@@ -27,6 +27,12 @@ pub(super) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
+    if scanned.verb().is_some_and(|verb| verb == native::COMPARE) {
+        if Plan::for_many(&scanned, env).is_none() {
+            return Err(NotComparable.into());
+        }
+        return several::run(scanned, settings, env, printer);
+    }
     match settings.choice.as_ref().and_then(Choice::exact) {
         Some(cluster) if !settings.show_clusters => {
             let cluster = cluster.clone();
@@ -94,4 +100,18 @@ fn native(
         printer.note(&format!("{failure}\n"));
         ExitStatus::Failed
     }))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("compare takes the words of a `kubectl get` of objects, without an output format")]
+struct NotComparable;
+
+impl Explain for NotComparable {
+    fn hint(&self) -> Option<String> {
+        Some("for example: kubectl mc compare get deploy/web --cluster=m1,m2".to_owned())
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
 }

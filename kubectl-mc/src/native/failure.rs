@@ -26,6 +26,9 @@ pub(crate) enum Failure {
     /// The answer was cut off.
     #[error("the answer broke off: {0}")]
     BrokenOff(String),
+    /// No failure: there are differences.
+    #[error("it differs")]
+    Differs,
     /// kubectl would have said this before asking anybody.
     #[error("{0}")]
     Said(String),
@@ -73,7 +76,7 @@ impl Failure {
 
     /// Whether another request to the same member would end the same way.
     pub(super) fn is_of_the_member(&self) -> bool {
-        !matches!(self, Self::Server { .. } | Self::Said(_))
+        !matches!(self, Self::Server { .. } | Self::Said(_) | Self::Differs)
             && !matches!(self, Self::Refused(Refusal { hop: Hop::MemberAuthorization, .. }))
     }
 
@@ -86,7 +89,7 @@ impl Failure {
                 Hop::HostUnreachable | Hop::SidecarUnavailable | Hop::SidecarMissing | Hop::MemberUnreachable
             ),
             Self::Server { code, .. } => *code == StatusCode::TOO_MANY_REQUESTS.as_u16() || *code >= 500,
-            Self::Unreadable(_) | Self::Said(_) => false,
+            Self::Unreadable(_) | Self::Differs | Self::Said(_) => false,
         }
     }
 }

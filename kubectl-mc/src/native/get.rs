@@ -9,6 +9,8 @@ mod watch;
 
 use std::ops::ControlFlow;
 
+use serde_json::Value;
+
 pub(crate) use plan::Plan;
 use plan::{Objects, Output};
 
@@ -66,6 +68,55 @@ pub(super) async fn run(plan: &Plan, task: &Task<'_>) -> Result<Vec<Result<(), F
     }
     sink.end(plan, task, &members.all, &rounds, &failures);
     Ok(outcomes(failures))
+}
+
+/// The objects of a plan, each with the place of its cluster.
+pub(super) async fn objects(
+    plan: &Plan,
+    task: &Task<'_>,
+) -> Result<(Vec<(usize, Value)>, Vec<Result<(), Failure>>), ClientError> {
+    let mut members = task.members(0).await?;
+    let mut failures: Vec<Option<Failure>> = vec![None; members.all.len()];
+    let rounds = resolve::rounds(plan, task, &members.all, &mut failures).await;
+    let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
+    let source = list::Source::new(plan, namespace);
+    let mut found = Found::default();
+    for round in rounds {
+        found.places = round.resources.iter().map(|(place, _)| *place).collect();
+        let asks: Vec<_> = round
+            .resources
+            .into_iter()
+            .map(|(place, resource)| Ask {
+                member: members.all[place].clone(),
+                resource,
+                names: round.names.clone(),
+            })
+            .collect();
+        let fetch = |ask, sender| list::values(source.clone(), ask, sender);
+        let results = ordered::run(asks, task.at_once(), fetch, &mut found).await.unwrap_or_default();
+        for (place, failed) in found.places.iter().zip(results) {
+            if let Some(failure) = failed.flatten() {
+                failures[*place].get_or_insert(failure);
+            }
+        }
+    }
+    members.warn(task.printer);
+    Ok((found.objects, outcomes(failures)))
+}
+
+/// Objects as they come.
+#[derive(Default)]
+struct Found {
+    places: Vec<usize>,
+    objects: Vec<(usize, Value)>,
+}
+
+impl ordered::Sink<Vec<Value>> for Found {
+    fn take(&mut self, at: usize, objects: Vec<Value>) -> ControlFlow<()> {
+        let place = self.places.get(at).copied().unwrap_or_default();
+        self.objects.extend(objects.into_iter().map(|object| (place, object)));
+        ControlFlow::Continue(())
+    }
 }
 
 /// Watches at every member what its word means there: one type.
@@ -157,6 +208,7 @@ impl<'a> Sinks<'a> {
                     form: sink.form(),
                     merge: task.merge,
                     managed_fields: plan.managed_fields,
+                    width: task.clusters.iter().map(|name| name.as_str().len()).max().unwrap_or(0),
                 };
                 ordered::run(asks, task.at_once(), |ask, sender| items.clone().fetch(ask, sender), sink).await
             }

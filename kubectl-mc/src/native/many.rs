@@ -64,6 +64,7 @@ impl From<Failure> for Fault {
             Failure::Refused(Refusal { hop, message }) => Self::Refused(Refusal { hop, message }),
             Failure::Server { code: _, reason, message } => Self::Answered { reason, message },
             Failure::TimedOut(time) => Self::TimedOut(time),
+            Failure::Differs => Self::SaidNo,
             Failure::Unreadable(_) | Failure::BrokenOff(_) => Self::Other(failure.to_string()),
             Failure::Said(words) => Self::Other(words.strip_prefix("error: ").unwrap_or(&words).to_owned()),
         }

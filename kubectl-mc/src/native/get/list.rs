@@ -112,6 +112,8 @@ pub(super) struct Items {
     pub(super) form: Form,
     pub(super) merge: Merge,
     pub(super) managed_fields: bool,
+    /// Of the longest name of a cluster.
+    pub(super) width: usize,
 }
 
 /// A list as it came, its items not looked at yet.
@@ -162,14 +164,10 @@ impl Items {
         if self.form == Form::Name {
             let named: Named = parse(item.get().as_bytes())?;
             let name = format!("{}/{}", resource.prefix(), named.metadata.name);
-            return Ok(if marked { format!("{} {name}", member.name) } else { name });
+            let width = self.width;
+            return Ok(if marked { format!("{:width$} | {name}", member.name.as_str()) } else { name });
         }
-        let mut item: Value = parse(item.get().as_bytes())?;
-        if let Some(fields) = item.as_object_mut() {
-            // Items of a list may come without their type.
-            fields.entry("apiVersion").or_insert_with(|| resource.api_version().into());
-            fields.entry("kind").or_insert_with(|| resource.kind.as_str().into());
-        }
+        let mut item = value(item, resource)?;
         if let Some(metadata) = item.get_mut("metadata").and_then(Value::as_object_mut) {
             if !self.managed_fields {
                 metadata.remove("managedFields");
@@ -188,6 +186,30 @@ impl Items {
             Form::Name => String::new(),
         })
     }
+}
+
+/// Asks one member, and sends its objects as they are.
+pub(super) async fn values(source: Source, ask: Ask, sender: Sender<Vec<Value>>) -> Option<Failure> {
+    let is_list = ask.names.is_none();
+    let take = |body: Bytes| {
+        if !is_list {
+            return Ok((vec![value(parse(&body)?, &ask.resource)?], String::new()));
+        }
+        let list: List<'_> = parse(&body)?;
+        let items = list.items.unwrap_or_default().into_iter().map(|item| value(item, &ask.resource));
+        Ok((items.collect::<Result<_, _>>()?, list.metadata.next))
+    };
+    source.fetch(&ask, OBJECTS, OBJECTS_CHUNK, take, &sender).await
+}
+
+/// An object with its type, which items of a list may come without.
+fn value(item: &RawValue, resource: &Resource) -> Result<Value, Failure> {
+    let mut item: Value = parse(item.get().as_bytes())?;
+    if let Some(fields) = item.as_object_mut() {
+        fields.entry("apiVersion").or_insert_with(|| resource.api_version().into());
+        fields.entry("kind").or_insert_with(|| resource.kind.as_str().into());
+    }
+    Ok(item)
 }
 
 /// Writes a list around the objects, whatever comes.

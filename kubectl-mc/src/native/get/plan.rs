@@ -1,6 +1,8 @@
 //! What a `kubectl get` asks for, when it is one that is done here. Whatever is not exactly
 //! understood is no plan: kubectl does it.
 
+use std::ffi::OsString;
+
 use crate::argv::Scanned;
 use crate::native::cells::Columns;
 use crate::native::words::{Grammar, Words};
@@ -43,7 +45,18 @@ pub(super) enum Output {
 impl Plan {
     /// The plan for these words, if there is one.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
-        let words = Words::read(&scanned.kubectl, "get", &GRAMMAR)?;
+        Self::read(&scanned.kubectl)
+    }
+
+    /// The plan of the objects that these words mean, of which none need be there.
+    pub(in crate::native) fn of_objects(words: &[OsString]) -> Option<Self> {
+        let plan = Self::read(words)?;
+        let plain = plan.output == Output::Table(Columns::default()) && !plan.watch;
+        plain.then_some(Self { output: Output::Json, ignore_not_found: true, ..plan })
+    }
+
+    fn read(words: &[OsString]) -> Option<Self> {
+        let words = Words::read(words, "get", &GRAMMAR)?;
         let columns = Columns {
             wide: words.value("output") == Some("wide"),
             no_headers: words.is_on("no-headers"),

@@ -22,6 +22,7 @@ mod identity;
 mod identity_attacks;
 mod install;
 mod join;
+mod joined;
 mod kubeconfig;
 mod kubectl_versions;
 mod leadership;

@@ -1,9 +1,11 @@
 //! A cluster that is joined: used at once, known again, and taken away without a trace.
 
 use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use harness::bed::{bed, member};
+use harness::bed::{SYSTEM, bed, member};
 use harness::both_sides::{Alone, alone, both};
 use harness::caller::Caller;
 use harness::tool::Tool;
@@ -50,6 +52,77 @@ fn a_cluster_is_joined_used_and_taken_away_without_a_trace() -> Result<()> {
     Traces::of(&alone)?.same_as(&before)?;
     plugin(&both)?.run(&["unjoin", NAME, "--force", "--yes"])?.failure(&["is not joined"])?;
     Ok(())
+}
+
+#[test]
+fn what_is_printed_works_when_it_is_pasted() -> Result<()> {
+    let alone = alone()?;
+    let before = Traces::of(&alone)?;
+    let both = both(alone.cluster, |_| {})?;
+    let text =
+        plugin(&both)?.ok(&["join", NAME, "--member-context=member", "--labels=env=e2e", "--print"])?;
+    ensure!(!text.contains("eyJ"), "a token is printed");
+    let mut path = bed()?.bin.clone().into_os_string();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    let pasted = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &text])
+        .env("KUBECONFIG", both.kubeconfig())
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .output()?;
+    ensure!(
+        pasted.status.success(),
+        "{}{}",
+        String::from_utf8_lossy(&pasted.stdout),
+        String::from_utf8_lossy(&pasted.stderr)
+    );
+    let cluster = format!("--cluster={NAME}");
+    eventually("it can be used", 4 * SOON, || plugin(&both)?.ok(&[&cluster, "get", "namespaces"]).map(Some))?;
+    plugin(&both)?.ok(&["unjoin", NAME, "--member-context=member", "--yes"])?;
+    Traces::of(&alone)?.same_as(&before)
+}
+
+#[test]
+fn a_join_that_the_sidecar_cannot_follow_says_why_and_goes_on_with_the_right_address() -> Result<()> {
+    let alone = alone()?;
+    let before = Traces::of(&alone)?;
+    let both = both(alone.cluster, |_| {})?;
+    let nobody = TcpListener::bind((bed()?.address, 0))?.local_addr()?;
+    let join = ["join", NAME, "--member-context=member"];
+    let wrong = format!("--server=https://{nobody}");
+    let said = plugin(&both)?.run(&[&join[..], &[&wrong, "--timeout=15s"]].concat())?;
+    said.failure(&["is not Reachable", "ConnectionRefused", "--server", "the same command again"])?;
+    let member = Tool::admin(alone.cluster)?;
+    ensure!(!member.ok(&["get", "namespaces", "-o", "name"])?.contains(SYSTEM), "the member was touched");
+
+    let said = plugin(&both)?.ok(&join)?;
+    follow(&both, &said)?;
+    // As if the member were gone; and then it is not.
+    let forced = plugin(&both)?.run(&["unjoin", NAME, "--force", "--yes"])?;
+    ensure!(forced.code == 0 && forced.stderr.contains("on the member everything is left"), "{forced:?}");
+    plugin(&both)?.ok(&["unjoin", NAME, "--member-context=member", "--yes"])?;
+    Traces::of(&alone)?.same_as(&before)
+}
+
+#[test]
+fn a_namespace_that_others_use_stays_with_what_they_have_in_it() -> Result<()> {
+    let alone = alone()?;
+    let member = Tool::admin(alone.cluster)?;
+    let before = Traces::of(&alone)?;
+    member.ok(&["create", "namespace", SYSTEM])?;
+    member.ok(&["create", "configmap", "theirs", "-n", SYSTEM])?;
+    let both = both(alone.cluster, |_| {})?;
+    plugin(&both)?.ok(&["join", NAME, "--member-context=member", "--no-host-admins"])?;
+    let bindings = member.ok(&["get", "clusterrolebindings", "-o", "name"])?;
+    ensure!(!bindings.contains("kubectl-mc:host-admins"), "{bindings}");
+    let unjoined = plugin(&both)?.run(&["unjoin", NAME, "--member-context=member", "--yes"])?;
+    ensure!(unjoined.code == 0 && unjoined.stderr.contains("configmap/theirs"), "{unjoined:?}");
+    member.ok(&["get", "configmap", "theirs", "-n", SYSTEM])?;
+    let notes = member.ok(&["get", "namespace", SYSTEM, "-o", "jsonpath={.metadata.annotations}"])?;
+    ensure!(!notes.contains("fleet.kubectl-mc.dev"), "{notes}");
+    member.ok(&["delete", "namespace", SYSTEM, "--wait"])?;
+    Traces::of(&alone)?.same_as(&before)
 }
 
 /// Runs what the join says comes next.

@@ -5,6 +5,7 @@
 use anyhow::{Result, ensure};
 use harness::api::Api;
 use harness::managed::managed;
+use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
 
@@ -240,20 +241,25 @@ fn it_gets_no_token_but_of_the_two_accounts() -> Result<()> {
 #[test]
 fn what_the_members_administrators_refuse_it_cannot_name() -> Result<()> {
     let managed = managed()?;
-    let path = "/api/v1/namespaces/kubectl-mc-system/configmaps/kubectl-mc-manager";
-    managed.api.apply(
-        path,
-        &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kubectl-mc-manager"}, "data": {
-            "refused-users": "e2e-owner\ne2e other", "refused-groups": "e2e-wheel", "refused-namespaces": "e2e-argocd",
-        }}),
-    )?;
+    let refused = json!({"spec": {"variables": [
+        {"name": "refusedUsers", "expression": "['e2e-owner', 'e2e other']"},
+        {"name": "refusedGroups", "expression": "['e2e-wheel']"},
+        {"name": "refusedNamespaces", "expression": "['e2e-argocd']"},
+    ]}});
+    Tool::admin(managed.cluster)?.ok(&[
+        "patch",
+        "validatingadmissionpolicy",
+        "kubectl-mc-manager",
+        "--patch",
+        &refused.to_string(),
+    ])?;
     let rule = |resource: &str, name: &str| json!([{"apiGroups": [""], "resources": [resource], "verbs": ["impersonate"], "resourceNames": [name]}]);
     for (rules, words) in [
         (rule("users", "e2e-owner"), "a user of the control plane"),
         (rule("users", "e2e other"), "a user of the control plane"),
         (rule("groups", "e2e-wheel"), "groups must be named"),
     ] {
-        // The policy reads the ConfigMap by a watch.
+        // A kube-apiserver takes a moment until it enforces what a policy says now.
         eventually("the refusal is known", SOON, || refused_as_cluster_role(&rules, words).map(Some))?;
     }
     Ok(())

@@ -9,12 +9,12 @@ use std::path::Path;
 use serde_json::Value;
 
 #[test]
-fn on_the_host() -> Result<(), Box<dyn Error>> {
+fn the_rights_on_the_host_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
     compare("rbac.yaml", "host.txt")
 }
 
 #[test]
-fn on_a_member() -> Result<(), Box<dyn Error>> {
+fn the_rights_on_a_member_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
     compare("member.yaml", "member.txt")
 }
 

@@ -1,5 +1,5 @@
 //! Whom a member's administrators refuse, whatever the host says: ConfigMap `kubectl-mc-manager` on the
-//! member, which the sidecar's accounts cannot write and the member's ValidatingAdmissionPolicy reads.
+//! member, which the sidecar's accounts cannot write. The member's ValidatingAdmissionPolicy says the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -115,12 +115,20 @@ fn is_of_the_host(key: &str) -> bool {
 fn is_privileged(identity: &Identity) -> bool {
     let control_plane = |name: &str| {
         ["system:node:", "system:kube-", "kubectl-mc:"].iter().any(|prefix| name.starts_with(prefix))
-            || ["system:nodes", "system:serviceaccounts:kube-system"].contains(&name)
+            || name == "system:nodes"
+    };
+    // A user may be called as a group is, and is not in it by that.
+    let accounts = |group: &str| {
+        ["system:serviceaccounts:kube-system", "system:serviceaccounts:kubectl-mc-system"].contains(&group)
+    };
+    let account = |user: &str| {
+        ["system:serviceaccount:kube-system:", "system:serviceaccount:kubectl-mc-system:"]
+            .iter()
+            .any(|prefix| user.starts_with(prefix))
     };
     control_plane(&identity.user)
-        || identity.user.starts_with("system:serviceaccount:kube-system:")
-            && identity.service_account().is_some()
-        || identity.groups.iter().any(|group| control_plane(group))
+        || account(&identity.user) && identity.service_account().is_some()
+        || identity.groups.iter().any(|group| control_plane(group) || accounts(group))
 }
 
 /// Whether no member can be shown this identity as it is.

@@ -23,7 +23,6 @@ pub(crate) enum Fault {
     /// It took longer than it was given.
     TimedOut(Duration),
     /// The member's own answer is an error; its reason is Kubernetes' (`NotFound`).
-    #[allow(dead_code, reason = "kubectl tells it itself; native requests are about to use it")]
     Answered { reason: String, message: String },
     /// kubectl, or what it ran there, ended with this code (none: killed), and told why itself; the
     /// reason is Kubernetes', where its words have one.

@@ -5,6 +5,8 @@
 //! there the answer is text, 403 where the caller is refused and 502 where anything is broken.
 
 use http::{HeaderValue, Response, StatusCode, header};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimePrinter;
 use serde::Serialize;
 
 use crate::authentication::Error as Authentication;
@@ -17,6 +19,7 @@ use crate::inventory::Error as Inventory;
 use crate::record::Record;
 use crate::request_info::Error as RequestInfo;
 use crate::upstream::Error as Upstream;
+use crate::upstream::breaker::Unreachable;
 
 /// Turns an error into the response to its request.
 pub fn response(error: &Error, record: &Record) -> Response<Body> {
@@ -31,8 +34,8 @@ pub fn response(error: &Error, record: &Record) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    if let Some(seconds) = shape.retry_after {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    if let Some(again) = shape.retry_after.and_then(RetryAfter::value) {
+        headers.insert(header::RETRY_AFTER, again);
     }
     if shape.code == StatusCode::BAD_REQUEST {
         // What follows on this connection may not be what its sender means by it.
@@ -64,9 +67,51 @@ fn hop(error: &Error) -> Hop {
 struct Shape {
     code: StatusCode,
     reason: &'static str,
-    /// Seconds; only where nothing was sent to a member, since clients repeat the request then.
-    retry_after: Option<u32>,
+    /// Only where nothing was done at a member, since clients repeat the request then.
+    retry_after: Option<RetryAfter>,
 }
+
+/// When a client may come again, in one of the two forms of RFC 9110, 10.2.3.
+///
+/// client-go and kube wait for seconds and repeat the request without a word, which helps over
+/// moments and would hide an outage. Neither reads a date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RetryAfter {
+    Seconds(u32),
+    Date(Timestamp),
+}
+
+impl RetryAfter {
+    fn of(cause: &Unreachable) -> Self {
+        let seconds = cause.retry_after();
+        if cause.is_short() {
+            return Self::Seconds(seconds);
+        }
+        // A date has no fractions, and whoever comes too early comes in vain.
+        let date = Timestamp::from_second(Timestamp::now().as_second() + 1 + i64::from(seconds));
+        date.map_or(Self::Seconds(seconds), Self::Date)
+    }
+
+    fn value(self) -> Option<HeaderValue> {
+        match self {
+            Self::Seconds(seconds) => Some(seconds.into()),
+            Self::Date(date) => {
+                let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&date).ok()?;
+                HeaderValue::try_from(date).ok()
+            }
+        }
+    }
+
+    /// For `metav1.Status`, which has no other form.
+    fn seconds(self) -> Option<u32> {
+        match self {
+            Self::Seconds(seconds) => Some(seconds),
+            Self::Date(_) => None,
+        }
+    }
+}
+
+const A_SECOND: Option<RetryAfter> = Some(RetryAfter::Seconds(1));
 
 impl Shape {
     fn of(error: &Error) -> Self {
@@ -83,7 +128,7 @@ impl Shape {
             }
             Error::RequestInfo(_) | Error::Deadline(_) | Error::Loop(_) => bad_request(),
             Error::Authentication(Authentication::TooManyReviews) | Error::Limits(_) => {
-                Self { retry_after: Some(1), ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
+                Self { retry_after: A_SECOND, ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
             }
             Error::Authentication(Authentication::Review(_)) | Error::Panicked(_) => internal(),
             Error::Authentication(_) => shape(StatusCode::UNAUTHORIZED, "Unauthorized"),
@@ -97,7 +142,7 @@ impl Shape {
             Error::Clusters(error) => Self::of_clusters(error),
             Error::Inventory(Inventory::Unknown(_)) => shape(StatusCode::NOT_FOUND, "NotFound"),
             Error::Closing | Error::Inventory(Inventory::NotSynced) => {
-                Self { retry_after: Some(1), ..unavailable() }
+                Self { retry_after: A_SECOND, ..unavailable() }
             }
             Error::Inventory(Inventory::ProxyOff { .. }) => unavailable(),
             Error::Upstream(
@@ -108,13 +153,13 @@ impl Shape {
             )
             | Error::Upgrade(_) => bad_gateway(),
             Error::Upstream(Upstream::Open { cause, .. }) => {
-                Self { retry_after: cause.is_short().then(|| cause.retry_after()), ..unavailable() }
+                Self { retry_after: Some(RetryAfter::of(cause)), ..unavailable() }
             }
             Error::Upstream(Upstream::Impersonation { .. }) => forbidden(),
             // The member refused it, so nothing was done.
-            Error::Upstream(Upstream::Granted { .. }) => Self { retry_after: Some(1), ..unavailable() },
+            Error::Upstream(Upstream::Granted { .. }) => Self { retry_after: A_SECOND, ..unavailable() },
             Error::Upstream(Upstream::Learning { .. }) => {
-                Self { retry_after: Some(1), ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
+                Self { retry_after: A_SECOND, ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
             }
             Error::Upstream(Upstream::Late { .. }) => shape(StatusCode::GATEWAY_TIMEOUT, "Timeout"),
             Error::Upstream(Upstream::Target(_)) => bad_request(),
@@ -132,11 +177,11 @@ impl Shape {
 
     fn of_clusters(error: &Clusters) -> Self {
         let (code, reason, retry_after) = match error {
-            Clusters::NotSynced => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", Some(1)),
+            Clusters::NotSynced => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND),
             Clusters::NotFound(_) => (StatusCode::NOT_FOUND, "NotFound", None),
             Clusters::BadRequest(_) => (StatusCode::BAD_REQUEST, "BadRequest", None),
             Clusters::Expired => (StatusCode::GONE, "Expired", None),
-            Clusters::TooLargeResourceVersion { .. } => (StatusCode::GATEWAY_TIMEOUT, "Timeout", Some(1)),
+            Clusters::TooLargeResourceVersion { .. } => (StatusCode::GATEWAY_TIMEOUT, "Timeout", A_SECOND),
             Clusters::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, "NotAcceptable", None),
         };
         Self { code, reason, retry_after }
@@ -195,7 +240,13 @@ fn json(hop: Hop, shape: &Shape, error: &Error) -> Response<Body> {
         status: "Failure",
         message,
         reason: shape.reason,
-        details: Details { name: &name, group, kind, causes, retry_after_seconds: shape.retry_after },
+        details: Details {
+            name: &name,
+            group,
+            kind,
+            causes,
+            retry_after_seconds: shape.retry_after.and_then(RetryAfter::seconds),
+        },
         code: shape.code.as_u16(),
     };
     // A struct of strings and numbers is always JSON.

@@ -10,6 +10,7 @@ use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Manners, ok, reply};
 use harness::http1::{Connection, Endpoint, Response, member_path, plain_get};
 use harness::registration::register;
+use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
 use serde_json::json;
 
@@ -111,6 +112,48 @@ fn fault_56_a_member_that_is_gone_for_long_is_tried_by_one_request_at_a_time_and
     for _ in 0..20 {
         ensure!(client.ask()?.0.status() == 200, "a member that is back is not used");
     }
+    Ok(())
+}
+
+#[test]
+fn fault_56_an_outage_is_told_with_a_date_for_which_kubectl_does_not_wait() -> Result<()> {
+    let fake = unpooled("e2e-outage")?;
+    let admin = Caller::certificate("e2e-outage-admin", &["system:masters"])?;
+    let client = Client::knows("e2e-outage")?;
+    fake.shut(true);
+    let refused = eventually("it is no restart any more", SOON, || {
+        let (answer, _) = client.ask()?;
+        let again = answer.head.value("retry-after").unwrap_or("0");
+        Ok(again.parse::<u32>().is_err().then_some(answer))
+    })?;
+    unreachable(&refused, "next try in")?;
+    due_soon(&refused)?;
+
+    // The host passes it on as it is.
+    let host = Endpoint::cluster(&bed()?.host, admin.certificate.as_deref())?;
+    let mut connection = host.connect()?;
+    send(&mut connection, &fake.name, "/asked")?;
+    let through_host = connection.response()?;
+    unreachable(&through_host, "next try in")?;
+    due_soon(&through_host)?;
+
+    let kubectl = Tool::kubectl(&admin.at(&fake.name)?)?;
+    let asked = Instant::now();
+    kubectl.run(&["get", "--raw", "/api/v1/nodes"])?.failure(&["member e2e-outage is unreachable since"])?;
+    ensure!(asked.elapsed() < AT_ONCE, "kubectl waited {:?}", asked.elapsed());
+    Ok(())
+}
+
+/// That the answer names, as RFC 9110 writes dates, when the next try may be.
+fn due_soon(answer: &Response) -> Result<()> {
+    let date = |name: &str| {
+        let text = answer.head.value(name).with_context(|| format!("no {name}"))?;
+        ensure!(text.ends_with(" GMT"), "{name}: {text}");
+        Ok(jiff::fmt::rfc2822::parse(text).with_context(|| text.to_owned())?.timestamp())
+    };
+    let wait = date("retry-after")?.duration_since(date("date")?).as_secs();
+    // The longest pause, its jitter, and what spreads those who were refused together.
+    ensure!((0..=40).contains(&wait), "in {wait} s");
     Ok(())
 }
 

@@ -105,14 +105,54 @@ fn a_refused_login_reads_as_kubectl_expects_it() {
 }
 
 #[test]
-fn a_client_is_told_to_come_again_only_where_nothing_was_sent_and_soon_is_soon() {
+fn a_client_is_told_to_come_again_only_where_nothing_was_done() {
     for (error, code, ..) in errors() {
         let retry = response(&error, &record("/m1/proxy/api/v1/pods")).headers().contains_key("retry-after");
-        let nothing_sent = match &error {
-            Error::Closing | Error::Inventory(Inventory::NotSynced) => true,
-            Error::Upstream(Upstream::Open { cause, .. }) => cause.is_short(),
+        let nothing_done = match &error {
+            Error::Closing
+            | Error::Inventory(Inventory::NotSynced)
+            | Error::Upstream(Upstream::Open { .. }) => true,
             _ => code == 429,
         };
-        assert_eq!(retry, nothing_sent, "{error}");
+        assert_eq!(retry, nothing_done, "{error}");
     }
+}
+
+/// `Retry-After` of a member that has been gone for so long, and the seconds that its Status names.
+fn of_an_outage(lasts: u64) -> (String, Value) {
+    let cause = Box::new(Unreachable::lasting(Duration::from_secs(lasts)));
+    let error = Upstream::Open { cluster: "m1".parse().unwrap(), cause }.into();
+    let response = response(&error, &record("/m1/proxy/api/v1/pods"));
+    let again = response.headers()["retry-after"].to_str().unwrap().to_owned();
+    let status: Value = serde_json::from_str(&body(response).1).unwrap();
+    (again, status["details"]["retryAfterSeconds"].clone())
+}
+
+#[test]
+fn over_a_restart_clients_are_told_to_wait_for_seconds() {
+    for lasts in [0, 14] {
+        let (again, status) = of_an_outage(lasts);
+        assert!((1..=3).contains(&again.parse::<u32>().unwrap()), "{again}");
+        assert_eq!(status.to_string(), again);
+    }
+}
+
+#[test]
+fn in_an_outage_they_are_told_a_date_which_keeps_none_waiting_in_silence() {
+    for lasts in [15, 3600] {
+        let before = Timestamp::now();
+        let (again, status) = of_an_outage(lasts);
+        // As RFC 9110, 5.6.7 has it, and nothing that strconv.Atoi takes for a number.
+        assert!(again.ends_with(" GMT") && again.len() == "Sun, 06 Nov 1994 08:49:37 GMT".len(), "{again}");
+        let at = jiff::fmt::rfc2822::parse(&again).unwrap().timestamp();
+        let wait = at.duration_since(before).as_secs_f64();
+        assert!((1.0..=5.0).contains(&wait), "in {wait} s");
+        assert!(status.is_null(), "{status}");
+    }
+}
+
+#[test]
+fn a_date_is_written_as_http_has_it() {
+    let date = RetryAfter::Date("1994-11-06T08:49:37.9Z".parse().unwrap());
+    assert_eq!(date.value().unwrap(), "Sun, 06 Nov 1994 08:49:37 GMT");
 }

@@ -214,8 +214,7 @@ impl Unreachable {
         seconds.max(1)
     }
 
-    /// Whether a client should come again by itself. kubectl does so ten times without a word, which
-    /// helps over a restart and hides an outage.
+    /// Whether it may be a restart, over which kubectl is told to wait.
     pub fn is_short(&self) -> bool {
         self.lasts < RESTART
     }

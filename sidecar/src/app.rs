@@ -9,7 +9,7 @@ use anyhow::Context;
 use arc_swap::ArcSwap;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use rustls::ServerConfig;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -115,8 +115,8 @@ impl App {
                 self_signed()?
             }
         };
-        let secure = bind(address).await?;
-        let admin = bind(admin_address).await?;
+        let secure = bind(address)?;
+        let admin = bind(admin_address)?;
 
         let metrics = Arc::new(Metrics::default());
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
@@ -255,9 +255,19 @@ fn self_signed() -> anyhow::Result<Arc<ServingCertificate>> {
     Ok(Arc::new(ServingCertificate::self_signed(vec!["localhost".to_owned()])?))
 }
 
-async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("cannot bind {address}"))
+fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listen = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().with_context(|| format!("cannot bind {address}"))
 }
+
+/// Connections that are not accepted yet: as many as the kernel allows (`net.core.somaxconn`), as Go has it.
+/// Where the queue is full the kernel says nothing, and a client tries again after a second.
+const BACKLOG: u32 = 65_535;
 
 /// What closing a tunnel takes: a TLS alert and a FIN.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -12,6 +12,7 @@ mod clients;
 mod clusters;
 mod copy;
 mod credentials;
+mod crowds;
 mod deadlines;
 mod discovery;
 mod exec;

@@ -79,7 +79,7 @@ fn count(name: &str, otherwise: u64) -> u64 {
 }
 
 #[expect(clippy::print_stdout, reason = "what it came to is of interest, whether it passes or not")]
-fn say(what: &str) {
+pub(crate) fn say(what: &str) {
     println!("{what}");
 }
 

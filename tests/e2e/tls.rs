@@ -6,9 +6,6 @@ use anyhow::{Context, Result, ensure};
 use harness::bed::sidecar;
 use harness::caller::Caller;
 use harness::http1::Endpoint;
-use harness::own_sidecar::OwnSidecar;
-use harness::usage;
-use harness::wait::{SOON, eventually};
 
 #[test]
 fn fault_41_plain_text_is_answered_by_an_alert() -> Result<()> {
@@ -46,31 +43,6 @@ fn fault_41_whoever_asks_for_another_name_is_shown_ours() -> Result<()> {
     let error = format!("{:#}", error.context("the name was accepted")?);
     ensure!(error.contains("not valid for name"), "{error}");
     serves()
-}
-
-#[test]
-fn fault_42_half_open_connections_keep_nobody_out_and_are_given_up() -> Result<()> {
-    let own = OwnSidecar::start()?;
-    let endpoint = own.endpoint(None)?;
-    let (memory, files) = (usage::resident(own.pid())?, usage::open_files(own.pid())?);
-    let mut silent = Vec::new();
-    for number in 0..HALF_OPEN {
-        let mut socket = endpoint.dial()?;
-        if number % 2 == 0 {
-            // The beginning of a hello whose rest never comes.
-            socket.write_all(&hello(3, &[])[..20])?;
-        }
-        silent.push(socket);
-    }
-    assert_eq!(endpoint.exchange(REQUEST)?.status(), 200);
-    assert_eq!((own.probe("/livez")?, own.probe("/readyz")?), (200, 200));
-    let grown = usage::resident(own.pid())?.saturating_sub(memory);
-    ensure!(grown < HALF_OPEN * 32 * 1024, "it keeps {} KiB for each", grown / HALF_OPEN / 1024);
-    eventually("they are given up", SOON, || {
-        let open = usage::open_files(own.pid())?;
-        ensure!(open < files + 100, "{open} files are open");
-        Ok(Some(()))
-    })
 }
 
 /// A ClientHello of TLS 1.`minor - 1`, with these extensions.
@@ -120,6 +92,5 @@ fn serves() -> Result<()> {
 }
 
 const REQUEST: &[u8] = b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-const HALF_OPEN: usize = 5_000;
 const HANDSHAKE_FAILURE: u8 = 40;
 const PROTOCOL_VERSION: u8 = 70;

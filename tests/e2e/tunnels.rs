@@ -93,28 +93,6 @@ fn fault_65_whichever_side_is_gone_the_other_is_told_and_nothing_is_left() -> Re
 }
 
 #[test]
-fn fault_66_a_member_that_does_not_read_holds_its_client_back_and_nobody_else() -> Result<()> {
-    let fake = FakeMember::start("e2e-tunnel-stall", |request| {
-        switched(vec![if request.target().contains("stall") { Step::Hang } else { Step::Echo }])
-    })?;
-    let own = OwnSidecar::start()?;
-    let endpoint = own.endpoint(admin("stall")?.certificate.as_deref())?;
-    let mut others = (0..OTHERS).map(|_| open(&endpoint, &fake)).collect::<Result<Vec<_>>>()?;
-    let mut stalled = open_at(&endpoint, &fake, "/tunnel/stall")?;
-    let before = usage::resident(own.pid())?;
-    let sent = stalled.send_until_held_back(&vec![b's'; 64 * 1024], 1024 * MEBIBYTE, STALLED)?;
-    ensure!(sent < 64 * MEBIBYTE, "{} MiB were taken for a member that reads nothing", sent / MEBIBYTE);
-    let message = noise(68, 4096);
-    for other in &mut others {
-        other.send(&message)?;
-        assert_eq!(other.exactly(message.len())?, message);
-    }
-    let grown = usage::resident(own.pid())?.saturating_sub(before);
-    ensure!(grown < 16 * MEBIBYTE, "it keeps {} MiB", grown / MEBIBYTE);
-    Ok(())
-}
-
-#[test]
 fn fault_68_frames_that_break_the_rules_of_websocket_pass_unchanged() -> Result<()> {
     let ping = [0x89, 0x80, 1, 2, 3, 4];
     pass(
@@ -276,6 +254,3 @@ fn direct(name: &str) -> Result<Endpoint> {
 
 /// How soon the other side of a tunnel is told.
 const AT_ONCE: Duration = Duration::from_secs(5);
-/// A write that takes so long on loopback is held back.
-const STALLED: Duration = Duration::from_secs(2);
-const OTHERS: usize = 100;

@@ -3,7 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Resident memory in bytes.
 pub fn resident(pid: u32) -> Result<usize> {
@@ -22,6 +23,18 @@ pub fn cpu(pid: u32) -> Result<Duration> {
 /// How many files it has open.
 pub fn open_files(pid: u32) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+}
+
+/// Lets this process, and those that it starts, have so many files open. A machine that does not allow it
+/// is an error: with fewer, a test would show something else.
+pub fn room_for_files(files: u64) -> Result<()> {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    let allowed = hard.unwrap_or(u64::MAX);
+    ensure!(
+        allowed >= files,
+        "this test needs {files} open files, and the hard limit is {allowed} (ulimit -Hn)"
+    );
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })?)
 }
 
 /// Fields 14 and 15; the program's name, which may hold anything, ends with the last parenthesis.
@@ -47,6 +60,16 @@ mod tests {
     fn times_are_read_past_a_name_with_anything_in_it() {
         let stat = "1 (a) b) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 1 0 5 6 7";
         assert_eq!(ticks(stat), Some(200));
+    }
+
+    #[test]
+    fn room_for_more_files_than_are_allowed_is_an_error_that_names_the_limit() {
+        room_for_files(16).unwrap();
+        if let Some(hard) = getrlimit(Resource::Nofile).maximum {
+            assert_eq!(getrlimit(Resource::Nofile).current, Some(hard));
+            let error = room_for_files(hard + 1).unwrap_err().to_string();
+            assert!(error.contains(&format!("the hard limit is {hard}")), "{error}");
+        }
     }
 
     #[test]

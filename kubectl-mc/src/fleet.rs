@@ -18,8 +18,10 @@ mod progress;
 mod run_folder;
 mod summary;
 mod tables;
+mod taken;
+mod turn;
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
 pub(crate) use batches::{Batches, BatchesError};
@@ -29,7 +31,9 @@ pub(crate) use last_failed::recall;
 pub(crate) use lines::Lines;
 pub(crate) use options::Options;
 pub(crate) use outcome::{Fault, Outcome};
+pub(crate) use progress::Progress;
 pub(crate) use summary::Summary;
+pub(crate) use turn::Quiet;
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
@@ -37,7 +41,7 @@ use crate::client;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::host::Host;
+use crate::host::{Host, User};
 use crate::native::Plan;
 use crate::printer::Printer;
 use crate::selection::{Target, Targets};
@@ -45,13 +49,14 @@ use crate::verb::{self, Effect};
 use children::Children;
 use document::Format;
 use output::{Output, Shape};
-use progress::Progress;
 
 /// A command and the clusters that it is for.
 pub(crate) struct Job<'a> {
     /// The words of kubectl.
     pub(crate) scanned: &'a Scanned,
     pub(crate) host: &'a Host,
+    /// The host as it was found, before a credential plugin was run for it.
+    pub(crate) found: &'a Host,
     pub(crate) targets: &'a Targets,
     pub(crate) options: &'a Options,
     pub(crate) env: &'a Env,
@@ -60,7 +65,12 @@ pub(crate) struct Job<'a> {
     pub(crate) input: Option<Arc<[u8]>>,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// The host whose credential plugin gave the credential, if one did: it can give another.
+    pub(crate) fn plugin(&self) -> Option<&'a Host> {
+        matches!(self.host.user, User::Inline(..)).then_some(self.found)
+    }
+
     /// Whether what kubectl writes is read here, and not only passed on.
     fn parses_output(&self) -> bool {
         output::shape(self.scanned) != Shape::Lines
@@ -93,14 +103,25 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
 
 /// By requests of our own where they do exactly what kubectl does, else by kubectl.
 async fn run_all(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
-    match Plan::for_many(job.scanned, job.env) {
-        Some(plan) => plan.run_job(job).await,
-        None => turns(job).await,
+    let progress = Progress::default();
+    progress.wait_for(job.targets.names());
+    let all = async {
+        match Plan::for_many(job.scanned, job.env) {
+            Some(plan) => plan.run_job(job, &progress).await,
+            None => turns(job, &progress).await,
+        }
+    };
+    // The lines of what does not end show by themselves that it goes on.
+    let shows = !verb::is_stream(job.scanned) && io::stderr().is_terminal();
+    tokio::select! {
+        outcomes = all => outcomes,
+        // It never ends.
+        () = progress.show(job.printer), if shows => Ok(Vec::new()),
     }
 }
 
 /// All clusters at once, or in the turns of `--batch`.
-async fn turns(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
+async fn turns(job: &Job<'_>, progress: &Progress) -> Result<Vec<Outcome>, Failure> {
     let shape = output::shape(job.scanned);
     let mut scanned = job.scanned.clone();
     if shape == Shape::Document(Format::Yaml) {
@@ -109,36 +130,26 @@ async fn turns(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
     }
     let children = Children::new(job, scanned).await?;
     let mut output = Output::new(job, shape);
-    let progress = Progress::new(job.targets.names(), verb::is_stream(job.scanned));
     let targets: Vec<&Target> = job.targets.iter().collect();
-    let all = async {
-        let mut outcomes = Vec::new();
-        let mut rest = targets.as_slice();
-        let sizes =
-            job.options.batches.as_ref().map_or_else(|| vec![rest.len()], |turns| turns.sizes(rest.len()));
-        for size in sizes {
-            let (turn, later) = rest.split_at(size);
-            rest = later;
-            outcomes.extend(children.run(turn, &mut output, &progress).await?);
-            let failed = outcomes.iter().any(|outcome| outcome.result.as_ref().is_err_and(Fault::is_failure));
-            if failed && job.options.pause_on_failure && !rest.is_empty() {
-                let left = rest.iter();
-                outcomes.extend(
-                    left.map(|target| Outcome { cluster: target.name.clone(), result: Err(Fault::NotBegun) }),
-                );
-                break;
-            }
+    let mut outcomes = Vec::new();
+    let mut rest = targets.as_slice();
+    let sizes =
+        job.options.batches.as_ref().map_or_else(|| vec![rest.len()], |turns| turns.sizes(rest.len()));
+    for size in sizes {
+        let (turn, later) = rest.split_at(size);
+        rest = later;
+        outcomes.extend(children.run(turn, &mut output, progress).await?);
+        let failed = outcomes.iter().any(|outcome| outcome.result.as_ref().is_err_and(Fault::is_failure));
+        if failed && job.options.pause_on_failure && !rest.is_empty() {
+            let left = rest.iter();
+            outcomes.extend(
+                left.map(|target| Outcome { cluster: target.name.clone(), result: Err(Fault::NotBegun) }),
+            );
+            break;
         }
-        Ok(outcomes)
-    };
-    let outcomes = tokio::select! {
-        outcomes = all => outcomes,
-        // It never ends.
-        () = progress.show() => Ok(Vec::new()),
-    };
-    drop(progress);
+    }
     output.finish();
-    outcomes
+    Ok(outcomes)
 }
 
 /// Ctrl-C, or the terminal or whoever started us wants an end.

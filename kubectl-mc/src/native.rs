@@ -3,7 +3,8 @@
 //! for everything else there is none, and kubectl is run.
 //!
 //! - [`words`]: kubectl's flags, read strictly
-//! - [`pool`], [`member`], [`failure`]: the way to the members, one of them, and why it did not answer
+//! - [`login`], [`pool`]: the way to the members, with a credential that may run out
+//! - [`member`], [`patience`], [`failure`]: one of them, how long it may take, and why it did not answer
 //! - [`discovery`]: which type a word means
 //! - [`ordered`]: many at once, told in order; [`many`]: from a job and to its outcomes
 //! - [`logs`]: the logs of pods; [`compare`]: what differs between clusters
@@ -15,10 +16,12 @@ mod discovery;
 mod failure;
 mod get;
 mod json;
+mod login;
 mod logs;
 mod many;
 mod member;
 mod ordered;
+mod patience;
 mod pool;
 mod tabwriter;
 mod words;
@@ -30,12 +33,14 @@ use std::time::Duration;
 use kubectl_mc_api::ClusterName;
 
 pub(crate) use failure::Failure;
+pub(crate) use tabwriter::TabWriter;
 
 use crate::argv::Scanned;
 use crate::client::ClientError;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
+use crate::fleet::Progress;
 use crate::host::Host;
 use crate::printer::{Printer, printable};
 
@@ -108,14 +113,17 @@ impl Text for &Printer {
 /// Where and how a plan is run.
 pub(crate) struct Task<'a> {
     pub(crate) host: &'a Host,
+    /// The same host before a credential plugin gave the credential: it can give another.
+    pub(crate) plugin: Option<&'a Host>,
     pub(crate) scanned: &'a Scanned,
     pub(crate) env: &'a Env,
     pub(crate) printer: &'a Printer,
     pub(crate) clusters: Vec<ClusterName>,
     /// How many are asked at once; none is as many as are good for one connection.
     pub(crate) at_once: Option<usize>,
-    /// How long a cluster may be silent.
+    /// How long a cluster has; for what lasts, how long each answer may take to begin.
     pub(crate) patience: Option<Duration>,
+    pub(crate) progress: Progress,
     pub(crate) merge: Merge,
 }
 
@@ -129,14 +137,19 @@ pub(crate) enum Merge {
 }
 
 impl Task<'_> {
-    /// The members, reached by one client that bears so many lasting streams.
-    async fn members(&self, streams: usize) -> Result<member::Members, ClientError> {
-        let client = pool::open(self.host, self.scanned, self.env, streams).await?;
-        Ok(member::Members::new(&self.clusters, &client, self.patience.unwrap_or(FOREVER)))
+    /// The members, reached by one client that bears so many lasting streams; none when what is asked
+    /// ends by itself.
+    async fn members(&self, streams: Option<usize>) -> Result<member::Members, ClientError> {
+        let login = login::Login::new(self, streams.unwrap_or_default()).await?;
+        let time = self.patience.unwrap_or(FOREVER);
+        Ok(member::Members::new(&self.clusters, &login, || match streams {
+            Some(_) => patience::Patience::each(time),
+            None => patience::Patience::whole(time),
+        }))
     }
 
-    fn at_once(&self) -> usize {
-        self.at_once.unwrap_or(AT_ONCE)
+    fn way(&self) -> ordered::Way {
+        ordered::Way { at_once: self.at_once.unwrap_or(AT_ONCE), progress: self.progress.clone() }
     }
 
     /// The namespace that kubectl would take.

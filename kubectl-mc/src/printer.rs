@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use indicatif::ProgressBar;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::error::Failure;
 
@@ -14,6 +16,8 @@ use crate::error::Failure;
 pub(crate) struct Printer {
     /// Nobody reads standard output any more.
     reader_gone: AtomicBool,
+    /// What is drawn on the terminal at the moment: it makes way for whatever is written.
+    bar: watch::Sender<Option<ProgressBar>>,
 }
 
 impl Printer {
@@ -24,10 +28,12 @@ impl Printer {
 
     /// Data that need not be text.
     pub(crate) fn out_bytes(&self, bytes: &[u8]) {
-        let mut out = io::stdout().lock();
-        if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
-            self.reader_gone.store(true, Ordering::Relaxed);
-        }
+        self.beside_bar(|| {
+            let mut out = io::stdout().lock();
+            if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
+                self.reader_gone.store(true, Ordering::Relaxed);
+            }
+        });
     }
 
     /// Whether nobody reads standard output any more: what goes on for its sake may end.
@@ -37,7 +43,22 @@ impl Printer {
 
     /// Remarks of others, that need not be text.
     pub(crate) fn note_bytes(&self, bytes: &[u8]) {
-        ignore_broken_pipe(io::stderr().lock().write_all(bytes));
+        self.beside_bar(|| ignore_broken_pipe(io::stderr().lock().write_all(bytes)));
+    }
+
+    /// Draws this on the terminal from now on, or nothing.
+    pub(crate) fn draw(&self, bar: Option<ProgressBar>) {
+        if let Some(before) = self.bar.send_replace(bar) {
+            before.finish_and_clear();
+        }
+    }
+
+    fn beside_bar(&self, write: impl FnOnce()) {
+        let bar = self.bar.borrow().clone();
+        match bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
     }
 
     /// Data of an answer that comes in pieces; breaks when nobody reads it any more.
@@ -48,7 +69,7 @@ impl Printer {
 
     /// Remarks beside the data.
     pub(crate) fn note(&self, text: &str) {
-        ignore_broken_pipe(io::stderr().lock().write_all(text.as_bytes()));
+        self.note_bytes(text.as_bytes());
     }
 
     /// `error: …`, then `hint: …` when there is one.

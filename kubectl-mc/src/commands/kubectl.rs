@@ -11,6 +11,7 @@ use crate::cache::Cache;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
+use crate::fleet::Progress;
 use crate::host::Host;
 use crate::kubectl::Kubectl;
 use crate::native::{Merge, Plan, Task};
@@ -85,12 +86,14 @@ fn native(
 ) -> Result<ExitStatus, Failure> {
     let task = Task {
         host,
+        plugin: None,
         scanned,
         env,
         printer,
         clusters: vec![cluster],
         at_once: None,
         patience: None,
+        progress: Progress::default(),
         merge: Merge::Plain,
     };
     let mut text = printer;

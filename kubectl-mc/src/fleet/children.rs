@@ -1,7 +1,6 @@
 //! The command by kubectl, a child for each cluster: so many at once, and what they write taken in
 //! the order of the clusters, or as it comes where it never ends.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,6 +14,7 @@ use super::child::{self, Child, Event, Events};
 use super::output::Output;
 use super::progress::Progress;
 use super::run_folder::RunFolder;
+use super::taken::Taken;
 use super::{Fault, Job, Outcome, local_port};
 use crate::argv::Scanned;
 use crate::cache::Cache;
@@ -83,22 +83,37 @@ impl<'a> Children<'a> {
     ) -> Result<Vec<Outcome>, Failure> {
         let (sender, mut events) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
+        let mut taken = Taken::new(targets, verb::is_stream(self.job.scanned));
         for (at, target) in targets.iter().enumerate() {
-            let events = Events { at, sender: sender.clone() };
             if let Some(reason) = target.not_ready() {
                 // It is told at once; nobody waits for it.
-                events.send(Event::End(Err(Fault::NotReady(reason.to_owned()))));
+                taken.skip(at, Fault::NotReady(reason.to_owned()), output);
+                progress.ended(&target.name);
                 continue;
             }
-            self.spawn(&mut tasks, target, at, events)?;
+            self.spawn(&mut tasks, target, at, Events { at, sender: sender.clone() })?;
         }
         drop(sender);
-        let mut taken = Taken::new(targets, verb::is_stream(self.job.scanned));
-        while let Some((at, event)) = events.recv().await {
-            if matches!(event, Event::End(_)) {
-                progress.ended(&targets[at].name);
+        loop {
+            let due = taken.due().into_iter().chain(output.due()).min();
+            let next = match due {
+                // A receiver loses nothing when it is not waited for any longer.
+                Some(due) => tokio::time::timeout_at(due, events.recv()).await,
+                None => Ok(events.recv().await),
+            };
+            match next {
+                Ok(Some((at, event))) => {
+                    if matches!(event, Event::End(_)) {
+                        progress.ended(&targets[at].name);
+                    }
+                    taken.take(at, event, output);
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    taken.pass_over(output);
+                    output.show();
+                }
             }
-            progress.suspend(|| taken.take(at, event, output));
             if self.reads && self.job.printer.is_reader_gone() {
                 // Nobody reads what the others would say. A change is not left half done for that.
                 break;
@@ -181,62 +196,6 @@ async fn refusal(
         None => asked.await,
     };
     refusal.map_or(Ok(()), |refusal| Err(Fault::Refused(refusal)))
-}
-
-/// Events, put into the order of the clusters, or taken as they come.
-struct Taken<'a> {
-    targets: &'a [&'a Target],
-    as_they_come: bool,
-    /// The first cluster that has not ended.
-    head: usize,
-    /// What was said before its turn.
-    early: HashMap<usize, Vec<Event>>,
-    results: Vec<Option<Result<(), Fault>>>,
-}
-
-impl<'a> Taken<'a> {
-    fn new(targets: &'a [&'a Target], as_they_come: bool) -> Self {
-        Self { targets, as_they_come, head: 0, early: HashMap::new(), results: vec![None; targets.len()] }
-    }
-
-    fn take(&mut self, at: usize, event: Event, output: &mut Output<'_>) {
-        if self.as_they_come {
-            return self.show(at, event, output);
-        }
-        if at != self.head {
-            self.early.entry(at).or_default().push(event);
-            return;
-        }
-        self.show(at, event, output);
-        while self.results.get(self.head).is_some_and(Option::is_some) {
-            self.head += 1;
-            for event in self.early.remove(&self.head).unwrap_or_default() {
-                self.show(self.head, event, output);
-            }
-        }
-    }
-
-    fn show(&mut self, at: usize, event: Event, output: &mut Output<'_>) {
-        let cluster = &self.targets[at].name;
-        match event {
-            Event::Out(bytes) => output.out(cluster, bytes),
-            Event::Err(bytes) => output.err(cluster, &bytes),
-            Event::End(result) => {
-                self.results[at] = Some(output.end(cluster, result));
-            }
-        }
-    }
-
-    fn outcomes(self) -> Vec<Outcome> {
-        let results = self.targets.iter().zip(self.results);
-        results
-            // Without an end nobody was left to read it: that is no failure.
-            .map(|(target, result)| Outcome {
-                cluster: target.name.clone(),
-                result: result.unwrap_or(Ok(())),
-            })
-            .collect()
-    }
 }
 
 /// A kubectl costs 50 MB and a good part of a core while it starts.

@@ -1,6 +1,7 @@
 //! What the children write, made into one answer: lines, a table, or a document.
 
 use kubectl_mc_api::ClusterName;
+use tokio::time::Instant;
 
 use super::document::{Document, Format};
 use super::lines::Lines;
@@ -43,7 +44,7 @@ impl<'a> Output<'a> {
     pub(super) fn out(&mut self, cluster: &ClusterName, bytes: Vec<u8>) {
         match &mut self.form {
             Form::Lines => self.lines.out(cluster, &bytes),
-            Form::Tables(tables) => tables.take(cluster, &bytes),
+            Form::Tables(tables) => tables.take(&bytes),
             Form::Document(document) => document.take(cluster, &bytes),
         }
     }
@@ -55,18 +56,37 @@ impl<'a> Output<'a> {
 
     /// A cluster has ended; what it wrote may turn out to be no answer.
     pub(super) fn end(&mut self, cluster: &ClusterName, mut result: Result<(), Fault>) -> Result<(), Fault> {
-        if let Form::Document(document) = &mut self.form {
-            result = document.end(cluster, result);
+        match &mut self.form {
+            Form::Lines => {}
+            Form::Tables(tables) => tables.end(cluster),
+            Form::Document(document) => result = document.end(cluster, result),
         }
         self.lines.end(cluster, &result);
         result
+    }
+
+    /// When what is held back must be shown.
+    pub(super) fn due(&self) -> Option<Instant> {
+        match &self.form {
+            Form::Tables(tables) => tables.due(),
+            Form::Lines | Form::Document(_) => None,
+        }
+    }
+
+    /// Shows what is held back, when that is due.
+    pub(super) fn show(&mut self) {
+        if let Form::Tables(tables) = &mut self.form
+            && tables.due().is_some_and(|due| due <= Instant::now())
+        {
+            self.lines.printer().out(&tables.show());
+        }
     }
 
     /// All have ended: what could only be told of all together.
     pub(super) fn finish(self) {
         match self.form {
             Form::Lines => {}
-            Form::Tables(tables) => self.lines.printer().out(&tables.render()),
+            Form::Tables(tables) => self.lines.printer().out(&tables.finish()),
             Form::Document(document) => self.lines.printer().out(&document.render()),
         }
     }

@@ -1,86 +1,82 @@
 //! How far it is, on a terminal's standard error only, and only when it takes longer than one likes to
 //! wait without a word.
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal};
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kubectl_mc_api::ClusterName;
+use tokio::sync::watch;
+
+use crate::printer::Printer;
 
 /// How many clusters have ended, and who is waited for.
-pub(super) struct Progress {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress(Arc<watch::Sender<State>>);
+
+#[derive(Debug, Default)]
+struct State {
     all: usize,
-    waiting: RefCell<BTreeSet<ClusterName>>,
-    /// There is a terminal to show it on.
-    shows: bool,
-    bar: Cell<Option<ProgressBar>>,
+    waiting: BTreeSet<ClusterName>,
+    bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    /// `quiet`: the lines of the command itself show that it goes on.
-    pub(super) fn new<'a>(clusters: impl Iterator<Item = &'a ClusterName>, quiet: bool) -> Self {
+    /// From now on these are waited for.
+    pub(crate) fn wait_for<'a>(&self, clusters: impl Iterator<Item = &'a ClusterName>) {
         let waiting: BTreeSet<_> = clusters.cloned().collect();
-        let shows = !quiet && io::stderr().is_terminal();
-        Self { all: waiting.len(), waiting: RefCell::new(waiting), shows, bar: Cell::new(None) }
-    }
-
-    /// Begins to show it after a while; never ends.
-    pub(super) async fn show(&self) {
-        if !self.shows {
-            return std::future::pending().await;
-        }
-        tokio::time::sleep(AFTER).await;
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
-            bar.set_style(style);
-        }
-        bar.set_message(self.message());
-        bar.enable_steady_tick(TICK);
-        self.bar.set(Some(bar));
-        std::future::pending().await
+        self.0.send_modify(|state| (state.all, state.waiting) = (waiting.len(), waiting));
+        self.0.borrow().draw();
     }
 
     /// A cluster needs no more waiting for.
-    pub(super) fn ended(&self, cluster: &ClusterName) {
-        self.waiting.borrow_mut().remove(cluster);
-        if let Some(bar) = self.bar.take() {
-            bar.set_message(self.message());
-            self.bar.set(Some(bar));
-        }
+    pub(crate) fn ended(&self, cluster: &ClusterName) {
+        self.0.send_modify(|state| drop(state.waiting.take(cluster)));
+        self.0.borrow().draw();
     }
 
-    /// Does something that writes, with nothing in its way.
-    pub(super) fn suspend(&self, write: impl FnOnce()) {
-        match self.bar.take() {
-            Some(bar) => {
-                bar.suspend(write);
-                self.bar.set(Some(bar));
-            }
-            None => write(),
+    /// Begins to show it after a while, for as long as this is waited for; never ends.
+    pub(super) async fn show(&self, printer: &Printer) {
+        tokio::time::sleep(AFTER).await;
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+            bar.set_style(style);
+        }
+        self.0.send_modify(|state| state.bar = Some(bar.clone()));
+        self.0.borrow().draw();
+        bar.enable_steady_tick(TICK);
+        printer.draw(Some(bar));
+        let _shown = Shown(printer);
+        std::future::pending().await
+    }
+}
+
+impl State {
+    fn draw(&self) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(self.message());
         }
     }
 
     /// `12 of 40 clusters, waiting for m7, m9 …`
     fn message(&self) -> String {
-        let waiting = self.waiting.borrow();
-        let names: Vec<_> = waiting.iter().take(NAMES).map(ClusterName::as_str).collect();
-        let more = if waiting.len() > NAMES { " …" } else { "" };
-        format!(
-            "{} of {} clusters, waiting for {}{more}",
-            self.all - waiting.len(),
-            self.all,
-            names.join(", ")
-        )
+        let names: Vec<_> = self.waiting.iter().take(NAMES).map(ClusterName::as_str).collect();
+        let done = format!("{} of {} clusters", self.all - self.waiting.len(), self.all);
+        match self.waiting.len() {
+            0 => done,
+            waiting if waiting > NAMES => format!("{done}, waiting for {} …", names.join(", ")),
+            _ => format!("{done}, waiting for {}", names.join(", ")),
+        }
     }
 }
 
-impl Drop for Progress {
+/// What is drawn, until nobody waits any more.
+struct Shown<'a>(&'a Printer);
+
+impl Drop for Shown<'_> {
     fn drop(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
+        self.0.draw(None);
     }
 }
 
@@ -97,10 +93,14 @@ mod tests {
     #[test]
     fn it_says_how_many_and_whom() {
         let names: Vec<ClusterName> = (1..=6).map(|at| format!("m{at}").parse().unwrap()).collect();
-        let progress = Progress::new(names.iter(), false);
+        let progress = Progress::default();
+        progress.wait_for(names.iter());
         progress.ended(&names[0]);
-        assert_eq!(progress.message(), "1 of 6 clusters, waiting for m2, m3, m4, m5 …");
+        assert_eq!(progress.0.borrow().message(), "1 of 6 clusters, waiting for m2, m3, m4, m5 …");
         progress.ended(&names[1]);
-        assert_eq!(progress.message(), "2 of 6 clusters, waiting for m3, m4, m5, m6");
+        assert_eq!(progress.0.borrow().message(), "2 of 6 clusters, waiting for m3, m4, m5, m6");
+        progress.wait_for(names[..1].iter());
+        progress.ended(&names[0]);
+        assert_eq!(progress.0.borrow().message(), "1 of 1 clusters");
     }
 }

@@ -1,72 +1,92 @@
 //! kubectl's tables of several clusters as one: the cluster first, one line of names for equal columns,
 //! aligned over all, and a block of its own for columns that differ.
+//!
+//! Rows are held back half a second, so that they are aligned with those of all clusters that are quick;
+//! what comes later keeps the widths. Blocks of other columns come behind.
 
-use std::io::Write;
+use std::time::Duration;
 
 use kubectl_mc_api::ClusterName;
-use tabwriter::TabWriter;
+use tokio::time::Instant;
+
+use crate::native::TabWriter;
 
 /// The tables, as they come.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    texts: Vec<(ClusterName, Vec<u8>)>,
+    /// What the cluster whose turn it is has written.
+    text: Vec<u8>,
+    /// The first is shown as it grows.
+    blocks: Vec<Block>,
+    /// Since when rows are held back.
+    held: Option<Instant>,
 }
 
 /// Rows of the same columns.
 #[derive(Debug, Default)]
 struct Block {
     names: Vec<String>,
-    rows: Vec<Vec<String>>,
+    writer: TabWriter,
 }
 
 impl Tables {
-    pub(super) fn take(&mut self, cluster: &ClusterName, bytes: &[u8]) {
-        match self.texts.last_mut() {
-            Some((last, text)) if last == cluster => text.extend_from_slice(bytes),
-            _ => self.texts.push((cluster.clone(), bytes.to_vec())),
+    /// What kubectl wrote for the cluster whose turn it is.
+    pub(super) fn take(&mut self, bytes: &[u8]) {
+        self.text.extend_from_slice(bytes);
+    }
+
+    /// That cluster has ended.
+    pub(super) fn end(&mut self, cluster: &ClusterName) {
+        let text = std::mem::take(&mut self.text);
+        let text = String::from_utf8_lossy(&text);
+        // Tables of several types have an empty line between them.
+        for table in text.split("\n\n") {
+            let mut lines = table.lines().filter(|line| !line.is_empty());
+            let Some(header) = lines.next() else { continue };
+            let starts = starts(header);
+            let names = cells(header, &starts);
+            let at = self.blocks.iter().position(|block| block.names == names).unwrap_or_else(|| {
+                self.blocks.push(Block::new(names));
+                self.blocks.len() - 1
+            });
+            for line in lines {
+                self.blocks[at].writer.line(&format!("{cluster}\t{}", cells(line, &starts).join("\t")));
+            }
+            self.held.get_or_insert_with(Instant::now);
         }
     }
 
-    /// All of them as one text.
-    pub(super) fn render(&self) -> String {
-        let mut blocks: Vec<Block> = Vec::new();
-        for (cluster, text) in &self.texts {
-            let text = String::from_utf8_lossy(text);
-            // Tables of several types have an empty line between them.
-            for table in text.split("\n\n") {
-                let mut lines = table.lines().filter(|line| !line.is_empty());
-                let Some(header) = lines.next() else { continue };
-                let starts = starts(header);
-                let names = cells(header, &starts);
-                let rows = lines.map(|line| {
-                    let mut row = vec![cluster.to_string()];
-                    row.extend(cells(line, &starts));
-                    row
-                });
-                match blocks.iter_mut().find(|block| block.names == names) {
-                    Some(block) => block.rows.extend(rows),
-                    None => blocks.push(Block { names, rows: rows.collect() }),
-                }
-            }
-        }
-        blocks.iter().map(Block::render).collect::<Vec<_>>().join("\n")
+    /// When what is held back must be shown.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let waits = self.blocks.first().is_some_and(|block| block.writer.waiting() > 0);
+        self.held.filter(|_| waits).map(|held| held + HELD)
+    }
+
+    /// What was held back of the first block.
+    pub(super) fn show(&mut self) -> String {
+        self.blocks.first_mut().map(Block::show).unwrap_or_default()
+    }
+
+    /// All that was not shown.
+    pub(super) fn finish(mut self) -> String {
+        self.blocks.iter_mut().map(Block::show).collect::<Vec<_>>().join("\n")
     }
 }
 
 impl Block {
-    fn render(&self) -> String {
-        let mut text = format!("CLUSTER\t{}\n", self.names.join("\t"));
-        for row in &self.rows {
-            text.push_str(&row.join("\t"));
-            text.push('\n');
-        }
-        let mut writer = TabWriter::new(Vec::new()).padding(3);
-        // Writing to memory cannot fail.
-        let _ = writer.write_all(text.as_bytes());
-        let aligned = writer.into_inner().map_or(text, |text| String::from_utf8_lossy(&text).into_owned());
-        aligned.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    fn new(names: Vec<String>) -> Self {
+        let mut writer = TabWriter::default();
+        writer.line(&format!("CLUSTER\t{}", names.join("\t")));
+        Self { names, writer }
+    }
+
+    fn show(&mut self) -> String {
+        self.writer.flush().lines().map(|line| format!("{}\n", line.trim_end())).collect()
     }
 }
+
+/// What a person does not notice.
+const HELD: Duration = Duration::from_millis(500);
 
 /// Where columns start: a name may hold one space (`LAST SEEN`), between two there are more.
 fn starts(header: &str) -> Vec<usize> {
@@ -102,10 +122,11 @@ mod tests {
         for (cluster, text) in texts {
             // However it is cut.
             for byte in text.bytes() {
-                tables.take(&cluster.parse().unwrap(), &[byte]);
+                tables.take(&[byte]);
             }
+            tables.end(&cluster.parse().unwrap());
         }
-        tables.render()
+        tables.finish()
     }
 
     #[test]
@@ -129,6 +150,27 @@ mod tests {
             "CLUSTER   NAME      AGE\nm1        pod/web   3s\nm2        pod/x     1s\n\n\
              CLUSTER   NAME      TYPE\nm1        svc/web   ClusterIP\n"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_quick_is_shown_and_what_is_late_keeps_the_widths() {
+        let mut tables = Tables::default();
+        let mut end = |cluster: &str, text: &str| {
+            tables.take(text.as_bytes());
+            tables.end(&cluster.parse().unwrap());
+            tables.due().map(|due| due - Instant::now())
+        };
+        assert_eq!(end("m1", "NAME       AGE\na          3s\n"), Some(HELD));
+        tokio::time::advance(HELD).await;
+        assert_eq!(end("m2", "NAME            AGE\nwith-a-name     3s\n\nX\n1\n"), Some(Duration::ZERO));
+        assert_eq!(
+            tables.show(),
+            "CLUSTER   NAME          AGE\nm1        a             3s\nm2        with-a-name   3s\n"
+        );
+        assert_eq!(tables.due(), None);
+        tables.take(b"NAME   AGE\nb      9s\n");
+        tables.end(&"m3".parse().unwrap());
+        assert_eq!(tables.finish(), "m3        b             9s\n\nCLUSTER   X\nm2        1\n");
     }
 
     #[test]

@@ -32,6 +32,25 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
+    /// A type without namespaces, short names and categories. One that names no singular is called by its
+    /// kind, as kubectl does it.
+    pub(super) fn new(group: &str, version: &str, kind: String, plural: String, singular: String) -> Self {
+        let singular = if singular.is_empty() { kind.to_lowercase() } else { singular };
+        let (group, version) = (group.to_owned(), version.to_owned());
+        let (short, categories) = (Vec::new(), Vec::new());
+        Self { group, version, kind, plural, singular, short, categories, namespaced: false }
+    }
+
+    #[must_use]
+    pub(super) fn called(self, short: Vec<String>, categories: Vec<String>) -> Self {
+        Self { short, categories, ..self }
+    }
+
+    #[must_use]
+    pub(super) fn in_namespaces(self, namespaced: bool) -> Self {
+        Self { namespaced, ..self }
+    }
+
     /// `pods`, `deployments.apps`
     pub(crate) fn qualified(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }

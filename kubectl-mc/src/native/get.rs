@@ -1,12 +1,15 @@
 //! `kubectl get` on many clusters: the types are looked up at each, then asked for one after the other,
 //! each at all clusters at once.
 
+mod legacy;
 mod list;
 mod plan;
 mod resolve;
 mod table;
 mod watch;
 
+use std::collections::VecDeque;
+use std::future::Future;
 use std::ops::ControlFlow;
 
 use serde_json::Value;
@@ -15,11 +18,11 @@ pub(crate) use plan::Plan;
 use plan::{Objects, Output};
 
 use self::list::{ItemSink, Items};
-use self::resolve::Round;
+use self::resolve::{Round, Search, Wanted};
 use self::table::{Rows, TableSink};
 use super::cells::Shown;
 use super::failure::Failure;
-use super::member::{Member, Members};
+use super::member::Member;
 use super::ordered;
 use super::{Merge, Task};
 use crate::client::ClientError;
@@ -33,40 +36,41 @@ pub(super) struct Ask {
 }
 
 pub(super) async fn run(plan: &Plan, task: &Task<'_>) -> Result<Vec<Result<(), Failure>>, ClientError> {
-    let mut members = task.members(if plan.watch { task.clusters.len() } else { 0 }).await?;
+    let mut members = task.members(plan.watch.then_some(task.clusters.len())).await?;
     let mut failures: Vec<Option<Failure>> = vec![None; members.all.len()];
-    let rounds = resolve::rounds(plan, task, &members.all, &mut failures).await;
+    let all = members.all.clone();
+    let mut search = Search::begin(plan, task, &all, false).await;
     if plan.watch {
-        watch(plan, task, &members, rounds, &mut failures).await;
+        watch(plan, task, search.each(&mut failures), &mut failures).await;
         return Ok(outcomes(failures));
     }
+    let mut rounds = search.rounds(&mut failures);
     let mut sink = Sinks::new(plan, task, &rounds);
-    for round in &rounds {
-        sink.begin(round);
+    let mut namespaced = true;
+    loop {
+        if rounds.is_empty() {
+            rounds = search.rest(&mut failures).await;
+        }
+        let Some(round) = rounds.pop_front() else { break };
+        namespaced &= round.wanted.iter().flat_map(Wanted::resource).all(|resource| resource.namespaced);
+        sink.begin();
         // Whoever cannot be reached is not asked again.
-        let reachable = |place: &usize| !failures[*place].as_ref().is_some_and(Failure::is_of_the_member);
-        let asks: Vec<(usize, Ask)> = round
-            .resources
-            .iter()
-            .filter(|(place, _)| reachable(place))
-            .map(|(place, resource)| {
-                let (member, names) = (members.all[*place].clone(), round.names.clone());
-                (*place, Ask { member, resource: resource.clone(), names })
-            })
-            .collect();
-        let results = sink.run(plan, task, &asks).await;
+        let reachable = |place: usize| !failures[place].as_ref().is_some_and(Failure::is_of_the_member);
+        let wanted: Vec<_> = round.wanted.into_iter().filter(|wanted| reachable(wanted.place)).collect();
+        let places: Vec<_> = wanted.iter().map(|wanted| wanted.place).collect();
+        let results = sink.run(plan, task, wanted).await;
         members.warn(task.printer);
         let Some(results) = results else { return Ok(outcomes(failures)) };
-        for ((place, _), failed) in asks.iter().zip(results) {
+        for (place, failed) in places.into_iter().zip(results) {
             if let Some(failure) = failed {
-                failures[*place].get_or_insert(failure);
+                failures[place].get_or_insert(failure);
             }
         }
         if sink.end_round().is_break() {
             return Ok(outcomes(failures));
         }
     }
-    sink.end(plan, task, &members.all, &rounds, &failures);
+    sink.end(plan, task, &members.all, namespaced, &failures);
     Ok(outcomes(failures))
 }
 
@@ -75,25 +79,20 @@ pub(super) async fn objects(
     plan: &Plan,
     task: &Task<'_>,
 ) -> Result<(Vec<(usize, Value)>, Vec<Result<(), Failure>>), ClientError> {
-    let mut members = task.members(0).await?;
+    let mut members = task.members(None).await?;
     let mut failures: Vec<Option<Failure>> = vec![None; members.all.len()];
-    let rounds = resolve::rounds(plan, task, &members.all, &mut failures).await;
+    let all = members.all.clone();
+    let mut search = Search::begin(plan, task, &all, true).await;
     let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
     let source = list::Source::new(plan, namespace);
     let mut found = Found::default();
-    for round in rounds {
-        found.places = round.resources.iter().map(|(place, _)| *place).collect();
-        let asks: Vec<_> = round
-            .resources
-            .into_iter()
-            .map(|(place, resource)| Ask {
-                member: members.all[place].clone(),
-                resource,
-                names: round.names.clone(),
-            })
-            .collect();
-        let fetch = |ask, sender| list::values(source.clone(), ask, sender);
-        let results = ordered::run(asks, task.at_once(), fetch, &mut found).await.unwrap_or_default();
+    for Round { wanted } in search.rounds(&mut failures) {
+        found.places = wanted.iter().map(|wanted| wanted.place).collect();
+        let fetch = |wanted, sender| {
+            let source = source.clone();
+            asked(wanted, |ask| list::values(source, ask, sender))
+        };
+        let results = ordered::run(wanted, &task.way(), fetch, &mut found).await.unwrap_or_default();
         for (place, failed) in found.places.iter().zip(results) {
             if let Some(failure) = failed.flatten() {
                 failures[*place].get_or_insert(failure);
@@ -119,32 +118,25 @@ impl ordered::Sink<Vec<Value>> for Found {
     }
 }
 
-/// Watches at every member what its word means there: one type.
-async fn watch(
-    plan: &Plan,
-    task: &Task<'_>,
-    members: &Members,
-    rounds: Vec<Round>,
-    failures: &mut [Option<Failure>],
-) {
-    let mut asks: Vec<(usize, Ask)> = Vec::new();
-    for Round { resources, names } in rounds {
-        for (place, resource) in resources {
-            if asks.iter().any(|(other, _)| *other == place) {
-                // kubectl's own words.
-                let several = "error: you may only specify a single resource type";
-                failures[place].get_or_insert_with(|| Failure::Said(several.to_owned()));
-                continue;
-            }
-            asks.push((place, Ask { member: members.all[place].clone(), resource, names: names.clone() }));
-        }
+/// Asks what is wanted, as soon as it is known what that is at the member; what failed.
+async fn asked<F: Future<Output = Option<Failure>>>(
+    wanted: Wanted,
+    fetch: impl FnOnce(Ask) -> F,
+) -> Option<Failure> {
+    match wanted.ask().await {
+        Ok(Some(ask)) => fetch(ask).await,
+        Ok(None) => None,
+        Err(failure) => Some(failure),
     }
-    asks.retain(|(place, _)| failures[*place].is_none());
+}
+
+/// Watches at every member what its word means there: one type.
+async fn watch(plan: &Plan, task: &Task<'_>, wanted: Vec<Wanted>, failures: &mut [Option<Failure>]) {
     let Output::Table(columns) = &plan.output else { return };
     let shown = Shown { columns: columns.clone(), namespace: plan.all_namespaces, prefix: None };
     let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
     let source = list::Source::new(plan, namespace);
-    for (place, failure) in watch::run(asks, &source, &shown, task).await {
+    for (place, failure) in watch::run(wanted, &source, &shown, task).await {
         failures[place] = Some(failure);
     }
 }
@@ -160,13 +152,13 @@ enum Sinks<'a> {
 }
 
 impl<'a> Sinks<'a> {
-    fn new(plan: &Plan, task: &'a Task<'_>, rounds: &[Round]) -> Self {
+    fn new(plan: &Plan, task: &'a Task<'_>, rounds: &VecDeque<Round>) -> Self {
         match &plan.output {
             Output::Table(columns) => {
                 let mut kinds: Vec<_> = rounds
                     .iter()
-                    .flat_map(|round| &round.resources)
-                    .map(|(_, r)| (&r.group, &r.version, &r.kind))
+                    .flat_map(|round| round.wanted.iter().filter_map(Wanted::resource))
+                    .map(|r| (&r.group, &r.version, &r.kind))
                     .collect();
                 kinds.sort_unstable();
                 kinds.dedup();
@@ -180,9 +172,9 @@ impl<'a> Sinks<'a> {
         }
     }
 
-    fn begin(&mut self, round: &Round) {
+    fn begin(&mut self) {
         if let Self::Table(sink) = self {
-            sink.begin(round);
+            sink.begin();
         }
     }
 
@@ -191,16 +183,19 @@ impl<'a> Sinks<'a> {
         &mut self,
         plan: &Plan,
         task: &Task<'_>,
-        asks: &[(usize, Ask)],
+        wanted: Vec<Wanted>,
     ) -> Option<Vec<Option<Failure>>> {
-        let asks: Vec<Ask> = asks.iter().map(|(_, ask)| ask.clone()).collect();
         let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
         let source = list::Source::new(plan, namespace);
         let results = match self {
             Self::Table(sink) => {
                 let rows = Rows { source, shown: sink.shown() };
-                sink.names(&asks);
-                ordered::run(asks, task.at_once(), |ask, sender| rows.clone().fetch(ask, sender), sink).await
+                sink.names(&wanted);
+                let fetch = |wanted, sender| {
+                    let rows = rows.clone();
+                    asked(wanted, |ask| rows.fetch(ask, sender))
+                };
+                ordered::run(wanted, &task.way(), fetch, sink).await
             }
             Self::Items(sink) => {
                 let items = Items {
@@ -210,7 +205,11 @@ impl<'a> Sinks<'a> {
                     managed_fields: plan.managed_fields,
                     width: task.clusters.iter().map(|name| name.as_str().len()).max().unwrap_or(0),
                 };
-                ordered::run(asks, task.at_once(), |ask, sender| items.clone().fetch(ask, sender), sink).await
+                let fetch = |wanted, sender| {
+                    let items = items.clone();
+                    asked(wanted, |ask| items.fetch(ask, sender))
+                };
+                ordered::run(wanted, &task.way(), fetch, sink).await
             }
         };
         let died = || Some(Failure::Said("it was not asked to the end".to_owned()));
@@ -229,7 +228,7 @@ impl<'a> Sinks<'a> {
         plan: &Plan,
         task: &Task<'_>,
         members: &[Member],
-        rounds: &[Round],
+        namespaced: bool,
         failures: &[Option<Failure>],
     ) {
         match self {
@@ -244,8 +243,7 @@ impl<'a> Sinks<'a> {
             Self::Table(sink)
                 if sink.wrote_nothing() && failures.iter().all(Option::is_none) && !plan.ignore_not_found =>
             {
-                let mut resources = rounds.iter().flat_map(|round| &round.resources);
-                if !plan.all_namespaces && resources.all(|(_, resource)| resource.namespaced) {
+                if !plan.all_namespaces && namespaced {
                     let namespace = task.namespace(plan.namespace.as_deref());
                     task.printer.note(&format!("No resources found in {namespace} namespace.\n"));
                 } else {

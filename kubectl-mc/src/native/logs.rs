@@ -31,7 +31,7 @@ pub(super) async fn run(
     task: &Task<'_>,
     text: &mut dyn Text,
 ) -> Result<Vec<Result<(), Failure>>, ClientError> {
-    let streams = if plan.follow { task.clusters.len().saturating_mul(plan.most) } else { 0 };
+    let streams = plan.follow.then(|| task.clusters.len().saturating_mul(plan.most));
     let mut members = task.members(streams).await?;
     let namespace = task.namespace(plan.namespace.as_deref());
     let results = if plan.follow {
@@ -39,7 +39,7 @@ pub(super) async fn run(
     } else {
         let mut sink = Texts { task, text };
         let ask = |member: Member, sender| member_logs(plan.clone(), member, namespace.clone(), sender);
-        let results = ordered::run(members.all.clone(), task.at_once(), ask, &mut sink).await;
+        let results = ordered::run(members.all.clone(), &task.way(), ask, &mut sink).await;
         results.unwrap_or_default().into_iter().map(|result| result.unwrap_or(Ok(()))).collect()
     };
     members.warn(task.printer);

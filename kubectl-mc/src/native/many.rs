@@ -7,13 +7,17 @@ use kubectl_mc_api::ClusterName;
 
 use super::{Failure, Merge, Plan, Task, Text};
 use crate::error::Failure as CommandFailure;
-use crate::fleet::{Fault, Job, Lines, Outcome};
+use crate::fleet::{Fault, Job, Lines, Outcome, Progress};
 use crate::hop::Refusal;
 use crate::printer::printable;
 
 impl Plan {
     /// Does it for a job; the outcomes are in the order of its targets.
-    pub(crate) async fn run_job(&self, job: &Job<'_>) -> Result<Vec<Outcome>, CommandFailure> {
+    pub(crate) async fn run_job(
+        &self,
+        job: &Job<'_>,
+        progress: &Progress,
+    ) -> Result<Vec<Outcome>, CommandFailure> {
         let mut lines = Lines::new(job);
         for target in job.targets.iter() {
             if let Some(reason) = target.not_ready() {
@@ -23,12 +27,14 @@ impl Plan {
         let ready = job.targets.iter().filter(|target| target.not_ready().is_none());
         let task = Task {
             host: job.host,
+            plugin: job.plugin(),
             scanned: job.scanned,
             env: job.env,
             printer: job.printer,
             clusters: ready.map(|target| target.name.clone()).collect(),
             at_once: job.options.concurrency.map(std::num::NonZero::get),
             patience: job.options.timeout(true),
+            progress: progress.clone(),
             merge: Merge::Marked,
         };
         let mut results = self.run(&task, &mut lines).await?.into_iter();

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::future::Future;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, header};
@@ -12,8 +11,12 @@ use kubectl_mc_api::{ClusterName, path};
 use tokio::sync::mpsc;
 
 use super::failure::Failure;
-use super::pool::Stream;
+use super::login::Login;
+use super::ordered::AtCluster;
+use super::patience::Patience;
+use super::pool::{self, Stream};
 use crate::client::{self, Reply};
+use crate::hop::{Hop, Refusal};
 use crate::printer::{Printer, printable};
 
 /// All members that are asked.
@@ -24,13 +27,13 @@ pub(super) struct Members {
 }
 
 impl Members {
-    pub(super) fn new(clusters: &[ClusterName], client: &kube::Client, patience: Duration) -> Self {
+    pub(super) fn new(clusters: &[ClusterName], login: &Login, patience: impl Fn() -> Patience) -> Self {
         let (sender, warnings) = mpsc::unbounded_channel();
         let all = clusters.iter().enumerate().map(|(place, name)| Member {
             name: name.clone(),
-            client: client.clone(),
+            login: login.clone(),
             place,
-            patience,
+            patience: patience(),
             warnings: sender.clone(),
         });
         Self { all: all.collect(), warnings, warned: HashSet::new() }
@@ -51,25 +54,64 @@ impl Members {
 #[derive(Clone)]
 pub(super) struct Member {
     pub(super) name: ClusterName,
-    pub(super) client: kube::Client,
+    login: Login,
     /// Its place among the members, by which streams are spread over connections.
     pub(super) place: usize,
-    /// How long it may be silent.
-    pub(super) patience: Duration,
+    patience: Patience,
     warnings: mpsc::UnboundedSender<String>,
 }
 
 impl Member {
     /// A successful answer's head, with its body to come. `path` is the member's own, with a query.
     pub(super) async fn open(&self, path: &str, accept: &str) -> Result<Response<Body>, Failure> {
-        let request = Request::get(format!("{}{path}", path::member_root(&self.name)))
-            .header(header::ACCEPT, accept)
-            .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
-            .extension(Stream(self.place))
-            .body(Body::empty())
-            .map_err(|error| Failure::Said(error.to_string()))?;
-        let response = self.in_time(self.client.send(request)).await?;
-        let response = response.map_err(|error| Failure::of_client(&client::failed(error)))?;
+        let mut renewed = false;
+        loop {
+            let (client, round) = self.login.client();
+            let failure = match self.send(&client, path, accept).await? {
+                Ok(response) => {
+                    self.login.taken(round);
+                    return Ok(response);
+                }
+                Err(failure) => failure,
+            };
+            let refused = matches!(&failure, Failure::Refused(Refusal { hop: Hop::HostAuthentication, .. }));
+            if !refused {
+                self.login.taken(round);
+            }
+            if !refused || renewed || !self.renew(round).await? {
+                return Err(failure);
+            }
+            renewed = true;
+        }
+    }
+
+    /// A plugin may ask a person: that is no time of the member's.
+    async fn renew(&self, round: u64) -> Result<bool, Failure> {
+        self.login.renew(round).await.map_err(|error| Failure::of_client(&error))
+    }
+
+    /// One request: the answer, or what it says against it.
+    async fn send(
+        &self,
+        client: &kube::Client,
+        path: &str,
+        accept: &str,
+    ) -> Result<Result<Response<Body>, Failure>, Failure> {
+        let mut tries = TRIES;
+        let response = loop {
+            let request = Request::get(format!("{}{path}", path::member_root(&self.name)))
+                .header(header::ACCEPT, accept)
+                .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
+                .extension(Stream(self.place))
+                .body(Body::empty())
+                .map_err(|error| Failure::Said(error.to_string()))?;
+            tries -= 1;
+            match self.in_time(client.send(request)).await? {
+                Ok(response) => break response,
+                Err(error) if tries > 0 && pool::was_not_seen(&error) => {}
+                Err(error) => return Err(Failure::of_client(&client::failed(error))),
+            }
+        };
         for warning in response.headers().get_all(header::WARNING) {
             if let Some(text) = warning.to_str().ok().and_then(warning_text) {
                 // Nobody may be left to hear it.
@@ -77,11 +119,11 @@ impl Member {
             }
         }
         if response.status().is_success() {
-            return Ok(response);
+            return Ok(Ok(response));
         }
         let status = response.status();
         let body = self.body(response, MAX_ERROR).await?.to_vec();
-        Err(Failure::of(&Reply { status, body }))
+        Ok(Err(Failure::of(&Reply { status, body })))
     }
 
     /// The same member, on another stream.
@@ -95,9 +137,9 @@ impl Member {
         self.body(response, MAX_ANSWER).await
     }
 
-    /// Waits no longer than this member may be silent.
+    /// Waits no longer than this member has time.
     pub(super) async fn in_time<T>(&self, what: impl Future<Output = T>) -> Result<T, Failure> {
-        tokio::time::timeout(self.patience, what).await.map_err(|_| Failure::TimedOut(self.patience))
+        self.patience.limit(what).await
     }
 
     async fn body(&self, response: Response<Body>, most: usize) -> Result<Bytes, Failure> {
@@ -113,6 +155,12 @@ impl Member {
             }
         }
         Ok(whole.into())
+    }
+}
+
+impl AtCluster for Member {
+    fn cluster(&self) -> &ClusterName {
+        &self.name
     }
 }
 
@@ -164,6 +212,8 @@ impl std::fmt::Display for Query {
 /// An object is at most 1.5 MiB in etcd; a chunk is 500 of them, seldom of that size.
 const MAX_ANSWER: usize = 256 * 1024 * 1024;
 const MAX_ERROR: usize = 1024 * 1024;
+/// A connection that is closed is followed by one that is not.
+const TRIES: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -1,14 +1,19 @@
 //! Work at many members at once, whose answers are taken in the members' order: each as soon as
-//! those before it are complete. What is ahead of its turn waits in a channel that soon is full, so
-//! memory does not grow with the answers.
+//! those before it are complete. Who is silent while others wait loses its place and comes last. What is
+//! ahead of its turn waits in a channel that soon is full, so memory does not grow with the answers.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
+use kubectl_mc_api::ClusterName;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+
+use crate::fleet::{Progress, Quiet};
 
 /// Who takes the pieces.
 pub(super) trait Sink<P> {
@@ -26,59 +31,158 @@ pub(super) trait Sink<P> {
     }
 }
 
-/// Does `work` for every one of `what`, at most `at_once` at a time, and gives the pieces to the sink
-/// in order. What each work came to, in the same order; `None` when nobody reads any more.
+/// What is to be done at a cluster.
+pub(super) trait AtCluster {
+    fn cluster(&self) -> &ClusterName;
+}
+
+/// How all of it is done.
+#[derive(Clone)]
+pub(super) struct Way {
+    /// At how many clusters at a time.
+    pub(super) at_once: usize,
+    pub(super) progress: Progress,
+}
+
+/// Does `work` for every one of `what`, and gives the pieces to the sink in order. What each work came
+/// to, in the order of `what`; `None` when nobody reads any more.
 pub(super) async fn run<T, P, R, W>(
-    what: impl IntoIterator<Item = T>,
-    at_once: usize,
+    what: Vec<T>,
+    way: &Way,
     work: impl Fn(T, mpsc::Sender<P>) -> W,
     sink: &mut impl Sink<P>,
 ) -> Option<Vec<Option<R>>>
 where
+    T: AtCluster,
     P: Send + 'static,
     R: Send + 'static,
     W: Future<Output = R> + Send + 'static,
 {
-    let turns = Arc::new(Semaphore::new(at_once.max(1)));
-    let running: Vec<_> = what
-        .into_iter()
-        .map(|what| {
-            let (sender, receiver) = mpsc::channel(AHEAD);
-            let (turns, work) = (Arc::clone(&turns), work(what, sender));
-            let task = tokio::spawn(async move {
-                let _turn = turns.acquire_owned().await;
-                work.await
-            });
-            (Abort(task), receiver)
-        })
-        .collect();
-    let mut results = Vec::with_capacity(running.len());
-    for (place, (mut task, mut receiver)) in running.into_iter().enumerate() {
-        while let Some(piece) = next(&mut receiver, sink).await? {
-            if sink.take(place, piece).is_break() {
-                return None;
+    way.progress.wait_for(what.iter().map(AtCluster::cluster));
+    let turns = Arc::new(Semaphore::new(way.at_once.max(1)));
+    let mut results: Vec<Option<R>> = what.iter().map(|_| None).collect();
+    let running = what.into_iter().enumerate().map(|(place, what)| {
+        let (sender, pieces) = mpsc::channel(AHEAD);
+        let (progress, cluster) = (way.progress.clone(), what.cluster().clone());
+        let (turns, work) = (Arc::clone(&turns), work(what, sender));
+        let task = tokio::spawn(async move {
+            let _turn = turns.acquire_owned().await;
+            let result = work.await;
+            progress.ended(&cluster);
+            result
+        });
+        Running { place, task: Abort(task), pieces, spoke: None, passed_over: false }
+    });
+    let mut queue = Queue { waiting: running.collect(), quiet: Quiet::new(GRACE) };
+    while let Some(mut first) = queue.waiting.pop_front() {
+        loop {
+            match queue.next(&mut first, sink).await? {
+                Next::Piece(piece) => {
+                    if sink.take(first.place, piece).is_break() {
+                        return None;
+                    }
+                }
+                Next::Passed => {
+                    first.passed_over = true;
+                    queue.waiting.push_back(first);
+                    break;
+                }
+                Next::Ended => {
+                    results[first.place] = (&mut first.task.0).await.ok();
+                    break;
+                }
             }
         }
-        results.push((&mut task.0).await.ok());
     }
     Some(results)
 }
 
-/// The next piece, or `Some(None)` when there is none. Shows what is held back when it is due.
-async fn next<P>(receiver: &mut mpsc::Receiver<P>, sink: &mut impl Sink<P>) -> Option<Option<P>> {
-    while let Some(due) = sink.due() {
-        // A receiver loses nothing when it is not waited for any longer.
-        match tokio::time::timeout_at(due, receiver.recv()).await {
-            Ok(piece) => return Some(piece),
-            Err(_) if sink.show().is_break() => return None,
-            Err(_) => {}
+/// The work at one cluster.
+struct Running<P, R> {
+    place: usize,
+    task: Abort<R>,
+    pieces: mpsc::Receiver<P>,
+    /// When it last had something new to say.
+    spoke: Option<Instant>,
+    passed_over: bool,
+}
+
+impl<P, R> Running<P, R> {
+    fn is_ready(&self) -> bool {
+        !self.pieces.is_empty() || self.pieces.is_closed()
+    }
+}
+
+/// Those whose turn has not come.
+struct Queue<P, R> {
+    waiting: VecDeque<Running<P, R>>,
+    quiet: Quiet,
+}
+
+/// What comes of the first.
+enum Next<P> {
+    Piece(P),
+    Ended,
+    /// It has lost its place.
+    Passed,
+}
+
+impl<P, R> Queue<P, R> {
+    /// The next piece of the first; `None` when nobody reads any more. Shows what is held back when it is due.
+    async fn next(&mut self, first: &mut Running<P, R>, sink: &mut impl Sink<P>) -> Option<Next<P>> {
+        loop {
+            if !first.is_ready() && self.others_wait() && self.is_silent(first) {
+                return Some(Next::Passed);
+            }
+            // Alone it has all the time that it needs.
+            let look = (!self.waiting.is_empty()).then(|| Instant::now() + LOOK);
+            let received = match sink.due().into_iter().chain(look).min() {
+                // A receiver loses nothing when it is not waited for any longer.
+                Some(until) => tokio::time::timeout_at(until, first.pieces.recv()).await.ok(),
+                None => Some(first.pieces.recv().await),
+            };
+            match received {
+                Some(Some(piece)) => {
+                    if first.spoke.is_none() {
+                        self.quiet.moved();
+                    }
+                    first.spoke = Some(Instant::now());
+                    return Some(Next::Piece(piece));
+                }
+                Some(None) => return Some(Next::Ended),
+                None if sink.due().is_some_and(|due| due <= Instant::now()) && sink.show().is_break() => {
+                    return None;
+                }
+                None => {}
+            }
         }
     }
-    Some(receiver.recv().await)
+
+    /// Whether anybody behind the first has something to say.
+    fn others_wait(&mut self) -> bool {
+        let mut waits = false;
+        for other in self.waiting.iter_mut().filter(|other| other.is_ready()) {
+            waits = true;
+            if other.spoke.is_none() {
+                other.spoke = Some(Instant::now());
+                self.quiet.moved();
+            }
+        }
+        waits
+    }
+
+    fn is_silent(&self, first: &Running<P, R>) -> bool {
+        match first.spoke {
+            // Who has lost its place once waits for nobody, and nobody for it.
+            _ if first.passed_over => true,
+            Some(spoke) => spoke.elapsed() >= STALLED,
+            None => self.quiet.over() <= Instant::now(),
+        }
+    }
 }
 
 /// A task that ends when nobody waits for it any more.
-struct Abort<R>(JoinHandle<R>);
+pub(super) struct Abort<R>(pub(super) JoinHandle<R>);
 
 impl<R> Drop for Abort<R> {
     fn drop(&mut self) {
@@ -88,6 +192,12 @@ impl<R> Drop for Abort<R> {
 
 /// Pieces of one member that may wait for their turn.
 const AHEAD: usize = 1;
+/// What a person waits for without a thought.
+pub(super) const GRACE: Duration = Duration::from_secs(1);
+/// The same for who has begun to answer: the rest seldom takes longer than the beginning.
+const STALLED: Duration = Duration::from_secs(5);
+/// How often it is looked whether the others wait.
+const LOOK: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -115,35 +225,100 @@ mod tests {
             .block_on(what)
     }
 
+    /// Something to do at a cluster: what matters is how long it takes.
+    struct Delay(ClusterName, Duration);
+
+    impl AtCluster for Delay {
+        fn cluster(&self) -> &ClusterName {
+            &self.0
+        }
+    }
+
+    fn delays(millis: &[u64]) -> Vec<Delay> {
+        let delay = |(at, millis): (usize, &u64)| {
+            Delay(format!("m{at}").parse().unwrap(), Duration::from_millis(*millis))
+        };
+        millis.iter().enumerate().map(delay).collect()
+    }
+
+    fn way(at_once: usize) -> Way {
+        Way { at_once, progress: Progress::default() }
+    }
+
+    /// Which places spoke, each after its delay, in the order in which that was told.
+    fn told(millis: &[u64], at_once: usize) -> Vec<usize> {
+        let mut taken = Taken::default();
+        let work = |Delay(_, delay): Delay, sender: mpsc::Sender<u32>| async move {
+            for piece in 0..3 {
+                tokio::time::sleep(if piece == 0 { delay } else { Duration::ZERO }).await;
+                sender.send(piece).await.unwrap();
+            }
+            delay
+        };
+        let results = in_runtime(run(delays(millis), &way(at_once), work, &mut taken)).unwrap();
+        let expected: Vec<_> = millis.iter().map(|millis| Some(Duration::from_millis(*millis))).collect();
+        assert_eq!(results, expected);
+        // Nothing of one is torn apart by another, and its pieces keep their order.
+        assert!(taken.0.chunks(3).all(|of| of[0].0 == of[1].0 && of[1].0 == of[2].0), "{:?}", taken.0);
+        assert!(taken.0.chunks(3).all(|of| [of[0].1, of[1].1, of[2].1] == [0, 1, 2]), "{:?}", taken.0);
+        taken.0.chunks(3).map(|of| of[0].0).collect()
+    }
+
     #[test]
     fn pieces_come_in_the_order_of_the_members_however_fast_each_is() {
+        assert_eq!(told(&[900, 10, 20], 3), [0, 1, 2]);
+        assert_eq!(told(&[900, 10, 20], 2), [0, 1, 2]);
+        assert_eq!(told(&[30_000], 1), [0]);
+    }
+
+    #[test]
+    fn who_is_silent_while_others_wait_comes_last() {
+        assert_eq!(told(&[30_000, 10, 20], 3), [1, 2, 0]);
+        assert_eq!(told(&[30_000, 10, 20_000, 20, 10_000], 5), [1, 3, 4, 2, 0]);
+        // Where all are slow, none is.
+        assert_eq!(told(&[30_000, 20_000, 25_000], 3), [0, 1, 2]);
+    }
+
+    #[test]
+    fn many_that_are_silent_cost_the_time_of_one() {
+        let mut millis = vec![10; 100];
+        (0..100).step_by(2).for_each(|at| millis[at] = 30_000);
+        struct Last(Vec<Duration>, Instant);
+        impl Sink<()> for Last {
+            fn take(&mut self, _: usize, (): ()) -> ControlFlow<()> {
+                self.0.push(self.1.elapsed());
+                ControlFlow::Continue(())
+            }
+        }
+        let took = in_runtime(async {
+            let mut last = Last(Vec::new(), Instant::now());
+            let work = |Delay(_, delay): Delay, sender: mpsc::Sender<()>| async move {
+                tokio::time::sleep(delay).await;
+                let _ = sender.send(()).await;
+            };
+            run(delays(&millis), &way(100), work, &mut last).await.unwrap();
+            last.0
+        });
+        assert!(took[49] < Duration::from_secs(2), "{:?}", took[49]);
+    }
+
+    #[test]
+    fn who_stops_in_the_middle_is_waited_for_longer_but_not_for_ever() {
         let mut taken = Taken::default();
-        let results = in_runtime(run(
-            [30, 10, 20],
-            2,
-            |delay, sender: mpsc::Sender<u32>| async move {
-                for piece in 0..3 {
-                    tokio::time::sleep(std::time::Duration::from_secs(delay)).await;
-                    sender.send(piece).await.unwrap();
-                }
-                delay
-            },
-            &mut taken,
-        ));
-        assert_eq!(results, Some(vec![Some(30), Some(10), Some(20)]));
-        let expected: Vec<_> = (0..3).flat_map(|place| (0..3).map(move |piece| (place, piece))).collect();
-        assert_eq!(taken.0, expected);
+        let work = |Delay(_, delay): Delay, sender: mpsc::Sender<u32>| async move {
+            sender.send(1).await.unwrap();
+            tokio::time::sleep(delay).await;
+            let _ = sender.send(2).await;
+        };
+        in_runtime(run(delays(&[4_000, 30_000, 10]), &way(3), work, &mut taken)).unwrap();
+        assert_eq!(taken.0, [(0, 1), (0, 2), (1, 1), (2, 1), (2, 2), (1, 2)]);
     }
 
     #[test]
     fn nothing_goes_on_when_nobody_reads() {
         let mut taken = Taken(Vec::new(), Some(1));
-        let results = in_runtime(run(
-            [(), ()],
-            2,
-            |(), sender: mpsc::Sender<u32>| async move { while sender.send(1).await.is_ok() {} },
-            &mut taken,
-        ));
+        let work = |_, sender: mpsc::Sender<u32>| async move { while sender.send(1).await.is_ok() {} };
+        let results = in_runtime(run(delays(&[0, 0]), &way(2), work, &mut taken));
         assert_eq!((results, taken.0.len()), (None, 1));
     }
 }

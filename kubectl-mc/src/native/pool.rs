@@ -3,6 +3,7 @@
 //! kube-apiserver lets 100 streams share a connection, and hyper opens no second one when they are
 //! used up: streams that last (watches, logs that are followed) are spread over several.
 
+use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -46,6 +47,16 @@ pub(super) async fn open(
         Some(auth) => kube::Client::new(auth.layer(service), config.default_namespace),
         None => kube::Client::new(service, config.default_namespace),
     })
+}
+
+/// Whether the host has not looked at the request, because it wanted to close the connection: such a one
+/// may be sent again. It does so now and then, and whenever it refuses a credential.
+pub(super) fn was_not_seen(error: &(dyn Error + 'static)) -> bool {
+    match error.downcast_ref::<h2::Error>() {
+        Some(error) if error.is_go_away() => error.reason() == Some(h2::Reason::NO_ERROR),
+        Some(error) => error.reason() == Some(h2::Reason::REFUSED_STREAM),
+        None => error.source().is_some_and(was_not_seen),
+    }
 }
 
 /// Which of several connections a request goes over: an extension of the request.

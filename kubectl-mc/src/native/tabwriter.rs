@@ -3,24 +3,24 @@
 
 /// Text with tabs between cells, on its way to being aligned.
 #[derive(Debug, Default)]
-pub(super) struct TabWriter {
+pub(crate) struct TabWriter {
     lines: Vec<Vec<String>>,
     remembered: Vec<usize>,
 }
 
 impl TabWriter {
     /// Adds one line, without its end.
-    pub(super) fn line(&mut self, text: &str) {
+    pub(crate) fn line(&mut self, text: &str) {
         self.lines.push(text.split(['\t', '\x0b']).map(str::to_owned).collect());
     }
 
     /// How many lines wait to be aligned.
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.lines.len()
     }
 
     /// The lines so far, aligned.
-    pub(super) fn flush(&mut self) -> String {
+    pub(crate) fn flush(&mut self) -> String {
         let lines = std::mem::take(&mut self.lines);
         let mut out = String::new();
         // A line of one cell has no part in the columns around it, and ends them.

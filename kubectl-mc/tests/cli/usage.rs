@@ -30,6 +30,10 @@ fn what_cannot_be_done_is_said_with_the_next_step() {
     for (arguments, said) in [
         (&["get", "pods"][..], "error: no cluster chosen\nhint: "),
         (&["-C", "m1"], "error: no command given for cluster m1\nhint: "),
+        (
+            &["-C", "m1", "compare", "deploy/web"],
+            "error: compare needs two clusters or more, and only m1 is chosen\nhint: choose another beside it: --cluster=m1,NAME\n",
+        ),
         (&["-C", "m1", "config", "view"], "error: `kubectl config` works on kubeconfig files"),
         (
             &["--all-clusters", "-C", "m1", "get"],

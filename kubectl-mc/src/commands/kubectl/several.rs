@@ -16,6 +16,7 @@ use crate::fleet::{self, Job};
 use crate::host::Host;
 use crate::inventory::{self, Form, InventoryError};
 use crate::kubectl::{Invocation, Kubectl};
+use crate::native;
 use crate::printer::Printer;
 use crate::rewrite;
 use crate::selection::{self, Choice, List, Target};
@@ -51,6 +52,9 @@ pub(super) fn run(
     for target in targets.iter() {
         rewrite::check(&scanned, &target.name)?;
     }
+    if scanned.verb().is_some_and(|verb| verb == native::COMPARE) && targets.len() < 2 {
+        return Err(NothingToCompare { cluster: targets.only().map(|only| only.name.clone()) }.into());
+    }
     if settings.show_clusters {
         printer.out(&fleet::show(&scanned, &host, &targets));
         return Ok(ExitStatus::Success);
@@ -61,10 +65,10 @@ pub(super) fn run(
         let cluster = only.name.clone();
         return super::one(scanned, cluster, &settings, env, printer);
     }
-    let host = login.host()?;
+    let (found, host) = (login.host, login.host()?);
     let Settings { fleet: options, .. } = &settings;
     let input = fleet::read_input(&scanned)?;
-    fleet::run(&Job { scanned: &scanned, host, targets: &targets, options, env, printer, input })
+    fleet::run(&Job { scanned: &scanned, host, found, targets: &targets, options, env, printer, input })
 }
 
 /// The host with the caller's credential, which is obtained when it is first needed.
@@ -101,6 +105,23 @@ fn ask(list: &mut List<'_>) -> Result<Choice, Failure> {
         }
     }
     Err(NoCluster { known: all.into_iter().map(|target| target.name).collect() }.into())
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("compare needs two clusters or more, and only {} is chosen", cluster.as_ref().map_or("none", |cluster| cluster.as_str()))]
+struct NothingToCompare {
+    cluster: Option<ClusterName>,
+}
+
+impl Explain for NothingToCompare {
+    fn hint(&self) -> Option<String> {
+        let cluster = self.cluster.as_ref().map_or("m1", ClusterName::as_str);
+        Some(format!("choose another beside it: --cluster={cluster},NAME"))
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -72,20 +72,10 @@ impl Document {
                 let group = metadata.name.clone();
                 resources.into_iter().filter_map(move |entry| {
                     let kind = entry.response_kind?.kind;
-                    Some(Resource {
-                        group: group.clone(),
-                        version: version.clone(),
-                        // A server that names no singular: kubectl takes the kind.
-                        singular: match entry.singular_resource {
-                            singular if singular.is_empty() => kind.to_lowercase(),
-                            singular => singular,
-                        },
-                        kind,
-                        plural: entry.resource,
-                        short: entry.short_names,
-                        categories: entry.categories,
-                        namespaced: entry.scope == "Namespaced",
-                    })
+                    let resource =
+                        Resource::new(&group, &version, kind, entry.resource, entry.singular_resource);
+                    let resource = resource.called(entry.short_names, entry.categories);
+                    Some(resource.in_namespaces(entry.scope == "Namespaced"))
                 })
             })
         })

@@ -21,21 +21,22 @@ impl Store {
     }
 
     /// What is known of a member, if it is not too old.
-    pub(in crate::native) fn load(&self, host: &Host, cluster: &ClusterName) -> Option<Discovery> {
-        let kept = self.cache.as_ref()?.load_named(KIND, &key(host, cluster), SystemTime::now())?;
+    pub(in crate::native) fn load(&self, key: &str) -> Option<Discovery> {
+        let kept = self.cache.as_ref()?.load_named(KIND, key, SystemTime::now())?;
         serde_json::from_slice(&kept).ok()
     }
 
-    pub(in crate::native) fn keep(&self, host: &Host, cluster: &ClusterName, discovery: &Discovery) {
+    pub(in crate::native) fn keep(&self, key: &str, discovery: &Discovery) {
         if let (Some(cache), Ok(text)) = (&self.cache, serde_json::to_vec(discovery)) {
             // Whoever cannot keep it asks again next time.
-            let _ = cache.store_named(KIND, &key(host, cluster), &text, SystemTime::now());
+            let _ = cache.store_named(KIND, key, &text, SystemTime::now());
         }
     }
-}
 
-fn key(host: &Host, cluster: &ClusterName) -> String {
-    member_server(host, cluster)
+    /// The name under which a member's is kept.
+    pub(in crate::native) fn key(host: &Host, cluster: &ClusterName) -> String {
+        member_server(host, cluster)
+    }
 }
 
 const KIND: &str = "discovery";

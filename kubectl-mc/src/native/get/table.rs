@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::Ask;
 use super::list::Source;
-use super::resolve::Round;
+use super::resolve::Wanted;
 use crate::native::cells::{Column, Lines, Shown, Table};
 use crate::native::failure::Failure;
 use crate::native::ordered::Sink;
@@ -87,12 +87,12 @@ impl<'a> TableSink<'a> {
     }
 
     /// The clusters that are asked in this round.
-    pub(super) fn names(&mut self, asks: &[Ask]) {
-        self.names = asks.iter().map(|ask| ask.member.name.to_string()).collect();
+    pub(super) fn names(&mut self, wanted: &[Wanted]) {
+        self.names = wanted.iter().map(|wanted| wanted.member.name.to_string()).collect();
     }
 
     /// Another type: a table of its own.
-    pub(super) fn begin(&mut self, _: &Round) {
+    pub(super) fn begin(&mut self) {
         self.separate = self.written && !self.shown.columns.no_headers;
         self.header = None;
         self.writer = TabWriter::default();

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::Ask;
 use super::list::Source;
+use super::resolve::Wanted;
 use super::table::ACCEPT;
 use crate::native::cells::{Column, Lines, Shown, Table, parse};
 use crate::native::failure::{Failure, Status};
@@ -32,25 +33,29 @@ enum Told {
 
 /// Watches until nobody reads any more, or every member has failed. Failures by place.
 pub(super) async fn run(
-    asks: Vec<(usize, Ask)>,
+    wanted: Vec<Wanted>,
     source: &Source,
     shown: &Shown,
     task: &Task<'_>,
 ) -> Vec<(usize, Failure)> {
     let (sender, mut told) = mpsc::unbounded_channel();
     let mut watches = JoinSet::new();
-    let mut screen = Screen::new(task, shown, &asks);
-    for (place, ask) in asks {
-        let watch = Watch {
-            source: source.clone(),
-            shown: shown.clone(),
-            ask,
-            place,
-            sender: sender.clone(),
-            columns: Vec::new(),
-            versions: HashMap::new(),
-        };
-        watches.spawn(watch.run());
+    let mut screen = Screen::new(task, shown, &wanted);
+    for wanted in wanted {
+        let (source, shown, sender) = (source.clone(), shown.clone(), sender.clone());
+        watches.spawn(async move {
+            let place = wanted.place;
+            let ended = match wanted.ask().await {
+                Ok(Some(ask)) => Watch::new(source, shown, ask, place, &sender).follow().await,
+                // The word means nothing there that could be watched.
+                Ok(None) => Ok(()),
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = ended {
+                // Nobody may be left to hear it.
+                let _ = sender.send((place, Told::Ended(failure)));
+            }
+        });
     }
     drop(sender);
     let mut failures = Vec::new();
@@ -103,13 +108,18 @@ enum Gap {
 }
 
 impl Watch {
-    async fn run(mut self) {
-        if let Err(failure) = self.follow().await {
-            self.tell(Told::Ended(failure));
-        }
+    fn new(
+        source: Source,
+        shown: Shown,
+        ask: Ask,
+        place: usize,
+        sender: &UnboundedSender<(usize, Told)>,
+    ) -> Self {
+        let (sender, columns, versions) = (sender.clone(), Vec::new(), HashMap::new());
+        Self { source, shown, ask, place, sender, columns, versions }
     }
 
-    async fn follow(&mut self) -> Result<(), Failure> {
+    async fn follow(mut self) -> Result<(), Failure> {
         let mut version = self.list(true).await?;
         let mut pause = Pause::default();
         while !self.sender.is_closed() {
@@ -297,13 +307,13 @@ struct Screen<'a> {
 }
 
 impl<'a> Screen<'a> {
-    fn new(task: &'a Task<'_>, shown: &Shown, asks: &[(usize, Ask)]) -> Self {
+    fn new(task: &'a Task<'_>, shown: &Shown, wanted: &[Wanted]) -> Self {
         Self {
             task,
             no_headers: shown.columns.no_headers,
-            names: asks.iter().map(|(place, ask)| (*place, ask.member.name.to_string())).collect(),
+            names: wanted.iter().map(|wanted| (wanted.place, wanted.member.name.to_string())).collect(),
             lists: Vec::new(),
-            unlisted: asks.len(),
+            unlisted: wanted.len(),
             due: None,
             header: String::new(),
             writer: TabWriter::default(),

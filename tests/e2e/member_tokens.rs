@@ -88,11 +88,7 @@ fn a_manager_that_cannot_renew_is_told_before_the_token_ends() -> Result<()> {
     let members = [
         (Issuer::start("e2e-tokens-refused", refused)?, short_lived(0), "ManagerRefused"),
         (Issuer::start("e2e-tokens-forbidden", forbidden)?, short_lived(0), "ManagerForbidden"),
-        (
-            Issuer::start("e2e-tokens-over", "200 OK")?,
-            claims(json!({"iat": 1, "exp": 601})),
-            "ManagerExpired",
-        ),
+        (Issuer::start("e2e-tokens-over", refused)?, claims(json!({"iat": 1, "exp": 601})), "ManagerExpired"),
     ];
     for (fake, manager, _) in &members {
         fleet.register(&fake.0.name, &fake.0.secret(&json!({"token": short_lived(0)})))?;

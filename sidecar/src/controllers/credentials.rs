@@ -2,6 +2,10 @@
 //! a Secret `<name>.manager`, its token asks the member for new ones, for both Secrets (TokenRequest), at
 //! two thirds of their life; a new token is tried on the member before it is written to the host, over
 //! the Secret that it follows and over no other. All replicas learn of it by their watch.
+//!
+//! The life of a token is told in the member's time, and clocks are set, or wrong. So a clock that is set back
+//! puts no renewal off (`Held::latest`), one that is ahead makes no storm of them (`APART`), and who may
+//! renew is the member's to say, and not the clock's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +16,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kubectl_mc_api::ClusterName;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::Context;
@@ -63,7 +67,7 @@ pub(super) async fn run(context: Context) {
     loop {
         tokio::select! {
             changed = fleet.changed() => match changed {
-                Ok(()) => keeper.follow(&fleet.borrow_and_update().clone()),
+                Ok(()) => keeper.follow(&fleet.borrow_and_update().clone(), Now::read()),
                 Err(_) => return,
             },
             changed = verdicts.changed() => match changed {
@@ -76,7 +80,20 @@ pub(super) async fn run(context: Context) {
             },
             () = sleep(wait) => {}
         }
-        wait = keeper.look(Timestamp::now());
+        wait = keeper.look(Now::read());
+    }
+}
+
+/// The time by the clock that people and programs set, and by the one that only goes on.
+#[derive(Clone, Copy, Debug)]
+struct Now {
+    clock: Timestamp,
+    steady: Instant,
+}
+
+impl Now {
+    fn read() -> Self {
+        Self { clock: Timestamp::now(), steady: Instant::now() }
     }
 }
 
@@ -108,14 +125,16 @@ struct Kept {
 struct Held {
     secret: Option<Arc<Secret>>,
     credential: Credential,
-    /// Not before this time a renewal is begun, because one is under way or failed.
-    not_before: Option<Timestamp>,
+    /// When it was seen first.
+    seen: Now,
+    /// Not before this time a renewal is begun, because one is under way, was just done, or failed.
+    not_before: Option<Instant>,
     failed: u32,
     trouble: Option<Trouble>,
 }
 
 impl Keeper {
-    fn follow(&mut self, fleet: &Fleet) {
+    fn follow(&mut self, fleet: &Fleet, now: Now) {
         let metrics = self.context.metrics.clone();
         self.kept.retain(|cluster, _| {
             fleet.contains_key(cluster) || {
@@ -128,8 +147,8 @@ impl Keeper {
         for (cluster, registered) in fleet {
             let kept = self.kept.entry(cluster.clone()).or_insert_with(|| Kept {
                 registered: registered.clone(),
-                member: Held::of(None),
-                manager: Held::of(None),
+                member: Held::of(None, now),
+                manager: Held::of(None, now),
                 told: None,
             });
             kept.registered = registered.clone();
@@ -140,7 +159,7 @@ impl Keeper {
                 if held.has(secret.as_deref()) {
                     held.secret.clone_from(secret);
                 } else {
-                    *held = Held::of(secret.clone());
+                    *held = held.followed_by(secret.clone(), now);
                     let ends = held.credential.ends();
                     self.context.metrics.controllers.expires(cluster, which.as_str(), ends);
                 }
@@ -149,7 +168,7 @@ impl Keeper {
     }
 
     /// Tells how the credentials are and begins what is due. Returns when to look again.
-    fn look(&mut self, now: Timestamp) -> Duration {
+    fn look(&mut self, now: Now) -> Duration {
         let part = self.context.settings.token_renewal_fraction;
         let mut next = LONGEST;
         let mut due = Vec::new();
@@ -161,7 +180,7 @@ impl Keeper {
                 member: &kept.member,
                 manager: &kept.manager,
                 verdict: verdicts.get(cluster),
-                now,
+                now: now.clock,
             };
             if let Some(finding) = known.finding()
                 && kept.told.as_ref() != Some(&finding)
@@ -171,14 +190,9 @@ impl Keeper {
             }
             for which in Which::BOTH {
                 let held = kept.held(which);
-                for time in held.times(part).into_iter().flatten() {
-                    let wait = time.duration_since(now);
-                    if wait.is_positive() {
-                        next = next.min(wait.unsigned_abs());
-                    }
-                }
+                next = held.waits(part, now).fold(next, Duration::min);
                 if let Some(token) = held.due(part, now)
-                    && kept.may_renew(now)
+                    && kept.manager.credential != Credential::None
                 {
                     due.push((cluster.clone(), which, token));
                 }
@@ -192,13 +206,13 @@ impl Keeper {
         next + SOON
     }
 
-    fn renew(&mut self, cluster: ClusterName, which: Which, token: Token, now: Timestamp) {
+    fn renew(&mut self, cluster: ClusterName, which: Which, token: Token, now: Now) {
         let Some(kept) = self.kept.get_mut(&cluster) else { return };
         let (Some(secret), Some(manager)) = (kept.held(which).secret.clone(), kept.manager.secret.clone())
         else {
             return;
         };
-        kept.held_mut(which).not_before = now.checked_add(UNDER_WAY).ok();
+        kept.held_mut(which).not_before = Some(now.steady + UNDER_WAY);
         let renewal = Renewal { cluster: cluster.clone(), secret: secret.clone(), token, manager };
         let (context, turns) = (self.context.clone(), self.turns.clone());
         self.under_way.spawn(async move {
@@ -227,7 +241,7 @@ impl Keeper {
                 warn!(%cluster, secret = which.secret(&cluster), reason = trouble.reason, error = trouble.message,
                     "a token cannot be renewed");
                 held.failed += 1;
-                held.not_before = Timestamp::now().checked_add(retry::jittered(pause.min(LAST_PAUSE))).ok();
+                held.not_before = Some(Instant::now() + retry::jittered(pause.min(LAST_PAUSE)));
                 held.trouble = Some(trouble);
             }
         }
@@ -248,18 +262,19 @@ impl Kept {
             Which::Manager => &mut self.manager,
         }
     }
-
-    /// Whether there is somebody who may ask for a new token.
-    fn may_renew(&self, now: Timestamp) -> bool {
-        self.manager.credential != Credential::None && !self.manager.credential.is_over(now)
-    }
 }
 
 impl Held {
-    fn of(secret: Option<Arc<Secret>>) -> Self {
+    fn of(secret: Option<Arc<Secret>>, now: Now) -> Self {
         let data = secret.as_ref().and_then(|secret| secret.data.as_ref());
         let credential = data.map_or(Credential::None, Credential::of);
-        Self { secret, credential, not_before: None, failed: 0, trouble: None }
+        Self { secret, credential, seen: now, not_before: None, failed: 0, trouble: None }
+    }
+
+    /// What is in the Secret now. If that was a renewal, the next one has time.
+    fn followed_by(&self, secret: Option<Arc<Secret>>, now: Now) -> Self {
+        let renewed = self.not_before.is_some() && self.failed == 0;
+        Self { not_before: renewed.then(|| now.steady + APART), ..Self::of(secret, now) }
     }
 
     /// Whether it is what is in this Secret.
@@ -274,22 +289,28 @@ impl Held {
         }
     }
 
-    /// When something happens by itself.
-    fn times(&self, part: f64) -> [Option<Timestamp>; 4] {
+    /// How late it is for a token: by the clock, or by what has passed since it was seen, whichever is more.
+    fn latest(&self, now: Now) -> Timestamp {
+        let passed = now.steady.saturating_duration_since(self.seen.steady);
+        self.seen.clock.checked_add(passed).map_or(now.clock, |steady| steady.max(now.clock))
+    }
+
+    /// How long until something happens by itself.
+    fn waits(&self, part: f64, now: Now) -> impl Iterator<Item = Duration> {
         let token = self.token();
-        [
-            token.and_then(|token| token.due(part)),
-            self.not_before,
-            token.and_then(|token| token.life).map(|life| life.at(ALARM)),
-            self.credential.ends(),
-        ]
+        let due = token.and_then(|token| token.due(part)).map(|time| time.duration_since(self.latest(now)));
+        let times = [token.and_then(|token| token.life).map(|life| life.at(ALARM)), self.credential.ends()];
+        let times = times.into_iter().flatten().map(move |time| time.duration_since(now.clock));
+        let waits = due.into_iter().chain(times).filter(|wait| wait.is_positive());
+        let not_before = self.not_before.and_then(|time| time.checked_duration_since(now.steady));
+        waits.map(|wait| wait.unsigned_abs()).chain(not_before.filter(|wait| !wait.is_zero()))
     }
 
     /// The token, if it should be renewed now.
-    fn due(&self, part: f64, now: Timestamp) -> Option<Token> {
+    fn due(&self, part: f64, now: Now) -> Option<Token> {
         let token = self.token().filter(|token| token.account.is_some())?;
-        let is_due = token.due(part)? <= now && self.not_before.is_none_or(|time| time <= now);
-        is_due.then(|| token.clone())
+        let may = self.not_before.is_none_or(|time| time <= now.steady);
+        (may && token.due(part)? <= self.latest(now)).then(|| token.clone())
     }
 }
 
@@ -301,6 +322,8 @@ pub const DEFAULT_RENEWAL_FRACTION: f64 = 2.0 / 3.0;
 const MAX_UNDER_WAY: usize = 8;
 /// A renewal is over by then, and the watch has told of what it wrote.
 const UNDER_WAY: Duration = Duration::from_secs(60);
+/// A new token that is due at once tells of a clock that is ahead of the member's, and is no use either.
+const APART: Duration = Duration::from_secs(20);
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LAST_PAUSE: Duration = Duration::from_secs(300);
 const MAX_DOUBLINGS: u32 = 6;

@@ -264,6 +264,18 @@ mod tests {
     }
 
     #[test]
+    fn fault_80_what_is_made_while_the_clock_is_wrong_by_an_hour_is_valid_all_the_same() {
+        let right = OffsetDateTime::now_utc();
+        for wrong in [right - SKEW, right + SKEW] {
+            let content = made(&Content::new(), wrong);
+            let leaf = ready(&content, wrong).issue(&names(), wrong).unwrap();
+            // When it is set right again, nothing has to be made anew.
+            verify(&leaf, &ready(&content, right).bundle).unwrap();
+            assert!(!leaf.is_due(right));
+        }
+    }
+
+    #[test]
     fn a_leaf_is_renewed_at_two_thirds_of_its_life_and_never_outlives_its_signer() {
         let now = OffsetDateTime::now_utc();
         let authority = ready(&made(&Content::new(), now), now);

@@ -69,6 +69,20 @@ fn a_member_that_answers_again_and_again_is_written_every_five_minutes() {
 }
 
 #[test]
+fn fault_80_a_clock_that_is_set_goes_on_telling_when_a_member_was_seen() {
+    for hour in [-3600, 3600] {
+        let mut known = up();
+        let before = registered(written(&mut known, &registered(None, true), at(1)), true);
+        known.seen(at(hour), None);
+        let status = written(&mut known, &before, at(hour)).unwrap();
+        assert_eq!(status.last_seen, Some(Time(at(hour))));
+        // And no more often than before.
+        known.seen(at(hour + 10), None);
+        assert_eq!(written(&mut known, &registered(Some(status), true), at(hour + 10)), None);
+    }
+}
+
+#[test]
 fn a_condition_that_changes_its_reason_alone_keeps_its_time() {
     let mut known = up();
     let status = written(&mut known, &registered(None, true), at(1)).unwrap();

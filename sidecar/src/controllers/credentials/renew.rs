@@ -6,7 +6,6 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
-use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec, TokenRequestStatus};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -63,10 +62,10 @@ impl Renewal {
         let answer = answer.map_err(|error| self.refused(error))?;
         let TokenRequestStatus { token, expiration_timestamp } =
             answer.status.ok_or_else(|| failed("the member answered without a token"))?;
-        // The member may have given less than was asked for, but not less than what is left.
-        let now = Timestamp::now();
+        // The member may have given less than was asked for, but not less than what is left. Both ends are in its
+        // time; whether it is over already is told when it is tried.
         let ends = Token::of(&token).life.map_or(expiration_timestamp.0, |Life { ends, .. }| ends);
-        if ends <= now || ends < life.ends {
+        if ends < life.ends {
             return Err(failed("the member's new token does not last longer than the present one"));
         }
         Ok(token)

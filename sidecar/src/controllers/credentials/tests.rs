@@ -32,7 +32,8 @@ fn finding(
     second: i64,
     trouble: Option<Trouble>,
 ) -> Option<(&'static str, String, bool)> {
-    let (mut member, held) = (Held::of(connection.clone()), Held::of(manager.clone()));
+    let seen = Scene::at(second).now;
+    let (mut member, held) = (Held::of(connection.clone(), seen), Held::of(manager.clone(), seen));
     member.trouble = trouble;
     let cluster = crate::inventory::Cluster {
         name: "m1".parse().unwrap(),
@@ -133,13 +134,114 @@ async fn no_message_holds_the_token() {
     }
 }
 
-#[test]
-fn a_token_is_due_at_its_part_and_not_while_it_is_renewed() {
-    let mut held = Held::of(Some(lasting()));
-    assert!(held.due(0.5, at(440)).is_none());
-    assert!(held.due(0.5, at(501)).is_some());
-    held.not_before = Some(at(560));
-    assert!(held.due(0.5, at(559)).is_none());
-    assert!(held.due(0.5, at(560)).is_some());
-    assert!(Held::of(Some(secret("opaque"))).due(0.5, at(10_000)).is_none());
+/// Two clocks, which only the test moves.
+struct Scene {
+    now: Now,
+}
+
+impl Scene {
+    fn at(second: i64) -> Self {
+        Self { now: Now { clock: at(second), steady: Instant::now() } }
+    }
+
+    fn pass(&mut self, seconds: u64) -> Now {
+        self.now.steady += Duration::from_secs(seconds);
+        self.set(i64::try_from(seconds).unwrap())
+    }
+
+    /// Sets the clock by so many seconds.
+    fn set(&mut self, seconds: i64) -> Now {
+        self.now.clock = at(self.now.clock.as_second() + seconds);
+        self.now
+    }
+}
+
+const HOUR: i64 = 3600;
+const DAY: i64 = 24 * HOUR;
+
+/// What join makes: a token of a day, that was made at `second`.
+fn of_a_day(second: i64) -> Arc<Secret> {
+    secret(&token(&json!({"sub": SUBJECT, "iat": second, "exp": second + DAY})))
+}
+
+/// Whether it is due at its half, or up to a tenth before.
+fn is_due(held: &Held, now: Now) -> bool {
+    held.due(0.5, now).is_some()
+}
+
+fn next(held: &Held, now: Now) -> Duration {
+    held.waits(0.5, now).min().unwrap()
+}
+
+#[tokio::test]
+async fn a_token_is_due_at_its_part_and_not_while_it_is_renewed() {
+    let mut scene = Scene::at(0);
+    let mut held = Held::of(Some(lasting()), scene.now);
+    assert!(!is_due(&held, scene.pass(440)));
+    assert!(next(&held, scene.now) <= Duration::from_secs(60));
+    assert!(is_due(&held, scene.pass(61)));
+    held.not_before = Some(scene.now.steady + UNDER_WAY);
+    assert!(!is_due(&held, scene.pass(59)));
+    assert_eq!(next(&held, scene.now), Duration::from_secs(1));
+    assert!(is_due(&held, scene.pass(1)));
+    assert!(!is_due(&Held::of(Some(secret("opaque")), scene.now), scene.pass(10_000)));
+}
+
+#[tokio::test]
+async fn fault_80_a_clock_that_is_set_back_puts_no_renewal_off() {
+    // A token of ten minutes, whose end is long over before the clock says so.
+    let mut scene = Scene::at(DAY);
+    let (begins, ends) = (DAY, DAY + 600);
+    let held =
+        Held::of(Some(secret(&token(&json!({"sub": SUBJECT, "iat": begins, "exp": ends})))), scene.now);
+    assert!(!is_due(&held, scene.set(-HOUR)));
+    assert!(next(&held, scene.now) <= Duration::from_secs(300));
+    assert!(is_due(&held, scene.pass(300)));
+    // Nor a second try.
+    let mut failed = Held::of(Some(of_a_day(0)), scene.now);
+    failed.not_before = Some(scene.now.steady + LAST_PAUSE);
+    scene.set(-HOUR);
+    assert!(!is_due(&failed, scene.now) && is_due(&failed, scene.pass(300)));
+}
+
+#[tokio::test]
+async fn fault_80_a_clock_that_is_set_forward_by_an_hour_ends_no_token_of_a_day_and_renews_it_once() {
+    let mut scene = Scene::at(0);
+    let mut held = Held::of(Some(of_a_day(0)), scene.now);
+    assert!(!is_due(&held, scene.set(HOUR)), "it is young");
+    scene.pass(DAY as u64 / 2 - HOUR as u64);
+    assert!(is_due(&held, scene.now) && !held.credential.is_over(scene.now.clock));
+    held.not_before = Some(scene.now.steady + UNDER_WAY);
+    // By the member's clock, which was not set.
+    let made = scene.now.clock.as_second() - HOUR;
+    let renewed = held.followed_by(Some(of_a_day(made)), scene.now);
+    assert!(!is_due(&renewed, scene.pass(APART.as_secs())));
+}
+
+#[tokio::test]
+async fn fault_80_a_clock_that_is_ahead_by_more_than_a_tokens_life_makes_no_storm_of_renewals() {
+    let mut scene = Scene::at(HOUR);
+    let of_ten_minutes =
+        |second: i64| secret(&token(&json!({"sub": SUBJECT, "iat": second, "exp": second + 600})));
+    let mut held = Held::of(Some(of_ten_minutes(0)), scene.now);
+    let mut renewals = 0;
+    for second in 0..120 {
+        if is_due(&held, scene.now) {
+            renewals += 1;
+            held.not_before = Some(scene.now.steady + UNDER_WAY);
+            held = held.followed_by(Some(of_ten_minutes(second)), scene.now);
+        }
+        scene.pass(1);
+    }
+    assert_eq!(renewals, 120 / APART.as_secs());
+}
+
+#[tokio::test]
+async fn another_secret_after_a_failure_is_looked_at_at_once() {
+    let mut scene = Scene::at(900);
+    let mut held = Held::of(Some(lasting()), scene.now);
+    (held.failed, held.not_before) = (3, Some(scene.now.steady + LAST_PAUSE));
+    assert!(!is_due(&held, scene.now));
+    let other = secret(&token(&json!({"sub": SUBJECT, "iat": 0, "exp": 1001})));
+    assert!(is_due(&held.followed_by(Some(other), scene.now), scene.pass(1)));
 }

@@ -149,6 +149,20 @@ async fn one_that_is_killed_is_followed_when_its_lease_is_over_and_not_before() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn fault_80_the_times_in_a_lease_are_nothing_to_those_who_wait_for_it() {
+    for renewed in ["2000-01-01T00:00:00.000000Z", "2100-01-01T00:00:00.000000Z"] {
+        let host = Host::default();
+        let spec = json!({"holderIdentity": "another", "leaseDurationSeconds": 15, "renewTime": renewed});
+        let lease = json!({"metadata": {"name": "mc-sidecar"}, "spec": spec});
+        assert_eq!(host.answer(&lease).0, 200);
+        let (mut replica, began) = (host.candidate(), Instant::now());
+        replica.until(true).await;
+        let took = began.elapsed();
+        assert!(took >= Duration::from_secs(15) && took < Duration::from_secs(20), "{renewed}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_cannot_renew_stops_before_its_lease_is_over() {
     let host = Host::default();
     let mut first = host.candidate();

@@ -60,6 +60,16 @@ async fn who_would_not_be_let_in_again_is_forgotten() {
 }
 
 #[tokio::test]
+async fn fault_80_an_hour_more_or_less_forgets_nobody_who_just_came() {
+    let map = map(&[
+        ("a", &entry("ahead", &["in"], "2026-01-02T01:00:00Z")),
+        ("b", &entry("behind", &["in"], "2026-01-01T23:00:00Z")),
+    ]);
+    let (allowed, pruned, _) = verified(Came::of(&map), &[]).await;
+    assert_eq!((allowed, pruned), (vec!["ahead".to_owned(), "behind".to_owned()], Vec::new()));
+}
+
+#[tokio::test]
 async fn whom_a_binding_lets_in_the_host_is_not_asked_about() {
     let map = map(&[
         ("a", &entry("jane", &["dev"], TODAY)),

@@ -115,9 +115,19 @@ impl Cluster {
             .client(user, groups)
     }
 
+    /// Stops the kube-apiserver, until it is restarted.
+    pub fn stop_apiserver(&self) -> Result<()> {
+        control_plane::stop_apiserver(&self.dir)
+    }
+
     /// Stops the kube-apiserver, starts it again and waits until it is ready.
     pub fn restart_apiserver(&self) -> Result<()> {
-        control_plane::restart_apiserver(&self.dir, &self.server, &self.ca_certificate)
+        self.restart_apiserver_with(&[])
+    }
+
+    /// The same with flags more, until it is restarted again.
+    pub fn restart_apiserver_with(&self, flags: &[&str]) -> Result<()> {
+        control_plane::restart_apiserver(&self.dir, &self.server, &self.ca_certificate, flags)
     }
 }
 

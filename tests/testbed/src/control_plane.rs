@@ -53,7 +53,7 @@ pub(crate) fn start(site: &Site<'_>, plan: &ClusterPlan) -> Result<Cluster> {
 
     let etcd = programs::path(programs::DEFAULT_VERSION, "etcd");
     site.launch(&dir, etcd, etcd_args(&dir, &ports)).start()?;
-    let apiserver = programs::path(&plan.version, "kube-apiserver");
+    let apiserver = programs::path(&plan.version, APISERVER);
     let apiserver = site.launch(&dir, apiserver, apiserver_args(site.loopback, plan, &ports, &dir));
     let mut apiserver = apiserver.start()?;
     ready(&mut apiserver, ports.apiserver, &authority.certificate)?;
@@ -82,8 +82,12 @@ pub(crate) fn controllers_work(kubectl: &Kubectl) -> Result<()> {
     kubectl.run(&["wait", "--for=create", "serviceaccount/default", "--timeout=120s"]).map(drop)
 }
 
-pub(crate) fn restart_apiserver(dir: &Path, server: &str, ca: &Path) -> Result<()> {
-    let mut apiserver = process::restart(dir, "kube-apiserver")?;
+pub(crate) fn stop_apiserver(dir: &Path) -> Result<()> {
+    process::stop(dir, APISERVER).map(drop)
+}
+
+pub(crate) fn restart_apiserver(dir: &Path, server: &str, ca: &Path, flags: &[&str]) -> Result<()> {
+    let mut apiserver = process::stop(dir, APISERVER)?.start_with(flags)?;
     let address = server.trim_start_matches("https://").parse().context("not an address")?;
     ready(&mut apiserver, address, ca)
 }
@@ -222,6 +226,8 @@ fn client_args(program: &str, address: SocketAddr, dir: &Path) -> Vec<String> {
         "--leader-elect=false".to_owned(),
     ]
 }
+
+const APISERVER: &str = "kube-apiserver";
 
 /// Who the apiserver is to kubelets.
 pub(crate) const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";

@@ -48,12 +48,18 @@ pub(crate) struct Daemon {
 
 impl Launch {
     pub(crate) fn start(self) -> Result<Daemon> {
+        self.start_with(&[])
+    }
+
+    /// With arguments more, this time only.
+    pub(crate) fn start_with(self, more: &[&str]) -> Result<Daemon> {
         let log = File::options().create(true).append(true).open(self.log())?;
         let mut words = self.within.iter().map(OsStr::new).chain([self.program.as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or_default());
         let child = environment(&mut command, &self.bed)
             .args(words)
             .args(&self.args)
+            .args(more)
             .current_dir(&self.dir)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -99,13 +105,13 @@ impl Daemon {
     }
 }
 
-/// Ends a program and starts it again as it was, whoever started it.
-pub(crate) fn restart(dir: &Path, name: &str) -> Result<Daemon> {
+/// Ends a program, whoever started it, and gives what starts it again as it was.
+pub(crate) fn stop(dir: &Path, name: &str) -> Result<Launch> {
     let path = record_path(dir, name);
     let bytes = fs::read(&path).with_context(|| format!("never started: {}", path.display()))?;
     let Record { pid, launch } = serde_json::from_slice(&bytes)?;
     end(pid, &launch.bed)?;
-    launch.start()
+    Ok(launch)
 }
 
 /// A command of the bed `id`: of this process's environment only what a program needs to run.

@@ -46,6 +46,16 @@ impl Api {
         success(self.request("POST", path, "application/json", &object.to_string())?)
     }
 
+    /// A JSON merge patch (RFC 7396).
+    pub fn merge(&self, path: &str, patch: &Value) -> Result<Value> {
+        success(self.request("PATCH", path, "application/merge-patch+json", &patch.to_string())?)
+    }
+
+    /// A JSON patch (RFC 6902).
+    pub fn patch(&self, path: &str, operations: &Value) -> Result<Value> {
+        success(self.request("PATCH", path, "application/json-patch+json", &operations.to_string())?)
+    }
+
     pub fn get(&self, path: &str) -> Result<Value> {
         success(self.request("GET", path, "", "")?)
     }

@@ -9,7 +9,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testbed::ClientCertificate;
+use testbed::{ClientCertificate, Cluster};
 
 use crate::bed::{bed, host};
 use crate::http1::member_path;
@@ -30,7 +30,12 @@ pub struct Caller {
 impl Caller {
     /// By client certificate: any name and groups one likes.
     pub fn certificate(user: &str, groups: &[&str]) -> Result<Self> {
-        let certificate = bed()?.host.client_certificate(user, groups)?;
+        Self::certificate_at(&bed()?.host, user, groups)
+    }
+
+    /// The same at another cluster that is a host.
+    pub fn certificate_at(host: &Cluster, user: &str, groups: &[&str]) -> Result<Self> {
+        let certificate = host.client_certificate(user, groups)?;
         let folder = tempfile::tempdir()?;
         std::fs::write(folder.path().join("tls.crt"), &certificate.certificate)?;
         std::fs::write(folder.path().join("tls.key"), &certificate.key)?;
@@ -42,7 +47,7 @@ impl Caller {
             certificate: Some(Arc::new(certificate)),
             folder: Arc::new(folder),
         }
-        .with_credential(credential)
+        .with_credential(host, credential)
     }
 
     /// By a token that the host reads from its token file: ulrike (groups dev and ops) or theo (no groups).
@@ -125,11 +130,10 @@ impl Caller {
             certificate: None,
             folder: Arc::new(tempfile::tempdir()?),
         }
-        .with_credential(credential)
+        .with_credential(&bed()?.host, credential)
     }
 
-    fn with_credential(self, credential: Value) -> Result<Self> {
-        let host = &bed()?.host;
+    fn with_credential(self, host: &Cluster, credential: Value) -> Result<Self> {
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "host",
             "clusters": [{"name": "host", "cluster": {

@@ -10,7 +10,7 @@ use testbed::Cluster;
 
 use crate::api::Api;
 use crate::bed::{SYSTEM, host, spare};
-use crate::registration::register;
+use crate::registration::{register_in, secret};
 use crate::tool::Tool;
 use crate::wait::{SOON, eventually};
 
@@ -26,48 +26,48 @@ pub struct Managed {
 /// The member, registered and prepared.
 pub fn managed() -> Result<&'static Managed> {
     static MANAGED: OnceLock<Result<Managed, String>> = OnceLock::new();
-    let made = MANAGED.get_or_init(|| Managed::make().map_err(|error| format!("{error:#}")));
+    let made = MANAGED.get_or_init(|| make().map_err(|error| format!("{error:#}")));
     made.as_ref().map_err(|error| anyhow!("{error}"))
 }
 
+fn make() -> Result<Managed> {
+    let managed = Managed::prepare(NAME, spare(NAME)?, SYSTEM)?;
+    eventually("the member's rights are in step", SOON, || {
+        let condition = condition()?;
+        ensure!(condition["status"] == "True", "AuthSynced is {condition}");
+        Ok(Some(()))
+    })?;
+    Ok(managed)
+}
+
 impl Managed {
-    fn make() -> Result<Self> {
-        let cluster = spare(NAME)?;
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sidecar/deploy/member.yaml");
-        let manifest = manifest.to_str().context("the path is no text")?;
-        Tool::admin(cluster)?.run(&["apply", "--server-side", "-f", manifest])?.success()?;
+    /// Prepares a cluster and registers it under this name, with its Secrets in this namespace of the host.
+    pub fn prepare(name: &'static str, cluster: &'static Cluster, namespace: &str) -> Result<Self> {
+        Tool::admin(cluster)?.ok(&["apply", "--server-side", "-f", &manifest()?])?;
         let api = Api::admin(cluster)?;
         let impersonator = token(&api, "kubectl-mc-impersonator")?;
         let manager = token(&api, "kubectl-mc-manager")?;
         policy_in_force(&Api::bearer(cluster, &manager)?)?;
         let ca = std::fs::read_to_string(&cluster.ca_certificate)?;
-        let secret = format!("{NAME}.manager");
-        host()?.apply(
-            &format!("/api/v1/namespaces/{SYSTEM}/secrets/{secret}"),
-            &json!({
-                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret},
-                "type": "fleet.kubectl-mc.dev/member",
-                "stringData": {"server": cluster.server, "ca.crt": ca, "token": manager},
-            }),
-        )?;
-        register(NAME, &json!({"server": cluster.server, "ca.crt": ca, "token": impersonator}))?;
-        eventually("the member's rights are in step", SOON, || {
-            let condition = condition()?;
-            ensure!(condition["status"] == "True", "AuthSynced is {condition}");
-            Ok(Some(()))
-        })?;
-        Ok(Self { name: NAME, cluster, api, impersonator, manager })
+        let data = |token: &str| json!({"server": cluster.server, "ca.crt": ca, "token": token});
+        secret(namespace, &format!("{name}.manager"), &data(&manager))?;
+        register_in(namespace, name, &data(&impersonator))?;
+        Ok(Self { name, cluster, api, impersonator, manager })
+    }
+
+    /// Takes away what [`Self::prepare`] has put on the cluster.
+    pub fn restore(cluster: &Cluster) -> Result<()> {
+        let words = ["delete", "--ignore-not-found", "--wait", "-f", &manifest()?];
+        Tool::admin(cluster)?.ok(&words).map(drop)
     }
 
     /// Whether the sidecar may be this on the member: the impersonator's right, as RBAC names it.
     pub fn may_be(&self, attributes: &Value) -> Result<bool> {
-        let mut attributes = attributes.clone();
-        attributes["verb"] = "impersonate".into();
-        self.api.may(&format!("system:serviceaccount:{SYSTEM}:kubectl-mc-impersonator"), &[], &attributes)
+        lets_be(&self.api, attributes)
     }
 
     pub fn may_be_user(&self, name: &str) -> Result<bool> {
-        self.may_be(&json!({"resource": "users", "name": name}))
+        lets_be_user(&self.api, name)
     }
 
     pub fn may_be_in(&self, group: &str) -> Result<bool> {
@@ -89,11 +89,28 @@ impl Managed {
     }
 }
 
+/// Whether a member lets the sidecar be this user.
+pub fn lets_be_user(member: &Api, name: &str) -> Result<bool> {
+    lets_be(member, &json!({"resource": "users", "name": name}))
+}
+
+/// Whether a member lets the sidecar be this.
+pub fn lets_be(member: &Api, attributes: &Value) -> Result<bool> {
+    let mut attributes = attributes.clone();
+    attributes["verb"] = "impersonate".into();
+    member.may(IMPERSONATOR, &[], &attributes)
+}
+
 /// The condition AuthSynced as the host shows it.
 pub fn condition() -> Result<Value> {
     let member = host()?.get(&format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{NAME}"))?;
     let conditions = member["status"]["conditions"].as_array().cloned().unwrap_or_default();
     Ok(conditions.into_iter().find(|condition| condition["type"] == "AuthSynced").unwrap_or_default())
+}
+
+fn manifest() -> Result<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sidecar/deploy/member.yaml");
+    Ok(path.to_str().context("the path is no text")?.to_owned())
 }
 
 /// A kube-apiserver takes a moment until it enforces a new policy.
@@ -126,3 +143,5 @@ fn token(api: &Api, account: &str) -> Result<String> {
 }
 
 const NAME: &str = "a1";
+/// Who the sidecar is at a member.
+const IMPERSONATOR: &str = "system:serviceaccount:kubectl-mc-system:kubectl-mc-impersonator";

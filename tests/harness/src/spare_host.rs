@@ -38,14 +38,15 @@ impl SpareHost {
     }
 }
 
-/// Every object of a cluster: `kind namespace name`. Events come and go.
+/// Every object of a cluster: `kind namespace name`. Events come and go, and nodes write their Lease when they do.
 pub fn listing(cluster: &Cluster) -> Result<BTreeSet<String>> {
     let kubectl = Tool::admin(cluster)?;
     let kinds = kubectl.ok(&["api-resources", "--verbs=list,delete", "-o", "name"])?;
     let kinds = kinds.lines().filter(|kind| !kind.starts_with("events")).collect::<Vec<_>>().join(",");
     let columns = "custom-columns=K:.kind,NS:.metadata.namespace,N:.metadata.name";
     let all = kubectl.ok(&["get", &kinds, "-A", "--no-headers", "-o", columns])?;
-    Ok(all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect())
+    let objects = all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    Ok(objects.filter(|object| !object.starts_with("Lease kube-node-lease ")).collect())
 }
 
 /// The kubeconfigs of clusters as one, the first being the current.

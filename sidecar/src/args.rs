@@ -145,6 +145,10 @@ pub struct Serve {
     /// As often the leader asks each member whether it is well.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub member_monitor_period: Duration,
+    /// As often, and up to a half later, the leader looks whether anybody has changed the rights that it keeps
+    /// on a member.
+    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration)]
+    pub member_resync_period: Duration,
     /// Part of a token's life after which the leader renews it, less than 0.9.
     #[arg(long, value_name = "FRACTION", default_value_t = DEFAULT_RENEWAL_FRACTION)]
     pub token_renewal_fraction: f64,

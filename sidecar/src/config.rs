@@ -88,6 +88,7 @@ impl TryFrom<Serve> for Config {
             leader_elect_retry_period,
             leader_elect_resource_name,
             member_monitor_period,
+            member_resync_period,
             token_renewal_fraction,
             log_format,
         } = args;
@@ -157,6 +158,7 @@ impl TryFrom<Serve> for Config {
                 .map_err(|error| Error::Flag(error.to_owned()))?,
                 settings: controllers::Settings {
                     member_monitor_period,
+                    member_resync_period,
                     token_renewal_fraction: Some(token_renewal_fraction)
                         .filter(|part| *part > 0.0 && *part < credentials::ALARM)
                         .ok_or_else(|| {

@@ -70,6 +70,8 @@ pub struct Config {
 pub struct Settings {
     /// As often each member is asked whether it is well.
     pub member_monitor_period: Duration,
+    /// What somebody changes on a member is repaired within this time, and a half more.
+    pub member_resync_period: Duration,
     /// The part of a token's life after which it is renewed.
     pub token_renewal_fraction: f64,
 }

@@ -16,7 +16,7 @@ use crate::join::preflight::{self, Finding, Names};
 use crate::join::print::Halves;
 use crate::join::side::Side;
 use crate::join::steps::{StepError, Steps};
-use crate::join::survey::{self, HostSurvey, MemberSurvey, validates};
+use crate::join::survey::{self, HostSurvey, MemberSurvey};
 use crate::join::{manifest, names, next};
 use crate::printer::{Printer, printable};
 use crate::settings::{HostOptions, Settings};
@@ -105,7 +105,7 @@ async fn join(
         cluster: name,
         host_uid: Some(&on_host.uid),
         host_admins: !no_host_admins,
-        validates: validates(on_member.minor),
+        validates: on_member.validates,
         foreign_namespace: objects::is_foreign(on_member.namespace.as_ref()),
         keeps_policy: on_member.has_policy,
     };

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::endpoint::Endpoint;
 use super::names::{CLUSTER, HOST, UID};
 use super::side::apart;
-use super::survey::{HostSurvey, MemberSurvey, Sidecar, validates};
+use super::survey::{HostSurvey, MemberSurvey, Sidecar};
 use super::{address, names};
 
 /// What a check found.
@@ -160,11 +160,12 @@ fn rights(side: &str, kubectl: &str, missing: &[String]) -> Option<Finding> {
 
 fn version(member: &MemberSurvey) -> Finding {
     let version = &member.version;
-    if validates(member.minor) {
+    if member.validates {
         return Finding::Fine(format!("the member is Kubernetes {version}"));
     }
     Finding::Warning(format!(
-        "the member is Kubernetes {version}: before 1.30 no ValidatingAdmissionPolicy can bound what the sidecar's manager writes there"
+        "the member is Kubernetes {version} and serves no ValidatingAdmissionPolicy, as Kubernetes does from 1.30 on: \
+         nothing bounds what the sidecar's manager writes into the roles of the impersonator there"
     ))
 }
 

@@ -41,7 +41,8 @@ pub(crate) struct MemberSurvey {
     pub(crate) uid: String,
     /// `v1.36.3`
     pub(crate) version: String,
-    pub(crate) minor: Option<u32>,
+    /// Whether it serves ValidatingAdmissionPolicies, as Kubernetes does from 1.30 on unless told not to.
+    pub(crate) validates: bool,
     pub(crate) clock: Option<Timestamp>,
     /// Whether it serves `serviceaccounts/token`.
     pub(crate) token_request: bool,
@@ -76,19 +77,17 @@ impl HostSurvey {
 impl MemberSurvey {
     pub(crate) async fn of(member: &Side, wants_server: bool) -> Result<Self, SideError> {
         let ((version, clock), uid) = (version(member).await?, uid(member).await?);
-        let minor = version["minor"].as_str().and_then(|minor| minor.trim_end_matches('+').parse().ok());
-        let resources = member.get("/api/v1").await?.unwrap_or_default();
-        let token_request = resources["resources"]
-            .as_array()
-            .is_some_and(|list| list.iter().any(|resource| resource["name"] == "serviceaccounts/token"));
+        let token_request = serves(member, "/api/v1", "serviceaccounts/token").await?;
+        let validates =
+            serves(member, &format!("/apis/{ADMISSION}/v1"), "validatingadmissionpolicies").await?;
         let mut rights: Vec<Value> = RIGHTS_ON_MEMBER.iter().map(right).collect();
-        if validates(minor) {
+        if validates {
             rights.extend(RIGHTS_TO_VALIDATE.iter().map(right));
         }
         Ok(Self {
             uid,
             version: version["gitVersion"].as_str().unwrap_or("of an unknown version").to_owned(),
-            minor,
+            validates,
             clock,
             token_request,
             namespace: member.readable(&format!("/api/v1/namespaces/{SYSTEM}")).await?,
@@ -99,9 +98,10 @@ impl MemberSurvey {
     }
 }
 
-/// Whether a cluster of this minor version serves ValidatingAdmissionPolicies.
-pub(crate) fn validates(minor: Option<u32>) -> bool {
-    minor.is_none_or(|minor| minor >= 30)
+/// Whether a cluster serves a resource of this group and version.
+async fn serves(side: &Side, version: &str, resource: &str) -> Result<bool, SideError> {
+    let served = side.get(version).await?.unwrap_or_default();
+    Ok(served["resources"].as_array().is_some_and(|list| list.iter().any(|one| one["name"] == resource)))
 }
 
 /// Version and clock. The first request to a side, so what keeps everything off is found here.
@@ -267,11 +267,5 @@ mod tests {
             in_words(&right(&("patch", RBAC, "clusterroles", "", ""))),
             "patch clusterroles.rbac.authorization.k8s.io"
         );
-    }
-
-    #[test]
-    fn policies_validate_from_1_30_on() {
-        assert!(!validates(Some(29)));
-        assert!(validates(Some(30)));
     }
 }

@@ -7,7 +7,7 @@
 //! - [`sync`]: one member, once
 //!
 //! A member is synced when the host's rules for it change, when its MemberCluster or its manager's
-//! Secret does, when somebody was learnt, and every few minutes, which repairs what was changed there.
+//! Secret does, when somebody was learnt, and every `--member-resync-period`, which repairs what was changed there.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -180,7 +180,7 @@ impl Access {
             }
             member.begun = Some(now);
             // Whatever changes from now on makes it due again.
-            member.due = now + retry::jittered(CHECK_INTERVAL);
+            member.due = now + retry::jittered(self.context.settings.member_resync_period);
             let sync = Sync {
                 cluster: cluster.clone(),
                 host: self.context.host.clone(),
@@ -249,8 +249,6 @@ fn entitled(index: &Index, cluster: &ClusterName) -> Vec<sync::Entitled> {
     index.entitled(cluster).map(|(subject, because)| (subject.clone(), because)).collect()
 }
 
-/// What was changed on a member by somebody else is repaired within this time, and a half more.
-const CHECK_INTERVAL: Duration = Duration::from_secs(180);
 /// Members that are synced at once: a change of a broad role concerns all of them.
 const MAX_UNDER_WAY: usize = 32;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

@@ -55,6 +55,7 @@ async fn a_controller_that_panics_is_begun_again_after_a_growing_while() {
         verdicts: Arc::default(),
         settings: Settings {
             member_monitor_period: Duration::from_secs(10),
+            member_resync_period: Duration::from_secs(180),
             token_renewal_fraction: credentials::DEFAULT_RENEWAL_FRACTION,
         },
         metrics: Arc::default(),

@@ -12,7 +12,7 @@ fn member() -> MemberSurvey {
     MemberSurvey {
         uid: "member-uid".to_owned(),
         version: "v1.36.3".to_owned(),
-        minor: Some(36),
+        validates: true,
         token_request: true,
         ..MemberSurvey::default()
     }
@@ -161,8 +161,8 @@ fn clocks_may_differ_less_than_a_third_of_a_tokens_life() {
 }
 
 #[test]
-fn an_old_member_is_warned_of_and_one_without_tokens_refused() {
-    let old = MemberSurvey { minor: Some(29), version: "v1.29.9".to_owned(), ..member() };
+fn a_member_without_policies_is_warned_of_and_one_without_tokens_refused() {
+    let old = MemberSurvey { validates: false, version: "v1.29.9".to_owned(), ..member() };
     let findings = findings(&host(), &old, &endpoint("https://m"));
     assert!(
         findings.iter().any(|finding| matches!(finding, Finding::Warning(text) if text.contains("v1.29.9")))

@@ -5,9 +5,11 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use harness::bed::{SYSTEM, bed, member};
+use harness::api::Api;
+use harness::bed::{SYSTEM, bed, host, member};
 use harness::both_sides::{Alone, alone, both};
 use harness::caller::Caller;
+use harness::own_fleet::OwnFleet;
 use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
 
@@ -123,6 +125,73 @@ fn a_namespace_that_others_use_stays_with_what_they_have_in_it() -> Result<()> {
     ensure!(!notes.contains("fleet.kubectl-mc.dev"), "{notes}");
     member.ok(&["delete", "namespace", SYSTEM, "--wait"])?;
     Traces::of(&alone)?.same_as(&before)
+}
+
+/// As before Kubernetes 1.30.
+#[test]
+fn a_member_that_serves_no_admission_policies_is_joined_after_a_warning() -> Result<()> {
+    let alone = alone()?;
+    let before = Traces::of(&alone)?;
+    let api = "admissionregistration.k8s.io/v1/validatingadmissionpolic";
+    alone.cluster.restart_apiserver_with(&[
+        &format!("--runtime-config={api}ies=false,{api}ybindings=false"),
+        "--disable-admission-plugins=ValidatingAdmissionPolicy",
+    ])?;
+    let joined = joined_without_policies(&alone);
+    alone.cluster.restart_apiserver()?;
+    joined?;
+    Traces::of(&alone)?.same_as(&before)
+}
+
+fn joined_without_policies(alone: &Alone) -> Result<()> {
+    let both = both(alone.cluster, |_| {})?;
+    let join = ["join", NAME, "--member-context=member"];
+    let warning = "serves no ValidatingAdmissionPolicy";
+    plugin(&both)?.run(&join)?.failure(&[warning, "nobody can be asked", "--yes"])?;
+    let joined = plugin(&both)?.run(&[&join[..], &["--yes"]].concat())?;
+    ensure!(joined.stderr.contains(warning), "{joined:?}");
+    let said = joined.success()?;
+    ensure!(!said.contains("validatingadmissionpolic"), "{said}");
+    follow(&both, &said)?;
+    plugin(&both)?.ok(&["unjoin", NAME, "--member-context=member", "--yes"]).map(drop)
+}
+
+/// A cluster that is joined for one test, and taken away after it.
+pub(crate) struct Joined {
+    pub(crate) name: &'static str,
+    pub(crate) member: Api,
+    /// What the host says of it.
+    pub(crate) fleet: OwnFleet,
+    /// As who administers both sides.
+    pub(crate) admin: Tool,
+    _alone: Alone,
+}
+
+impl Joined {
+    pub(crate) fn under(name: &'static str) -> Result<Self> {
+        let alone = alone()?;
+        let joined = Self {
+            name,
+            member: Api::admin(alone.cluster)?,
+            fleet: OwnFleet { namespace: SYSTEM.to_owned(), host: host()? },
+            admin: plugin(&both(alone.cluster, |_| {})?)?,
+            _alone: alone,
+        };
+        joined.admin.ok(&["join", name, "--member-context=member"])?;
+        Ok(joined)
+    }
+
+    /// The MemberCluster's path.
+    pub(crate) fn path(&self) -> String {
+        format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{}", self.name)
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        // Whether that works is for other tests to say.
+        let _ = self.admin.run(&["unjoin", self.name, "--member-context=member", "--yes"]);
+    }
 }
 
 /// Runs what the join says comes next.

@@ -1,12 +1,15 @@
 //! People whom no binding names: a member is made to let the sidecar be them when they first come, and
 //! not before, and no longer than the host lets them in.
 
-use anyhow::{Context, Result, ensure};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
 use harness::audit::{AuditLog, impersonated};
 use harness::bed::{SYSTEM, bed, host};
 use harness::caller::Caller;
 use harness::http1::{Endpoint, Response, member_path};
 use harness::managed::{Managed, managed};
+use harness::own_sidecar::OwnSidecar;
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
 
@@ -35,6 +38,49 @@ fn a_user_known_only_by_group_works_on_the_first_call_and_not_after_the_group_is
             && !member.may_be_in(group)?)
     })?;
     within("nobody is remembered", FIVE_SECONDS, || Ok(!learnt()?.contains(&caller.user)))
+}
+
+/// Beside the bed's sidecar, which leads, two more that only serve.
+#[test]
+fn every_replica_learns_and_the_one_that_leads_gives_the_right() -> Result<()> {
+    let member = managed()?;
+    let replicas = [OwnSidecar::start()?, OwnSidecar::start()?];
+    for replica in &replicas {
+        ensure!(replica.metric("mc_sidecar_leader")? == 0.0, "it leads");
+    }
+    let group = "e2e-learnt-replicas";
+    welcome(member, "learnt-replicas", &named("Group", group))?;
+    within("the group is known", FIVE_SECONDS, || member.may_be_in(group))?;
+    let request = |caller: &Caller, replica: &OwnSidecar| -> Result<Response> {
+        let path = member_path(member.name, "/api/v1/namespaces/e2e-learnt-replicas/configmaps");
+        let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        replica.endpoint(caller.certificate.as_deref())?.exchange(head.as_bytes())
+    };
+    let answered = |answer: Result<Response>| -> Result<()> {
+        let answer = answer?;
+        ensure!(answer.status() == 200, "{}: {}", answer.status(), answer.text());
+        Ok(())
+    };
+
+    let alice = Caller::certificate("e2e-learnt-alice", &[group])?;
+    let begun = Instant::now();
+    answered(request(&alice, &replicas[0]))?;
+    ensure!(begun.elapsed() < LONGEST_WAIT, "only after {:?}", begun.elapsed());
+    answered(request(&alice, &replicas[1]))?;
+
+    // At the same moment by both, and by the one that leads.
+    let bob = Caller::certificate("e2e-learnt-bob", &[group])?;
+    std::thread::scope(|scope| {
+        let (request, bob) = (&request, &bob);
+        let asked = replicas.each_ref().map(|replica| scope.spawn(move || request(bob, replica)));
+        let led = send(bob, "GET", "/api/v1/namespaces/e2e-learnt-replicas/configmaps", "", "");
+        answered(led).context("by the one that leads")?;
+        asked.into_iter().try_for_each(|asked| {
+            answered(asked.join().map_err(|_| anyhow!("it panicked"))?).context("by another replica")
+        })
+    })?;
+    assert_eq!(learnt()?.matches("e2e-learnt-bob").count(), 1, "{}", learnt()?);
+    Ok(())
 }
 
 #[test]
@@ -180,6 +226,9 @@ fn seen(log: &AuditLog, uri: &str) -> Result<Value> {
         Ok(events.iter().find(|event| event["impersonatedUser"].is_object()).map(impersonated))
     })
 }
+
+/// That a request waits for its right, and as long for all else.
+const LONGEST_WAIT: Duration = Duration::from_secs(6);
 
 /// What is remembered of who came.
 fn learnt() -> Result<String> {

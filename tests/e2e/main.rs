@@ -3,7 +3,9 @@
 //! own namespace, users and members. `make test` starts the bed.
 
 mod access;
+mod access_diff;
 mod anonymous;
+mod any_user;
 mod attach;
 mod audit_id;
 mod authorization;
@@ -15,7 +17,9 @@ mod credentials;
 mod crowds;
 mod deadlines;
 mod discovery;
+mod drift;
 mod exec;
+mod fleet;
 mod front_proxy;
 mod host_faults;
 mod http2;

@@ -4,6 +4,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 export PATH := $(CURDIR)/target/tools/bin:$(PATH):/usr/sbin
+# A test compares with its snapshots; whoever means to change them says INSTA_UPDATE=new.
+export INSTA_UPDATE ?= no
 TESTBED := target/debug/testbed
 
 .PHONY: help

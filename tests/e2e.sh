@@ -3,6 +3,7 @@
 # it is left out, and said in the file that SKIPPED names.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export INSTA_UPDATE="${INSTA_UPDATE:-no}"
 
 bed=(--members 3 --member m2=v1.34.4 --member m3=v1.35.4 --spare s1 --spare s2 --spare s3 --spare a1 --spare j1 --sidecar target/debug/mc-sidecar)
 tests=(--test-threads 4)

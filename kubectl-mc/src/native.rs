@@ -97,6 +97,9 @@ pub(crate) trait Text {
 
     /// Something about them, beside the data.
     fn remark(&mut self, cluster: &ClusterName, remark: &str);
+
+    /// The last line of a cluster was its last, whether it has an end or not.
+    fn end(&mut self, cluster: &ClusterName);
 }
 
 /// Text of one cluster, as it is.
@@ -108,6 +111,8 @@ impl Text for &Printer {
     fn remark(&mut self, _: &ClusterName, remark: &str) {
         self.note(&format!("{}\n", printable(remark)));
     }
+
+    fn end(&mut self, _: &ClusterName) {}
 }
 
 /// Where and how a plan is run.

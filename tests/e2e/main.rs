@@ -48,6 +48,7 @@ mod plugin;
 mod pool;
 mod port_forward;
 mod process;
+mod promises;
 mod protocol;
 mod refused_upgrades;
 mod renewed_login;

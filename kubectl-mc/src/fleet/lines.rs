@@ -53,17 +53,24 @@ impl<'a> Lines<'a> {
         self.write(cluster, Stream::Err, bytes);
     }
 
-    /// A cluster has ended: what is left of a line, and what nobody told yet.
-    pub(crate) fn end(&mut self, cluster: &ClusterName, result: &Result<(), Fault>) {
+    /// What is left of a line is all there is of it.
+    pub(crate) fn complete(&mut self, cluster: &ClusterName) {
         for stream in [Stream::Out, Stream::Err] {
             if let Some(rest) = self.torn.remove(&(cluster.clone(), stream)).filter(|rest| !rest.is_empty()) {
                 self.print(stream, &self.whole(cluster, stream, &rest));
             }
         }
+    }
+
+    /// A cluster has ended: what is left of a line, and what nobody told yet.
+    pub(crate) fn end(&mut self, cluster: &ClusterName, result: &Result<(), Fault>) {
+        self.complete(cluster);
         if let Err(fault) = result
             && let Some(detail) = fault.detail()
         {
-            let line = format!("error: {}", printable(&detail));
+            // A server's error says that it is one, as kubectl writes it.
+            let says = if matches!(fault, Fault::Answered { .. }) { "" } else { "error: " };
+            let line = format!("{says}{}", printable(&detail));
             self.print(Stream::Err, &self.whole(cluster, Stream::Err, line.as_bytes()));
         }
     }

@@ -59,6 +59,10 @@ impl Fault {
             Self::Kubectl { code: Some(code), reason: None } => format!("exit code {code}"),
             Self::Kubectl { code: None, reason: None } => "killed".to_owned(),
             Self::SaidNo => "no".to_owned(),
+            // kubectl's own words.
+            Self::Other(words) if words.starts_with("the server doesn't have a resource type") => {
+                "no such resource type".to_owned()
+            }
             Self::Other(_) => "failed".to_owned(),
             Self::NotBegun => "not begun".to_owned(),
         }

@@ -175,6 +175,12 @@ impl Sink<Said> for Texts<'_, '_> {
     fn take(&mut self, place: usize, said: Said) -> ControlFlow<()> {
         show(self.task, self.text, place, said)
     }
+
+    fn end(&mut self, place: usize) {
+        if let Some(cluster) = self.task.clusters.get(place) {
+            self.text.end(cluster);
+        }
+    }
 }
 
 fn show(task: &Task<'_>, text: &mut dyn Text, place: usize, said: Said) -> ControlFlow<()> {

@@ -62,6 +62,10 @@ impl Text for Lines<'_> {
     fn remark(&mut self, cluster: &ClusterName, remark: &str) {
         self.err(cluster, format!("{}\n", printable(remark)).as_bytes());
     }
+
+    fn end(&mut self, cluster: &ClusterName) {
+        self.complete(cluster);
+    }
 }
 
 impl From<Failure> for Fault {

@@ -20,6 +20,9 @@ pub(super) trait Sink<P> {
     /// Takes the next piece of the one at this place; breaks when nobody reads any more.
     fn take(&mut self, place: usize, piece: P) -> ControlFlow<()>;
 
+    /// All of the one at this place was taken.
+    fn end(&mut self, _place: usize) {}
+
     /// When what was taken must be shown, if something is held back.
     fn due(&self) -> Option<Instant> {
         None
@@ -88,6 +91,7 @@ where
                     break;
                 }
                 Next::Ended => {
+                    sink.end(first.place);
                     results[first.place] = (&mut first.task.0).await.ok();
                     break;
                 }

@@ -11,4 +11,5 @@ mod fleet_writes;
 mod install;
 mod one_cluster;
 mod preflight;
+mod promises;
 mod usage;

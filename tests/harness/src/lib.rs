@@ -5,9 +5,10 @@
 //! - [`scene`]: one test's own namespace, users and rights
 //! - [`caller`]: people and programs that log in to the host
 //! - [`spare_host`]: a cluster that becomes a host, for one test at a time
-//! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal
+//! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal, with its screen
 //! - [`audit`]: what a cluster's audit log says
 //! - [`fake_member`]: a member that misbehaves on demand and remembers every byte
+//! - [`snapshot`]: what a program says, as a text that a test keeps word for word
 //! - [`registration`]: members that the host is told of; [`managed`]: one that the controllers look after
 //! - [`http1`], [`http2`]: HTTP exactly as written, for attacks
 //! - [`own_sidecar`]: a sidecar of one test's own; [`usage`]: what a process costs
@@ -36,6 +37,7 @@ pub mod pty;
 pub mod registration;
 pub mod relay;
 pub mod scene;
+pub mod snapshot;
 pub mod spare_host;
 pub mod tool;
 pub mod usage;

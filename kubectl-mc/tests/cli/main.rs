@@ -12,4 +12,5 @@ mod install;
 mod one_cluster;
 mod preflight;
 mod promises;
+mod terminal;
 mod usage;

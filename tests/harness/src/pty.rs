@@ -1,9 +1,11 @@
-//! A program on a terminal, whose size can change under its feet.
+//! A program on a terminal, whose size can change under its feet, and the screen that a person would see.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -21,10 +23,18 @@ pub struct Terminal {
     controller: File,
     output: Receiver<Vec<u8>>,
     seen: Vec<u8>,
+    screen: vt100::Parser,
 }
 
 impl Terminal {
     pub fn start<S: AsRef<OsStr>>(tool: &Tool, arguments: &[S], rows: u16, columns: u16) -> Result<Self> {
+        let mut command = tool.command(arguments);
+        command.current_dir(tool.home());
+        Self::of(&command, rows, columns)
+    }
+
+    /// The same for any program, in the command's own environment and nothing else.
+    pub fn of(wanted: &Command, rows: u16, columns: u16) -> Result<Self> {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&controller)?;
         unlockpt(&controller)?;
@@ -34,10 +44,9 @@ impl Terminal {
             rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
 
         // setsid(1) makes it the controlling terminal: only then does a new size raise SIGWINCH.
-        let wanted = tool.command(arguments);
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait"]).arg(wanted.get_program()).args(wanted.get_args());
-        command.env_clear().current_dir(tool.home());
+        command.env_clear().current_dir(wanted.get_current_dir().unwrap_or_else(|| Path::new("/")));
         command.envs(wanted.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.env("TERM", "xterm");
         let side = |terminal: &OwnedFd| anyhow::Ok(Stdio::from(terminal.try_clone()?));
@@ -56,10 +65,12 @@ impl Terminal {
                 }
             }
         });
-        Ok(Self { child, controller, output, seen: Vec::new() })
+        let screen = vt100::Parser::new(cells(rows), cells(columns), 0);
+        Ok(Self { child, controller, output, seen: Vec::new(), screen })
     }
 
-    pub fn resize(&self, rows: u16, columns: u16) -> Result<()> {
+    pub fn resize(&mut self, rows: u16, columns: u16) -> Result<()> {
+        self.screen.screen_mut().set_size(cells(rows), cells(columns));
         Ok(tcsetwinsize(&self.controller, size(rows, columns))?)
     }
 
@@ -67,36 +78,59 @@ impl Terminal {
         Ok(self.controller.write_all(text.as_bytes())?)
     }
 
-    /// Waits until the screen shows this.
+    /// Waits until it has written this.
     pub fn wait_for(&mut self, text: &str, deadline: Duration) -> Result<()> {
+        self.wait_until(text, deadline, |terminal| contains(&terminal.seen, text))
+    }
+
+    /// Waits until the screen is as wanted.
+    pub fn wait_until(
+        &mut self,
+        what: &str,
+        deadline: Duration,
+        enough: impl Fn(&Self) -> bool,
+    ) -> Result<()> {
         let begin = Instant::now();
-        while !contains(&self.seen, text) {
+        while !enough(self) {
             match self.output.recv_timeout(deadline.saturating_sub(begin.elapsed())) {
-                Ok(bytes) => self.seen.extend(bytes),
-                Err(RecvTimeoutError::Timeout) => bail!("not shown in time: {text:?}: {}", self.screen()),
+                Ok(bytes) => self.take(&bytes),
+                Err(RecvTimeoutError::Timeout) => bail!("not shown in time: {what:?}: {}", self.screen()),
                 Err(RecvTimeoutError::Disconnected) => {
-                    bail!("it ended before it showed {text:?}: {}", self.screen())
+                    bail!("it ended before it showed {what:?}: {}", self.screen())
                 }
             }
         }
         Ok(())
     }
 
-    /// Waits for its end and gives its exit code.
-    pub fn finish(mut self, deadline: Duration) -> Result<i32> {
+    /// Waits for its end and gives its exit code and what then is on the screen.
+    pub fn end(mut self, deadline: Duration) -> Result<(i32, String)> {
         let begin = Instant::now();
         loop {
             match self.output.recv_timeout(deadline.saturating_sub(begin.elapsed())) {
-                Ok(bytes) => self.seen.extend(bytes),
+                Ok(bytes) => self.take(&bytes),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => bail!("it does not end: {}", self.screen()),
             }
         }
-        Ok(self.child.wait()?.code().unwrap_or(-1))
+        Ok((self.child.wait()?.code().unwrap_or(-1), self.screen()))
     }
 
-    fn screen(&self) -> String {
-        String::from_utf8_lossy(&self.seen).into_owned()
+    /// Waits for its end and gives its exit code.
+    pub fn finish(self, deadline: Duration) -> Result<i32> {
+        Ok(self.end(deadline)?.0)
+    }
+
+    /// The screen as a person sees it, without the empty lines at its end.
+    pub fn screen(&self) -> String {
+        let lines = self.screen.screen().rows(0, u16::MAX);
+        let text: String = lines.map(|line| format!("{}\n", line.trim_end())).collect();
+        format!("{}\n", text.trim_end())
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.screen.process(bytes);
+        self.seen.extend_from_slice(bytes);
     }
 }
 
@@ -109,4 +143,9 @@ impl Drop for Terminal {
 
 fn size(rows: u16, columns: u16) -> Winsize {
     Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+/// No screen has nothing.
+fn cells(number: u16) -> NonZero<u16> {
+    NonZero::new(number).unwrap_or(NonZero::<u16>::MIN)
 }

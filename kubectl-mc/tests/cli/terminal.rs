@@ -1,0 +1,162 @@
+//! What a person sees on a real terminal, its screen and not only the bytes: the clusters to pick from, how
+//! far it is, and the question before a change.
+
+use std::fs;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use harness::pty::Terminal;
+use insta::assert_snapshot;
+
+use crate::bed::Bed;
+
+const LIST: &str = r#"{"kind": "ClusterList", "apiVersion": "proxy.kubectl-mc.dev/v1alpha1", "items": [
+  {"metadata": {"name": "eu-1", "labels": {"env": "prod"}}},
+  {"metadata": {"name": "eu-2", "labels": {"env": "prod", "tier": "one"}}},
+  {"metadata": {"name": "us-1"}, "status": {"conditions": [
+    {"type": "Ready", "status": "False", "reason": "Unreachable", "message": "no route to host"}]}}]}"#;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A host with three clusters, and kubectl runs `script`.
+fn fleet(script: &str) -> Bed {
+    let bed = Bed::serving(|path| {
+        let body = if path.contains("/clusters/") { "{}" } else { LIST };
+        (200, "application/json", body.to_owned())
+    });
+    bed.kubectl(script);
+    bed
+}
+
+fn terminal(bed: &Bed, words: &[&str]) -> Terminal {
+    Terminal::of(&bed.command(words), 24, 100).unwrap()
+}
+
+fn shows(terminal: &mut Terminal, text: &str) {
+    terminal.wait_until(text, DEADLINE, |terminal| terminal.screen().contains(text)).unwrap();
+}
+
+#[test]
+fn who_chose_nothing_picks_from_what_there_is() {
+    let bed = fleet("echo \"$1 on $cluster\"");
+    let mut terminal = terminal(&bed, &["describe", "pod", "web"]);
+    shows(&mut terminal, "Clusters (numbers");
+    assert_snapshot!(terminal.screen(), @r"
+    1  eu-1   env=prod
+    2  eu-2   env=prod,tier=one
+    3  us-1      not ready
+    Clusters (numbers, names or patterns, as in 1,3 or 'eu-*'):
+    ");
+    terminal.type_in("1, eu-2\r").unwrap();
+    let (code, screen) = terminal.end(DEADLINE).unwrap();
+    assert_eq!(code, 0);
+    assert_snapshot!(screen, @r"
+    1  eu-1   env=prod
+    2  eu-2   env=prod,tier=one
+    3  us-1      not ready
+    Clusters (numbers, names or patterns, as in 1,3 or 'eu-*'): 1, eu-2
+    eu-1 | describe on eu-1
+    eu-2 | describe on eu-2
+    ");
+}
+
+#[test]
+fn few_clusters_are_changed_after_a_yes() {
+    let bed = fleet("echo \"$1 on $cluster\"");
+    for (answer, expected) in [("n\r", 1), ("\r", 1), ("y\r", 0)] {
+        let mut terminal = terminal(&bed, &["delete", "pod", "web", "-C", "eu-1,eu-2"]);
+        shows(&mut terminal, "(y/N)");
+        terminal.type_in(answer).unwrap();
+        let (code, screen) = terminal.end(DEADLINE).unwrap();
+        assert_eq!(code, expected, "{screen}");
+        if answer == "y\r" {
+            assert_snapshot!(screen.replace(&bed.host(), "HOST"), @r"
+            This changes 2 clusters of HOST:
+              eu-1, eu-2
+            by:
+              kubectl delete pod web
+            Do you want to continue? (y/N): y
+            eu-1 | delete on eu-1
+            eu-2 | delete on eu-2
+            ");
+        }
+    }
+}
+
+#[test]
+fn more_than_ten_clusters_are_changed_after_their_number() {
+    let bed = fleet(": > changed.$cluster; echo changed");
+    let names: Vec<_> = (1..=11).map(|at| format!("m{at:02}")).collect();
+    let choice = names.join(",");
+    let words = ["rollout", "restart", "deploy/web", "-C", &choice];
+    for answer in ["y\r", "10\r", "\r"] {
+        let mut terminal = terminal(&bed, &words);
+        shows(&mut terminal, "Type the number of clusters");
+        terminal.type_in(answer).unwrap();
+        let (code, screen) = terminal.end(DEADLINE).unwrap();
+        assert_eq!(code, 1, "{screen}");
+        if answer == "y\r" {
+            assert_snapshot!(screen.replace(&bed.host(), "HOST"), @r"
+            This changes 11 clusters of HOST:
+              m01, m02, m03, m04, m05, m06, m07, m08, m09, m10, m11
+            by:
+              kubectl rollout restart deploy/web
+            Type the number of clusters to go on: y
+            error: nothing was changed
+            ");
+        }
+    }
+    assert!(!bed.path("changed.m01").exists());
+    let mut terminal = terminal(&bed, &words);
+    shows(&mut terminal, "Type the number of clusters");
+    terminal.type_in("11\r").unwrap();
+    let (code, screen) = terminal.end(DEADLINE).unwrap();
+    assert_eq!(code, 0, "{screen}");
+    assert!(names.iter().all(|name| bed.path(&format!("changed.{name}")).exists()));
+}
+
+#[test]
+fn what_takes_long_shows_how_far_it_is_and_leaves_nothing_on_the_screen() {
+    let bed = fleet("[ $cluster = eu-1 ] || while [ ! -e go ]; do sleep 0.05; done; echo \"$1 on $cluster\"");
+    let mut terminal = terminal(&bed, &["describe", "pod", "web", "-C", "eu-1,eu-2"]);
+    shows(&mut terminal, "1 of 2 clusters, waiting for eu-2");
+    fs::write(bed.path("go"), "").unwrap();
+    let (code, screen) = terminal.end(DEADLINE).unwrap();
+    assert_eq!(code, 0, "{screen}");
+    assert_snapshot!(screen, @r"
+    eu-1 | describe on eu-1
+    eu-2 | describe on eu-2
+    ");
+}
+
+#[test]
+fn what_needs_no_kubectl_shows_how_far_it_is_too() {
+    let (go, gone) = channel::<()>();
+    let bed = Bed::serving(move |path| {
+        // Nothing is answered before the test says so; and then everything.
+        let _ = gone.recv();
+        let row = if path.contains("/eu-1/") { "a" } else { "b" };
+        let table = format!(
+            r#"{{"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": [{{"name": "Name", "type": "string"}}],
+                "rows": [{{"cells": ["{row}"], "object": {{"metadata": {{"name": "{row}"}}}}}}]}}"#
+        );
+        (200, "application/json", table)
+    });
+    let mut terminal = terminal(&bed, &["get", "configmaps", "-C", "eu-1,eu-2"]);
+    shows(&mut terminal, "0 of 2 clusters, waiting for eu-1, eu-2");
+    drop(go);
+    let (code, screen) = terminal.end(DEADLINE).unwrap();
+    assert_eq!(code, 0, "{screen}");
+    assert_snapshot!(screen, @r"
+    CLUSTER   NAME
+    eu-1      a
+    eu-2      b
+    ");
+}
+
+#[test]
+fn without_a_terminal_there_is_no_progress() {
+    // Longer than it takes to be shown.
+    let ran = fleet("sleep 1; echo x").run(&["describe", "pod", "web", "-C", "eu-1,eu-2"]);
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+}

@@ -9,13 +9,14 @@
 //! A member is synced when the host's rules for it change, when its MemberCluster or its manager's
 //! Secret does, when somebody was learnt, and every `--member-resync-period`, which repairs what was changed there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kubectl_mc_api::ClusterName;
@@ -28,7 +29,6 @@ use super::Context;
 use super::conditions::{Aspect, Finding};
 use crate::inventory::fleet::{Fleet, Registered};
 use crate::retry;
-use crate::upstream::{connection, own};
 
 mod host;
 mod learnt;
@@ -94,7 +94,6 @@ struct Access {
 /// What is known of a member between two syncs.
 struct Member {
     manager: Arc<Secret>,
-    client: kube::Client,
     due: Instant,
     /// Since when a sync is under way, and may be of no use any more.
     begun: Option<Instant>,
@@ -120,9 +119,8 @@ impl Access {
             }
             match manager(cluster, registered) {
                 Ok(manager) => {
-                    let (secret, client) = manager;
                     let now = Instant::now();
-                    let new = Member { manager: secret, client, due: now, begun: None, pause: FIRST_PAUSE };
+                    let new = Member { manager, due: now, begun: None, pause: FIRST_PAUSE };
                     match self.members.get_mut(cluster) {
                         Some(member) if Arc::ptr_eq(&member.manager, &new.manager) => member.due = now,
                         Some(member) => *member = Member { begun: member.begun, ..new },
@@ -185,7 +183,7 @@ impl Access {
                 cluster: cluster.clone(),
                 host: self.context.host.clone(),
                 namespace: self.context.namespace.clone(),
-                member: member.client.clone(),
+                manager: member.manager.clone(),
                 admin_groups: self.context.admin_groups.clone(),
                 impersonation: registered.member.spec.impersonation.clone().unwrap_or_default(),
                 entitled: entitled(self.rbac.index(), cluster),
@@ -221,7 +219,9 @@ impl Access {
 
 /// Whether nothing was said that a sync depends on. A status is written often.
 fn is_same(before: &Registered, now: &Registered) -> bool {
-    let manager = |registered: &Registered| registered.manager.as_ref().map(|secret| secret.data.clone());
+    fn manager(registered: &Registered) -> Option<&Option<BTreeMap<String, ByteString>>> {
+        registered.manager.as_ref().map(|secret| &secret.data)
+    }
     let same_member = Arc::ptr_eq(&before.member, &now.member)
         || (before.member.uid() == now.member.uid()
             && before.member.spec == now.member.spec
@@ -230,27 +230,22 @@ fn is_same(before: &Registered, now: &Registered) -> bool {
     same_member && manager(before) == manager(now)
 }
 
-/// The member's API as its manager.
-fn manager(cluster: &ClusterName, registered: &Registered) -> Result<(Arc<Secret>, kube::Client), Finding> {
-    let secret = registered.manager.clone().ok_or_else(|| {
+/// The Secret of the member's manager.
+fn manager(cluster: &ClusterName, registered: &Registered) -> Result<Arc<Secret>, Finding> {
+    registered.manager.clone().ok_or_else(|| {
         let secret = cluster.manager_secret();
         let message = format!("there is no Secret {secret}: nothing keeps the rights on the member");
         Finding::unknown("NoManager", message)
-    })?;
-    let unusable = |error: connection::Error| {
-        let message = format!("Secret {} cannot be used: {error}", cluster.manager_secret());
-        Finding::no("ManagerUnusable", message)
-    };
-    let client = own::client(cluster, &secret).map_err(unusable)?;
-    Ok((secret, client))
+    })
 }
 
 fn entitled(index: &Index, cluster: &ClusterName) -> Vec<sync::Entitled> {
     index.entitled(cluster).map(|(subject, because)| (subject.clone(), because)).collect()
 }
 
-/// Members that are synced at once: a change of a broad role concerns all of them.
-const MAX_UNDER_WAY: usize = 32;
+/// Members that are synced at once: a change of a broad role concerns all of them, and far ones take their
+/// round trips.
+const MAX_UNDER_WAY: usize = 64;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 const UNREAD_PAUSE: Duration = Duration::from_millis(200);

@@ -21,6 +21,7 @@ use tracing::{info, warn};
 
 use super::events::Events;
 use crate::inventory::fleet::{Fleet, Registered};
+use crate::retry;
 
 pub mod status;
 
@@ -117,7 +118,7 @@ impl Writer {
     }
 
     fn take(&mut self, (cluster, report): (ClusterName, Report), dirty: &mut HashSet<ClusterName>) {
-        let known = self.known.entry(cluster.clone()).or_default();
+        let known = self.known.entry(cluster.clone()).or_insert_with(|| Known::new(retry::random()));
         match report {
             Report::Found(aspect, finding) => known.found(aspect, finding),
             Report::Seen { at, version } => known.seen(at, version),
@@ -214,7 +215,7 @@ struct Due {
 
 /// The sidecar's, whatever it writes.
 pub const FIELD_MANAGER: &str = "mc-sidecar";
-/// As often a member is said to have been seen.
+/// As often a member is said to have been seen, at most.
 pub const SEEN_INTERVAL: Duration = Duration::from_secs(300);
 /// At a start every member is written at once.
 const MAX_UNDER_WAY: usize = 8;

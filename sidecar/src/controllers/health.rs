@@ -173,7 +173,8 @@ impl Asked {
         let (mut reachable, mut accepted) = (Steady::new(DOWN, UP), Steady::new(REFUSED, 1));
         loop {
             let Ok(turn) = self.turns.acquire().await else { return };
-            let probe = probe::probe(&self.upstream).await;
+            // In a box, so that what a probe needs is not kept for every member between two.
+            let probe = Box::pin(probe::probe(&self.upstream)).await;
             drop(turn);
             self.tell(&probe, &mut reachable, &mut accepted);
             // So that those who are asked together do not stay together.

@@ -107,7 +107,9 @@ where
         + Send
         + 'static,
 {
-    watcher(api, config).default_backoff().filter_map(async |event| {
+    // Who wrote which field is no use here, and takes as much memory as the rest of a small object.
+    let events = watcher(api, config).modify(|object| object.managed_fields_mut().clear());
+    events.default_backoff().filter_map(async |event| {
         event
             .inspect_err(
                 |error| warn!(kind = %K::kind(&()), error = %error, "the host's list cannot be read"),
@@ -187,7 +189,8 @@ impl State {
     fn member(&mut self, event: watcher::Event<MemberCluster>) {
         self.members.take(&event, name);
         match event {
-            watcher::Event::Init | watcher::Event::InitApply(_) => {}
+            // Nothing is known of a list before its end.
+            watcher::Event::Init | watcher::Event::InitApply(_) => return,
             watcher::Event::InitDone => {
                 let all = self.members.objects.values().map(|member| MemberCluster::clone(member)).collect();
                 self.registry.replace(all, self.members_version);
@@ -209,7 +212,9 @@ impl State {
     fn secret(&mut self, event: watcher::Event<Secret>) {
         self.secrets.take(&event, |secret| ClusterName::of_member_secret(&secret.name_any()));
         self.managers.take(&event, |secret| ClusterName::of_manager_secret(&secret.name_any()));
-        self.publish();
+        if !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
+            self.publish();
+        }
     }
 
     /// Takes a Secret that was asked for by its name, unless the watch knows better: it may have told

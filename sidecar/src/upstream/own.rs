@@ -11,7 +11,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +23,7 @@ use hyper::client::conn::http1;
 use k8s_openapi::api::core::v1::Secret;
 use kubectl_mc_api::ClusterName;
 use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tower_service::Service;
@@ -112,15 +113,51 @@ impl Own<'_> {
 }
 
 /// A client of the member's API by the connection and the credential in a Secret, for what controllers
-/// keep there. Each request has a connection of its own: there are few.
+/// keep there. Its requests go one after the other over one connection, which ends with the last of its
+/// clones: hundreds of members are looked after, and a handshake is most of what a small request costs.
 pub fn client(cluster: &ClusterName, secret: &Secret) -> Result<kube::Client, connection::Error> {
     let connection = Connection::parse(&secret.data.clone().unwrap_or_default())?;
-    let upstream = Upstream::new(cluster.clone(), connection, Gauge::default())?;
-    Ok(kube::Client::new(Client(Arc::new(upstream)), "default"))
+    let upstream = Arc::new(Upstream::new(cluster.clone(), connection, Gauge::default())?);
+    Ok(kube::Client::new(Client { upstream, idle: Arc::default() }, "default"))
 }
 
 #[derive(Clone)]
-struct Client(Arc<Upstream>);
+struct Client {
+    upstream: Arc<Upstream>,
+    /// Whoever holds it has the turn; there is none before the first request and after a broken one.
+    idle: Arc<Mutex<Option<Open>>>,
+}
+
+/// A connection, and what drives it.
+struct Open {
+    sender: http1::SendRequest<Outgoing>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Client {
+    /// The connection that served the request before, if it still can, or a new one.
+    async fn open(&self, before: Option<Open>) -> Result<Open, Failure> {
+        if let Some(mut open) = before
+            && open.sender.ready().await.is_ok()
+        {
+            return Ok(open);
+        }
+        let Own { sender, task, .. } = self.upstream.open().await?;
+        Ok(Open { sender, _task: task })
+    }
+
+    async fn ask(self, request: Request<Outgoing>) -> Result<Response<OwnBody>, Failure> {
+        let mut turn = self.idle.clone().lock_owned().await;
+        let asked = async {
+            let mut open = self.open(turn.take()).await?;
+            let response = open.sender.send_request(request).await.map_err(|e| Failure::of_asking(&e))?;
+            Ok((response, open))
+        };
+        let (response, open) = timeout(PATIENCE, asked).await.map_err(|_| Failure::late())??;
+        self.upstream.breaker.answered();
+        Ok(response.map(|body| OwnBody { body, ended: false, open: Some((open, turn)) }))
+    }
+}
 
 impl Service<Request<kube::client::Body>> for Client {
     type Response = Response<OwnBody>;
@@ -132,33 +169,30 @@ impl Service<Request<kube::client::Body>> for Client {
     }
 
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
-        let upstream = self.0.clone();
+        let client = self.clone();
         Box::pin(async move {
             let (head, body) = request.into_parts();
             let body = body.collect().await.map_err(|error| Failure::of_connecting(&error))?;
             let body = Outgoing::from(body.to_bytes().to_vec());
             // kube writes a question mark whether or not there is something to ask.
             let query = head.uri.query().filter(|query| !query.is_empty());
-            let asked = upstream.own_request(head.method, head.uri.path(), query, body);
+            let asked = client.upstream.own_request(head.method, head.uri.path(), query, body);
             let mut asked = asked.ok_or_else(Failure::unusable)?;
             for name in [header::CONTENT_TYPE, header::ACCEPT] {
                 if let Some(value) = head.headers.get(&name) {
                     asked.headers_mut().insert(name, value.clone());
                 }
             }
-            let Own { mut sender, task, .. } = upstream.open().await?;
-            let answered = timeout(PATIENCE, sender.send_request(asked)).await;
-            let response = answered.map_err(|_| Failure::late())?.map_err(|e| Failure::of_asking(&e))?;
-            upstream.breaker.answered();
-            Ok(response.map(|body| OwnBody { body, _task: task }))
+            client.ask(asked).await
         })
     }
 }
 
-/// A body, and the connection that it comes by.
+/// A body, and the connection that it comes by, which is free for the next request when it has ended.
 struct OwnBody {
     body: Incoming,
-    _task: AbortOnDropHandle<()>,
+    ended: bool,
+    open: Option<(Open, OwnedMutexGuard<Option<Open>>)>,
 }
 
 impl Body for OwnBody {
@@ -169,7 +203,9 @@ impl Body for OwnBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        self.ended |= frame.is_none();
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -181,6 +217,19 @@ impl Body for OwnBody {
     }
 }
 
+impl Drop for OwnBody {
+    fn drop(&mut self) {
+        if let Some((open, mut turn)) = self.open.take()
+            && (self.ended || self.body.is_end_stream())
+        {
+            *turn = Some(open);
+        }
+    }
+}
+
 /// For an answer, once there is a connection. A kube-apiserver that takes longer for these is of no use.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::access::{Because, MemberRules, Policy, Subject};
 use kubectl_mc_api::member_cluster::{Impersonation, Users};
@@ -13,6 +14,7 @@ use tracing::info;
 use super::super::conditions::Finding;
 use super::learnt::{self, Came};
 use super::member::{self, Applied};
+use crate::upstream::own;
 
 /// Somebody whom the host's RBAC lets in, and why.
 pub(super) type Entitled = (Subject, Because);
@@ -22,8 +24,8 @@ pub(super) struct Sync {
     pub(super) cluster: ClusterName,
     pub(super) host: kube::Client,
     pub(super) namespace: Arc<str>,
-    /// As the member's manager.
-    pub(super) member: kube::Client,
+    /// `<name>.manager`
+    pub(super) manager: Arc<Secret>,
     pub(super) admin_groups: Arc<[String]>,
     pub(super) impersonation: Impersonation,
     pub(super) entitled: Vec<Entitled>,
@@ -49,8 +51,13 @@ impl Sync {
     }
 
     async fn attempt(self) -> Result<Outcome, Finding> {
-        let Self { cluster, host, namespace, member, admin_groups, impersonation, entitled, note, learnt } =
+        let Self { cluster, host, namespace, manager, admin_groups, impersonation, entitled, note, learnt } =
             self;
+        // Made anew each time: between two syncs it would be of no use, and there are hundreds.
+        let member = own::client(&cluster, &manager).map_err(|error| {
+            let message = format!("Secret {} cannot be used: {error}", cluster.manager_secret());
+            Finding::no("ManagerUnusable", message)
+        })?;
         let (read, verified) = tokio::join!(
             member::read(&member),
             learnt.clone().verified(&host, &cluster, &entitled, Timestamp::now()),

@@ -1,6 +1,7 @@
 //! What is known of one member, and the status that follows. No IO happens here.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -37,6 +38,8 @@ pub(in super::super) struct Known {
     /// Whether this sidecar has once taken the member from another namespace's.
     taken: bool,
     yields: bool,
+    /// How much longer than [`SEEN_INTERVAL`] it is before this member is said to have been seen again.
+    later: Duration,
 }
 
 impl Aspect {
@@ -101,6 +104,11 @@ fn in_words(holds: Option<bool>) -> &'static str {
 }
 
 impl Known {
+    /// Members that were written together are not for ever: `part` of 0 to 1 tells them apart.
+    pub(super) fn new(part: f64) -> Self {
+        Self { later: SEEN_SPREAD.mul_f64(part), ..Self::default() }
+    }
+
     pub(super) fn found(&mut self, aspect: Aspect, finding: Finding) {
         self.findings.insert(aspect, finding);
     }
@@ -170,7 +178,7 @@ impl Known {
         status
             .last_seen
             .as_ref()
-            .is_none_or(|Time(last)| seen.duration_since(*last).unsigned_abs() >= SEEN_INTERVAL)
+            .is_none_or(|Time(last)| seen.duration_since(*last).unsigned_abs() >= SEEN_INTERVAL + self.later)
     }
 }
 
@@ -238,5 +246,7 @@ fn server(secret: &Secret) -> Option<String> {
 }
 
 pub(in super::super) const READY: &str = "Ready";
+/// Of the whole fleet's.
+const SEEN_SPREAD: Duration = Duration::from_secs(60);
 /// What an Event can hold.
 const MAX_MESSAGE: usize = 1000;

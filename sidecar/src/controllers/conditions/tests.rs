@@ -83,6 +83,24 @@ fn fault_80_a_clock_that_is_set_goes_on_telling_when_a_member_was_seen() {
 }
 
 #[test]
+fn members_that_were_seen_together_are_not_written_together_for_ever() {
+    let written_again = |part: f64| {
+        let mut known = Known::new(part);
+        known.seen(at(0), None);
+        let status = written(&mut known, &registered(None, true), at(1)).unwrap();
+        let registered = registered(Some(status), true);
+        (10..).step_by(10).find(|&second| {
+            known.seen(at(second), None);
+            written(&mut known, &registered, at(second)).is_some()
+        })
+    };
+    assert_eq!(
+        (written_again(0.0), written_again(0.5), written_again(1.0)),
+        (Some(300), Some(330), Some(360))
+    );
+}
+
+#[test]
 fn a_condition_that_changes_its_reason_alone_keeps_its_time() {
     let mut known = up();
     let status = written(&mut known, &registered(None, true), at(1)).unwrap();

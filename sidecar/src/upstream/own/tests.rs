@@ -1,0 +1,100 @@
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http_body_util::Full;
+use hyper::server::conn::http1 as server;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use rustls::ServerConfig;
+use rustls_pki_types::PrivateKeyDer;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+
+/// A member that answers every request by a ConfigMap, and says `Connection: close` if it is to.
+struct Member {
+    client: kube::Client,
+    connections: Arc<AtomicUsize>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Member {
+    async fn start(closes: bool) -> Self {
+        crate::tls::install_provider();
+        let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
+        let config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certified.cert.der().clone()], key)
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = connections.clone();
+        let task = AbortOnDropHandle::new(tokio::spawn(async move {
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                count.fetch_add(1, Ordering::SeqCst);
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let stream = TokioIo::new(acceptor.accept(socket).await.unwrap());
+                    let answer = service_fn(|_| async {
+                        let body = Full::new(Bytes::from_static(br#"{"metadata":{"name":"a"}}"#));
+                        Ok::<_, Infallible>(Response::new(body))
+                    });
+                    let _ = server::Builder::new().keep_alive(!closes).serve_connection(stream, answer).await;
+                });
+            }
+        }));
+        let text = |text: &str| ByteString(text.as_bytes().to_vec());
+        let secret = Secret {
+            data: Some(BTreeMap::from([
+                ("server".to_owned(), text(&format!("https://{address}"))),
+                ("insecure-skip-tls-verify".to_owned(), text("true")),
+                ("token".to_owned(), text("t")),
+            ])),
+            ..Secret::default()
+        };
+        let client = client(&"m1".parse().unwrap(), &secret).unwrap();
+        Self { client, connections, _task: task }
+    }
+
+    /// Asks as often at once, and says how many connections there were.
+    async fn asked_at_once(&self, times: usize) -> usize {
+        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), "ns");
+        let asked = (0..times).map(|_| maps.get("a"));
+        futures_util::future::try_join_all(asked).await.unwrap();
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn a_clients_requests_share_one_connection() {
+    let member = Member::start(false).await;
+    assert_eq!(member.asked_at_once(5).await, 1);
+    assert_eq!(member.asked_at_once(2).await, 1);
+}
+
+#[tokio::test]
+async fn a_connection_that_the_member_closes_is_followed_by_another() {
+    let member = Member::start(true).await;
+    assert_eq!(member.asked_at_once(3).await, 3);
+}
+
+#[tokio::test]
+async fn whoever_gives_up_leaves_the_turn_to_the_next() {
+    let member = Member::start(false).await;
+    let maps = Api::<ConfigMap>::namespaced(member.client.clone(), "ns");
+    for _ in 0..3 {
+        // Begun, and dropped before the answer.
+        let _ = futures_util::poll!(std::pin::pin!(maps.get("a")));
+        tokio::task::yield_now().await;
+    }
+    assert!(member.asked_at_once(2).await >= 1);
+}

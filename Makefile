@@ -64,6 +64,7 @@ bench: ## Measure against nginx and the member itself; see docs/benchmarks.md (B
 	@tests/setup.sh --bench
 	cargo build --package testbed --package bench
 	cargo build --release --package sidecar --package kubectl-mc
+	cargo build --release --package kubectl-mc-api --example access_cost
 	$(TESTBED) run --members 2 --node m1 --sidecar target/release/mc-sidecar -- target/debug/bench $(BENCH)
 
 .PHONY: kubernetes

@@ -1,5 +1,5 @@
 //! What it costs to know who may use which member: 1,000 members and 1,000 bindings, as a table in Markdown.
-//! `cargo run --release -p kubectl-mc-api --example access_cost`
+//! `cargo run --release -p kubectl-mc-api --example access_cost`; `make bench` prints it, too.
 
 use std::error::Error;
 use std::io::Write;
@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     roles.iter().for_each(|role| drop(index.role(role)));
     bindings.iter().for_each(|binding| drop(index.binding(binding)));
     tell(&mut out, "read 1,000 roles and 1,000 bindings, one for each member", begun.elapsed(), 2 * MEMBERS)?;
+    let small = resident();
 
     let changed: Vec<_> =
         (0..MEMBERS).map(|n| binding(&format!("b{n}"), &format!("r{n}"), n + 1)).collect::<Result<_, _>>()?;
@@ -52,7 +53,57 @@ fn main() -> Result<(), Box<dyn Error>> {
     for _ in 0..FEW {
         std::hint::black_box(Difference::of(&last, &Default::default()));
     }
-    tell(&mut out, "compare 10,000 users with a member that has none", begun.elapsed(), FEW)
+    tell(&mut out, "compare 10,000 users with a member that has none", begun.elapsed(), FEW)?;
+    drop(index);
+    named(&mut out, small)
+}
+
+/// The most that there can be: each of 1,000 bindings reaches each of 1,000 members, by its name.
+fn named(out: &mut impl Write, small: usize) -> Result<(), Box<dyn Error>> {
+    let mut names: Vec<_> = (0..MEMBERS).map(|n| format!("m{n}")).collect();
+    let roles: Vec<_> = (0..MEMBERS).map(|n| role(&format!("r{n}"), &names)).collect::<Result<_, _>>()?;
+    let bindings: Vec<_> =
+        (0..MEMBERS).map(|n| binding(&format!("b{n}"), &format!("r{n}"), n)).collect::<Result<_, _>>()?;
+    let before = resident();
+    let mut index = Index::default();
+    let begun = Instant::now();
+    roles.iter().for_each(|role| drop(index.role(role)));
+    bindings.iter().for_each(|binding| drop(index.binding(binding)));
+    tell(
+        out,
+        "read 1,000 roles that name all 1,000 members each, and their bindings",
+        begun.elapsed(),
+        2 * MEMBERS,
+    )?;
+    let holds = resident().saturating_sub(before);
+    let changed = binding("b7", "r7", MEMBERS)?;
+    let begun = Instant::now();
+    std::hint::black_box(index.binding(&changed));
+    tell(out, "change one of these bindings, which concerns all members", begun.elapsed(), 1)?;
+    names.pop();
+    let narrower = role("r7", &names)?;
+    let begun = Instant::now();
+    std::hint::black_box(index.role(&narrower));
+    tell(out, "take one member from one of these roles, which concerns that one", begun.elapsed(), 1)?;
+    writeln!(
+        out,
+        "\nThe last index holds {:.0} MB; the first one, with all that was read for it, {:.0} MB.",
+        mb(holds),
+        mb(small)
+    )?;
+    Ok(())
+}
+
+/// The process's memory in bytes, where the system tells.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap_or(0) * 1024
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown in megabytes")]
+fn mb(bytes: usize) -> f64 {
+    bytes as f64 / 1e6
 }
 
 fn rules(index: &Index, cluster: &ClusterName) -> MemberRules {

@@ -1,6 +1,7 @@
 //! What the figures were measured on, and whether it had anything else to do.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use harness::bed::member;
@@ -24,4 +25,12 @@ pub(crate) fn describe() -> Result<Table> {
         load.to_owned(),
     ]);
     Ok(table)
+}
+
+/// Lets time pass, in which what is measured does what it does by itself.
+pub(crate) fn idle(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::thread::park_timeout(time.saturating_sub(begin.elapsed()));
+    }
 }

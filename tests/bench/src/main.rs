@@ -4,6 +4,7 @@
 //! - [`nginx`], [`wrk`], [`stream`]: the programs that serve, ask and stream
 //! - [`requests`], [`streams`], [`plugin`]: the figures beside nginx and kubectl
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
+//! - [`controllers`]: what members cost that nobody asks for, [`access_index`]: what their rights do
 //! - [`many_clusters`]: the plugin's figures of scale; [`pods`]: what it gets
 //! - [`role`], [`member`], [`bare`]: what this program is when it starts itself
 //! - [`usage`]: what processes cost; [`machine`]: on what; [`table`]: how it is told
@@ -20,7 +21,9 @@ use crate::role::Role;
 use crate::site::Site;
 use crate::table::{Goal, Table};
 
+mod access_index;
 mod bare;
+mod controllers;
 mod fleet;
 mod isolation;
 mod machine;
@@ -47,6 +50,9 @@ struct Cli {
     /// The plugin to measure
     #[arg(long, default_value = "target/release/kubectl-mc")]
     plugin: PathBuf,
+    /// The program that measures the index of access, as `cargo build --release --example access_cost` makes it
+    #[arg(long, default_value = "target/release/examples/access_cost")]
+    access_cost: PathBuf,
     /// Only see that everything works: one short round, figures that mean little
     #[arg(long)]
     quick: bool,
@@ -68,6 +74,8 @@ enum Figure {
     Tunnels,
     Isolation,
     Fleet,
+    Controllers,
+    AccessIndex,
     ManyClusters,
 }
 
@@ -83,7 +91,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let Cli { plugin, quick, only, role } = cli;
+    let Cli { plugin, access_cost, quick, only, role } = cli;
     let files = usage::raise_open_files();
     if let Some(role) = role {
         return role.play();
@@ -126,6 +134,12 @@ fn run(cli: &Cli) -> Result<()> {
     // Last, because it makes many members known.
     if wanted(Figure::Fleet) {
         print("Fleet: what registered members cost a request", &fleet::measure(&site, *quick)?)?;
+    }
+    if wanted(Figure::Controllers) {
+        controllers::measure(&site, *quick)?;
+    }
+    if wanted(Figure::AccessIndex) {
+        access_index::measure(access_cost)?;
     }
     if wanted(Figure::ManyClusters) {
         print("The plugin on many clusters: get pods", &many_clusters::measure(&site, &plugin, *quick)?)?;

@@ -56,6 +56,14 @@ impl AuditLog {
         })
     }
 
+    /// All finished requests so far by whoever has the token of this id, long-running ones too.
+    pub fn of_credential(&self, id: &str) -> Result<Vec<Value>> {
+        let key = "authentication.kubernetes.io/credential-id";
+        self.find(|event| {
+            event["stage"] == "ResponseComplete" && event["user"]["extra"][key][0] == format!("JTI={id}")
+        })
+    }
+
     fn find(&self, wanted: impl Fn(&Value) -> bool) -> Result<Vec<Value>> {
         let mut file =
             File::open(&self.path).with_context(|| format!("no audit log: {}", self.path.display()))?;

@@ -18,7 +18,9 @@ use kube::core::response::Status;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use self::object::Object;
+use self::object::{Object, patiently};
+use crate::client;
+use crate::connect::Target;
 use crate::error::Explain;
 
 /// The field manager of the plugin.
@@ -75,13 +77,13 @@ impl Apply {
     /// again goes on from there.
     pub(crate) async fn all(
         self,
-        client: &kube::Client,
+        to: Target<'_>,
         objects: impl IntoIterator<Item = Value>,
     ) -> Result<Vec<Applied>, ApplyError> {
         let mut applied = Vec::new();
         let mut made = Made::default();
         for value in objects {
-            let one = self.one(client, Object::new(value)?, &made).await?;
+            let one = self.one(to, Object::new(value)?, &made).await?;
             if self.dry_run && one.before.is_none() {
                 made.remember(&one.object);
             }
@@ -90,14 +92,16 @@ impl Apply {
         Ok(applied)
     }
 
-    async fn one(self, client: &kube::Client, object: Object, made: &Made) -> Result<Applied, ApplyError> {
+    async fn one(self, to: Target<'_>, object: Object, made: &Made) -> Result<Applied, ApplyError> {
         let Self { dry_run, force_conflicts: force } = self;
-        let before = object.get(client).await?;
+        let before = object.get(to).await?;
         let field_validation = Some(ValidationDirective::Strict);
         let params =
             PatchParams { dry_run, force, field_manager: Some(FIELD_MANAGER.to_owned()), field_validation };
         let patch = Patch::Apply(object.value());
-        let answer: Result<DynamicObject, _> = object.api(client).patch(object.name(), &params, &patch).await;
+        let api = object.api(to);
+        let answer: Result<DynamicObject, _> =
+            patiently(async || api.patch(object.name(), &params, &patch).await).await;
         let after = match answer {
             Ok(after) => serde_json::to_value(after).map_err(|source| object.unreadable(source))?,
             // A dry run made nothing, so what comes after it cannot be judged by the server.
@@ -105,12 +109,13 @@ impl Apply {
                 object.value().clone()
             }
             Err(kube::Error::Api(status)) if !conflicts(&status).is_empty() => {
-                return Err(ApplyError::Conflict { conflicts: conflicts(&status), object });
+                let (conflicts, cluster) = (conflicts(&status), to.describe());
+                return Err(ApplyError::Conflict { conflicts, cluster, object });
             }
-            Err(source) => return Err(object.refused("apply", source)),
+            Err(source) => return Err(object.refused("apply", to, source)),
         };
         if object.kind() == "CustomResourceDefinition" && !dry_run {
-            established(client, &object).await?;
+            established(to, &object).await?;
         }
         Ok(Applied { object, before, after })
     }
@@ -155,10 +160,10 @@ fn conflicts(status: &Status) -> Vec<String> {
 }
 
 /// A new kind is served a moment after its definition is there.
-async fn established(client: &kube::Client, object: &Object) -> Result<(), ApplyError> {
+async fn established(at: Target<'_>, object: &Object) -> Result<(), ApplyError> {
     let begin = Instant::now();
     loop {
-        let now = object.get(client).await?.unwrap_or_default();
+        let now = object.get(at).await?.unwrap_or_default();
         if condition(&now, "Established") == Some("True") {
             return Ok(());
         }
@@ -179,10 +184,12 @@ pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
 pub(crate) enum ApplyError {
     #[error("not an object: {0}")]
     NotAnObject(&'static str),
-    #[error("cannot {verb} {object}")]
-    Refused { verb: &'static str, object: Object, source: Box<kube::Error> },
-    #[error("cannot apply {object}: others own fields of it: {}", conflicts.join(", "))]
-    Conflict { object: Object, conflicts: Vec<String> },
+    #[error("the {cluster}, refuses to {verb} {object}: {}", said(status))]
+    Refused { verb: &'static str, object: Object, cluster: String, status: Box<Status> },
+    #[error("cannot {verb} {object} at the {cluster}: {reason}")]
+    Failed { verb: &'static str, object: Object, cluster: String, reason: String },
+    #[error("cannot apply {object} to the {cluster}: others own fields of it: {}", conflicts.join(", "))]
+    Conflict { object: Object, cluster: String, conflicts: Vec<String> },
     #[error("{object} was applied, but its kind is not served after {} s", ESTABLISHED.as_secs())]
     NotEstablished { object: Object },
     #[error("cannot read what the server says of {object}")]
@@ -192,17 +199,36 @@ pub(crate) enum ApplyError {
 impl Explain for ApplyError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Refused { object, source, verb } => match source.as_ref() {
-                kube::Error::Api(status) if status.is_forbidden() => Some(format!(
+            Self::Refused { object, status, verb, .. } => status.is_forbidden().then(|| {
+                format!(
                     "your user at this cluster lacks a right to {verb} it, or the cluster's admission refuses it; \
                      see `kubectl auth can-i --list{}`",
                     object.namespace().map(|namespace| format!(" -n {namespace}")).unwrap_or_default()
-                )),
-                _ => None,
-            },
+                )
+            }),
             Self::Conflict { .. } => Some("--force-conflicts takes the fields over".to_owned()),
-            Self::NotAnObject(_) | Self::NotEstablished { .. } | Self::Unreadable { .. } => None,
+            Self::NotAnObject(_)
+            | Self::Failed { .. }
+            | Self::NotEstablished { .. }
+            | Self::Unreadable { .. } => None,
         }
+    }
+}
+
+/// Why a request failed: in the server's words, or what is wrong on the way to it.
+pub(crate) fn reason(error: kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => said(&status),
+        error => client::failed(error).reason(),
+    }
+}
+
+/// What a Status says, as kubectl shows it.
+fn said(status: &Status) -> String {
+    match (status.message.as_str(), status.reason.as_str()) {
+        ("", "") => format!("it answers {}", status.code),
+        ("", reason) => reason.to_owned(),
+        (message, _) => message.to_owned(),
     }
 }
 
@@ -214,6 +240,31 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_refusal_is_told_in_the_servers_words_with_the_object_and_the_cluster() {
+        let object =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}});
+        let status = |status: Value| Box::new(serde_json::from_value::<Status>(status).unwrap());
+        let refused = |status| ApplyError::Refused {
+            verb: "apply",
+            object: Object::new(object.clone()).unwrap(),
+            cluster: "member, context \"m1\" (https://m1)".to_owned(),
+            status,
+        };
+        let forbidden = refused(status(json!({
+            "status": "Failure", "reason": "Forbidden", "code": 403,
+            "message": "secrets \"s\" is forbidden: User \"jane\" cannot patch resource \"secrets\"",
+        })));
+        assert_eq!(
+            crate::error::chain(&forbidden),
+            "the member, context \"m1\" (https://m1), refuses to apply secret/s: \
+             secrets \"s\" is forbidden: User \"jane\" cannot patch resource \"secrets\""
+        );
+        assert!(forbidden.hint().unwrap().contains("can-i --list -n n"));
+        let silent = refused(status(json!({"code": 500})));
+        assert!(silent.to_string().ends_with("it answers 500") && silent.hint().is_none());
+    }
 
     #[test]
     fn a_conflict_names_the_field_and_its_owner() {

@@ -16,6 +16,27 @@ pub(crate) struct Connection {
     pub(crate) cluster: Host,
 }
 
+/// A cluster that is written to, and what it is to this command: who refuses something is named.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    /// `host` or `member`.
+    pub(crate) role: &'static str,
+    pub(crate) at: &'a Connection,
+}
+
+impl Connection {
+    pub(crate) fn target(&self, role: &'static str) -> Target<'_> {
+        Target { role, at: self }
+    }
+}
+
+impl Target<'_> {
+    /// `member, context "m1" (https://…)`
+    pub(crate) fn describe(&self) -> String {
+        format!("{}, {}", self.role, self.at.cluster.context_name())
+    }
+}
+
 /// The cluster of a context; with no context named, of the current one, or the pod's own.
 pub(crate) async fn connect(options: &HostOptions, env: &Env) -> Result<Connection, ConnectError> {
     to(Host::load(options, env)?, env).await

@@ -13,12 +13,10 @@ pub(crate) mod remains;
 pub(crate) mod remote;
 pub(crate) mod wait;
 
-use std::time::Duration;
-
 use kubectl_mc_api::manifests;
 use serde_json::Value;
-use tokio::time::sleep;
 
+use crate::apply::{self, object::patiently};
 use crate::cli::Flags;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -31,19 +29,16 @@ pub(crate) fn check_flags(flags: &Flags) -> Result<(), InstallError> {
 
 /// GETs a path of a cluster's API; what is not there is null.
 pub(crate) async fn get(client: &kube::Client, path: &str) -> Result<Value, InstallError> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let request = http::Request::get(path).body(Vec::new());
-        let request = request
-            .map_err(|error| InstallError::Request { path: path.to_owned(), error: error.to_string() })?;
-        match client.request(request).await {
-            Ok(value) => return Ok(value),
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Value::Null),
-            // A server that is busy, or that just begins to serve a new kind.
-            Err(kube::Error::Api(status)) if status.code == 429 && tries < TRIES => sleep(PAUSE).await,
-            Err(source) => return Err(InstallError::Get { path: path.to_owned(), source: Box::new(source) }),
-        }
+    let request = || http::Request::get(path).body(Vec::new());
+    request().map_err(|error| InstallError::Request { path: path.to_owned(), error: error.to_string() })?;
+    let asked = patiently(async || match request() {
+        Ok(request) => client.request(request).await,
+        Err(error) => Err(kube::Error::HttpError(error)),
+    });
+    match asked.await {
+        Ok(value) => Ok(value),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
+        Err(error) => Err(InstallError::Get { path: path.to_owned(), reason: apply::reason(error) }),
     }
 }
 
@@ -52,8 +47,9 @@ pub(crate) fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list["items"].as_array().into_iter().flatten()
 }
 
-const TRIES: usize = 10;
-const PAUSE: Duration = Duration::from_secs(1);
+/// What the clusters are that are written to.
+pub(crate) const HOST: &str = "host";
+pub(crate) const RUNS_ON: &str = "cluster of the sidecars";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InstallError {
@@ -63,8 +59,8 @@ pub(crate) enum InstallError {
     Manifest(#[source] manifests::Error),
     #[error("cannot ask for {path}: {error}")]
     Request { path: String, error: String },
-    #[error("cannot get {path}")]
-    Get { path: String, source: Box<kube::Error> },
+    #[error("cannot get {path}: {reason}")]
+    Get { path: String, reason: String },
     #[error(
         "nothing was applied: the host's kube-apiserver does not say how its front proxy is known: {missing} in ConfigMap \
          kube-system/extension-apiserver-authentication"

@@ -8,7 +8,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::ApplyError;
-use super::object::Object;
+use super::object::{Object, patiently};
+use crate::connect::Target;
 use crate::error::Explain;
 
 /// How objects are deleted.
@@ -24,42 +25,43 @@ impl Delete {
     /// Deletes the objects in the opposite order and gives those that were there.
     pub(crate) async fn all(
         self,
-        client: &kube::Client,
+        from: Target<'_>,
         objects: impl DoubleEndedIterator<Item = Value>,
     ) -> Result<Vec<Object>, DeleteError> {
         let mut deleted = Vec::new();
         for value in objects.rev() {
             let object = Object::new(value)?;
-            if self.one(client, &object).await? {
+            if self.one(from, &object).await? {
                 deleted.push(object);
             }
         }
         if !self.dry_run {
             for object in &deleted {
-                self.gone(client, object).await?;
+                self.gone(from, object).await?;
             }
         }
         Ok(deleted)
     }
 
     /// Whether it was there.
-    async fn one(self, client: &kube::Client, object: &Object) -> Result<bool, DeleteError> {
+    async fn one(self, from: Target<'_>, object: &Object) -> Result<bool, DeleteError> {
         let params = DeleteParams {
             dry_run: self.dry_run,
             // What it owns goes before it: nothing is left that comes to an end later.
             propagation_policy: Some(PropagationPolicy::Foreground),
             ..DeleteParams::default()
         };
-        match object.api(client).delete(object.name(), &params).await {
+        let api = object.api(from);
+        match patiently(async || api.delete(object.name(), &params).await).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-            Err(source) => Err(object.refused("delete", source).into()),
+            Err(source) => Err(object.refused("delete", from, source).into()),
         }
     }
 
-    async fn gone(self, client: &kube::Client, object: &Object) -> Result<(), DeleteError> {
+    async fn gone(self, from: Target<'_>, object: &Object) -> Result<(), DeleteError> {
         let begin = Instant::now();
-        while let Some(left) = object.get(client).await? {
+        while let Some(left) = object.get(from).await? {
             if begin.elapsed() > self.timeout {
                 return Err(DeleteError::Stays { reason: why_it_stays(&left), object: object.clone() });
             }

@@ -2,12 +2,15 @@
 //! rule, and what has a namespace says so: true of all that this program writes, and it saves the discovery.
 
 use std::fmt;
+use std::time::Duration;
 
 use kube::api::{Api, ApiResource, GroupVersionKind};
 use kube::core::DynamicObject;
 use serde_json::Value;
+use tokio::time::sleep;
 
 use super::ApplyError;
+use crate::connect::Target;
 
 /// An object with a kind and a name.
 #[derive(Clone)]
@@ -47,26 +50,31 @@ impl Object {
         &self.resource.group
     }
 
-    pub(super) fn api(&self, client: &kube::Client) -> Api<DynamicObject> {
+    pub(super) fn api(&self, at: Target<'_>) -> Api<DynamicObject> {
         let resource: &ApiResource = &self.resource;
         match self.namespace() {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
-            None => Api::all_with(client.clone(), resource),
+            Some(namespace) => Api::namespaced_with(at.at.client.clone(), namespace, resource),
+            None => Api::all_with(at.at.client.clone(), resource),
         }
     }
 
     /// As the cluster has it.
-    pub(crate) async fn get(&self, client: &kube::Client) -> Result<Option<Value>, ApplyError> {
-        match self.api(client).get(self.name()).await {
+    pub(crate) async fn get(&self, at: Target<'_>) -> Result<Option<Value>, ApplyError> {
+        let api = self.api(at);
+        match patiently(async || api.get(self.name()).await).await {
             Ok(found) => serde_json::to_value(found).map(Some).map_err(|source| self.unreadable(source)),
             // Also where the kind is unknown, of which the answer is no Status.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(source) => Err(self.refused("get", source)),
+            Err(source) => Err(self.refused("get", at, source)),
         }
     }
 
-    pub(super) fn refused(&self, verb: &'static str, source: kube::Error) -> ApplyError {
-        ApplyError::Refused { verb, object: self.clone(), source: Box::new(source) }
+    pub(super) fn refused(&self, verb: &'static str, at: Target<'_>, error: kube::Error) -> ApplyError {
+        let (object, cluster) = (self.clone(), at.describe());
+        match error {
+            kube::Error::Api(status) => ApplyError::Refused { verb, object, cluster, status },
+            error => ApplyError::Failed { verb, object, cluster, reason: super::reason(error) },
+        }
     }
 
     pub(super) fn unreadable(&self, source: serde_json::Error) -> ApplyError {
@@ -77,6 +85,27 @@ impl Object {
         self.value.pointer(path).and_then(Value::as_str)
     }
 }
+
+/// Asks again while the server says that it cannot tell yet (429), as for some seconds after a new kind was
+/// defined. client-go does the same, ten times.
+pub(crate) async fn patiently<T>(
+    mut ask: impl AsyncFnMut() -> Result<T, kube::Error>,
+) -> Result<T, kube::Error> {
+    for _ in 1..ATTEMPTS {
+        match ask().await {
+            Err(kube::Error::Api(status)) if status.code == 429 => {
+                let asked_for = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+                sleep(Duration::from_secs(asked_for.into()).clamp(PAUSE, LONGEST_PAUSE)).await;
+            }
+            answer => return answer,
+        }
+    }
+    ask().await
+}
+
+const ATTEMPTS: u32 = 10;
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// As kubectl names it: `deployment.apps/web`.
 impl fmt::Display for Object {
@@ -98,9 +127,48 @@ impl fmt::Debug for Object {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::response::Status;
     use serde_json::json;
 
     use super::*;
+
+    fn refusal(code: u16) -> kube::Error {
+        let status = json!({
+            "status": "Failure", "code": code, "message": "storage is (re)initializing",
+            "details": {"retryAfterSeconds": 2},
+        });
+        kube::Error::Api(Box::new(serde_json::from_value::<Status>(status).unwrap()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_cannot_tell_yet_is_asked_again_and_not_for_ever() {
+        let begin = tokio::time::Instant::now();
+        let mut asked = 0;
+        let answer = patiently(async || {
+            asked += 1;
+            if asked < 3 { Err(refusal(429)) } else { Ok(asked) }
+        });
+        assert_eq!(answer.await.unwrap(), 3);
+        assert_eq!(begin.elapsed(), Duration::from_secs(4), "as long as it asks for");
+        let mut asked = 0;
+        let answer = patiently(async || {
+            asked += 1;
+            Err::<(), _>(refusal(429))
+        });
+        assert!(answer.await.is_err());
+        assert_eq!(asked, ATTEMPTS);
+    }
+
+    #[tokio::test]
+    async fn any_other_answer_is_one() {
+        let mut asked = 0;
+        let answer = patiently(async || {
+            asked += 1;
+            Err::<(), _>(refusal(403))
+        });
+        assert!(answer.await.is_err());
+        assert_eq!(asked, 1);
+    }
 
     #[test]
     fn the_plurals_of_all_kinds_that_are_written_are_kubernetes_own() {

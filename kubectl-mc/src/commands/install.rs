@@ -13,7 +13,7 @@ use crate::exit::ExitStatus;
 use crate::install::plan::Plan;
 use crate::install::remote::{self, Remote};
 use crate::install::wait::{self, Deadline};
-use crate::install::{InstallError, check_flags, host};
+use crate::install::{HOST, InstallError, RUNS_ON, check_flags, host};
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::settings::{HostOptions, Settings};
@@ -62,8 +62,8 @@ async fn install(
         Some(_) => plan.parameters.remote("").map_err(InstallError::Manifest)?,
         None => Vec::new(),
     };
-    let judged = judging.all(&host.client, objects.clone()).await?;
-    let judged_elsewhere = judging.all(&runs_on.client, elsewhere.clone()).await?;
+    let judged = judging.all(host.target(HOST), objects.clone()).await?;
+    let judged_elsewhere = judging.all(runs_on.target(RUNS_ON), elsewhere.clone()).await?;
     step.done();
     if kept {
         printer.note(&format!(
@@ -84,7 +84,7 @@ async fn install(
     // The group is registered when somebody answers for it: an APIService without is noticed by everybody.
     let registration = objects.pop();
     let step = progress.step("applying");
-    let mut applied = applying.all(&host.client, objects).await?;
+    let mut applied = applying.all(host.target(HOST), objects).await?;
     if let Some(remote) = &remote {
         let kubeconfig = remote::kubeconfig(
             &host,
@@ -94,7 +94,7 @@ async fn install(
         )
         .await?;
         elsewhere = plan.parameters.remote(&kubeconfig).map_err(InstallError::Manifest)?;
-        applied.extend(applying.all(&remote.connection.client, elsewhere).await?);
+        applied.extend(applying.all(remote.connection.target(RUNS_ON), elsewhere).await?);
     }
     step.done();
     report(&applied, printer);
@@ -102,7 +102,7 @@ async fn install(
     let mut step = progress.step("waiting for the sidecars");
     wait::deployment(&runs_on.client, &plan.parameters.namespace, &deadline, &mut step).await?;
     step.done();
-    report(&applying.all(&host.client, registration).await?, printer);
+    report(&applying.all(host.target(HOST), registration).await?, printer);
     let mut step = progress.step("waiting for the host to reach them");
     wait::registration(&host.client, &deadline, &mut step).await?;
     step.done();

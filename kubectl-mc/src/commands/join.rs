@@ -113,11 +113,11 @@ async fn join(
     let registration = objects::member_cluster(name, labels, Some(&on_member.uid));
     // Admission and the check against escalation are asked too, before anything is written anywhere.
     let try_only = Apply { dry_run: true, force_conflicts: true };
-    let judged = try_only.all(&member.at.client, member_objects.clone()).await?;
+    let judged = try_only.all(member.target(), member_objects.clone()).await?;
     if *dry_run {
         let secrets = [name.member_secret(), name.manager_secret()];
         let secrets = secrets.iter().map(|secret| objects::secret(&on_host.namespace, secret, endpoint));
-        let registered = try_only.all(&host.at.client, std::iter::once(registration).chain(secrets)).await?;
+        let registered = try_only.all(host.target(), std::iter::once(registration).chain(secrets)).await?;
         registered.iter().for_each(|one| printer.out(&format!("host: {}", one.line(true))));
         judged.iter().for_each(|one| printer.out(&format!("member: {}", one.line(true))));
         return Ok(ExitStatus::Success);

@@ -9,9 +9,9 @@ use crate::connect;
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
-use crate::install::check_flags;
 use crate::install::remains;
 use crate::install::remote::Remote;
+use crate::install::{HOST, RUNS_ON, check_flags};
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::settings::{HostOptions, Settings};
@@ -43,9 +43,9 @@ async fn uninstall(
         None => None,
     };
     let members = remains::members(&host.client, namespace).await?;
-    let ours = remains::host(&host.client, namespace).await?;
+    let ours = remains::host(host.target(HOST), namespace).await?;
     let elsewhere = match &remote {
-        Some(remote) => remains::elsewhere(&remote.connection.client, namespace).await?,
+        Some(remote) => remains::elsewhere(remote.connection.target(RUNS_ON), namespace).await?,
         None => Vec::new(),
     };
     step.done();
@@ -61,15 +61,15 @@ async fn uninstall(
             confirm("Remove their registrations and credentials from the host?", printer)?;
         }
     }
-    let mut deleted = delete.all(&host.client, members.objects.into_iter()).await?;
+    let mut deleted = delete.all(host.target(HOST), members.objects.into_iter()).await?;
     let step = progress.step("removing");
     // What runs goes first, so that nothing is made again.
     let (running, resting): (Vec<_>, Vec<_>) =
         ours.into_iter().partition(|object| object["kind"] == "Deployment" || object["kind"] == "APIService");
-    deleted.extend(delete.all(&host.client, running.into_iter()).await?);
-    deleted.extend(delete.all(&host.client, resting.into_iter()).await?);
+    deleted.extend(delete.all(host.target(HOST), running.into_iter()).await?);
+    deleted.extend(delete.all(host.target(HOST), resting.into_iter()).await?);
     if let Some(remote) = &remote {
-        deleted.extend(delete.all(&remote.connection.client, elsewhere.into_iter()).await?);
+        deleted.extend(delete.all(remote.connection.target(RUNS_ON), elsewhere.into_iter()).await?);
     }
     step.done();
     report(&deleted, *dry_run, printer);

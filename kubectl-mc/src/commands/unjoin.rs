@@ -70,7 +70,7 @@ async fn unjoin(
         confirm(&format!("Take {name} away from the {}{member}?", host.describe()), printer)?;
     }
     // The host first: without its registration nothing makes the member's objects again.
-    let deleted = delete.all(&host.at.client, on_host.objects.into_iter()).await?;
+    let deleted = delete.all(host.target(), on_host.objects.into_iter()).await?;
     let say = |side: &str, object: &dyn std::fmt::Display| {
         let remark = if *dry_run { " (server dry run)" } else { "" };
         printer.out(&format!("{side}: {object} deleted{remark}\n"));
@@ -78,7 +78,7 @@ async fn unjoin(
     deleted.iter().for_each(|object| say("host", object));
     match on_member {
         Some((member, remains)) => {
-            let deleted = delete.all(&member.at.client, remains.objects.into_iter()).await?;
+            let deleted = delete.all(member.target(), remains.objects.into_iter()).await?;
             deleted.iter().for_each(|object| say("member", object));
             if !dry_run {
                 remains::forget(member).await?;

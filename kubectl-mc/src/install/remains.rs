@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{InstallError, get, items};
 use crate::apply::object::Object;
+use crate::connect::Target;
 use crate::error::Failure;
 
 /// The members that are registered.
@@ -38,7 +39,8 @@ pub(crate) async fn members(client: &kube::Client, namespace: &str) -> Result<Me
 }
 
 /// Ours on the host, in the order in which they were made.
-pub(crate) async fn host(client: &kube::Client, namespace: &str) -> Result<Vec<Value>, Failure> {
+pub(crate) async fn host(host: Target<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
+    let client = &host.at.client;
     let parameters = parameters(namespace);
     let mut candidates = parameters.host().map_err(InstallError::Manifest)?;
     let registration = candidates.pop();
@@ -57,20 +59,20 @@ pub(crate) async fn host(client: &kube::Client, namespace: &str) -> Result<Vec<V
     }
     candidates.extend(grants(client).await?);
     candidates.extend(registration);
-    let mut ours = labelled(client, candidates).await?;
+    let mut ours = labelled(host, candidates).await?;
     ours.splice(1.min(ours.len())..1.min(ours.len()), made_by_the_sidecar(client, namespace).await?);
     Ok(ours)
 }
 
 /// Ours in the cluster that runs the sidecars for another.
-pub(crate) async fn elsewhere(client: &kube::Client, namespace: &str) -> Result<Vec<Value>, Failure> {
+pub(crate) async fn elsewhere(runs_on: Target<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
     let parameters = parameters(namespace);
     let mut candidates = parameters.remote("").map_err(InstallError::Manifest)?;
     let cert_manager = Parameters { certificates: Certificates::CertManager, ..parameters };
     let of_cert_manager = cert_manager.remote("").map_err(InstallError::Manifest)?;
     candidates
         .extend(of_cert_manager.into_iter().filter(|object| object["apiVersion"] == "cert-manager.io/v1"));
-    labelled(client, candidates).await
+    labelled(runs_on, candidates).await
 }
 
 /// Whether the host's Service leads to another cluster.
@@ -112,10 +114,10 @@ async fn made_by_the_sidecar(client: &kube::Client, namespace: &str) -> Result<V
 }
 
 /// Those that are there and bear our label. A namespace that is a member's home too stays.
-async fn labelled(client: &kube::Client, candidates: Vec<Value>) -> Result<Vec<Value>, Failure> {
+async fn labelled(cluster: Target<'_>, candidates: Vec<Value>) -> Result<Vec<Value>, Failure> {
     let mut ours = Vec::new();
     for candidate in candidates {
-        let Some(found) = Object::new(candidate.clone())?.get(client).await? else {
+        let Some(found) = Object::new(candidate.clone())?.get(cluster).await? else {
             continue;
         };
         let metadata = &found["metadata"];

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::apply::FIELD_MANAGER;
 use crate::client;
-use crate::connect::Connection;
+use crate::connect::{Connection, Target};
 use crate::error::{Explain, chain};
 
 /// A cluster and what it is to this command.
@@ -44,9 +44,13 @@ impl Answer {
 }
 
 impl Side {
+    pub(crate) fn target(&self) -> Target<'_> {
+        self.at.target(self.role)
+    }
+
     /// `member, context "m1" (https://…)`
     pub(crate) fn describe(&self) -> String {
-        format!("{}, {}", self.role, self.at.cluster.context_name())
+        self.target().describe()
     }
 
     /// The object, unless it is not there.

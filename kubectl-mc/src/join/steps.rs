@@ -55,7 +55,7 @@ impl Steps<'_> {
         let secret = name.member_secret();
         // The Secret first, so that a cluster that is there can be tried at once.
         let mut written = connection(host, namespace, &secret, endpoint, apply).await?;
-        written.extend(apply.all(&host.at.client, [registration]).await?);
+        written.extend(apply.all(host.target(), [registration]).await?);
         ended(step, "host", &written, printer);
 
         let mut step = progress.step(&format!("waiting until the sidecar reaches {}", endpoint.server));
@@ -66,7 +66,7 @@ impl Steps<'_> {
         step.done();
 
         let step = progress.step("preparing the member");
-        let written = apply.all(&member.at.client, member_objects).await?;
+        let written = apply.all(member.target(), member_objects).await?;
         ended(step, "member", &written, printer);
 
         let step = progress.step("giving the sidecar its tokens");
@@ -103,7 +103,7 @@ async fn connection(
     {
         host.merge(&path, &json!({"data": {"token": null, "tls.crt": null, "tls.key": null}})).await?;
     }
-    Ok(apply.all(&host.at.client, [objects::secret(namespace, secret, endpoint)]).await?)
+    Ok(apply.all(host.target(), [objects::secret(namespace, secret, endpoint)]).await?)
 }
 
 /// A token of an account of the member's sidecar namespace (TokenRequest).

@@ -34,8 +34,8 @@ pub(super) async fn grant(
             subjects.iter().map(|subject| Grant { cluster, role, namespace: namespace.as_deref(), subject });
         for grant in grants {
             // The member first: a right to enter without one to do anything there helps nobody.
-            let on_member = apply.all(&member.at.client, [grant.on_member()]).await?;
-            let on_host = apply.all(&host.at.client, [grant.host_role(reach), grant.host_binding()]).await?;
+            let on_member = apply.all(member.target(), [grant.on_member()]).await?;
+            let on_host = apply.all(host.target(), [grant.host_role(reach), grant.host_binding()]).await?;
             on_host.iter().for_each(|one| printer.out(&format!("host: {}", one.line(*dry_run))));
             on_member.iter().for_each(|one| printer.out(&format!("{cluster}: {}", one.line(*dry_run))));
         }
@@ -64,8 +64,8 @@ pub(super) async fn revoke(
         for subject in &subjects {
             let grant = Grant { cluster, role, namespace: namespace.as_deref(), subject };
             // The host first: who is shut out there is out at once.
-            let on_host = delete.all(&host.at.client, std::iter::once(grant.host_binding())).await?;
-            let on_member = delete.all(&member.at.client, std::iter::once(grant.on_member())).await?;
+            let on_host = delete.all(host.target(), std::iter::once(grant.host_binding())).await?;
+            let on_member = delete.all(member.target(), std::iter::once(grant.on_member())).await?;
             on_host.iter().for_each(|one| printer.out(&format!("host: {one} deleted{remark}\n")));
             on_member.iter().for_each(|one| printer.out(&format!("{cluster}: {one} deleted{remark}\n")));
             any |= !on_host.is_empty() || !on_member.is_empty();
@@ -94,8 +94,7 @@ async fn sweep(
     let role = host_role(cluster, role);
     let mut bindings = bindings["items"].as_array().into_iter().flatten();
     if bindings.all(|binding| binding["roleRef"]["name"] != role.as_str()) {
-        let deleted =
-            delete.all(&host.at.client, std::iter::once(object("ClusterRole", &role, None))).await?;
+        let deleted = delete.all(host.target(), std::iter::once(object("ClusterRole", &role, None))).await?;
         deleted.iter().for_each(|one| printer.out(&format!("host: {one} deleted\n")));
     }
     Ok(())

@@ -115,9 +115,14 @@ fn a_namespace_that_others_use_stays_with_what_they_have_in_it() -> Result<()> {
     member.ok(&["create", "namespace", SYSTEM])?;
     member.ok(&["create", "configmap", "theirs", "-n", SYSTEM])?;
     let both = both(alone.cluster, |_| {})?;
-    plugin(&both)?.ok(&["join", NAME, "--member-context=member", "--no-host-admins"])?;
-    let bindings = member.ok(&["get", "clusterrolebindings", "-o", "name"])?;
-    ensure!(!bindings.contains("kubectl-mc:host-admins"), "{bindings}");
+    let join = ["join", NAME, "--member-context=member"];
+    plugin(&both)?.ok(&join)?;
+    let bindings = || member.ok(&["get", "clusterrolebindings", "-o", "name"]);
+    ensure!(bindings()?.contains("kubectl-mc:host-admins"), "{}", bindings()?);
+    // Another mind: what was made for the host's administrators is taken away.
+    let said = plugin(&both)?.ok(&[&join[..], &["--no-host-admins"]].concat())?;
+    ensure!(said.contains("kubectl-mc:host-admins deleted"), "{said}");
+    ensure!(!bindings()?.contains("kubectl-mc:host-admins"), "{}", bindings()?);
     let unjoined = plugin(&both)?.run(&["unjoin", NAME, "--member-context=member", "--yes"])?;
     ensure!(unjoined.code == 0 && unjoined.stderr.contains("configmap/theirs"), "{unjoined:?}");
     member.ok(&["get", "configmap", "theirs", "-n", SYSTEM])?;

@@ -5,6 +5,7 @@ mod explain;
 mod grant;
 mod identity;
 mod kinds;
+mod rules;
 mod subject;
 mod through;
 

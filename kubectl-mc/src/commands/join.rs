@@ -3,6 +3,7 @@
 use kubectl_mc_api::ClusterName;
 
 use crate::apply::Apply;
+use crate::apply::delete::Delete;
 use crate::cli::{Flags, JoinArgs, MemberArgs};
 use crate::commands::confirm::confirm;
 use crate::connect;
@@ -11,6 +12,7 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::host::Host;
 use crate::join::endpoint::Endpoint;
+use crate::join::names::HOST_ADMINS_BINDING;
 use crate::join::objects::{self, MemberSide};
 use crate::join::preflight::{self, Finding, Names};
 use crate::join::print::Halves;
@@ -110,6 +112,7 @@ async fn join(
         keeps_policy: on_member.has_policy,
     };
     let member_objects = side.objects(manifest::member()?);
+    let surplus = side.surplus(member.readable(HOST_ADMINS_BINDING).await?.as_ref());
     let registration = objects::member_cluster(name, labels, Some(&on_member.uid));
     // Admission and the check against escalation are asked too, before anything is written anywhere.
     let try_only = Apply { dry_run: true, force_conflicts: true };
@@ -120,6 +123,9 @@ async fn join(
         let registered = try_only.all(host.target(), std::iter::once(registration).chain(secrets)).await?;
         registered.iter().for_each(|one| printer.out(&format!("host: {}", one.line(true))));
         judged.iter().for_each(|one| printer.out(&format!("member: {}", one.line(true))));
+        let try_only = Delete { dry_run: true, timeout: *timeout };
+        let deleted = try_only.all(member.target(), surplus.into_iter()).await?;
+        deleted.iter().for_each(|one| printer.out(&format!("member: {one} deleted (server dry run)\n")));
         return Ok(ExitStatus::Success);
     }
     let steps = Steps {
@@ -130,6 +136,7 @@ async fn join(
         namespace: &on_host.namespace,
         registration,
         member_objects,
+        surplus,
         token_life: *token_duration,
         timeout: *timeout,
         printer,

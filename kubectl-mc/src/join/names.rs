@@ -22,6 +22,9 @@ pub(crate) const KUBECTL_MC: &str = "kubectl-mc";
 pub(crate) const IMPERSONATOR: &str = "kubectl-mc-impersonator";
 pub(crate) const MANAGER: &str = "kubectl-mc-manager";
 pub(crate) const HOST_ADMINS: &str = "kubectl-mc:host-admins";
+/// Its binding on a member, below the member's root.
+pub(crate) const HOST_ADMINS_BINDING: &str =
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/kubectl-mc:host-admins";
 /// The type of a member's Secrets.
 pub(crate) const SECRET_TYPE: &str = "fleet.kubectl-mc.dev/member";
 

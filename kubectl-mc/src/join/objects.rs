@@ -90,6 +90,19 @@ impl MemberSide<'_> {
         }
         objects
     }
+
+    /// What a join before this one made and this one does not want: the binding of the host's administrators,
+    /// if it is there and ours.
+    pub(crate) fn surplus(&self, host_admins: Option<&Value>) -> Vec<Value> {
+        let is_ours = |binding: &&Value| binding["metadata"]["labels"][MANAGED_BY] == KUBECTL_MC;
+        let surplus = host_admins.filter(is_ours).filter(|_| !self.host_admins).map(|_| {
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": {"name": HOST_ADMINS},
+            })
+        });
+        surplus.into_iter().collect()
+    }
 }
 
 /// The member's namespace as it was found: whether somebody else made it.
@@ -161,6 +174,17 @@ mod tests {
         };
         let without = kinds(MemberSide { host_admins: false, validates: false, ..side(&name) });
         assert_eq!(without, ["Namespace", "ClusterRole", "ConfigMap"]);
+    }
+
+    #[test]
+    fn who_joins_again_without_the_hosts_administrators_takes_their_binding_away() {
+        let name = name();
+        let (with, without) = (side(&name), MemberSide { host_admins: false, ..side(&name) });
+        let ours = json!({"metadata": {"name": HOST_ADMINS, "labels": {MANAGED_BY: KUBECTL_MC}}});
+        assert_eq!(without.surplus(Some(&ours))[0]["metadata"]["name"], HOST_ADMINS);
+        assert!(with.surplus(Some(&ours)).is_empty() && without.surplus(None).is_empty());
+        let theirs = json!({"metadata": {"name": HOST_ADMINS}});
+        assert!(without.surplus(Some(&theirs)).is_empty(), "somebody else made it");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use kubectl_mc_api::ClusterName;
 
 use super::endpoint::Endpoint;
 use super::manifest;
-use super::names::{IMPERSONATOR, MANAGER, SECRET_TYPE, SYSTEM, UID};
+use super::names::{HOST_ADMINS, IMPERSONATOR, MANAGER, SECRET_TYPE, SYSTEM, UID};
 use super::objects::MemberSide;
 use crate::apply::diff::documents;
 use crate::cli::JoinArgs;
@@ -49,9 +49,15 @@ impl Halves<'_> {
             "# On the member, as its administrator. Before Kubernetes 1.30, leave out ValidatingAdmissionPolicy and its binding.\n{kubectl} apply --server-side --field-manager=kubectl-mc -f - <<'EOF'\n"
         );
         text.push_str(&documents(&objects));
+        // What an earlier join may have made.
+        let surplus = match no_host_admins {
+            true => format!("{kubectl} delete clusterrolebinding {HOST_ADMINS} --ignore-not-found\n"),
+            false => String::new(),
+        };
         let _ = write!(
             text,
             "EOF\n\
+             {surplus}\
              export MEMBER_UID=$({kubectl} get namespace kube-system -o jsonpath='{{.metadata.uid}}')\n\
              export IMPERSONATOR_TOKEN={}\n\
              export MANAGER_TOKEN={}\n\

@@ -13,6 +13,7 @@ use super::names::{self, IMPERSONATOR, MANAGER, SYSTEM};
 use super::objects;
 use super::side::{Side, SideError};
 use super::wait;
+use crate::apply::delete::{Delete, DeleteError};
 use crate::apply::{Applied, Apply, ApplyError};
 use crate::printer::Printer;
 use crate::progress::{Progress, Step};
@@ -29,6 +30,8 @@ pub(crate) struct Steps<'a> {
     pub(crate) registration: Value,
     /// The member's objects.
     pub(crate) member_objects: Vec<Value>,
+    /// What a join before made there and is not wanted any more.
+    pub(crate) surplus: Vec<Value>,
     pub(crate) token_life: Duration,
     pub(crate) timeout: Duration,
     pub(crate) printer: &'a Printer,
@@ -44,6 +47,7 @@ impl Steps<'_> {
             namespace,
             registration,
             member_objects,
+            surplus,
             token_life,
             timeout,
             printer,
@@ -67,7 +71,10 @@ impl Steps<'_> {
 
         let step = progress.step("preparing the member");
         let written = apply.all(member.target(), member_objects).await?;
+        let delete = Delete { dry_run: false, timeout };
+        let deleted = delete.all(member.target(), surplus.into_iter()).await?;
         ended(step, "member", &written, printer);
+        deleted.iter().for_each(|one| printer.out(&format!("member: {one} deleted\n")));
 
         let step = progress.step("giving the sidecar its tokens");
         let manager = name.manager_secret();
@@ -133,6 +140,8 @@ pub(crate) enum StepError {
     #[error(transparent)]
     Apply(#[from] ApplyError),
     #[error(transparent)]
+    Delete(#[from] DeleteError),
+    #[error(transparent)]
     Wait(#[from] wait::WaitError),
     #[error("the member gives no token for its account {0}")]
     NoToken(String),
@@ -144,6 +153,7 @@ impl StepError {
         match self {
             Self::Side(error) => error.hint(),
             Self::Apply(error) => error.hint(),
+            Self::Delete(error) => error.hint(),
             Self::Wait(error) => error.hint(),
             Self::NoToken(_) => None,
         }

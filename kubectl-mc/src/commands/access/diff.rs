@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use http::Method;
 use kubectl_mc_api::access::objects::NAME;
 use kubectl_mc_api::access::policy::{CONFIG_MAP, Policy};
-use kubectl_mc_api::access::sent::DEFAULT_ADMIN_GROUPS;
 use kubectl_mc_api::access::{Actual, Because, Difference, Index, MemberRules};
 use kubectl_mc_api::{ClusterName, MemberCluster};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::rules::Rules;
 use super::through;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -51,9 +51,9 @@ pub(super) async fn run(
         Some(map) => parse(map["data"].clone(), "ConfigMap").unwrap_or_default(),
         None => Default::default(),
     });
-    let admins: Vec<String> = DEFAULT_ADMIN_GROUPS.iter().map(|&group| group.to_owned()).collect();
+    let shown = Rules::of(host).await?;
     let rules = MemberRules::new(
-        &admins,
+        &shown.admin_groups,
         &registered.spec.impersonation.clone().unwrap_or_default(),
         &policy,
         index.entitled(cluster),
@@ -69,6 +69,9 @@ pub(super) async fn run(
     }
     for (subject, left_out) in &rules.left_out {
         printer.note(&format!("left out: {subject}: {}{}\n", left_out.why, because(&left_out.because)));
+    }
+    if let Some(note) = shown.note() {
+        printer.note(note);
     }
     if difference.is_none() {
         printer.note(&format!("{cluster} is as it should be: {}\n", rules.summary()));

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use self::hops::{Hops, Verdict};
 use super::identity::Identity;
+use super::rules::Rules;
 use super::through;
 use crate::cli::ExplainArgs;
 use crate::env::Env;
@@ -52,7 +53,8 @@ pub(super) async fn run(
     let is_self = user.is_none();
     hops.add("host authorization", host_authorization(host, &who, is_self, cluster, verb, &grant).await?);
     hops.add("sidecar", sidecar(host, cluster).await?);
-    let question = member::Question { host, member: &member, cluster, who: &who, arguments };
+    let rules = Rules::of(host).await?;
+    let question = member::Question { host, member: &member, cluster, who: &who, rules: &rules, arguments };
     let asked = match user {
         Some(_) => question.of_another(&grant).await,
         None => question.of_oneself(&grant).await,
@@ -70,6 +72,10 @@ pub(super) async fn run(
     let place = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
     printer.out(&format!("May {} {verb} {resource}{object}{place} on {cluster}?\n", who.user));
     printer.out(&hops.table());
+    // About oneself the member was really asked.
+    if let Some(note) = rules.note().filter(|_| user.is_some()) {
+        printer.note(note);
+    }
     Ok(if hops.all_yes() { ExitStatus::Success } else { ExitStatus::Failed })
 }
 

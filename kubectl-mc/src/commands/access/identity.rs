@@ -1,12 +1,12 @@
-//! Who somebody is on the host, and who they are then on a member: the rules of the sidecar with its default
-//! flags (docs/request-path.md), for telling what will happen before it does.
+//! Who somebody is on the host, and who they are then on a member: the sidecar's own rules
+//! (docs/request-path.md), for telling what will happen before it does.
 
 use std::collections::BTreeMap;
 
-use kubectl_mc_api::access::sent::{
-    self, AUTHENTICATED, DEFAULT_ADMIN_GROUPS, service_account, service_account_groups,
-};
+use kubectl_mc_api::access::sent::{self, AUTHENTICATED, service_account, service_account_groups};
 use serde_json::{Value, json};
+
+use super::rules::Rules;
 
 /// A user as an API server knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,22 +48,23 @@ impl Identity {
     }
 
     /// What the member is shown; the error is why the sidecar shows it nothing.
-    pub(crate) fn on_member(&self) -> Result<Self, String> {
+    pub(crate) fn on_member(&self, rules: &Rules) -> Result<Self, String> {
         let account = service_account(&self.user);
         let of_control_plane = account.is_some_and(|(namespace, _)| sent::is_privileged_namespace(namespace));
         let privileged = |name: &str| {
             sent::is_privileged(name) || sent::accounts_of(name).is_some_and(sent::is_privileged_namespace)
         };
         let refused = std::iter::once(&self.user).chain(&self.groups).find(|name| privileged(name));
-        if let Some(name) = refused.or_else(|| of_control_plane.then_some(&self.user)) {
+        if let Some(name) = refused.or_else(|| of_control_plane.then_some(&self.user))
+            && !rules.privileged
+        {
             return Err(format!(
                 "{name:?} is an identity of the host's own control plane, or of the sidecar"
             ));
         }
-        let admins: Vec<String> = DEFAULT_ADMIN_GROUPS.iter().map(|&group| group.to_owned()).collect();
-        let groups = sent::groups(&admins, &self.user, &self.groups)
+        let groups = sent::groups(&rules.admin_groups, &self.user, &self.groups)
             .map_err(|_| format!("{:?} comes without the groups of a service account", self.user))?;
-        let extra = self.extra.iter().filter(|(key, values)| is_sent(key) && !values.is_empty());
+        let extra = self.extra.iter().filter(|(key, values)| rules.sends_extra(key) && !values.is_empty());
         Ok(Self {
             user: self.user.clone(),
             groups: groups.into_iter().map(str::to_owned).collect(),
@@ -124,12 +125,6 @@ impl Identity {
     }
 }
 
-fn is_sent(key: &str) -> bool {
-    !key.starts_with("authentication.kubernetes.io/pod-")
-        && !key.starts_with("authentication.kubernetes.io/node-")
-        && !key.contains("user-assertion")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_user_is_themselves_with_their_groups() {
-        let there = named("jane", &["dev"]).on_member().unwrap();
+        let there = named("jane", &["dev"]).on_member(&Rules::default()).unwrap();
         assert_eq!(there.groups, ["dev"]);
         assert_eq!(resources(&there), ["users/jane", "groups/dev"]);
         assert_eq!(there.review(&json!({}))["spec"]["groups"], json!(["dev", "system:authenticated"]));
@@ -159,13 +154,21 @@ mod tests {
 
     #[test]
     fn an_administrator_of_the_host_is_seen_as_such() {
-        let there = named("root", &["system:masters"]).on_member().unwrap();
+        let there = named("root", &["system:masters"]).on_member(&Rules::default()).unwrap();
         assert_eq!(there.groups, ["kubectl-mc:host-admins"]);
     }
 
     #[test]
+    fn who_is_an_administrator_is_the_sidecars_flags_to_say() {
+        let rules = Rules::of_args(&["serve", "--admin-groups=platform", "--allow-privileged-identity"]);
+        let there = named("root", &["system:masters", "platform"]).on_member(&rules).unwrap();
+        assert_eq!(there.groups, ["system:masters", "kubectl-mc:host-admins"]);
+        assert!(named("system:kube-scheduler", &["x"]).on_member(&rules).is_ok());
+    }
+
+    #[test]
     fn a_service_account_is_the_members_own_of_the_same_name() {
-        let there = named("system:serviceaccount:ci:deployer", &[]).on_member().unwrap();
+        let there = named("system:serviceaccount:ci:deployer", &[]).on_member(&Rules::default()).unwrap();
         assert_eq!(resources(&there), ["serviceaccounts/deployer"]);
         assert_eq!(there.rights()[0]["namespace"], "ci");
         let groups = there.review(&json!({}))["spec"]["groups"].clone();
@@ -182,7 +185,10 @@ mod tests {
             ("x", vec!["system:nodes"]),
             ("system:serviceaccount:kube-system:x", vec![]),
         ] {
-            assert!(named(user, &groups).on_member().unwrap_err().contains("control plane"), "{user}");
+            assert!(
+                named(user, &groups).on_member(&Rules::default()).unwrap_err().contains("control plane"),
+                "{user}"
+            );
         }
     }
 
@@ -196,7 +202,7 @@ mod tests {
                 "authentication.kubernetes.io/credential-id": ["X509SHA256=1"],
             },
         });
-        let there = Identity::of_review(&review).on_member().unwrap();
+        let there = Identity::of_review(&review).on_member(&Rules::default()).unwrap();
         assert_eq!(
             resources(&there),
             ["users/jane", "uids/1", "userextras/X509SHA256=1", "userextras/a", "userextras/b"]

@@ -9,6 +9,7 @@ use super::{REVIEWS, SELF_REVIEWS};
 use crate::cli::ExplainArgs;
 use crate::commands::access::identity::Identity;
 use crate::commands::access::kinds::{self, Resource};
+use crate::commands::access::rules::Rules;
 use crate::commands::access::through;
 use crate::error::Failure;
 use crate::hop::{Hop, Refusal};
@@ -22,6 +23,8 @@ pub(super) struct Question<'a> {
     pub(super) member: &'a Side,
     pub(super) cluster: &'a ClusterName,
     pub(super) who: &'a Identity,
+    /// By which the sidecar shows them to the member.
+    pub(super) rules: &'a Rules,
     pub(super) arguments: &'a ExplainArgs,
 }
 
@@ -31,7 +34,7 @@ impl Question<'_> {
     /// By SubjectAccessReviews: for the sidecar's account, and for who it would be.
     pub(super) async fn of_another(&self, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
         let Self { cluster, .. } = self;
-        let there = match self.who.on_member() {
+        let there = match self.who.on_member(self.rules) {
             Ok(there) => there,
             Err(why) => return Ok(shown_nobody(why)),
         };
@@ -62,7 +65,7 @@ impl Question<'_> {
     /// By a SelfSubjectAccessReview, which everybody may make: that it gets there shows the impersonation.
     pub(super) async fn of_oneself(&self, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
         let Self { member, cluster, .. } = self;
-        if let Err(why) = self.who.on_member() {
+        if let Err(why) = self.who.on_member(self.rules) {
             return Ok(shown_nobody(why));
         }
         let review = hops::self_review(&self.attributes().await);

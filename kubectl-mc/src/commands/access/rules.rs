@@ -1,0 +1,129 @@
+//! By which rules the sidecar shows its callers to members: the flags of its Deployment on the host, as far as
+//! the caller may read them. Elsewhere its defaults are assumed, and that is told.
+
+use kubectl_mc_api::access::sent::DEFAULT_ADMIN_GROUPS;
+use kubectl_mc_api::manifests::SIDECAR;
+use serde_json::Value;
+
+use crate::join::side::{Side, SideError};
+use crate::join::survey;
+
+/// What the sidecar's flags say of identities.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// `--admin-groups`
+    pub(super) admin_groups: Vec<String>,
+    /// `--omit-extra`
+    omitted_extra: Vec<String>,
+    /// `--allow-privileged-identity`
+    pub(super) privileged: bool,
+    /// Whether nobody could tell.
+    assumed: bool,
+}
+
+impl Default for Rules {
+    /// The sidecar's own.
+    fn default() -> Self {
+        let list = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
+        Self {
+            admin_groups: list(DEFAULT_ADMIN_GROUPS),
+            omitted_extra: list(DEFAULT_OMITTED_EXTRA),
+            privileged: false,
+            assumed: true,
+        }
+    }
+}
+
+impl Rules {
+    /// Those of the host's sidecar.
+    pub(crate) async fn of(host: &Side) -> Result<Self, SideError> {
+        let namespace = survey::namespace(host).await?;
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{SIDECAR}");
+        let deployment = host.readable(&path).await?;
+        let args = deployment.as_ref().and_then(|deployment| {
+            let args = deployment.pointer("/spec/template/spec/containers/0/args")?.as_array()?;
+            Some(args.iter().filter_map(Value::as_str).collect::<Vec<_>>())
+        });
+        Ok(args.map_or_else(Self::default, |args| Self::of_args(&args)))
+    }
+
+    pub(super) fn of_args(args: &[&str]) -> Self {
+        let mut rules = Self { assumed: false, ..Self::default() };
+        if let Some(groups) = values(args, "--admin-groups") {
+            rules.admin_groups = groups;
+        }
+        if let Some(keys) = values(args, "--omit-extra") {
+            rules.omitted_extra = keys;
+        }
+        rules.privileged = args.contains(&"--allow-privileged-identity");
+        rules
+    }
+
+    /// Whether members are shown the extra of this key.
+    pub(crate) fn sends_extra(&self, key: &str) -> bool {
+        !self.omitted_extra.iter().any(|pattern| matches(pattern, key))
+    }
+
+    /// What people should know of where these rules are from.
+    pub(crate) fn note(&self) -> Option<&'static str> {
+        self.assumed.then_some(
+            "the sidecar's flags cannot be read (its Deployment on the host): its defaults are assumed for \
+             --admin-groups, --omit-extra and --allow-privileged-identity\n",
+        )
+    }
+}
+
+/// All values of a flag that is a list, `--flag=a,b` or `--flag a,b`, if it is there.
+fn values(args: &[&str], flag: &str) -> Option<Vec<String>> {
+    let next = args.iter().skip(1).chain(std::iter::once(&""));
+    let given = args.iter().zip(next).filter_map(|(arg, next)| match arg.strip_prefix(flag)? {
+        "" => Some(*next),
+        rest => rest.strip_prefix('='),
+    });
+    let given: Vec<&str> = given.collect();
+    let list = || given.iter().flat_map(|value| value.split(',')).map(str::to_owned);
+    (!given.is_empty()).then(|| list().filter(|value| !value.is_empty()).collect())
+}
+
+/// `*` at either end matches any text.
+fn matches(pattern: &str, key: &str) -> bool {
+    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(_), Some(_)) => key.contains(pattern.trim_matches('*')),
+        (Some(end), None) => key.ends_with(end),
+        (None, Some(start)) => key.starts_with(start),
+        (None, None) => pattern == key,
+    }
+}
+
+/// The sidecar's.
+const DEFAULT_OMITTED_EXTRA: &[&str] =
+    &["authentication.kubernetes.io/pod-*", "authentication.kubernetes.io/node-*", "*user-assertion*"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_read_as_the_sidecar_reads_them() {
+        let rules = Rules::of_args(&[
+            "serve",
+            "--admin-groups=system:masters,platform",
+            "--admin-groups",
+            "root",
+            "--omit-extra=*.example.com,scopes",
+            "--allow-privileged-identity",
+        ]);
+        assert_eq!(rules.admin_groups, ["system:masters", "platform", "root"]);
+        assert!(!rules.sends_extra("a.example.com") && !rules.sends_extra("scopes"));
+        assert!(rules.sends_extra("scopes2") && rules.sends_extra("authentication.kubernetes.io/pod-name"));
+        assert!(rules.privileged && rules.note().is_none());
+    }
+
+    #[test]
+    fn a_flag_that_is_not_there_is_its_default_and_a_list_can_be_empty() {
+        let rules = Rules::of_args(&["serve", "--secure-port=10250", "--admin-groups="]);
+        assert!(rules.admin_groups.is_empty() && !rules.privileged);
+        assert!(!rules.sends_extra("authentication.kubernetes.io/pod-name") && rules.sends_extra("scopes"));
+        assert!(Rules::default().note().is_some_and(|note| note.contains("assumed")));
+    }
+}

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use harness::api::Api;
 use harness::bed::spare;
+use harness::both_sides::alone;
 use harness::spare_host::{SIDECAR, SpareHost, listing};
 use harness::tool::{Output, Tool};
 use harness::wait::{SOON, eventually};
@@ -132,6 +133,31 @@ fn registered_members_are_removed_only_after_a_yes() -> Result<()> {
     scene.api()?.get("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/far")?;
     let removed = scene.uninstall()?;
     ensure!(removed.contains("membercluster.fleet.kubectl-mc.dev/far deleted"), "{removed}");
+    Ok(())
+}
+
+#[test]
+fn a_cluster_is_joined_to_a_sidecar_in_any_namespace() -> Result<()> {
+    let (scene, alone) = (Scene::take()?, alone()?);
+    let kubectl = Tool::admin(scene.host.cluster)?;
+    scene.install(&["--namespace=hub", "--replicas=1"])?.success()?;
+    let plugin = Tool::plugin_at(program(), &[scene.host.cluster, alone.cluster])?;
+    let member = format!("--member-context={}", alone.cluster.name);
+    plugin.ok(&["join", "far", &member])?;
+    let secrets =
+        ["get", "secrets", "-A", "--field-selector=type=fleet.kubectl-mc.dev/member", "--no-headers"];
+    let columns = "custom-columns=NS:.metadata.namespace,N:.metadata.name";
+    let secrets = kubectl.ok(&[&secrets[..], &["-o", columns]].concat())?;
+    let secrets: Vec<_> = secrets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
+    ensure!(secrets == [["hub", "far.manager"], ["hub", "far.member"]], "{secrets:?}");
+    plugin.ok(&["--cluster=far", "get", "namespaces"])?;
+    let diff = plugin.run(&["access", "diff", "far"])?;
+    // Its flags were read from where it is.
+    ensure!(diff.code == 0 && !diff.stderr.contains("assumed"), "{diff:?}");
+
+    plugin.ok(&["unjoin", "far", &member, "--yes"])?;
+    plugin.ok(&["uninstall", "--namespace=hub", "--yes"])?;
+    ensure!(kubectl.run(&["get", "namespace", "hub"])?.code != 0, "the namespace is left");
     Ok(())
 }
 

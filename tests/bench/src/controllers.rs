@@ -21,10 +21,10 @@ mod members;
 use host::{Fleet, RBAC, bind};
 use members::Members;
 
-pub(crate) fn measure(site: &Site, quick: bool) -> Result<()> {
+pub(crate) fn measure(site: &Site, window: Duration, quick: bool) -> Result<()> {
     let (few, many, rounds) = if quick { (2, 20, 1) } else { (4, 300, 5) };
-    let (settled, window) = if quick { (3, 10) } else { (20, 300) };
-    let (settled, window) = (Duration::from_secs(settled), Duration::from_secs(window));
+    let settled = Duration::from_secs(if quick { 3 } else { 20 });
+    let window = if quick { Duration::from_secs(10) } else { window };
     let members = Members::start(&site.certificates)?;
     let ca = fs::read_to_string(&site.certificates.ca)?;
 

@@ -12,6 +12,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
@@ -53,6 +54,9 @@ struct Cli {
     /// The program that measures the index of access, as `cargo build --release --example access_cost` makes it
     #[arg(long, default_value = "target/release/examples/access_cost")]
     access_cost: PathBuf,
+    /// How long the controllers are watched while nothing happens; what they do least often is every six minutes
+    #[arg(long, value_name = "SECONDS", default_value_t = 360)]
+    idle_seconds: u64,
     /// Only see that everything works: one short round, figures that mean little
     #[arg(long)]
     quick: bool,
@@ -91,7 +95,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let Cli { plugin, access_cost, quick, only, role } = cli;
+    let Cli { plugin, access_cost, idle_seconds, quick, only, role } = cli;
     let files = usage::raise_open_files();
     if let Some(role) = role {
         return role.play();
@@ -136,7 +140,7 @@ fn run(cli: &Cli) -> Result<()> {
         print("Fleet: what registered members cost a request", &fleet::measure(&site, *quick)?)?;
     }
     if wanted(Figure::Controllers) {
-        controllers::measure(&site, *quick)?;
+        controllers::measure(&site, Duration::from_secs(*idle_seconds), *quick)?;
     }
     if wanted(Figure::AccessIndex) {
         access_index::measure(access_cost)?;

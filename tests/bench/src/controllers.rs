@@ -29,16 +29,15 @@ pub(crate) fn measure(site: &Site, window: Duration, quick: bool) -> Result<()> 
     let ca = fs::read_to_string(&site.certificates.ca)?;
 
     let mut fleet = Fleet::new("few", few, &members, &ca)?;
-    let few_follow = following(&mut fleet, settled)?;
     let sidecar = fleet.sidecar("*")?;
     fleet.until_in_step()?;
     machine::idle(settled);
     let few_lead = resident(sidecar.pid())?;
     end(sidecar)?;
+    let few_follow = following(&mut fleet, settled)?;
     fleet.remove()?;
 
     let mut fleet = Fleet::new("many", many, &members, &ca)?;
-    let many_follow = following(&mut fleet, settled)?;
     let mut times =
         Table::new(&["what", "first member", "all members", "calls to members", "calls to the host"]);
     let mut row = |what: &str, first: Duration, all: Duration, calls: String, host: String| {
@@ -59,6 +58,7 @@ pub(crate) fn measure(site: &Site, window: Duration, quick: bool) -> Result<()> 
     machine::idle(settled);
     let many_lead = resident(sidecar.pid())?;
     end(sidecar)?;
+    let many_follow = following(&mut fleet, settled)?;
 
     let (log, before) = (AuditLog::from_now(&bed()?.host)?, members.calls());
     let sidecar = fleet.sidecar("*")?;

@@ -43,6 +43,7 @@ mod member_tokens;
 mod member_ways;
 mod messages;
 mod native_get;
+mod native_logs;
 mod old_members;
 mod plugin;
 mod pool;

@@ -173,7 +173,8 @@ fn logs_of_many_clusters_are_whole_lines_each_with_its_cluster() -> Result<()> {
     let fake = FakeMember::start("many-logs", |request| pod_or(request, || reply("200 OK", "", "x\ny")))?;
     eventually("all have spoken", SOON, || {
         let stdout = two.plugin()?.ok(&["logs", "talker", "-C", "m1,many-logs"])?;
-        assert_eq!(stdout, "m1        | one\nm1        | two\nmany-logs | x\nmany-logs | y\n");
+        let expected = "m1        | one\nm1        | two\nmany-logs | x\nmany-logs | y\n";
+        ensure!(stdout == expected, "{stdout}");
         Ok(Some(()))
     })?;
     let mut logs = two.plugin()?.start(&["logs", "-f", "-l", "app=talker", "-C", "m1,m2", "--prefix"])?;

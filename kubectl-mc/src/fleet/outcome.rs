@@ -63,6 +63,7 @@ impl Fault {
             Self::Other(words) if words.starts_with("the server doesn't have a resource type") => {
                 "no such resource type".to_owned()
             }
+            Self::Other(words) if words.starts_with("error from server (NotFound)") => "not found".to_owned(),
             Self::Other(_) => "failed".to_owned(),
             Self::NotBegun => "not begun".to_owned(),
         }

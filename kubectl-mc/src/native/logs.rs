@@ -16,13 +16,15 @@ use self::stream::Stream;
 use super::failure::Failure;
 use super::member::Member;
 use super::ordered::{self, Sink};
-use super::{Task, Text};
+use super::{Merge, Task, Text};
 use crate::client::ClientError;
 
 /// What the logs of one member say.
 pub(super) enum Said {
     /// Whole lines.
     Lines(Vec<u8>),
+    /// The last line of a log, which may have no end.
+    Last(Vec<u8>),
     Remark(String),
 }
 
@@ -187,6 +189,13 @@ fn show(task: &Task<'_>, text: &mut dyn Text, place: usize, said: Said) -> Contr
     let Some(cluster) = task.clusters.get(place) else { return ControlFlow::Continue(()) };
     match said {
         Said::Lines(lines) => text.out(cluster, &lines),
+        Said::Last(mut line) => {
+            // Other logs of the cluster may follow; kubectl leaves it as it is.
+            if task.merge == Merge::Marked && !line.is_empty() && !line.ends_with(b"\n") {
+                line.push(b'\n');
+            }
+            text.out(cluster, &line)
+        }
         Said::Remark(remark) => {
             text.remark(cluster, &remark);
             ControlFlow::Continue(())

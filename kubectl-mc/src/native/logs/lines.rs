@@ -34,9 +34,8 @@ impl Cutter {
 
     /// The last line, which has no end.
     pub(super) fn finish(&mut self, mut line: impl FnMut(&[u8])) {
-        let mut text = std::mem::take(&mut self.torn);
+        let text = std::mem::take(&mut self.torn);
         if !text.is_empty() && self.is_new(&text) {
-            text.push(b'\n');
             line(&text);
         }
     }
@@ -123,7 +122,7 @@ mod tests {
         );
         let mut last = Vec::new();
         cutter.finish(|line| last.push(without_time(line).to_vec()));
-        assert_eq!(last, [b"\n"]);
+        assert_eq!(last, [b""]);
     }
 
     #[test]

@@ -74,7 +74,14 @@ struct List {
 pub(super) async fn of(plan: &Plan, member: &Member, namespace: &str) -> Result<Vec<Pod>, Failure> {
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     match &plan.pods {
-        Pods::Named(name) => Ok(vec![named(member, namespace, name).await?]),
+        Pods::Named(name) => match named(member, namespace, name).await {
+            Ok(pod) => Ok(vec![pod]),
+            Err(Failure::Server { code: 404, message, .. }) => Err(Failure::Said(format!(
+                // kubectl's own words, which it has for logs alone.
+                "error: error from server (NotFound): {message} in namespace {namespace:?}"
+            ))),
+            Err(failure) => Err(failure),
+        },
         Pods::Selected(selector) => {
             let query = Query::default().with("labelSelector", selector);
             let list: List = parse(&member.get(&format!("{path}{query}"), "application/json").await?)?;

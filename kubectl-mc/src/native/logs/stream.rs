@@ -40,7 +40,7 @@ impl Stream {
             }
         }
         lines.finish(&prefix);
-        let _ = sender.send(Said::Lines(lines.ready)).await;
+        let _ = sender.send(Said::Last(lines.ready)).await;
         Ok(())
     }
 
@@ -61,7 +61,7 @@ impl Stream {
                 Ok(()) => match self.still_runs().await {
                     Ok(true) => "the log ended while the container runs".to_owned(),
                     Ok(false) => {
-                        self.send(sender, |line| cutter.finish(line)).await;
+                        self.send(sender, Said::Last, |line| cutter.finish(line)).await;
                         return Ok(());
                     }
                     Err(failure) if failure.is_passing() => failure.to_string(),
@@ -97,7 +97,7 @@ impl Stream {
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string()))?;
             let data = frame.into_data().unwrap_or_default();
-            self.send(sender, |line| cutter.take(&data, line)).await;
+            self.send(sender, Said::Lines, |line| cutter.take(&data, line)).await;
             if sender.is_closed() {
                 return Ok(());
             }
@@ -106,7 +106,12 @@ impl Stream {
     }
 
     /// Sends the lines that `cut` gives, as they are shown.
-    async fn send(&self, sender: &Sender<Said>, cut: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+    async fn send(
+        &self,
+        sender: &Sender<Said>,
+        said: fn(Vec<u8>) -> Said,
+        cut: impl FnOnce(&mut dyn FnMut(&[u8])),
+    ) {
         let prefix = self.prefix();
         let mut lines = Vec::new();
         cut(&mut |line| {
@@ -115,7 +120,7 @@ impl Stream {
         });
         if !lines.is_empty() {
             // Whoever listened may have gone.
-            let _ = sender.send(Said::Lines(lines)).await;
+            let _ = sender.send(said(lines)).await;
         }
     }
 

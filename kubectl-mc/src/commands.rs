@@ -75,7 +75,10 @@ struct ReadOnly {
 
 impl Explain for ReadOnly {
     fn hint(&self) -> Option<String> {
-        Some(format!("--dry-run=server is a read; else unset {}", crate::env::READONLY))
+        // These open a way in, and have no dry run.
+        let opens = ["exec", "attach", "cp", "debug", "port-forward", "proxy", "run", "edit"];
+        let dry = if opens.contains(&self.verb.as_str()) { "" } else { "--dry-run=server is a read; else " };
+        Some(format!("{dry}unset {}", crate::env::READONLY))
     }
 
     fn status(&self) -> ExitStatus {

@@ -14,6 +14,7 @@ mod local_port;
 mod options;
 mod outcome;
 mod output;
+mod ports;
 mod progress;
 mod run_folder;
 mod summary;
@@ -73,7 +74,7 @@ impl<'a> Job<'a> {
 
     /// Whether what kubectl writes is read here, and not only passed on.
     fn parses_output(&self) -> bool {
-        output::shape(self.scanned) != Shape::Lines
+        !matches!(output::shape(self.scanned), Shape::Lines | Shape::Ports)
     }
 }
 

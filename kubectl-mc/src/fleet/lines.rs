@@ -45,12 +45,12 @@ impl<'a> Lines<'a> {
 
     /// What a cluster wrote to standard output.
     pub(crate) fn out(&mut self, cluster: &ClusterName, bytes: &[u8]) {
-        self.write(cluster, Stream::Out, bytes);
+        self.write(cluster, Stream::Out, bytes, |_| false);
     }
 
     /// What a cluster wrote to standard error.
     pub(crate) fn err(&mut self, cluster: &ClusterName, bytes: &[u8]) {
-        self.write(cluster, Stream::Err, bytes);
+        self.write(cluster, Stream::Err, bytes, |_| false);
     }
 
     /// What is left of a line is all there is of it.
@@ -75,14 +75,33 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// The same without the lines that are taken for something else.
+    pub(super) fn out_unless(
+        &mut self,
+        cluster: &ClusterName,
+        bytes: &[u8],
+        taken: impl FnMut(&[u8]) -> bool,
+    ) {
+        self.write(cluster, Stream::Out, bytes, taken);
+    }
+
     /// Prints what there is of whole lines by one write, so that nothing gets between them.
-    fn write(&mut self, cluster: &ClusterName, stream: Stream, bytes: &[u8]) {
+    fn write(
+        &mut self,
+        cluster: &ClusterName,
+        stream: Stream,
+        bytes: &[u8],
+        mut taken: impl FnMut(&[u8]) -> bool,
+    ) {
         let mut rest = self.torn.remove(&(cluster.clone(), stream)).unwrap_or_default();
         rest.extend_from_slice(bytes);
         let end = rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
         let mut lines = Vec::with_capacity(rest.len() * 2);
         for line in rest[..end].split_inclusive(|&byte| byte == b'\n') {
-            lines.extend(self.whole(cluster, stream, line.strip_suffix(b"\n").unwrap_or(line)));
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            if !taken(line) {
+                lines.extend(self.whole(cluster, stream, line));
+            }
         }
         self.print(stream, &lines);
         rest.drain(..end);

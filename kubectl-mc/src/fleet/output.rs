@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use super::document::{Document, Format};
 use super::lines::Lines;
+use super::ports::Ports;
 use super::tables::Tables;
 use super::{Fault, Job};
 use crate::argv::Scanned;
@@ -19,6 +20,7 @@ pub(super) struct Output<'a> {
 enum Form {
     Lines,
     Tables(Tables),
+    Ports(Ports),
     Document(Document),
 }
 
@@ -27,6 +29,8 @@ enum Form {
 pub(super) enum Shape {
     Lines,
     Table,
+    /// Lines, of which those that tell of local ports are a table.
+    Ports,
     Document(Format),
 }
 
@@ -35,6 +39,7 @@ impl<'a> Output<'a> {
         let form = match shape {
             Shape::Lines => Form::Lines,
             Shape::Table => Form::Tables(Tables::default()),
+            Shape::Ports => Form::Ports(Ports::default()),
             Shape::Document(format) => Form::Document(Document::new(format)),
         };
         Self { lines: Lines::new(job), form }
@@ -45,6 +50,7 @@ impl<'a> Output<'a> {
         match &mut self.form {
             Form::Lines => self.lines.out(cluster, &bytes),
             Form::Tables(tables) => tables.take(&bytes),
+            Form::Ports(ports) => self.lines.out_unless(cluster, &bytes, |line| ports.take(cluster, line)),
             Form::Document(document) => document.take(cluster, &bytes),
         }
     }
@@ -57,7 +63,7 @@ impl<'a> Output<'a> {
     /// A cluster has ended; what it wrote may turn out to be no answer.
     pub(super) fn end(&mut self, cluster: &ClusterName, mut result: Result<(), Fault>) -> Result<(), Fault> {
         match &mut self.form {
-            Form::Lines => {}
+            Form::Lines | Form::Ports(_) => {}
             Form::Tables(tables) => tables.end(cluster),
             Form::Document(document) => result = document.end(cluster, result),
         }
@@ -69,23 +75,29 @@ impl<'a> Output<'a> {
     pub(super) fn due(&self) -> Option<Instant> {
         match &self.form {
             Form::Tables(tables) => tables.due(),
+            Form::Ports(ports) => ports.due(),
             Form::Lines | Form::Document(_) => None,
         }
     }
 
     /// Shows what is held back, when that is due.
     pub(super) fn show(&mut self) {
-        if let Form::Tables(tables) = &mut self.form
-            && tables.due().is_some_and(|due| due <= Instant::now())
-        {
-            self.lines.printer().out(&tables.show());
+        if self.due().is_none_or(|due| due > Instant::now()) {
+            return;
         }
+        let text = match &mut self.form {
+            Form::Tables(tables) => tables.show(),
+            Form::Ports(ports) => ports.show(),
+            Form::Lines | Form::Document(_) => return,
+        };
+        self.lines.printer().out(&text);
     }
 
     /// All have ended: what could only be told of all together.
     pub(super) fn finish(self) {
         match self.form {
             Form::Lines => {}
+            Form::Ports(mut ports) => self.lines.printer().out(&ports.show()),
             Form::Tables(tables) => self.lines.printer().out(&tables.finish()),
             Form::Document(document) => self.lines.printer().out(&document.render()),
         }
@@ -96,7 +108,10 @@ impl<'a> Output<'a> {
 pub(super) fn shape(scanned: &Scanned) -> Shape {
     let verb = scanned.verb().unwrap_or_default();
     let output = scanned.value("output").map(|output| output.to_string_lossy().into_owned());
-    let commands = ["exec", "logs", "cp", "attach", "port-forward", "run", "debug", "diff"];
+    let commands = ["exec", "logs", "cp", "attach", "run", "debug", "diff"];
+    if verb == "port-forward" {
+        return Shape::Ports;
+    }
     if !scanned.verb_is_builtin()
         || verb::is_stream(scanned)
         || commands.iter().any(|command| verb == *command)
@@ -132,6 +147,7 @@ mod tests {
             ("get pods -o json", Shape::Document(Format::Json)),
             ("version --output=yaml", Shape::Document(Format::Yaml)),
             ("describe pod x", Shape::Lines),
+            ("port-forward svc/x 80", Shape::Ports),
             ("exec x -o json -- ls", Shape::Lines),
             ("plugin-of-mine -o json", Shape::Lines),
         ] {

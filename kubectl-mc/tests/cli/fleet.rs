@@ -231,6 +231,33 @@ fn a_reader_that_goes_away_is_no_error_and_ends_the_rest() {
 }
 
 #[test]
+fn a_reader_that_goes_away_is_no_error_without_kubectl_either() {
+    let rows: Vec<_> = (0..2000)
+        .map(|at| {
+            format!(
+                r#"{{"cells": ["row-{at}-{}"], "object": {{"metadata": {{"name": "x"}}}}}}"#,
+                "x".repeat(100)
+            )
+        })
+        .collect();
+    let table = format!(
+        r#"{{"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": [{{"name": "Name", "type": "string"}}], "rows": [{}]}}"#,
+        rows.join(",")
+    );
+    let bed = Bed::answering((200, "application/json", table));
+    let mut child = bed
+        .command(&["-C", "m1,m2", "get", "configmaps"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut some = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(0), ""));
+}
+
+#[test]
 fn standard_input_reaches_every_cluster_whole() {
     let bed = bed("cat > got.$cluster");
     let mut child =

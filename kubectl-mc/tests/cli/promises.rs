@@ -191,7 +191,32 @@ fn a_change_needs_somebody_to_say_yes() {
     ----- stdout -----
     ----- stderr -----
     error: `exec` may change something, and KUBECTL_MC_READONLY allows reads only
-    hint: --dry-run=server is a read; else unset KUBECTL_MC_READONLY
+    hint: unset KUBECTL_MC_READONLY
+    ");
+}
+
+#[test]
+fn local_ports_are_a_table() {
+    let bed = fleet();
+    bed.kubectl(
+        "port=${3%%:*}; [ $cluster = eu-1 ] || while [ ! -e first ]; do :; done\n\
+         echo \"Forwarding from 127.0.0.1:$port -> 80\"; echo \"Forwarding from [::1]:$port -> 80\"\n\
+         echo \"Handling connection for $port\"; : > first",
+    );
+    let ran = bed.run(&["port-forward", "svc/web", "8080:80", "-C", "eu-1,down-1,eu-2"]);
+    assert_snapshot!(rendered(&ran), @r"
+    exit code: 4
+    ----- stdout -----
+    eu-1   | Handling connection for 8080
+    eu-2   | Handling connection for 8082
+    CLUSTER   LOCAL            REMOTE
+    eu-1      127.0.0.1:8080   80
+    eu-1      [::1]:8080       80
+    eu-2      127.0.0.1:8082   80
+    eu-2      [::1]:8082       80
+    ----- stderr -----
+    down-1 | error: member unreachable: connect to 203.0.113.7:6443: no route to host
+    1 of 3 clusters failed: 1 unreachable (down-1)
     ");
 }
 

@@ -1,0 +1,72 @@
+//! The local ports of `port-forward` on several clusters, as a table: kubectl tells them one by one.
+
+use std::time::Duration;
+
+use kubectl_mc_api::ClusterName;
+use tokio::time::Instant;
+
+use crate::native::TabWriter;
+
+/// The table, as it grows.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    writer: TabWriter,
+    begun: bool,
+    /// Since when rows are held back.
+    held: Option<Instant>,
+}
+
+impl Ports {
+    /// Takes a line of kubectl's, if it is one that tells a port.
+    pub(super) fn take(&mut self, cluster: &ClusterName, line: &[u8]) -> bool {
+        let Some((local, remote)) = std::str::from_utf8(line).ok().and_then(forwarding) else { return false };
+        if !std::mem::replace(&mut self.begun, true) {
+            self.writer.line("CLUSTER\tLOCAL\tREMOTE");
+        }
+        self.writer.line(&format!("{cluster}\t{local}\t{remote}"));
+        self.held.get_or_insert_with(Instant::now);
+        true
+    }
+
+    /// When what is held back must be shown.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.held.map(|held| held + HELD)
+    }
+
+    /// What was held back.
+    pub(super) fn show(&mut self) -> String {
+        self.held = None;
+        self.writer.flush()
+    }
+}
+
+/// `Forwarding from 127.0.0.1:8080 -> 80`
+fn forwarding(line: &str) -> Option<(&str, &str)> {
+    let (local, remote) = line.trim_end().strip_prefix("Forwarding from ")?.split_once(" -> ")?;
+    (!local.contains(char::is_whitespace) && remote.parse::<u16>().is_ok()).then_some((local, remote))
+}
+
+/// Clusters that are quick are aligned with each other.
+const HELD: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_rows_and_everything_else_is_left() {
+        let mut ports = Ports::default();
+        let mut take = |cluster: &str, line: &str| ports.take(&cluster.parse().unwrap(), line.as_bytes());
+        assert!(take("m1", "Forwarding from 127.0.0.1:8080 -> 80"));
+        assert!(take("eu-prod-1", "Forwarding from [::1]:8081 -> 80"));
+        assert!(!take("m1", "Handling connection for 8080"));
+        assert!(!take("m1", "Forwarding from here -> there"));
+        assert_eq!(
+            ports.show(),
+            "CLUSTER     LOCAL            REMOTE\n\
+             m1          127.0.0.1:8080   80\n\
+             eu-prod-1   [::1]:8081       80\n"
+        );
+        assert_eq!((ports.due(), ports.show()), (None, String::new()));
+    }
+}

@@ -35,16 +35,17 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, mut request: Request<Incomin
     let origin = origin.filter(|_| !app.authenticator.is_front_proxy(&peer)).map(Box::new);
     let asks_first = origin.is_some() && request.method() == Method::OPTIONS;
     let mut response = if asks_first {
-        answered(record, pin!(ready(Ok(cors::preflight())))).await
+        answered(&record, pin!(ready(Ok(cors::preflight())))).await
     } else {
         // Pinned here and not passed on: it is large, and each move would copy it.
         let responding = pin!(respond(&app, &peer, request, &record));
-        answered(record.clone(), responding).await
+        answered(&record, responding).await
     };
     if let Some(origin) = origin {
         origin.tell(response.headers_mut());
     }
-    if is_last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+    // After an upgrade that did not happen the client may go on in the protocol that it did not get.
+    if (is_last || record.is_upgrade()) && response.status() != StatusCode::SWITCHING_PROTOCOLS {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
@@ -52,21 +53,17 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, mut request: Request<Incomin
 
 /// Makes the answer out of what responding came to.
 async fn answered(
-    record: Record,
+    record: &Record,
     responding: Pin<&mut impl Future<Output = Result<Response<Body>, Error>>>,
 ) -> Response<Guarded> {
     let response = panics::caught(responding).await.unwrap_or_else(|panicked| {
         record.panicked();
         Err(panicked.into())
     });
-    let mut response = response.unwrap_or_else(|error| status::response(&error, &record));
-    if record.is_upgrade() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        // What the client sends next may be meant for the protocol it did not get.
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
+    let mut response = response.unwrap_or_else(|error| status::response(&error, record));
     record.audit_id().tell(response.headers_mut());
     record.answered(response.status());
-    response.map(|body| Guarded::new(body, record))
+    response.map(|body| Guarded::new(body, record.clone()))
 }
 
 async fn respond(

@@ -102,20 +102,20 @@ impl<'a> Draft<'a> {
         Ok(Prepared { request: with(self.parts.method.clone(), uri, headers, body), inner_proxy })
     }
 
-    /// Adds to a refusal to impersonate what the member's grant lacks, and has it given where it can be.
-    /// Nothing is answered if the member lets us impersonate the caller now.
-    pub async fn settled<T>(
-        &self,
+    /// What an answer is in the end. A refusal to impersonate says what the member's grant lacks, which is given
+    /// where it can be; then the answer is what comes when it is asked `again`, if it may be.
+    pub async fn settled<T, F: Future<Output = Result<T, Error>>>(
+        &mut self,
         inventory: &dyn Inventory,
         cluster: &Cluster,
         answered: Result<T, Error>,
-    ) -> Result<Option<T>, crate::Error> {
-        match answered {
-            Err(Error::Impersonation { cluster: name, message, .. }) => {
-                let refused = Box::pin(self.refused(inventory, cluster, name, message)).await;
-                refused.map_or(Ok(None), |error| Err(error.into()))
-            }
-            answered => Ok(Some(answered?)),
+        again: Option<impl FnOnce(Prepared) -> F>,
+    ) -> Result<T, crate::Error> {
+        let Err(Error::Impersonation { cluster: name, message, .. }) = answered else { return Ok(answered?) };
+        match (self.refused(inventory, cluster, name, message).await, again) {
+            (Some(error), _) => Err(error.into()),
+            (None, Some(again)) => Ok(again(self.prepare(cluster)?).await?),
+            (None, None) => Err(Error::Granted { cluster: cluster.name.clone() }.into()),
         }
     }
 
@@ -194,29 +194,15 @@ async fn exchange(
         && repeatable
     {
         answered = Box::pin(renewed.upstream.send(draft.prepare(&renewed)?, Over::Any)).await;
-        return Box::pin(ended(inventory, &renewed, draft, answered, repeatable)).await;
+        let again = |prepared| renewed.upstream.send(prepared, Over::Any);
+        return Box::pin(draft.settled(inventory, &renewed, answered, Some(again))).await;
     }
     match answered {
         Err(Error::Impersonation { .. }) => {
-            Box::pin(ended(inventory, cluster, draft, answered, repeatable)).await
+            let again = repeatable.then_some(|prepared| cluster.upstream.send(prepared, Over::Any));
+            Box::pin(draft.settled(inventory, cluster, answered, again)).await
         }
         answered => Ok(answered?),
-    }
-}
-
-/// What an answer is in the end: where the member let us impersonate the caller only after it had
-/// refused, what it answers then.
-async fn ended(
-    inventory: &dyn Inventory,
-    cluster: &Cluster,
-    mut draft: Draft<'_>,
-    answered: Result<Response<Body>, Error>,
-    repeatable: bool,
-) -> Result<Response<Body>, crate::Error> {
-    match draft.settled(inventory, cluster, answered).await? {
-        Some(response) => Ok(response),
-        None if repeatable => Ok(cluster.upstream.send(draft.prepare(cluster)?, Over::Any).await?),
-        None => Err(Error::Granted { cluster: cluster.name.clone() }.into()),
     }
 }
 
@@ -235,4 +221,19 @@ fn with(method: Method, uri: Uri, headers: HeaderMap, body: Outgoing) -> Request
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_sent_without_exactly_one_user() {
+        let mut headers = HeaderMap::new();
+        assert!(self_check(&headers).is_err(), "as ourselves");
+        headers.append(impersonation::USER, HeaderValue::from_static("jane"));
+        self_check(&headers).unwrap();
+        headers.append(impersonation::USER, HeaderValue::from_static("root"));
+        assert!(self_check(&headers).is_err(), "as two");
+    }
 }

@@ -167,21 +167,11 @@ async fn exchange(
         && let Some(renewed) = inventory.renewed(cluster).await
     {
         let answered = renewed.upstream.upgrade(draft.prepare(&renewed)?).await;
-        return ended(inventory, &renewed, draft, answered).await;
+        let again = |prepared| renewed.upstream.upgrade(prepared);
+        return draft.settled(inventory, &renewed, answered, Some(again)).await;
     }
-    ended(inventory, cluster, draft, answered).await
-}
-
-async fn ended(
-    inventory: &dyn Inventory,
-    cluster: &Cluster,
-    mut draft: Draft<'_>,
-    answered: Result<Exchange, upstream::Error>,
-) -> Result<Exchange, crate::Error> {
-    match draft.settled(inventory, cluster, answered).await? {
-        Some(exchange) => Ok(exchange),
-        None => Ok(cluster.upstream.upgrade(draft.prepare(cluster)?).await?),
-    }
+    let again = |prepared| cluster.upstream.upgrade(prepared);
+    draft.settled(inventory, cluster, answered, Some(again)).await
 }
 
 /// Counts an open tunnel.

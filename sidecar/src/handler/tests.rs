@@ -51,7 +51,7 @@ async fn respond(
     let audit_id = AuditId::of(&mut HeaderMap::new());
     let record = Record::begin(metrics, peer, request.method(), audit_id);
     Ok(match request.uri().path() {
-        "/head" => answered(record, pin!(async { panic!("the handler") })).await.map(Either::Left),
+        "/head" => answered(&record, pin!(async { panic!("the handler") })).await.map(Either::Left),
         "/body" => {
             let told = tell.lock().await.take().unwrap();
             let body = LastWord { word: Some(Bytes::from_static(b"word")), told };
@@ -59,7 +59,7 @@ async fn respond(
         }
         _ => {
             let fine = async { Ok(Response::new(Body::Full(Bytes::from_static(b"fine")))) };
-            answered(record, pin!(fine)).await.map(Either::Left)
+            answered(&record, pin!(fine)).await.map(Either::Left)
         }
     })
 }

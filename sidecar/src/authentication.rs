@@ -102,16 +102,17 @@ impl Authenticator {
         if let Some(identity) = proven.user {
             return Ok(Authenticated { identity, by: By::ClientCertificate });
         }
-        match bearer.or(protocol) {
-            Some(token) => {
-                let identity = self.tokens.authenticate(&token, &peer.last_token).await?;
-                Ok(Authenticated { identity, by: By::Token })
+        let mut refused = proven.refused.map(Error::Certificate);
+        for token in [bearer, protocol].into_iter().flatten() {
+            match self.tokens.authenticate(&token, &peer.last_token).await {
+                Ok(identity) => return Ok(Authenticated { identity, by: By::Token }),
+                Err(error) => refused = Some(error),
             }
-            None => match (proven.refused, &self.anonymous) {
-                (Some(reason), _) => Err(Error::Certificate(reason)),
-                (None, Some(identity)) => Ok(Authenticated { identity: identity.clone(), by: By::Nothing }),
-                (None, None) => Err(Error::NoCredential),
-            },
+        }
+        match (refused, &self.anonymous) {
+            (Some(error), _) => Err(error),
+            (None, Some(identity)) => Ok(Authenticated { identity: identity.clone(), by: By::Nothing }),
+            (None, None) => Err(Error::NoCredential),
         }
     }
 }

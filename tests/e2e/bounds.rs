@@ -11,6 +11,7 @@ use harness::fake_member::{FakeMember, Step, ok};
 use harness::http1::{Connection, Endpoint, member_path, plain_get};
 use harness::http2::{END_HEADERS, END_STREAM, HEADERS, Http2, frame, literal};
 use harness::noise::MEBIBYTE;
+use harness::own_sidecar::OwnSidecar;
 use harness::scene::Scene;
 use harness::wait::{SOON, eventually};
 
@@ -53,6 +54,38 @@ fn one_caller_who_floods_a_member_keeps_no_other_out() -> Result<()> {
     ensure!(refused.status() == 429, "{} {}", refused.status(), refused.text());
     ensure!(refused.head.value("retry-after") == Some("1"), "{:?}", refused.head);
     ensure!(fake.requests("/hang").len() == 75, "more than its share arrived");
+    Ok(())
+}
+
+#[test]
+fn who_may_not_enter_a_member_takes_none_of_its_places() -> Result<()> {
+    let fake = FakeMember::start("e2e-full", |request| match request.target() {
+        target if target.contains("/hang") => vec![Step::Hang],
+        _ => ok(),
+    })?;
+    let own = OwnSidecar::start()?;
+    let caller = |name: &str, groups: &[&str]| {
+        let caller = Caller::certificate(&format!("e2e-full-{name}"), groups)?;
+        own.endpoint(caller.certificate.as_deref())
+    };
+    let mut held = Vec::new();
+    for (name, share) in [("first", 75), ("second", 25)] {
+        let endpoint = caller(name, &["system:masters"])?;
+        for number in 0..share {
+            held.push(ask(&endpoint, &fake, &format!("/hang/{name}/{number}"))?);
+        }
+    }
+    eventually("the member is full", SOON, || Ok((fake.requests("/hang").len() == 100).then_some(())))?;
+    let full = ask(&caller("third", &["system:masters"])?, &fake, "/asked?timeout=1s")?.response()?;
+    ensure!(full.status() == 429, "it is not full: {}", full.text());
+    // He is told that he may not, and neither waits for a place nor learns that there is none.
+    let stranger = ask(&caller("stranger", &[])?, &fake, "/asked?timeout=1s")?.response()?;
+    ensure!(
+        stranger.status() == 403 && stranger.text().contains("host authorization"),
+        "{}",
+        stranger.text()
+    );
+    assert_eq!(fake.requests("/asked").len(), 0);
     Ok(())
 }
 

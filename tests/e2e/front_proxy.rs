@@ -54,6 +54,45 @@ fn fault_05_a_front_proxy_that_names_no_user_is_none() -> Result<()> {
 }
 
 #[test]
+fn credentials_count_in_a_kube_apiservers_order() -> Result<()> {
+    let (ulrike, theo) = (Caller::token("ulrike")?, Caller::token("theo")?);
+    let certified = Caller::certificate("e2e-fp-order", &[])?;
+    // What the front proxy says is before the token that comes with it.
+    let proxy = Proxy::honest("order")?;
+    let scene = Scene::on("m2", "fp-order")?;
+    for caller in [&ulrike, &theo, &certified] {
+        scene.let_in(caller, &[&proxy.fake.name], EVERY_VERB)?;
+    }
+    let headers =
+        format!("X-Remote-User: theo\r\nX-Remote-Group: system:masters\r\n{}", ulrike.authorization());
+    assert_eq!(proxy.arrives(&headers)?.values("impersonate-user"), ["theo"]);
+    // A certificate is before a token.
+    let by_certificate = Endpoint::sidecar(sidecar()?, certified.certificate.as_deref())?;
+    let path = member_path(&proxy.fake.name, "/by-certificate");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{}\r\n", ulrike.authorization());
+    assert_eq!(by_certificate.exchange(request.as_bytes())?.status(), 200);
+    let arrived = proxy.fake.wait_for("/by-certificate", |_| true)?;
+    assert_eq!(arrived.values("impersonate-user"), ["e2e-fp-order"]);
+    // A token in the header is before a WebSocket's, and one that is refused keeps no other out.
+    let websocket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io, \
+                     base64url.bearer.authorization.k8s.io.dWxyaWtlLXRva2Vu\r\n";
+    for (rest, token, user) in [
+        ("/header", theo.authorization(), "theo"),
+        ("/protocol", "Authorization: Bearer no\r\n".to_owned(), "ulrike"),
+    ] {
+        let path = member_path(&proxy.fake.name, rest);
+        let mut connection = Endpoint::sidecar(sidecar()?, None)?.connect()?;
+        connection.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{token}{websocket}\r\n").as_bytes())?;
+        connection.head()?;
+        let arrived = proxy.fake.wait_for(rest, |_| true)?;
+        assert_eq!(arrived.values("impersonate-user"), [user]);
+        assert_eq!(arrived.values("sec-websocket-protocol"), ["v5.channel.k8s.io"]);
+    }
+    Ok(())
+}
+
+#[test]
 fn fault_06_the_first_of_two_names_is_the_users_and_they_are_never_joined() -> Result<()> {
     let proxy = Proxy::honest("two-users")?;
     let groups = "X-Remote-Group: system:masters\r\n";

@@ -66,6 +66,7 @@ mod targets;
 mod tls;
 mod tunnels;
 mod unified_auth;
+mod vanished;
 mod verbs;
 mod walkthrough;
 

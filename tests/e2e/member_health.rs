@@ -11,6 +11,7 @@ use harness::black_hole::BlackHole;
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Manners, Request, Step, ok, reply};
 use harness::own_fleet::OwnFleet;
+use harness::own_sidecar::OwnSidecar;
 use harness::wait::{SOON, eventually};
 use serde_json::json;
 
@@ -56,8 +57,11 @@ fn a_member_that_goes_and_comes_back_is_said_to_and_told_by_events() -> Result<(
     let gone = fleet.until(&fake.name, "Reachable", "False", "ConnectionFailed")?;
     fleet.until(&fake.name, "Ready", "False", "ConnectionFailed")?;
     ensure!(own.metric("mc_sidecar_member_reachable{cluster=\"e2e-health-back\"}")? == 0.0);
+    // Nobody has asked for it, and whoever does is refused at once.
+    eventually("the breaker is open", SOON, || Ok((unreachable(&own)? == 1.0).then_some(())))?;
     fake.shut(false);
     fleet.until(&fake.name, "Ready", "True", "Ready")?;
+    eventually("it is closed again", SOON, || Ok((unreachable(&own)? == 0.0).then_some(())))?;
     let told = ("Warning".to_owned(), gone.reason.clone(), format!("Reachable: {}", gone.message));
     eventually("the Event is there", SOON, || {
         let events = fleet.events(&fake.name)?;
@@ -65,6 +69,10 @@ fn a_member_that_goes_and_comes_back_is_said_to_and_told_by_events() -> Result<(
         ensure!(events.iter().any(|(kind, reason, _)| kind == "Normal" && reason == "Answers"), "{events:?}");
         Ok(Some(()))
     })
+}
+
+fn unreachable(own: &OwnSidecar) -> Result<f64> {
+    own.metric("mc_sidecar_members_unreachable ")
 }
 
 #[test]

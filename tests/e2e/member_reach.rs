@@ -191,6 +191,14 @@ fn distrusted(name: &str, manners: Manners, keys: &serde_json::Value, words: &st
     fake.register(keys)?;
     let client = Client::knows(name)?;
     unreachable(&client.ask()?.0, words)?;
+    // An upgrade takes a connection of its own.
+    let mut upgrade = client.endpoint.connect()?;
+    let path = member_path(name, "/upgrade");
+    upgrade.send(
+        format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+            .as_bytes(),
+    )?;
+    unreachable(&upgrade.response()?, words)?;
     ensure!(fake.requests("/").is_empty(), "it got {:?}", fake.requests("/"));
     Ok(())
 }

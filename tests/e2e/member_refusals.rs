@@ -188,7 +188,7 @@ fn fault_51_a_refused_credential_is_read_again_and_the_request_repeated_once() -
     ensure!(answer.status() == 200, "{}", answer.text());
     let came: Vec<_> = fake.requests("/plain").iter().map(credential).collect();
     assert_eq!(came, [format!("Bearer {}", fake.token), "Bearer renewed".to_owned()]);
-    Ok(())
+    as_the_caller(&fake, "/plain")
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn fault_51_a_refused_upgrade_is_redone_with_the_new_credential() -> Result<()> 
         credential(request) == "Bearer renewed" && request.received == b"early"
     })?;
     assert_eq!(fake.requests("/upgrade").len(), 2);
-    Ok(())
+    as_the_caller(&fake, "/upgrade")
 }
 
 #[test]
@@ -265,6 +265,15 @@ fn renew(fake: &FakeMember, target: &str, gate: &Gate) -> Result<()> {
     fake.wait_for(target, |_| true)?;
     fake.register(&json!({"token": "renewed"}))?;
     gate.open();
+    Ok(())
+}
+
+/// Each of the requests came as the caller, the repeated one too.
+fn as_the_caller(fake: &FakeMember, target: &str) -> Result<()> {
+    let caller = format!("{}-admin", fake.name);
+    for request in fake.requests(target) {
+        ensure!(request.values("impersonate-user") == [caller.as_str()], "{}", request.head);
+    }
     Ok(())
 }
 

@@ -111,7 +111,12 @@ fn ask_swallowed(fake: &FakeMember, request: impl Fn(&str) -> String) -> Result<
         ensure!(client.response()?.status() == 200);
         client.send(request(&member_path(&fake.name, &format!("/again/{n}/"))).as_bytes())?;
         let status = client.response()?.status();
-        outcomes.push((fake.requests(&format!("/again/{n}/")).len(), status));
+        let came = fake.requests(&format!("/again/{n}/"));
+        let caller = format!("{}-admin", fake.name);
+        for request in &came {
+            ensure!(request.values("impersonate-user") == [caller.as_str()], "{}", request.head);
+        }
+        outcomes.push((came.len(), status));
     }
     Ok(outcomes)
 }

@@ -41,6 +41,7 @@ pub mod snapshot;
 pub mod spare_host;
 pub mod tool;
 pub mod usage;
+pub mod vanishing;
 pub mod wait;
 
 #[cfg(test)]

@@ -28,9 +28,9 @@ fn a_fleet_is_kept_right_from_its_installation_until_nothing_is_left_of_it() -> 
     let story = Story::begin()?;
     let before = story.everything()?;
     story.install()?;
-    story.join()?;
+    let tokens = story.join()?;
     story.grant_and_use()?;
-    story.see_every_token_renewed()?;
+    story.see_every_token_renewed(&tokens)?;
     story.follow_the_hosts_rbac()?;
     story.lose_a_member_and_find_it_again()?;
     story.lose_the_leader()?;
@@ -86,19 +86,24 @@ impl Story {
             SIDECAR,
             "--image-pull-policy=Never",
             "--sidecar-flag=--member-monitor-period=1s",
-            "--sidecar-flag=--token-renewal-fraction=0.01",
+            "--sidecar-flag=--token-renewal-fraction=0.02",
         ])?;
         Ok(())
     }
 
-    fn join(&self) -> Result<()> {
+    /// Gives the Secrets with the tokens that are in them then.
+    fn join(&self) -> Result<Vec<(String, String)>> {
+        let mut tokens = Vec::new();
         for Member { name, cluster, .. } in &self.members {
             let context = format!("--member-context={}", cluster.name);
             self.admin.ok(&["join", name, &context, "--token-duration=10m"])?;
+            for secret in [format!("{name}.member"), format!("{name}.manager")] {
+                tokens.push((secret.clone(), self.fleet.token(&secret)?));
+            }
         }
         let names = self.admin.ok(&["clusters", "-o", "name"])?;
         ensure!(names.contains("east") && names.contains("west"), "{names}");
-        Ok(())
+        Ok(tokens)
     }
 
     fn grant_and_use(&self) -> Result<()> {
@@ -114,12 +119,9 @@ impl Story {
     }
 
     /// All four are, and what the members are shown is the new ones.
-    fn see_every_token_renewed(&self) -> Result<()> {
-        let secrets = ["east.member", "east.manager", "west.member", "west.manager"];
-        let tokens = secrets.map(|secret| (secret, self.fleet.token(secret)));
+    fn see_every_token_renewed(&self, tokens: &[(String, String)]) -> Result<()> {
         for (secret, before) in tokens {
-            let before = before?;
-            let renewed = || Ok((self.fleet.token(secret)? != before).then_some(()));
+            let renewed = || Ok((self.fleet.token(secret)? != *before).then_some(()));
             eventually(&format!("the token in {secret} is another one"), SOON, renewed)?;
         }
         for member in &self.members {

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use harness::bed::bed;
 use harness::black_hole::BlackHole;
 use harness::caller::Caller;
-use harness::fake_member::{FakeMember, Manners, Request, Step, ok, reply};
+use harness::fake_member::{FakeMember, Gate, Manners, Request, Step, ok, reply};
 use harness::own_fleet::OwnFleet;
 use harness::own_sidecar::OwnSidecar;
 use harness::wait::{SOON, eventually};
@@ -26,6 +26,7 @@ fn a_member_that_cannot_be_reached_says_why() -> Result<()> {
     let other = FakeMember::probed("e2e-health-other", healthy)?;
     let expired =
         FakeMember::with("e2e-health-old", Manners { expired: true, ..Manners::default() }, healthy)?;
+    let silent = FakeMember::probed("e2e-health-slow", |_| vec![Step::Wait(Gate::closed())])?;
     let at = |server: String| fake.secret(&json!({"server": server}));
     let members = [
         ("e2e-health-refuses", at(format!("https://{nobody}")), "ConnectionRefused"),
@@ -34,6 +35,7 @@ fn a_member_that_cannot_be_reached_says_why() -> Result<()> {
         ("e2e-health-name", fake.secret(&json!({"tls-server-name": "wrong.example"})), "TLSName"),
         ("e2e-health-authority", fake.secret(&json!({"ca.crt": other.ca()})), "TLSAuthority"),
         ("e2e-health-expired", expired.secret(&json!({})), "TLSExpired"),
+        ("e2e-health-slow", silent.secret(&json!({})), "Slow"),
     ];
     for (name, data, _) in &members {
         fleet.register(name, data)?;

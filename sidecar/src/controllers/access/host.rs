@@ -58,6 +58,9 @@ impl HostRbac {
                 Affected::nobody()
             }
         };
+        if self.roles.synced && self.bindings.synced {
+            self.absent = false;
+        }
         if self.is_synced() {
             self.failed = None;
         }
@@ -214,5 +217,10 @@ mod tests {
         assert_eq!(rbac.take(not_found(404)), Affected::All);
         assert!(rbac.is_synced() && rbac.unreadable().is_none());
         assert!(rbac.note().is_some_and(|note| note.contains("no RBAC")));
+        // It was not there for a moment only.
+        roles(&mut rbac, &["r"]);
+        rbac.take(Change::Binding(watcher::Event::Init));
+        rbac.take(Change::Binding(watcher::Event::InitDone));
+        assert_eq!((rbac.is_synced(), rbac.note()), (true, None));
     }
 }

@@ -139,7 +139,7 @@ fn text(value: &HeaderValue) -> Result<&str, Error> {
 }
 
 /// Why nobody is known to be calling.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     #[error("no credential was given")]
     NoCredential,

@@ -19,7 +19,6 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::access::Learnt;
-use moka::future::Cache;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -28,14 +27,15 @@ use tracing::{info, warn};
 use crate::authorization::Attributes;
 use crate::identity::Identity;
 use crate::inventory::Cluster;
+use crate::kept::Kept;
 
 /// Writes down who came.
 pub struct Learning {
     config_maps: Api<ConfigMap>,
     /// How it ended for whom; whoever comes meanwhile waits along.
-    ended: Cache<(ClusterName, Arc<Identity>), Ended>,
+    ended: Kept<(ClusterName, Arc<Identity>), Ended>,
     /// Room for those who wait for a member.
-    waiting: Cache<ClusterName, Arc<Semaphore>>,
+    waiting: Kept<ClusterName, Arc<Semaphore>>,
 }
 
 /// How learning ended.
@@ -55,8 +55,8 @@ impl Learning {
     pub fn new(host: kube::Client, namespace: &str) -> Self {
         Self {
             config_maps: Api::namespaced(host, namespace),
-            ended: Cache::builder().max_capacity(MAX_KEPT).time_to_live(KEPT).build(),
-            waiting: Cache::builder().max_capacity(MAX_KEPT).time_to_idle(IDLE).build(),
+            ended: Kept::new(MAX_KEPT, KEPT),
+            waiting: Kept::new(MAX_KEPT, ROOMS_KEPT),
         }
     }
 
@@ -70,12 +70,12 @@ impl Learning {
             return Ended::NotLearnable;
         }
         let key = (cluster.name.clone(), identity.clone());
-        self.ended.get_with(key, self.wait(cluster, identity, lacking)).await
+        self.ended.get_or_ask(&key, self.wait(cluster, identity, lacking), |_| true).await
     }
 
     async fn wait(&self, cluster: &Cluster, identity: &Identity, lacking: &[Attributes]) -> Ended {
         let places = async { Arc::new(Semaphore::new(MAX_WAITING)) };
-        let places = self.waiting.get_with_by_ref(&cluster.name, places).await;
+        let places = self.waiting.get_or_ask(&cluster.name, places, |_| true).await;
         let Ok(_place) = places.try_acquire() else { return Ended::Busy };
         let granted = async {
             if let Err(error) = self.write(&cluster.name, identity).await {
@@ -141,8 +141,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PACE: Duration = Duration::from_millis(100);
 /// Who was not learnt is not waited for again so soon, and costs no second write.
 const KEPT: Duration = Duration::from_secs(15);
-const IDLE: Duration = Duration::from_secs(600);
-const MAX_KEPT: u64 = 10_000;
+/// Who waits while a room is made anew is not counted in it.
+const ROOMS_KEPT: Duration = Duration::from_secs(3600);
+const MAX_KEPT: usize = 10_000;
 /// People, for one member, on one replica.
 const MAX_WAITING: usize = 32;
 /// Of name, groups and the like: hundreds of groups. The object that it goes into is bounded.

@@ -30,6 +30,7 @@ pub mod authorization;
 pub mod deadline;
 pub mod identity;
 pub mod impersonation;
+mod kept;
 pub mod learning;
 pub mod lease;
 pub mod limits;

@@ -12,13 +12,13 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::{hmac, rand};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use kube::api::Api;
-use moka::future::Cache;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::Error;
 use crate::identity::Identity;
+use crate::kept::Kept;
 use crate::retry;
 
 /// The host's verdicts on tokens.
@@ -27,7 +27,7 @@ pub struct TokenReviews {
     audiences: Vec<String>,
     /// Tokens are kept only as a keyed digest.
     key: hmac::Key,
-    verdicts: Cache<[u8; 32], Verdict>,
+    verdicts: Kept<[u8; 32], Result<Verdict, Error>>,
     under_way: Semaphore,
 }
 
@@ -56,7 +56,7 @@ impl TokenReviews {
             reviews: Api::all(host),
             audiences,
             key: hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())?,
-            verdicts: Cache::builder().max_capacity(MAX_VERDICTS).time_to_live(KEPT).build(),
+            verdicts: Kept::new(MAX_VERDICTS, KEPT),
             under_way: Semaphore::new(MAX_UNDER_WAY),
         })
     }
@@ -74,16 +74,14 @@ impl TokenReviews {
 
     async fn verdict(&self, token: &str) -> Result<Verdict, Error> {
         let digest = self.digest(token);
-        if let Some(verdict) = self.verdicts.get(&digest).await {
-            return Ok(verdict);
+        if let Some(verdict) = self.verdicts.get(&digest) {
+            return verdict;
         }
         let review = async {
             let user = self.review(token).await?;
             Ok(Verdict { user, until: Instant::now() + KEPT })
         };
-        Box::pin(self.verdicts.try_get_with(digest, review))
-            .await
-            .map_err(|error: Arc<Error>| Arc::try_unwrap(error).unwrap_or_else(|shared| shared.again()))
+        Box::pin(self.verdicts.get_or_ask(&digest, review, Result::is_ok)).await
     }
 
     async fn review(&self, token: &str) -> Result<Option<Arc<Identity>>, Error> {
@@ -128,16 +126,6 @@ impl LastAccepted {
     }
 }
 
-impl Error {
-    /// The same error for the next of several callers who shared one look-up.
-    fn again(&self) -> Self {
-        match self {
-            Self::TooManyReviews => Self::TooManyReviews,
-            other => Self::Review(other.to_string()),
-        }
-    }
-}
-
 fn identity(user: UserInfo) -> Option<Identity> {
     let name = user.username.filter(|name| !name.is_empty())?;
     let extra: BTreeMap<String, Vec<String>> = user.extra.unwrap_or_default();
@@ -152,7 +140,7 @@ fn identity(user: UserInfo) -> Option<Identity> {
 
 /// Upstream keeps accepted and refused tokens alike for 10 s.
 const KEPT: Duration = Duration::from_secs(10);
-const MAX_VERDICTS: u64 = 8192;
+const MAX_VERDICTS: usize = 8192;
 /// Upstream's limit for one review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_UNDER_WAY: usize = 64;

@@ -5,24 +5,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ahash::RandomState;
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::api::Api;
 use kubectl_mc_api::path;
-use moka::future::Cache;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::Attributes;
 use crate::identity::Identity;
+use crate::kept::Kept;
 use crate::retry;
 
 /// The host's decisions.
 pub struct SubjectAccessReviews {
     reviews: Api<SubjectAccessReview>,
-    decisions: Cache<(Arc<Identity>, Attributes), Decision, RandomState>,
+    decisions: Kept<(Arc<Identity>, Attributes), Result<Decision, Arc<Error>>>,
     under_way: Semaphore,
 }
 
@@ -37,10 +36,7 @@ impl SubjectAccessReviews {
     pub fn new(host: kube::Client) -> Self {
         Self {
             reviews: Api::all(host),
-            decisions: Cache::builder()
-                .max_capacity(MAX_DECISIONS)
-                .time_to_live(KEPT)
-                .build_with_hasher(RandomState::new()),
+            decisions: Kept::new(MAX_DECISIONS, KEPT),
             under_way: Semaphore::new(MAX_UNDER_WAY),
         }
     }
@@ -55,10 +51,11 @@ impl SubjectAccessReviews {
             return Box::pin(self.review(identity, attributes)).await.map_err(Arc::new);
         }
         let key = (identity.clone(), attributes.clone());
-        if let Some(decision) = self.decisions.get(&key).await {
-            return Ok(decision);
+        if let Some(decision) = self.decisions.get(&key) {
+            return decision;
         }
-        Box::pin(self.decisions.try_get_with(key, self.review(identity, attributes))).await
+        let review = async { self.review(identity, attributes).await.map_err(Arc::new) };
+        Box::pin(self.decisions.get_or_ask(&key, review, Result::is_ok)).await
     }
 
     async fn review(&self, identity: &Identity, attributes: &Attributes) -> Result<Decision, Error> {
@@ -147,7 +144,7 @@ pub enum Error {
 
 /// Upstream's lifetime of an aggregated server's decisions, allow and deny alike.
 const KEPT: Duration = Duration::from_secs(10);
-const MAX_DECISIONS: u64 = 8192;
+const MAX_DECISIONS: usize = 8192;
 /// Upstream keeps nothing from this size on.
 const MAX_KEPT_SIZE: usize = 10_000;
 /// Upstream's limit for one review.

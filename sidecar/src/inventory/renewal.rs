@@ -7,15 +7,16 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kubectl_mc_api::ClusterName;
-use moka::future::Cache;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use crate::kept::Kept;
+
 /// Reads members' Secrets, each at most once in [`INTERVAL`] however many ask.
 pub struct Renewals {
     secrets: Api<Secret>,
-    read: Cache<ClusterName, ()>,
+    read: Kept<ClusterName, ()>,
     watch: mpsc::Sender<Read>,
 }
 
@@ -30,13 +31,13 @@ impl Renewals {
     /// The other half is the watch's.
     pub fn new(host: kube::Client, namespace: &str) -> (Self, mpsc::Receiver<Read>) {
         let (watch, read) = mpsc::channel(QUEUED);
-        let cache = Cache::builder().max_capacity(MAX_KEPT).time_to_live(INTERVAL).build();
-        (Self { secrets: Api::namespaced(host, namespace), read: cache, watch }, read)
+        let secrets = Api::namespaced(host, namespace);
+        (Self { secrets, read: Kept::new(MAX_KEPT, INTERVAL), watch }, read)
     }
 
     /// Returns when the watch knows what the host says now, or when that cannot be known.
     pub(super) async fn read(&self, cluster: &ClusterName) {
-        self.read.get_with_by_ref(cluster, self.read_now(cluster)).await;
+        self.read.get_or_ask(cluster, self.read_now(cluster), |()| true).await;
     }
 
     async fn read_now(&self, cluster: &ClusterName) {
@@ -65,7 +66,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const QUEUED: usize = 16;
 /// More members than there are.
-const MAX_KEPT: u64 = 10_000;
+const MAX_KEPT: usize = 10_000;
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,6 @@ use futures_util::future::join_all;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use k8s_openapi::api::authorization::v1::{SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
-use moka::future::Cache;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -20,11 +19,12 @@ use super::Upstream;
 use super::outgoing::Outgoing;
 use crate::authorization::Attributes;
 use crate::identity::Identity;
+use crate::kept::Kept;
 
 /// What is known of one member's grant. It is made when the member refuses for the first time.
 #[derive(Debug)]
 pub(super) struct Grant {
-    lacking: Cache<Arc<Identity>, Option<Arc<Lacking>>>,
+    lacking: Kept<Arc<Identity>, Option<Arc<Lacking>>>,
     under_way: Semaphore,
 }
 
@@ -37,10 +37,7 @@ pub struct Lacking {
 
 impl Default for Grant {
     fn default() -> Self {
-        Self {
-            lacking: Cache::builder().max_capacity(MAX_KEPT).time_to_live(KEPT).build(),
-            under_way: Semaphore::new(MAX_UNDER_WAY),
-        }
+        Self { lacking: Kept::new(MAX_KEPT, KEPT), under_way: Semaphore::new(MAX_UNDER_WAY) }
     }
 }
 
@@ -51,7 +48,7 @@ impl Upstream {
     pub async fn lacking(&self, identity: &Arc<Identity>, rights: &[Attributes]) -> Option<Arc<Lacking>> {
         let grant = self.grant.get_or_init(Grant::default);
         let asked = async { timeout(PATIENCE, self.ask(grant, rights)).await.ok().flatten() };
-        grant.lacking.get_with_by_ref(identity, asked).await
+        grant.lacking.get_or_ask(identity, asked, |_| true).await
     }
 
     /// Whether our credential has all of these rights now.
@@ -61,7 +58,7 @@ impl Upstream {
         let granted = answers.is_ok_and(|answers| answers.iter().all(|may| *may == Some(true)));
         if granted {
             // What was lacking is not any more.
-            grant.lacking.invalidate_all();
+            grant.lacking.clear();
         }
         granted
     }
@@ -133,7 +130,7 @@ const MAX_UNDER_WAY: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// As decisions are.
 const KEPT: Duration = Duration::from_secs(10);
-const MAX_KEPT: u64 = 128;
+const MAX_KEPT: usize = 128;
 const MAX_ANSWER: usize = 64 * 1024;
 
 #[cfg(test)]

@@ -5,12 +5,10 @@ RUN apt-get update && apt-get install --yes --no-install-recommends cmake
 RUN cargo install --locked cargo-auditable@0.7.7
 WORKDIR /src
 COPY . .
-# With a target named, the flag is for the program alone and not for what runs while it is built. The list of all
-# that went in is in the program itself (cargo auditable), for scanners of images.
-# Names are looked up by the C library inside: files and DNS, which need no module beside it.
+# The list of all that went in is in the program itself (cargo auditable), for scanners of images. Names are looked up by
+# the C library inside: files and DNS, which need no module beside it.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
-    RUSTFLAGS="-C target-feature=+crt-static" \
-    cargo auditable build --release --locked --package sidecar --target "$(uname -m)-unknown-linux-gnu" \
+    make program AUDITABLE=auditable \
     && install -D "target/$(uname -m)-unknown-linux-gnu/release/mc-sidecar" /out/mc-sidecar
 
 FROM scratch

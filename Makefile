@@ -7,6 +7,8 @@ export PATH := $(CURDIR)/target/tools/bin:$(PATH):/usr/sbin
 # A test compares with its snapshots; whoever means to change them says INSTA_UPDATE=new.
 export INSTA_UPDATE ?= no
 TESTBED := target/debug/testbed
+PLATFORM := $(shell uname -m)-unknown-linux-gnu
+PROGRAM := target/$(PLATFORM)/release/mc-sidecar
 
 .PHONY: help
 help: ## Show this list
@@ -52,25 +54,32 @@ fuzz: ## Fuzz for long: each target for FUZZ_SECONDS (3600)
 
 .PHONY: soak
 soak: kubernetes ## SOAK_REQUESTS (1,000,000) mixed requests and SOAK_TUNNEL_MIB (10,240) through tunnels, with faults; ENDURANCE_SECONDS (1,800) of restarts
-	cargo build --release --package sidecar
+	$(MAKE) program
 	cargo test --package kubectl-mc --test e2e --no-run
 	SOAK_REQUESTS=$${SOAK_REQUESTS:-1000000} SOAK_TUNNEL_MIB=$${SOAK_TUNNEL_MIB:-10240} \
 		ENDURANCE_SECONDS=$${ENDURANCE_SECONDS:-1800} ENDURANCE_RATE=$${ENDURANCE_RATE:-200} \
-		$(TESTBED) run --members 2 --node m1 --sidecar target/release/mc-sidecar -- \
+		$(TESTBED) run --members 2 --node m1 --sidecar $(PROGRAM) -- \
 		cargo test --offline --package kubectl-mc --test e2e -- --nocapture --test-threads 1 soak::
 
 .PHONY: bench
 bench: ## Measure against nginx and the member itself; see docs/benchmarks.md (BENCH=--quick: only try it)
 	@tests/setup.sh --bench
 	cargo build --package testbed --package bench
-	cargo build --release --package sidecar --package kubectl-mc
+	cargo build --release --package kubectl-mc
+	$(MAKE) program
 	cargo build --release --package kubectl-mc-api --example access_cost
-	$(TESTBED) run --members 2 --node m1 --sidecar target/release/mc-sidecar -- target/debug/bench $(BENCH)
+	$(TESTBED) run --members 2 --node m1 --sidecar $(PROGRAM) -- target/debug/bench $(BENCH)
 
 .PHONY: kubernetes
 kubernetes: ## Build the real Kubernetes of the tests (minutes once, then nothing)
 	cargo build --package testbed --package sidecar --package kubectl-mc
 	$(TESTBED) build
+
+# A target that is named makes the flag one of the program alone, and not of what runs while it is built.
+.PHONY: program
+program: ## The sidecar as it is in the image: one static program (AUDITABLE=auditable: with the list of what is in it)
+	RUSTFLAGS="-C target-feature=+crt-static" \
+		cargo $(AUDITABLE) build --release --locked --package sidecar --target $(PLATFORM)
 
 .PHONY: image
 image: ## The sidecar's image IMAGE=NAME, by docker buildx (PLATFORMS=linux/amd64,linux/arm64: for both)

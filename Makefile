@@ -75,10 +75,11 @@ kubernetes: ## Build the real Kubernetes of the tests (minutes once, then nothin
 	cargo build --package testbed --package sidecar --package kubectl-mc
 	$(TESTBED) build
 
-# A target that is named makes the flag one of the program alone, and not of what runs while it is built.
+# A target that is named makes the flags those of the program alone, and not of what runs while it is built. All relocations
+# are read at a start, so packed they are memory saved; a linker that cannot says so and goes on.
 .PHONY: program
 program: ## The sidecar as it is in the image: one static program (AUDITABLE=auditable: with the list of what is in it)
-	RUSTFLAGS="-C target-feature=+crt-static" \
+	RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs" \
 		cargo $(AUDITABLE) build --release --locked --package sidecar --target $(PLATFORM)
 
 .PHONY: image

@@ -246,13 +246,14 @@ fn what_the_members_administrators_refuse_it_cannot_name() -> Result<()> {
         {"name": "refusedGroups", "expression": "['e2e-wheel']"},
         {"name": "refusedNamespaces", "expression": "['e2e-argocd']"},
     ]}});
-    Tool::admin(managed.cluster)?.ok(&[
-        "patch",
-        "validatingadmissionpolicy",
-        "kubectl-mc-manager",
-        "--patch",
-        &refused.to_string(),
-    ])?;
+    let words = ["patch", "validatingadmissionpolicy", "kubectl-mc-manager", "--patch", &refused.to_string()];
+    Tool::admin(managed.cluster)?.ok(&words)?;
+    let seen = refused_by_name();
+    managed.prepare_anew()?;
+    seen
+}
+
+fn refused_by_name() -> Result<()> {
     let rule = |resource: &str, name: &str| json!([{"apiGroups": [""], "resources": [resource], "verbs": ["impersonate"], "resourceNames": [name]}]);
     for (rules, words) in [
         (rule("users", "e2e-owner"), "a user of the control plane"),

@@ -55,6 +55,12 @@ impl Managed {
         Ok(Self { name, cluster, api, impersonator, manager })
     }
 
+    /// Puts back what [`Self::prepare`] has put on the member and a test has changed.
+    pub fn prepare_anew(&self) -> Result<()> {
+        let words = ["apply", "--server-side", "--force-conflicts", "-f", &manifest()?];
+        Tool::admin(self.cluster)?.ok(&words).map(drop)
+    }
+
     /// Takes away what [`Self::prepare`] has put on the cluster.
     pub fn restore(cluster: &Cluster) -> Result<()> {
         let words = ["delete", "--ignore-not-found", "--wait", "-f", &manifest()?];

@@ -1,39 +1,55 @@
-//! Answers of others, kept for a time: at most so many, and whoever asks for one that is under way waits
-//! for it instead of asking again.
+//! Answers of others, kept for a time: at most so many, those not asked for the longest go first, and whoever
+//! asks for one that is under way waits for it instead of asking again.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::hash::Hash;
+use std::num::NonZeroUsize;
+use std::ops::DerefMut;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use ahash::RandomState;
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{Equivalent, UnitWeighter};
+use lru::LruCache;
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 /// Answers of type `V` to questions of type `K`.
 pub(crate) struct Kept<K, V> {
-    answers: Cache<K, Answer<V>, UnitWeighter, RandomState>,
+    answers: Mutex<Answers<K, V>>,
     time: Duration,
 }
 
-#[derive(Clone)]
+#[expect(clippy::disallowed_types, reason = "held for one look-up, and never over an await")]
+type Mutex<T> = std::sync::Mutex<T>;
+
+/// An answer that is under way is an empty cell, which those who wait for it share.
+type Answers<K, V> = LruCache<K, Arc<OnceCell<Answer<V>>>, RandomState>;
+
 struct Answer<V> {
     value: V,
     until: Instant,
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> Kept<K, V> {
-    /// Keeps each answer for `time`, and `capacity` of them: those that are asked for least go first.
+impl<K: Hash + Eq, V: Clone> Kept<K, V> {
+    /// Keeps each answer for `time`, and `capacity` of them.
     pub(crate) fn new(capacity: usize, time: Duration) -> Self {
-        let (weighter, lifecycle) = (UnitWeighter, DefaultLifecycle::default());
-        let answers = Cache::with(capacity, capacity as u64, weighter, RandomState::new(), lifecycle);
-        Self { answers, time }
+        let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
+        // Made without bounds at first, it does not take the room for all of them at once.
+        let mut answers = LruCache::unbounded_with_hasher(RandomState::new());
+        answers.resize(capacity);
+        Self { answers: Mutex::new(answers), time }
     }
 
     /// The answer, if there is one.
-    pub(crate) fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V> {
-        let answer = self.answers.get(key)?;
-        (Instant::now() < answer.until).then_some(answer.value)
+    pub(crate) fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let now = Instant::now();
+        let mut answers = self.answers();
+        let answer = answers.get(key)?.get()?;
+        (now < answer.until).then(|| answer.value.clone())
     }
 
     /// The answer, or what asking comes to, for everybody who came meanwhile. It is kept if it `lasts`.
@@ -44,26 +60,42 @@ impl<K: Hash + Eq + Clone, V: Clone> Kept<K, V> {
         lasts: fn(&V) -> bool,
     ) -> V
     where
-        Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let now = Instant::now();
-        self.answers.remove_if(key, |answer| answer.until <= now);
-        match self.answers.get_value_or_guard_async(key).await {
-            Ok(answer) => answer.value,
-            Err(place) => {
-                let value = ask.await;
-                let now = Instant::now();
-                let until = if lasts(&value) { now + self.time } else { now };
-                // It fails if somebody cleared everything meanwhile: then it is not kept.
-                let _ = place.insert(Answer { value: value.clone(), until });
-                value
-            }
-        }
+        let answer = async {
+            let value = ask.await;
+            let now = Instant::now();
+            Answer { until: if lasts(&value) { now + self.time } else { now }, value }
+        };
+        self.cell(key).get_or_init(|| answer).await.value.clone()
     }
 
-    /// Forgets everything.
+    /// Where the answer is or will be.
+    fn cell<Q>(&self, key: &Q) -> Arc<OnceCell<Answer<V>>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let now = Instant::now();
+        let mut answers = self.answers();
+        if let Some(cell) = answers.get(key)
+            && cell.get().is_none_or(|answer| now < answer.until)
+        {
+            return cell.clone();
+        }
+        let cell = Arc::default();
+        answers.put(key.to_owned(), Arc::clone(&cell));
+        cell
+    }
+
+    /// Forgets everything, and what is under way for those who come from now on.
     pub(crate) fn clear(&self) {
-        self.answers.clear();
+        self.answers().clear();
+    }
+
+    fn answers(&self) -> impl DerefMut<Target = Answers<K, V>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,13 +172,36 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_are_kept_than_there_is_room_for() {
-        let kept = Kept::new(64, TIME);
-        for key in 0..10_000 {
+    async fn what_was_not_asked_for_the_longest_goes_first() {
+        let kept = Kept::new(3, TIME);
+        for key in [1, 2, 3] {
             kept.get_or_ask(&key, async { key }, |_| true).await;
         }
-        let there = (0..10_000).filter(|key| kept.get(key).is_some()).count();
-        assert!((1..=64).contains(&there), "{there}");
+        assert_eq!(kept.get(&1), Some(1));
+        kept.get_or_ask(&4, async { 4 }, |_| true).await;
+        assert_eq!([1, 2, 3, 4].map(|key| kept.get(&key)), [Some(1), None, Some(3), Some(4)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_under_way_when_all_is_cleared_is_not_kept() {
+        let kept = Arc::new(Kept::new(8, TIME));
+        let (begun, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let first = tokio::spawn({
+            let (kept, begun, go) = (kept.clone(), begun.clone(), go.clone());
+            async move {
+                let ask = async {
+                    begun.add_permits(1);
+                    go.acquire().await.unwrap().forget();
+                    1
+                };
+                kept.get_or_ask("a", ask, |_| true).await
+            }
+        });
+        begun.acquire().await.unwrap().forget();
+        kept.clear();
+        go.add_permits(1);
+        assert_eq!(first.await.unwrap(), 1);
+        assert_eq!(kept.get("a"), None);
     }
 
     #[tokio::test(start_paused = true)]

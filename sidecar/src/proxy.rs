@@ -8,6 +8,7 @@ use std::time::Instant;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, Uri};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use kubectl_mc_api::ClusterName;
 use tokio::time::timeout_at;
@@ -22,7 +23,7 @@ use crate::inventory::{Cluster, Inventory};
 use crate::learning::Ended;
 use crate::request_info::MemberPath;
 use crate::upgrade::Protocol;
-use crate::upstream::outgoing::Outgoing;
+use crate::upstream::outgoing::{self, Outgoing};
 use crate::upstream::{self, Error, Over};
 
 /// A caller's request that was allowed, with all that a member's is made of. It is kept until the
@@ -74,7 +75,15 @@ impl<'a> Draft<'a> {
         last: Option<&'a LastMade>,
     ) -> Self {
         let (parts, body) = request.into_parts();
-        Self { parts, body: body.into(), path, upgrade, identity: allowed.identity().clone(), rules, last }
+        Self {
+            parts,
+            body: outgoing::callers(body),
+            path,
+            upgrade,
+            identity: allowed.identity().clone(),
+            rules,
+            last,
+        }
     }
 
     /// Makes the member's request out of the caller's: headers cleaned, then credential and identity
@@ -98,7 +107,7 @@ impl<'a> Draft<'a> {
 
         let uri = connection.target(self.path.as_str(), self.parts.uri.query());
         let uri = uri.map_err(upstream::Error::Target)?;
-        let body = std::mem::replace(&mut self.body, Outgoing::Empty);
+        let body = std::mem::replace(&mut self.body, outgoing::nothing());
         Ok(Prepared { request: with(self.parts.method.clone(), uri, headers, body), inner_proxy })
     }
 
@@ -181,7 +190,7 @@ async fn exchange(
     mut draft: Draft<'_>,
 ) -> Result<Response<Body>, crate::Error> {
     let prepared = draft.prepare(cluster)?;
-    let repeatable = matches!(prepared.request.body(), Outgoing::Empty);
+    let repeatable = prepared.request.body().is_end_stream();
     let mut answered = cluster.upstream.send(prepared, Over::Any).await;
     // RFC 9112, 9.3.1, and RFC 9110, 9.2.2: a connection that was kept may be closed at any time, also
     // just when a request was written to it. A proxy may repeat what is idempotent, and we repeat what

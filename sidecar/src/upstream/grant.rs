@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::Upstream;
-use super::outgoing::Outgoing;
+use super::outgoing::{self, Outgoing};
 use crate::authorization::Attributes;
 use crate::identity::Identity;
 use crate::kept::Kept;
@@ -99,7 +99,7 @@ impl Upstream {
         };
         let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
         let document = serde_json::to_vec(&review).ok()?;
-        self.own_request(Method::POST, REVIEWS, None, Outgoing::from(document))
+        self.own_request(Method::POST, REVIEWS, None, outgoing::document(document))
     }
 }
 

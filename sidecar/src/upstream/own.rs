@@ -30,7 +30,7 @@ use tower_service::Service;
 
 use super::Upstream;
 use super::connection::{self, Connection};
-use super::outgoing::Outgoing;
+use super::outgoing::{self, Outgoing};
 
 mod failure;
 
@@ -89,12 +89,12 @@ impl Upstream {
 impl Own<'_> {
     /// Asks for a path, and waits for all of the answer.
     pub async fn get(&mut self, path: &str) -> Result<Answer, Failure> {
-        self.ask(Method::GET, path, Outgoing::Empty).await
+        self.ask(Method::GET, path, outgoing::nothing()).await
     }
 
     /// Asks with a document.
     pub async fn post(&mut self, path: &str, document: Vec<u8>) -> Result<Answer, Failure> {
-        self.ask(Method::POST, path, Outgoing::from(document)).await
+        self.ask(Method::POST, path, outgoing::document(document)).await
     }
 
     async fn ask(&mut self, method: Method, path: &str, body: Outgoing) -> Result<Answer, Failure> {
@@ -173,7 +173,7 @@ impl Service<Request<kube::client::Body>> for Client {
         Box::pin(async move {
             let (head, body) = request.into_parts();
             let body = body.collect().await.map_err(|error| Failure::of_connecting(&error))?;
-            let body = Outgoing::from(body.to_bytes().to_vec());
+            let body = outgoing::document(body.to_bytes().to_vec());
             // kube writes a question mark whether or not there is something to ask.
             let query = head.uri.query().filter(|query| !query.is_empty());
             let asked = client.upstream.own_request(head.method, head.uri.path(), query, body);

@@ -129,7 +129,7 @@ pub(crate) fn measure(site: &Site, window: Duration, quick: bool) -> Result<()> 
         mb(many_lead),
         each(many_lead, few_lead),
     ]);
-    let used = cpu.total() / window.as_secs_f64();
+    let used = cpu.total / window.as_secs_f64();
     drop(sidecar);
     fleet.remove()?;
 

@@ -68,7 +68,7 @@ fn sidecar(site: &Site, quick: bool) -> Result<Measured> {
     for _ in 0..rounds {
         let before = Cpu::of(&way.pids)?;
         let load = wrk::run(&way.url(), &way.headers(), CONNECTIONS, time)?;
-        costs.push((Cpu::of(&way.pids)? - before).total() * 1e6 / load.requests);
+        costs.push((Cpu::of(&way.pids)? - before).total * 1e6 / load.requests);
         rates.push(load.rate);
     }
     Ok(Measured { members, resident, rate: median(rates), cpu: median(costs) })

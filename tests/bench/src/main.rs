@@ -114,13 +114,13 @@ fn run(cli: &Cli) -> Result<()> {
     if wanted(Figure::Requests) {
         print(
             "Requests: one small ConfigMap of a member",
-            &requests::measure(&site.member, requests::MEMBER, *quick)?,
+            &requests::measure(&site.member, requests::EXTENT, *quick)?,
         )?;
     }
     if wanted(Figure::Probe) {
         print(
             "Requests: the same answer from a member that costs nothing",
-            &requests::measure(&site.probe, requests::PROBE, *quick)?,
+            &requests::measure(&site.probe, requests::EXTENT, *quick)?,
         )?;
     }
     if wanted(Figure::Streams) {

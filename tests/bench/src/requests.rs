@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::table::{Goal, Table, median};
+use crate::table::{Goal, Spread, Table, median};
 use crate::usage::Cpu;
 use crate::way::{Way, Ways};
 use crate::wrk::{self, Load};
@@ -17,12 +17,9 @@ pub(crate) struct Extent {
     time: Duration,
 }
 
-/// Against the real member.
-pub(crate) const MEMBER: Extent =
-    Extent { connections: &[1, 16, 64], rounds: 5, time: Duration::from_secs(2) };
-/// Against the one that costs nothing.
-pub(crate) const PROBE: Extent =
-    Extent { connections: &[1, 16, 64], rounds: 3, time: Duration::from_secs(2) };
+/// Many short rounds: what else the machine does comes and goes within seconds.
+pub(crate) const EXTENT: Extent =
+    Extent { connections: &[1, 16, 64], rounds: 21, time: Duration::from_secs(1) };
 
 /// One run of wrk.
 struct Round {
@@ -49,19 +46,27 @@ pub(crate) fn measure(ways: &Ways, extent: Extent, quick: bool) -> Result<Table>
     ]);
     for &connections in connections {
         let (mut sidecar, mut nginx, mut direct) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..rounds {
-            sidecar.push(round(&ways.sidecar, connections, time)?);
-            nginx.push(round(&ways.nginx, connections, time)?);
-            direct.push(round(&ways.direct, connections, time)?);
+        for number in 0..rounds {
+            // What goes before is not the same each time, either.
+            let mut turns =
+                [(&ways.sidecar, &mut sidecar), (&ways.nginx, &mut nginx), (&ways.direct, &mut direct)];
+            turns.rotate_left(number % 3);
+            for (way, rounds) in turns {
+                rounds.push(round(way, connections, time)?);
+            }
         }
         for (way, rounds) in [(&ways.sidecar, &sidecar), (&ways.nginx, &nginx), (&ways.direct, &direct)] {
             let middle = |of: fn(&Round) -> f64| median(rounds.iter().map(of));
             // Each round against nginx's of the same time.
-            let against = |of: fn(&Round) -> f64| {
-                median(rounds.iter().zip(&nginx).map(|(round, nginx)| of(round) / of(nginx)))
+            let against = |of: fn(&Round) -> f64, goal: Goal| {
+                let ratios =
+                    Spread::of(rounds.iter().zip(&nginx).map(|(round, nginx)| of(round) / of(nginx)));
+                match way.name {
+                    "sidecar" => format!("{ratios} ({})", goal.verdict(ratios.median)),
+                    "nginx" => String::from("1"),
+                    _ => format!("{:.2}", ratios.median),
+                }
             };
-            let rate = against(|round| round.load.rate);
-            let cpu = against(|round| round.cpu.total());
             let judged = way.name == "sidecar";
             // Added to nginx's of the same round, which has a goal where connections are enough and the cores not all taken.
             let latency = |of: fn(&Round) -> f64, goal: Goal| {
@@ -75,21 +80,22 @@ pub(crate) fn measure(ways: &Ways, extent: Extent, quick: bool) -> Result<Table>
                 connections.to_string(),
                 way.name.to_owned(),
                 format!("{:.0}", middle(|round| round.load.rate)),
-                if judged { Goal::AtLeast(0.95).ratio(rate) } else { format!("{rate:.2}") },
+                against(|round| round.load.rate, Goal::AtLeast(0.95)),
                 latency(|round| round.load.p50, Goal::AtMost(0.3)),
                 latency(|round| round.load.p99, Goal::AtMost(2.0)),
                 match way.pids.as_slice() {
                     [] => "".to_owned(),
                     _ => format!(
                         "{:.0} ({:.0} + {:.0})",
-                        middle(|round| round.cpu.total()),
+                        middle(|round| round.cpu.total),
                         middle(|round| round.cpu.user),
                         middle(|round| round.cpu.system)
                     ),
                 },
-                match way.name {
-                    "sidecar" => Goal::AtMost(1.2).ratio(cpu),
-                    _ => String::new(),
+                if way.pids.is_empty() {
+                    String::new()
+                } else {
+                    against(|round| round.cpu.total, Goal::AtMost(1.2))
                 },
             ]);
         }
@@ -102,6 +108,10 @@ fn round(way: &Way, connections: usize, time: Duration) -> Result<Round> {
     let load = wrk::run(&way.url(), &way.headers(), connections, time)?;
     let used = Cpu::of(&way.pids)? - before;
     let per_request = |seconds: f64| seconds * 1e6 / load.requests;
-    let cpu = Cpu { user: per_request(used.user), system: per_request(used.system) };
+    let cpu = Cpu {
+        total: per_request(used.total),
+        user: per_request(used.user),
+        system: per_request(used.system),
+    };
     Ok(Round { load, cpu })
 }

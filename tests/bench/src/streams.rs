@@ -47,7 +47,7 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
                 let rate = stream.run(&kubectl, mebibytes)?;
                 let used = Cpu::of(pids)? - before;
                 if number > 0 {
-                    results.push(Round { rate, cpu: used.total() * 1e3 / megabytes(mebibytes) });
+                    results.push(Round { rate, cpu: used.total * 1e3 / megabytes(mebibytes) });
                 }
             }
         }

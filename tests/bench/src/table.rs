@@ -63,9 +63,37 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
+/// The middle of some values, and between which the middle half of them is.
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    quartiles: (f64, f64),
+}
+
+impl Spread {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let at = |quarter: usize| values.get(values.len() * quarter / 4).copied().unwrap_or(f64::NAN);
+        Self { median: median(values.iter().copied()), quartiles: (at(1), at(3)) }
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (low, high) = self.quartiles;
+        write!(f, "{:.2} [{low:.2}, {high:.2}]", self.median)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_spread_tells_the_middle_and_its_half() {
+        let values = (1..=9).map(f64::from);
+        assert_eq!(Spread::of(values).to_string(), "5.00 [3.00, 7.00]");
+    }
 
     #[test]
     fn the_median_is_the_middle_or_between_the_two() {

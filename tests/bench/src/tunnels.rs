@@ -24,7 +24,7 @@ pub(crate) fn measure(site: &Site, quick: bool) -> Result<Table> {
 
     let mut table = Table::new(&["tunnels", "resident memory of each", "goal", "CPU to open one"]);
     let mut crowd = (0..tunnels).map(|_| tunnel(site, &sidecar)).collect::<Result<Vec<_>>>()?;
-    let cpu = each((Cpu::of(&[sidecar.pid()])? - cpu).total() * 1e3);
+    let cpu = each((Cpu::of(&[sidecar.pid()])? - cpu).total * 1e3);
     let with_a_prompt = taken()?;
     crowd.iter_mut().try_for_each(type_into)?;
     let used = taken()?;

@@ -9,25 +9,26 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// CPU time in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cpu {
+    /// Exact, to the nanosecond.
+    pub(crate) total: f64,
+    /// What is known of its parts: in hundredths of a second, and divided by sampling.
     pub(crate) user: f64,
     pub(crate) system: f64,
 }
 
 impl Cpu {
-    /// All that these processes have used since they began, their ended threads included.
+    /// All that the threads of these processes have used since they began. Those that ended are missing from the
+    /// total; proxies end none while they are measured.
     pub(crate) fn of(pids: &[u32]) -> Result<Self> {
         let mut sum = Self::default();
         for pid in pids {
             let stat = read(*pid, "stat")?;
-            let Self { user, system } = parse(&stat).with_context(|| format!("not a stat: {stat}"))?;
+            let (user, system) = parse(&stat).with_context(|| format!("not a stat: {stat}"))?;
             sum.user += user;
             sum.system += system;
+            sum.total += exact(*pid)?;
         }
         Ok(sum)
-    }
-
-    pub(crate) fn total(self) -> f64 {
-        self.user + self.system
     }
 }
 
@@ -35,8 +36,26 @@ impl Sub for Cpu {
     type Output = Self;
 
     fn sub(self, before: Self) -> Self {
-        Self { user: self.user - before.user, system: self.system - before.system }
+        Self {
+            total: self.total - before.total,
+            user: self.user - before.user,
+            system: self.system - before.system,
+        }
     }
+}
+
+/// Of the threads that live (Documentation/scheduler/sched-stats.rst).
+fn exact(pid: u32) -> Result<f64> {
+    let threads = format!("/proc/{pid}/task");
+    let threads = fs::read_dir(&threads).with_context(|| format!("cannot read {threads}"))?;
+    let mut nanoseconds = 0_u64;
+    for thread in threads {
+        // A thread may have ended since it was listed.
+        let Ok(schedstat) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
+        let used = schedstat.split_ascii_whitespace().next().context("an empty schedstat")?;
+        nanoseconds += used.parse::<u64>()?;
+    }
+    Ok(nanoseconds as f64 / 1e9)
 }
 
 /// Resident memory in megabytes.
@@ -68,11 +87,11 @@ fn read(pid: u32, file: &str) -> Result<String> {
 }
 
 /// Fields 14 and 15; the program's name, which may hold anything, ends with the last parenthesis.
-fn parse(stat: &str) -> Option<Cpu> {
+fn parse(stat: &str) -> Option<(f64, f64)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
     let mut seconds = || Some(fields.next()?.parse::<f64>().ok()? / TICKS_PER_SECOND);
-    Some(Cpu { user: seconds()?, system: seconds()? })
+    Some((seconds()?, seconds()?))
 }
 
 /// `USER_HZ`: what Linux tells programs, whatever its own clock does.
@@ -85,7 +104,7 @@ mod tests {
     #[test]
     fn times_are_read_behind_whatever_name_a_program_has() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 3 0 100 0 0";
-        assert_eq!(parse(stat), Some(Cpu { user: 2.5, system: 0.5 }));
+        assert_eq!(parse(stat), Some((2.5, 0.5)));
         assert_eq!(parse("7 (a) S 1"), None);
     }
 }

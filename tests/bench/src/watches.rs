@@ -41,7 +41,7 @@ pub(crate) fn measure(site: &Site, files: usize, quick: bool) -> Result<()> {
     let endpoint = sidecar.endpoint(None)?;
     let held = |watches| {
         let bytes = usage::resident(sidecar.pid())?;
-        Ok::<_, anyhow::Error>(Held { watches, bytes, cpu: Cpu::of(&[sidecar.pid()])?.total() })
+        Ok::<_, anyhow::Error>(Held { watches, bytes, cpu: Cpu::of(&[sidecar.pid()])?.total })
     };
     // The first connection pays for what all share.
     open(&endpoint, site.token()?, 1)?;
@@ -123,7 +123,7 @@ fn idle_cpu(pid: u32, seconds: u64) -> Result<f64> {
     while began.elapsed() < Duration::from_secs(seconds) {
         thread::park_timeout(Duration::from_secs(seconds).saturating_sub(began.elapsed()));
     }
-    Ok((Cpu::of(&[pid])? - before).total() / began.elapsed().as_secs_f64())
+    Ok((Cpu::of(&[pid])? - before).total / began.elapsed().as_secs_f64())
 }
 
 fn kilobytes(bytes: f64) -> String {

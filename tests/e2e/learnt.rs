@@ -173,7 +173,7 @@ fn who_is_not_let_in_by_the_host_is_not_remembered() -> Result<()> {
 
 /// On the host a right for the subject to use the member, and on the member a namespace in which all may
 /// use ConfigMaps and pods.
-fn welcome(member: &Managed, name: &str, subject: &Value) -> Result<()> {
+pub(crate) fn welcome(member: &Managed, name: &str, subject: &Value) -> Result<()> {
     let namespace = format!("e2e-{name}");
     make_namespace(member, &namespace)?;
     let path = |kind: &str| format!("{RBAC}/namespaces/{namespace}/{kind}/e2e");
@@ -220,7 +220,7 @@ fn send(caller: &Caller, method: &str, path: &str, lines: &str, body: &str) -> R
 }
 
 /// Whom the member saw, once it let them be seen.
-fn seen(log: &AuditLog, uri: &str) -> Result<Value> {
+pub(crate) fn seen(log: &AuditLog, uri: &str) -> Result<Value> {
     eventually("the member saw somebody", SOON, || {
         let events = log.requests(uri)?;
         Ok(events.iter().find(|event| event["impersonatedUser"].is_object()).map(impersonated))
@@ -231,7 +231,7 @@ fn seen(log: &AuditLog, uri: &str) -> Result<Value> {
 const LONGEST_WAIT: Duration = Duration::from_secs(6);
 
 /// What is remembered of who came.
-fn learnt() -> Result<String> {
+pub(crate) fn learnt() -> Result<String> {
     let path = format!("/api/v1/namespaces/{SYSTEM}/configmaps?labelSelector=fleet.kubectl-mc.dev%2Flearnt");
     Ok(host()?.get(&path)?.to_string())
 }

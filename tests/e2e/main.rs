@@ -45,6 +45,7 @@ mod member_ways;
 mod messages;
 mod native_get;
 mod native_logs;
+mod oidc;
 mod old_members;
 mod plugin;
 mod pool;

@@ -121,7 +121,8 @@ impl Caller {
         Ok(format!("X509SHA256={}", sha256(&CertificateDer::from_pem_slice(pem.as_bytes())?)))
     }
 
-    fn bearer(user: &str, groups: &[&str], token: String) -> Result<Self> {
+    /// By a token from elsewhere, which says that it is them.
+    pub fn bearer(user: &str, groups: &[&str], token: String) -> Result<Self> {
         let credential = json!({"token": token});
         Self {
             user: user.to_owned(),

@@ -3,7 +3,7 @@
 //!
 //! - [`bed`]: the running test bed; [`api`]: its clusters' APIs as their administrator
 //! - [`scene`]: one test's own namespace, users and rights
-//! - [`caller`]: people and programs that log in to the host
+//! - [`caller`]: people and programs that log in to the host; [`oidc`]: who vouches for people elsewhere
 //! - [`spare_host`]: a cluster that becomes a host, for one test at a time
 //! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal, with its screen
 //! - [`audit`]: what a cluster's audit log says
@@ -31,6 +31,7 @@ pub mod http1;
 pub mod http2;
 pub mod managed;
 pub mod noise;
+pub mod oidc;
 pub mod own_fleet;
 pub mod own_sidecar;
 pub mod pty;

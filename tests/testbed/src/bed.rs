@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::certificates::{Authority, ClientCertificate};
 use crate::control_plane;
@@ -113,6 +114,18 @@ impl Cluster {
     pub fn client_certificate(&self, user: &str, groups: &[&str]) -> Result<ClientCertificate> {
         Authority::load(&control_plane::authority_name(&self.name), &self.ca_certificate, &self.ca_key)?
             .client(user, groups)
+    }
+
+    /// Says whose ID tokens the host takes from now on: `jwt` of an AuthenticationConfiguration. It is some seconds
+    /// until it has asked all of them for their keys.
+    pub fn trust_issuers(&self, jwt: &Value) -> Result<()> {
+        let config = json!({
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": jwt,
+        });
+        // Through a new file: it is read as soon as it changes. JSON is YAML.
+        let new = self.dir.join("authentication.new");
+        fs::write(&new, config.to_string())?;
+        Ok(fs::rename(new, self.dir.join(control_plane::AUTHENTICATION))?)
     }
 
     /// Stops the kube-apiserver, until it is restarted.

@@ -49,6 +49,7 @@ pub(crate) fn start(site: &Site<'_>, plan: &ClusterPlan) -> Result<Cluster> {
     fs::write(dir.join("audit-policy.yaml"), AUDIT_POLICY)?;
     if plan.name == HOST {
         fs::write(dir.join("tokens.csv"), TOKENS)?;
+        fs::write(dir.join(AUTHENTICATION), NO_ISSUERS)?;
     }
 
     let etcd = programs::path(programs::DEFAULT_VERSION, "etcd");
@@ -189,6 +190,7 @@ fn apiserver_args(loopback: bool, plan: &ClusterPlan, ports: &Ports, dir: &Path)
     }
     if plan.name == HOST {
         args.push(format!("--token-auth-file={}", file("tokens.csv")));
+        args.push(format!("--authentication-config={}", file(AUTHENTICATION)));
     }
     args
 }
@@ -250,6 +252,15 @@ ulrike-token,ulrike,uid-ulrike,\"dev,ops\"
 theo-token,theo,uid-theo
 ";
 
+/// Where the host reads whose ID tokens it takes; it reads it again when it changes.
+pub(crate) const AUTHENTICATION: &str = "authentication.yaml";
+/// Nobody's. Anonymous requests are left to the flags.
+const NO_ISSUERS: &str = "\
+apiVersion: apiserver.config.k8s.io/v1
+kind: AuthenticationConfiguration
+jwt: []
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,9 +277,14 @@ mod tests {
     }
 
     #[test]
-    fn only_the_host_knows_the_static_tokens() {
-        assert!(has(&apiserver("host", false), "--token-auth-file=/bed/m1/tokens.csv"));
-        assert!(!apiserver("m1", false).iter().any(|arg| arg.starts_with("--token-auth-file")));
+    fn only_the_host_knows_the_static_tokens_and_takes_id_tokens() {
+        for flag in
+            ["--token-auth-file=/bed/m1/tokens.csv", "--authentication-config=/bed/m1/authentication.yaml"]
+        {
+            assert!(has(&apiserver("host", false), flag));
+            let name = flag.split('=').next().unwrap();
+            assert!(!apiserver("m1", false).iter().any(|arg| arg.starts_with(name)));
+        }
     }
 
     #[test]

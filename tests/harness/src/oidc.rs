@@ -1,0 +1,179 @@
+//! Who vouches for people: two issuers of ID tokens (OpenID Connect Core, section 2) that the host takes. One
+//! server has both: what each signs with and its discovery document are two fixed answers.
+
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::bed::bed;
+use crate::caller::Caller;
+use crate::fake_member::{FakeMember, Request, Step, reply};
+use crate::wait::eventually;
+
+/// One issuer. The host puts its name before all names that it says.
+pub struct Issuer {
+    name: &'static str,
+    url: String,
+    key: EcdsaKeyPair,
+}
+
+/// The issuer `oidc`, as soon as the host takes its tokens: `sub` jane is `oidc:jane`, and of `groups` dev is
+/// `oidc:dev`; the claims `uid` and `tenant` are uid and the extra [`TENANT`].
+pub fn issuer() -> Result<&'static Issuer> {
+    Ok(&issuers()?.ours)
+}
+
+/// Another, whose names begin with `other:`.
+pub fn other_issuer() -> Result<&'static Issuer> {
+    Ok(&issuers()?.other)
+}
+
+impl Issuer {
+    /// Somebody who has just logged in.
+    pub fn caller(&self, claims: &Value) -> Result<Caller> {
+        let named = |claim: &Value| format!("{}:{}", self.name, claim.as_str().unwrap_or_default());
+        let groups: Vec<_> = claims["groups"].as_array().into_iter().flatten().map(named).collect();
+        let groups: Vec<_> = groups.iter().map(String::as_str).collect();
+        Caller::bearer(&named(&claims["sub"]), &groups, self.token(claims)?)
+    }
+
+    /// A token of these claims; `exp`, unless it is one of them, is in an hour.
+    pub fn token(&self, claims: &Value) -> Result<String> {
+        let now = now()?;
+        let mut all = json!({"iss": self.url, "aud": AUDIENCE, "iat": now, "exp": now + 3600});
+        if let (Some(all), Some(claims)) = (all.as_object_mut(), claims.as_object()) {
+            all.extend(claims.clone());
+        }
+        let head = json!({"alg": "ES256", "kid": self.name, "typ": "JWT"});
+        let [head, all] = [head, all].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
+        let signed = format!("{head}.{all}");
+        let signature = self.key.sign(&SystemRandom::new(), signed.as_bytes());
+        let signature = signature.map_err(|error| anyhow!("cannot sign: {error}"))?;
+        Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
+    }
+
+    fn new(name: &'static str) -> Result<Self> {
+        let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING)?;
+        Ok(Self { name, url: String::new(), key })
+    }
+
+    /// Its public key (RFC 7517, RFC 7518 section 6.2.1).
+    fn keys(&self) -> Result<Value> {
+        let point = self.key.public_key().as_ref();
+        ensure!(point.len() == 65, "no uncompressed point");
+        let [x, y] = [&point[1..33], &point[33..]].map(|half| URL_SAFE_NO_PAD.encode(half));
+        let (kind, curve) = ("EC", "P-256");
+        Ok(json!({"keys": [{
+            "kty": kind, "crv": curve, "x": x, "y": y, "kid": self.name, "alg": "ES256", "use": "sig",
+        }]}))
+    }
+
+    /// As the host is told of it.
+    fn trusted(&self, ca: &str) -> Value {
+        let prefix = format!("{}:", self.name);
+        json!({
+            "issuer": {"url": self.url, "audiences": [AUDIENCE], "certificateAuthority": ca},
+            "claimMappings": {
+                "username": {"claim": "sub", "prefix": prefix},
+                "groups": {"claim": "groups", "prefix": prefix},
+                "uid": {"claim": "uid"},
+                "extra": [{"key": TENANT, "valueExpression": "claims.tenant"}],
+            },
+        })
+    }
+}
+
+/// Seconds since 1970.
+pub fn now() -> Result<u64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
+}
+
+struct Issuers {
+    ours: Issuer,
+    other: Issuer,
+    _server: FakeMember,
+}
+
+fn issuers() -> Result<&'static Issuers> {
+    static ISSUERS: OnceLock<Result<Issuers, String>> = OnceLock::new();
+    let started = ISSUERS.get_or_init(|| start().map_err(|error| format!("{error:#}")));
+    started.as_ref().map_err(|error| anyhow!("{error}"))
+}
+
+fn start() -> Result<Issuers> {
+    let [mut ours, mut other] = [Issuer::new("oidc")?, Issuer::new("other")?];
+    let keys = [(ours.name, ours.keys()?), (other.name, other.keys()?)];
+    let server = FakeMember::unregistered("e2e-oidc", move |request| answer(request, &keys))?;
+    for issuer in [&mut ours, &mut other] {
+        issuer.url = format!("https://{}/{}", server.address, issuer.name);
+    }
+    let host = &bed()?.host;
+    host.trust_issuers(&json!([ours.trusted(server.ca()), other.trusted(server.ca())]))?;
+    for issuer in [&ours, &other] {
+        let token = issuer.token(&json!({"sub": "nobody", "uid": "0", "tenant": "none"}))?;
+        let somebody = Api::bearer(host, &token)?;
+        eventually("the host takes tokens of the issuer", RELOADED, || {
+            somebody.get("/version").map(Some).context("it does not")
+        })?;
+    }
+    Ok(Issuers { ours, other, _server: server })
+}
+
+/// Its two documents, below its own path.
+fn answer(request: &Request, keys: &[(&'static str, Value)]) -> Vec<Step> {
+    let json = |body: &Value| reply("200 OK", "Content-Type: application/json\r\n", &body.to_string());
+    let url = format!("https://{}", request.values("host").concat());
+    for (name, keys) in keys {
+        let issuer = format!("{url}/{name}");
+        match request.target().strip_prefix(&format!("/{name}/")) {
+            Some(".well-known/openid-configuration") => {
+                return json(&json!({
+                    "issuer": issuer, "jwks_uri": format!("{issuer}/keys"),
+                    "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
+                    "id_token_signing_alg_values_supported": ["ES256"],
+                }));
+            }
+            Some("keys") => return json(keys),
+            _ => (),
+        }
+    }
+    reply("404 Not Found", "", "")
+}
+
+/// The extra that the claim `tenant` becomes.
+pub const TENANT: &str = "e2e.example/tenant";
+/// For whom the tokens are.
+const AUDIENCE: &str = "kubectl";
+/// A change of its configuration is seen at once, or after a minute; whether all issuers answer is asked every 10 s.
+const RELOADED: Duration = Duration::from_secs(90);
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_signed_over_its_first_two_parts_by_the_key_that_is_published() {
+        let issuer = Issuer::new("oidc").unwrap();
+        let token = issuer.token(&json!({"sub": "jane", "exp": 7})).unwrap();
+        let (signed, signature) = token.rsplit_once('.').unwrap();
+        let claims = URL_SAFE_NO_PAD.decode(signed.split_once('.').unwrap().1).unwrap();
+        let claims: Value = serde_json::from_slice(&claims).unwrap();
+        assert_eq!((&claims["sub"], &claims["exp"]), (&json!("jane"), &json!(7)));
+        let keys = issuer.keys().unwrap();
+        let half = |name: &str| URL_SAFE_NO_PAD.decode(keys["keys"][0][name].as_str().unwrap()).unwrap();
+        let point = [vec![4], half("x"), half("y")].concat();
+        let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)
+            .verify(signed.as_bytes(), &signature)
+            .unwrap();
+    }
+}

@@ -12,6 +12,7 @@ use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 use tokio::runtime::Runtime;
 
 use crate::argv::Scanned;
+use crate::credential;
 use crate::env::Env;
 use crate::error::{Explain, chain};
 use crate::host::Host;
@@ -95,7 +96,11 @@ pub(crate) async fn connection(
 ) -> Result<kube::Client, ClientError> {
     let mut config = config(host, scanned, env).await?;
     config.read_timeout = Some(READ_TIMEOUT);
-    kube::Client::try_from(config).map_err(|error| ClientError::Setup(Box::new(error)))
+    let exec = config.auth_info.exec.clone();
+    kube::Client::try_from(config).map_err(|error| match credential::explained(&error, exec.as_ref()) {
+        Some(reason) => ClientError::Setup(reason.into()),
+        None => ClientError::Setup(Box::new(error)),
+    })
 }
 
 /// How the host is reached, and as whom. The credential plugin, if there is one, runs here.

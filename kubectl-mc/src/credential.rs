@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use kube::client::AuthError;
 use kube::config::{AuthInfo, Cluster, ExecConfig, ExecInteractiveMode};
 use serde_json::{Value, json};
 
@@ -68,16 +69,38 @@ fn run(exec: &ExecConfig, cluster: &Cluster) -> Result<Value, Box<dyn Error + Se
         }
     }
     command.stdin(if interactive { Stdio::inherit() } else { Stdio::null() }).stderr(Stdio::inherit());
-    let output = command.output().map_err(|error| {
-        let hint = exec.install_hint.as_deref().map(|hint| format!("; {hint}")).unwrap_or_default();
-        format!("cannot run the credential plugin {program}: {error}{hint}")
-    })?;
+    let output = command.output().map_err(|error| not_started(exec, &error))?;
     if !output.status.success() {
         return Err(format!("the credential plugin {program} failed: {}", output.status).into());
     }
     // What it said stays unsaid: it may be a credential.
     serde_json::from_slice(&output.stdout)
         .map_err(|_| format!("the answer of the credential plugin {program} is no ExecCredential").into())
+}
+
+/// What is wrong where kube has run the plugin, in our words: kube's name no plugin, or show all that it has said.
+pub(crate) fn explained(error: &kube::Error, exec: Option<&ExecConfig>) -> Option<String> {
+    let (kube::Error::Auth(error), Some(exec)) = (error, exec) else { return None };
+    let program = exec.command.as_deref().unwrap_or_default();
+    match error {
+        AuthError::AuthExecStart(error) => Some(not_started(exec, error)),
+        AuthError::AuthExecRun { out, .. } => {
+            // What it says to people; its standard output may be a credential.
+            let said = String::from_utf8_lossy(&out.stderr);
+            let colon = if said.trim().is_empty() { "" } else { ": " };
+            Some(format!("the credential plugin {program} failed: {}{colon}{}", out.status, said.trim()))
+        }
+        AuthError::AuthExecParse(_) | AuthError::ExecPluginFailed => {
+            Some(format!("the answer of the credential plugin {program} is no ExecCredential"))
+        }
+        _ => None,
+    }
+}
+
+fn not_started(exec: &ExecConfig, error: &std::io::Error) -> String {
+    let program = exec.command.as_deref().unwrap_or_default();
+    let hint = exec.install_hint.as_deref().map(|hint| format!("; {}", hint.trim())).unwrap_or_default();
+    format!("cannot run the credential plugin {program}: {error}{hint}")
 }
 
 /// What `provideClusterInfo` asks for.

@@ -200,7 +200,7 @@ impl Drop for Joined {
 }
 
 /// Runs what the join says comes next.
-fn follow(caller: &Caller, said: &str) -> Result<()> {
+pub(crate) fn follow(caller: &Caller, said: &str) -> Result<()> {
     let next = said.lines().find_map(|line| line.strip_prefix("Next: kubectl mc "));
     let next = next.with_context(|| format!("no next command is told: {said}"))?;
     plugin(caller)?.ok(&next.split(' ').collect::<Vec<_>>())?;
@@ -209,10 +209,10 @@ fn follow(caller: &Caller, said: &str) -> Result<()> {
 
 /// All that a join could leave, on both sides.
 #[derive(Debug)]
-struct Traces(BTreeSet<String>);
+pub(crate) struct Traces(BTreeSet<String>);
 
 impl Traces {
-    fn of(alone: &Alone) -> Result<Self> {
+    pub(crate) fn of(alone: &Alone) -> Result<Self> {
         let mut traces = BTreeSet::new();
         let rbac = "clusterroles,clusterrolebindings,roles,rolebindings,";
         let on_member =
@@ -229,11 +229,11 @@ impl Traces {
         Ok(Self(traces))
     }
 
-    fn same_as(&self, before: &Self) -> Result<()> {
+    pub(crate) fn same_as(&self, before: &Self) -> Result<()> {
         let left: Vec<_> = self.0.symmetric_difference(&before.0).collect();
         ensure!(left.is_empty(), "{left:?}");
         Ok(())
     }
 }
 
-const NAME: &str = "e2e-joined";
+pub(crate) const NAME: &str = "e2e-joined";

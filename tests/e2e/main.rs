@@ -47,6 +47,7 @@ mod native_get;
 mod native_logs;
 mod oidc;
 mod old_members;
+mod platforms;
 mod plugin;
 mod pool;
 mod port_forward;

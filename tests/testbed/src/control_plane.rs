@@ -93,6 +93,11 @@ pub(crate) fn restart_apiserver(dir: &Path, server: &str, ca: &Path, flags: &[&s
     ready(&mut apiserver, address, ca)
 }
 
+/// What a cluster's machine is called in the network that the machines share, as kind names them.
+pub(crate) fn machine_name(cluster: &str) -> String {
+    format!("{cluster}-control-plane")
+}
+
 /// The name of a cluster's certificate authority.
 pub(crate) fn authority_name(cluster: &str) -> String {
     format!("{cluster}-ca")
@@ -107,9 +112,18 @@ fn certificates(plan: &ClusterPlan, ports: &Ports, dir: &Path, server: &str) -> 
     let authority = Authority::create(&authority_name(&plan.name), dir, "ca")?;
     let front_proxy = Authority::create(&format!("{}-front-proxy-ca", plan.name), dir, "front-proxy-ca")?;
     front_proxy.client_files("front-proxy-client", &[], dir, "front-proxy-client")?;
-    let address = ports.apiserver.ip().to_string();
-    let names =
-        ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost", "10.0.0.1", &address];
+    let (address, machine) = (ports.apiserver.ip().to_string(), machine_name(&plan.name));
+    // The last two as kind and k3s have it: kubeconfigs made there name the machine that they are made on.
+    let mut names = vec![
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "10.0.0.1",
+        "localhost",
+        machine.as_str(),
+        "127.0.0.1",
+    ];
+    names.extend(Some(address.as_str()).filter(|address| *address != "127.0.0.1"));
     authority.serving_files(&names, dir, "apiserver")?;
     authority.client_files(KUBELET_CLIENT, &[], dir, "kubelet-client")?;
     certificates::signing_files(dir, "service-account")?;

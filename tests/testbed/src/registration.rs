@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::bed::{Bed, Cluster, Sidecar};
 use crate::certificates::Authority;
-use crate::control_plane::Site;
+use crate::control_plane::{Site, machine_name};
 use crate::kubeconfig::{self, User};
 use crate::kubectl::Kubectl;
 use crate::network;
@@ -144,6 +144,10 @@ fn serve(
     let mut launch = site.launch(dir, program.to_owned(), args.into());
     // The roots of its system: for members and their proxies that bring no CA of their own.
     launch.within.extend(["env".to_owned(), format!("SSL_CERT_FILE={}", authority.certificate.display())]);
+    if !site.loopback {
+        fs::write(dir.join(HOSTS), hosts(bed))?;
+        launch.within.extend(OWN_HOSTS.iter().map(|&word| word.to_owned()));
+    }
     let log = launch.log();
     let mut daemon = launch.start()?;
     let probe = Probe::http(*admin);
@@ -155,6 +159,16 @@ fn serve(
         log,
         pid: daemon.pid(),
     })
+}
+
+/// What only the sidecar can look up: the names of the clusters' machines (hosts(5)).
+fn hosts(bed: &Bed) -> String {
+    let mut lines = "127.0.0.1 localhost\n".to_owned();
+    for cluster in [&bed.host].into_iter().chain(bed.members.values()).chain(bed.spares.values()) {
+        let address = cluster.server.trim_start_matches("https://").rsplit_once(':').map_or("", |(ip, _)| ip);
+        lines.push_str(&format!("{address} {}\n", machine_name(&cluster.name)));
+    }
+    lines
 }
 
 /// Puts the sidecar before the host's apiserver.
@@ -212,6 +226,10 @@ fn single(file: &str) -> Result<Value> {
 
 /// A member that lets the sidecar be anybody and has no manager: nothing keeps its rights.
 const WIDE_MEMBER: &str = include_str!("../member.yaml");
+const HOSTS: &str = "hosts";
+/// Becomes the program in a mount namespace where it finds that file, in its own folder, in the place of the machine's.
+const OWN_HOSTS: &[&str] =
+    &["unshare", "--mount", "sh", "-ec", "mount --bind hosts /etc/hosts; exec \"$@\"", "sidecar"];
 const NAMESPACE: &str = "kubectl-mc-system";
 const NAME: &str = "mc-sidecar";
 const CRD: &str = "customresourcedefinition/memberclusters.fleet.kubectl-mc.dev";

@@ -1,7 +1,7 @@
 //! What somebody changes of the sidecar's rights on a member is made right again, although nobody says so.
 
 use anyhow::{Context, Result};
-use harness::both_sides::{Alone, alone};
+use harness::both_sides::alone;
 use harness::managed::Managed;
 use harness::own_fleet::OwnFleet;
 use harness::wait::{SOON, eventually};
@@ -12,13 +12,6 @@ use crate::unified_auth::{RBAC, bind, named, rule};
 #[test]
 fn what_somebody_adds_takes_or_deletes_on_a_member_is_repaired_by_itself() -> Result<()> {
     let alone = alone()?;
-    let repaired = every_change_is_repaired(&alone);
-    let restored = Managed::restore(alone.cluster);
-    repaired?;
-    restored
-}
-
-fn every_change_is_repaired(alone: &Alone) -> Result<()> {
     let fleet = OwnFleet::new("drift")?;
     let member = Managed::prepare(NAME, alone.cluster, &fleet.namespace)?;
     bind("drift", &rule(&["clusters/proxy"], &["get"], &[NAME]), &[&named("User", "e2e-drift-user")])?;

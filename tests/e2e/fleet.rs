@@ -13,6 +13,7 @@ use harness::audit::AuditLog;
 use harness::bed::{SYSTEM, spare};
 use harness::caller::Caller;
 use harness::http1::{Endpoint, member_path};
+use harness::leftovers::Clean;
 use harness::managed::lets_be_user;
 use harness::own_fleet::OwnFleet;
 use harness::spare_host::{SIDECAR, SpareHost, listing};
@@ -40,8 +41,9 @@ fn a_fleet_is_kept_right_from_its_installation_until_nothing_is_left_of_it() -> 
 
 /// A host, two clusters that become its members, and who works with them.
 struct Story {
-    host: SpareHost,
+    // Before the host, whose turn is that of all three.
     members: [Member; 2],
+    host: SpareHost,
     /// What the host says of its members.
     fleet: OwnFleet,
     /// Who administers all three.
@@ -54,6 +56,7 @@ struct Member {
     name: &'static str,
     cluster: &'static Cluster,
     api: Api,
+    _clean: Clean,
 }
 
 impl Story {
@@ -244,10 +247,10 @@ impl Story {
 }
 
 impl Member {
-    /// With a pod to see. It stays, as whatever people have on their clusters.
+    /// With a pod to see, as whatever people have on their clusters.
     fn prepared(name: &'static str, cluster: &str) -> Result<Self> {
         let cluster = spare(cluster)?;
-        let member = Self { name, cluster, api: Api::admin(cluster)? };
+        let member = Self { name, cluster, api: Api::admin(cluster)?, _clean: Clean::take(cluster)? };
         let namespace = format!("/api/v1/namespaces/{NAMESPACE}");
         member.api.apply(
             &namespace,

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use harness::api::Api;
 use harness::bed::spare;
+use harness::leftovers::Clean;
 use harness::spare_host::{SIDECAR, listing};
 use harness::tool::Tool;
 
@@ -11,7 +12,8 @@ use crate::install::{Scene, program};
 #[test]
 fn sidecars_run_in_another_cluster_for_a_host_without_nodes() -> Result<()> {
     let scene = Scene::take()?;
-    let (runs, host) = (scene.host.cluster, spare("s3")?);
+    let clean = Clean::take(spare("s3")?)?;
+    let (runs, host) = (scene.host.cluster, clean.cluster);
     let plugin = Tool::plugin_at(program(), &[host, runs])?;
     let before = (listing(host)?, listing(runs)?);
     let nodes = Api::admin(runs)?.get("/api/v1/nodes")?;

@@ -7,6 +7,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::bed::spare;
 use crate::caller::Caller;
+use crate::leftovers::Clean;
 
 /// The host's administrator, whose kubeconfig has the other's administrator too, as context `member`.
 pub fn both(member: &Cluster, change: impl Fn(&mut Value)) -> Result<Caller> {
@@ -32,14 +33,16 @@ pub fn add_context(config: &mut Value, member: &Cluster, change: &dyn Fn(&mut Va
     }
 }
 
-/// The cluster that joins are tried with, for one test at a time.
+/// The cluster that joins are tried with, for one test at a time, and joined to nobody before and after it.
 pub struct Alone {
     pub cluster: &'static Cluster,
+    _clean: Clean,
     _turn: MutexGuard<'static, ()>,
 }
 
 /// Waits for one's turn.
 pub fn alone() -> Result<Alone> {
     static TURN: Mutex<()> = Mutex::const_new(());
-    Ok(Alone { cluster: spare("j1")?, _turn: TURN.blocking_lock() })
+    let (cluster, turn) = (spare("j1")?, TURN.blocking_lock());
+    Ok(Alone { cluster, _clean: Clean::take(cluster)?, _turn: turn })
 }

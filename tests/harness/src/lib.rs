@@ -4,7 +4,7 @@
 //! - [`bed`]: the running test bed; [`api`]: its clusters' APIs as their administrator
 //! - [`scene`]: one test's own namespace, users and rights
 //! - [`caller`]: people and programs that log in to the host; [`oidc`]: who vouches for people elsewhere
-//! - [`spare_host`]: a cluster that becomes a host, for one test at a time
+//! - [`spare_host`]: a cluster that becomes a host, for one test at a time; [`leftovers`]: what a test has left on one
 //! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal, with its screen
 //! - [`audit`]: what a cluster's audit log says
 //! - [`fake_member`]: a member that misbehaves on demand and remembers every byte
@@ -29,6 +29,7 @@ pub mod fake_member;
 pub mod front_proxy;
 pub mod http1;
 pub mod http2;
+pub mod leftovers;
 pub mod managed;
 pub mod noise;
 pub mod oidc;

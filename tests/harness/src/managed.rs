@@ -32,6 +32,8 @@ pub fn managed() -> Result<&'static Managed> {
 
 fn make() -> Result<Managed> {
     let managed = Managed::prepare(NAME, spare(NAME)?, SYSTEM)?;
+    // What a test of an earlier process has said of it, and not taken back.
+    host()?.merge(&member_cluster(), &json!({"spec": {"impersonation": null}}))?;
     eventually("the member's rights are in step", SOON, || {
         let condition = condition()?;
         ensure!(condition["status"] == "True", "AuthSynced is {condition}");
@@ -43,7 +45,7 @@ fn make() -> Result<Managed> {
 impl Managed {
     /// Prepares a cluster and registers it under this name, with its Secrets in this namespace of the host.
     pub fn prepare(name: &'static str, cluster: &'static Cluster, namespace: &str) -> Result<Self> {
-        Tool::admin(cluster)?.ok(&["apply", "--server-side", "-f", &manifest()?])?;
+        apply_manifest(cluster)?;
         let api = Api::admin(cluster)?;
         let impersonator = token(&api, "kubectl-mc-impersonator")?;
         let manager = token(&api, "kubectl-mc-manager")?;
@@ -57,14 +59,7 @@ impl Managed {
 
     /// Puts back what [`Self::prepare`] has put on the member and a test has changed.
     pub fn prepare_anew(&self) -> Result<()> {
-        let words = ["apply", "--server-side", "--force-conflicts", "-f", &manifest()?];
-        Tool::admin(self.cluster)?.ok(&words).map(drop)
-    }
-
-    /// Takes away what [`Self::prepare`] has put on the cluster.
-    pub fn restore(cluster: &Cluster) -> Result<()> {
-        let words = ["delete", "--ignore-not-found", "--wait", "-f", &manifest()?];
-        Tool::admin(cluster)?.ok(&words).map(drop)
+        apply_manifest(self.cluster)
     }
 
     /// Whether the sidecar may be this on the member: the impersonator's right, as RBAC names it.
@@ -109,14 +104,20 @@ pub fn lets_be(member: &Api, attributes: &Value) -> Result<bool> {
 
 /// The condition AuthSynced as the host shows it.
 pub fn condition() -> Result<Value> {
-    let member = host()?.get(&format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{NAME}"))?;
+    let member = host()?.get(&member_cluster())?;
     let conditions = member["status"]["conditions"].as_array().cloned().unwrap_or_default();
     Ok(conditions.into_iter().find(|condition| condition["type"] == "AuthSynced").unwrap_or_default())
 }
 
-fn manifest() -> Result<String> {
+fn member_cluster() -> String {
+    format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{NAME}")
+}
+
+/// Whatever a test has changed, in this process or before it.
+fn apply_manifest(cluster: &Cluster) -> Result<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sidecar/deploy/member.yaml");
-    Ok(path.to_str().context("the path is no text")?.to_owned())
+    let path = path.to_str().context("the path is no text")?;
+    Tool::admin(cluster)?.ok(&["apply", "--server-side", "--force-conflicts", "-f", path]).map(drop)
 }
 
 /// A kube-apiserver takes a moment until it enforces a new policy.

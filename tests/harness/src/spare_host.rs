@@ -12,11 +12,13 @@ use testbed::Cluster;
 pub use testbed::images::SIDECAR;
 
 use crate::bed::spare;
+use crate::leftovers::Clean;
 use crate::tool::Tool;
 
-/// A cluster with a node that nothing is installed on; whoever has it leaves it so.
+/// A cluster with a node that nothing is installed on, as it is again when this is dropped.
 pub struct SpareHost {
     pub cluster: &'static Cluster,
+    _clean: Clean,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -25,11 +27,10 @@ impl SpareHost {
     pub fn take() -> Result<Self> {
         #[expect(clippy::disallowed_types, reason = "tests wait for each other")]
         static TURN: Mutex<()> = Mutex::new(());
-        // A test that failed may have left something: the next says so.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = Self { cluster: spare("s1")?, _turn: turn };
-        ensure!(host.cluster.node.is_some(), "s1 has no node: start the bed with --node s1");
-        Ok(host)
+        let cluster = spare("s1")?;
+        ensure!(cluster.node.is_some(), "s1 has no node: start the bed with --node s1");
+        Ok(Self { cluster, _clean: Clean::take(cluster)?, _turn: turn })
     }
 
     /// The plugin as its administrator.

@@ -1,0 +1,110 @@
+//! What a test has put on a cluster that others use after it: installations, and what makes a cluster a
+//! member. Whoever has such a cluster looks before and after, since a test that fails takes nothing away.
+
+use anyhow::Result;
+use serde_json::Value;
+use testbed::Cluster;
+
+use crate::api::Api;
+use crate::bed::{SYSTEM, host};
+use crate::wait::{SOON, eventually};
+
+/// A cluster that is registered nowhere, for somebody who has the turn at it. It has nothing but what
+/// Kubernetes made now, and again when this is dropped.
+pub struct Clean {
+    pub cluster: &'static Cluster,
+}
+
+impl Clean {
+    pub fn take(cluster: &'static Cluster) -> Result<Self> {
+        let clean = Self { cluster };
+        clean.restore()?;
+        Ok(clean)
+    }
+
+    fn restore(&self) -> Result<()> {
+        let api = Api::admin(self.cluster)?;
+        unregister(&api)?;
+        // A sidecar that still runs may make something again before it ends.
+        eventually("nothing of ours is left on a spare cluster", 4 * SOON, || {
+            let left = left(&api)?;
+            for path in &left {
+                api.request("DELETE", path, "", "")?;
+            }
+            Ok(left.is_empty().then_some(()))
+        })
+    }
+}
+
+impl Drop for Clean {
+    fn drop(&mut self) {
+        // Whoever takes it next tries again, and says what is wrong.
+        let _ = self.restore();
+    }
+}
+
+/// Takes the cluster away from the bed's host.
+fn unregister(member: &Api) -> Result<()> {
+    let uid = member.get("/api/v1/namespaces/kube-system")?["metadata"]["uid"].clone();
+    let host = host()?;
+    let registered = host.get(MEMBER_CLUSTERS)?;
+    for cluster in items(&registered).filter(|cluster| cluster["metadata"]["annotations"][UID] == uid) {
+        let name = name(cluster);
+        let namespaced = |kind: &str, end: &str| format!("/api/v1/namespaces/{SYSTEM}/{kind}/{name}.{end}");
+        let grants = ["clusterroles", "clusterrolebindings"]
+            .map(|plural| format!("{RBAC}/{plural}?labelSelector={GRANT_FOR}%3D{name}"));
+        let named = [
+            format!("{MEMBER_CLUSTERS}/{name}"),
+            namespaced("secrets", "member"),
+            namespaced("secrets", "manager"),
+            namespaced("configmaps", "learnt"),
+        ];
+        for path in named.iter().chain(&grants) {
+            host.request("DELETE", path, "", "")?;
+        }
+    }
+    Ok(())
+}
+
+/// The paths of all namespaces that are not Kubernetes' own, and of all else that bears our label.
+fn left(api: &Api) -> Result<Vec<String>> {
+    let namespaces = api.get("/api/v1/namespaces")?;
+    let theirs = items(&namespaces).map(name).filter(|name| *name != "default" && !name.starts_with("kube-"));
+    let mut left: Vec<_> = theirs.map(|name| format!("/api/v1/namespaces/{name}")).collect();
+    for (group, plural) in KINDS {
+        let list = api.request("GET", &format!("{group}/{plural}?labelSelector={OURS}"), "", "")?;
+        // Not every cluster serves each kind.
+        let list: Value = serde_json::from_slice(&list.body).unwrap_or_default();
+        left.extend(items(&list).map(|object| match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => format!("{group}/namespaces/{namespace}/{plural}/{}", name(object)),
+            None => format!("{group}/{plural}/{}", name(object)),
+        }));
+    }
+    Ok(left)
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list["items"].as_array().into_iter().flatten()
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// What does not go with a namespace.
+const KINDS: [(&str, &str); 8] = [
+    ("/apis/apiregistration.k8s.io/v1", "apiservices"),
+    ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions"),
+    (RBAC, "clusterroles"),
+    (RBAC, "clusterrolebindings"),
+    (RBAC, "roles"),
+    (RBAC, "rolebindings"),
+    ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies"),
+    ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings"),
+];
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const OURS: &str = "app.kubernetes.io/managed-by%3Dkubectl-mc";
+const MEMBER_CLUSTERS: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters";
+/// Annotation of a MemberCluster: the uid of the member's kube-system.
+const UID: &str = "fleet.kubectl-mc.dev/uid";
+const GRANT_FOR: &str = "fleet.kubectl-mc.dev/grant-for";

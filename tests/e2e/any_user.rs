@@ -28,17 +28,21 @@ fn where_both_sides_say_any_users_are_not_listed_and_nobody_waits_to_be() -> Res
     ensure!(!lets_be_user(&joined.member, ANYBODY)?, "nobody on the member has agreed");
 
     joined.agree_on_the_member()?;
-    // What is on the member is looked at when the MemberCluster changes.
-    let label = json!({"metadata": {"labels": {"e2e-any": "agreed"}}});
-    joined.fleet.host.merge(&joined.path(), &label)?;
     within("the sidecar may be anybody", SOON, || lets_be_user(&joined.member, ANYBODY))?;
     ensure!(joined.named_users()?.is_null(), "users are named: {}", joined.named_users()?);
     plugin(&caller)?.ok(&READ)?;
     let learnt = joined.fleet.host.get(LEARNT).map(|map| map["data"].clone()).unwrap_or_default();
     ensure!(!learnt.to_string().contains("e2e-any-jane"), "jane was learnt: {learnt}");
 
-    joined.users("Listed")?;
-    within("the sidecar may not be anybody", FIVE_SECONDS, || Ok(!lets_be_user(&joined.member, ANYBODY)?))?;
+    // From here on it is the host's to choose, and what it chooses is so within seconds.
+    let anybody = |wanted: bool| {
+        joined.users(if wanted { "Any" } else { "Listed" })?;
+        let so = || Ok(lets_be_user(&joined.member, ANYBODY)? == wanted);
+        within(&format!("that the sidecar may be anybody is {wanted}"), FIVE_SECONDS, so)
+    };
+    anybody(false)?;
+    anybody(true)?;
+    anybody(false)?;
     ensure!(!lets_be_user(&joined.member, "e2e-any-jane")?, "no binding names jane");
     plugin(&caller)?.ok(&READ)?;
     ensure!(lets_be_user(&joined.member, "e2e-any-jane")?, "she works, and is not listed");

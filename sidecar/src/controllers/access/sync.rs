@@ -77,8 +77,9 @@ impl Sync {
         // Only after they have no right any more.
         learnt::prune(&host, &namespace, &cluster, &learnt, pruned).await;
         let finding = Finding::yes("Synced", message(&rules, &impersonation, &policy, note, &homeless));
+        // What the member has to do before all is as the host says is looked for until it is done.
         Ok(Outcome {
-            retry: !homeless.is_empty(),
+            retry: !homeless.is_empty() || lacks_consent(&impersonation, &policy),
             finding: if homeless.is_empty() { finding } else { finding.warning() },
         })
     }
@@ -93,7 +94,7 @@ fn message(
     homeless: &[String],
 ) -> String {
     let mut text = format!("may be: {}", rules.summary());
-    if impersonation.users == Users::Any && !policy.any_user {
+    if lacks_consent(impersonation, policy) {
         text.push_str(
             "; users: Any is not allowed by the member's ConfigMap kubectl-mc-manager, so users are listed",
         );
@@ -118,6 +119,11 @@ fn message(
         }
     }
     text
+}
+
+/// Whether the host has chosen `users: Any`, and the member has not.
+fn lacks_consent(impersonation: &Impersonation, policy: &Policy) -> bool {
+    impersonation.users == Users::Any && !policy.any_user
 }
 
 fn failed(error: &kube::Error) -> Finding {

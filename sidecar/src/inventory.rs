@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authorization::Attributes;
 use crate::identity::Identity;
-use crate::learning::{Ended, Learning};
+use crate::learning::{Ended, Learning, Room};
 use crate::limits::{self, Bound, Caller, Permit};
 use crate::upstream::Upstream;
 
@@ -57,6 +57,8 @@ pub struct Cluster {
     pub in_flight: Bound,
     /// Whether somebody keeps the rights that it gives us.
     pub managed: bool,
+    /// For those who wait until it lets us be them.
+    pub room: Room,
 }
 
 impl Cluster {

@@ -34,8 +34,16 @@ pub struct Learning {
     config_maps: Api<ConfigMap>,
     /// How it ended for whom; whoever comes meanwhile waits along.
     ended: Kept<(ClusterName, Arc<Identity>), Ended>,
-    /// Room for those who wait for a member.
-    waiting: Kept<ClusterName, Arc<Semaphore>>,
+}
+
+/// Room for those who wait for one member.
+#[derive(Clone, Debug)]
+pub struct Room(Arc<Semaphore>);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_WAITING)))
+    }
 }
 
 /// How learning ended.
@@ -53,11 +61,7 @@ pub enum Ended {
 
 impl Learning {
     pub fn new(host: kube::Client, namespace: &str) -> Self {
-        Self {
-            config_maps: Api::namespaced(host, namespace),
-            ended: Kept::new(MAX_KEPT, KEPT),
-            waiting: Kept::new(MAX_KEPT, ROOMS_KEPT),
-        }
+        Self { config_maps: Api::namespaced(host, namespace), ended: Kept::new(MAX_KEPT, KEPT) }
     }
 
     /// Has the member let us be `identity`, whom the host let in, where it lacks these rights.
@@ -74,9 +78,7 @@ impl Learning {
     }
 
     async fn wait(&self, cluster: &Cluster, identity: &Identity, lacking: &[Attributes]) -> Ended {
-        let places = async { Arc::new(Semaphore::new(MAX_WAITING)) };
-        let places = self.waiting.get_or_ask(&cluster.name, places, |_| true).await;
-        let Ok(_place) = places.try_acquire() else { return Ended::Busy };
+        let Ok(_place) = cluster.room.0.try_acquire() else { return Ended::Busy };
         let granted = async {
             if let Err(error) = self.write(&cluster.name, identity).await {
                 warn!(cluster = %cluster.name, error = %error, "who came cannot be written down");
@@ -141,8 +143,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PACE: Duration = Duration::from_millis(100);
 /// Who was not learnt is not waited for again so soon, and costs no second write.
 const KEPT: Duration = Duration::from_secs(15);
-/// Who waits while a room is made anew is not counted in it.
-const ROOMS_KEPT: Duration = Duration::from_secs(3600);
 const MAX_KEPT: usize = 10_000;
 /// People, for one member, on one replica.
 const MAX_WAITING: usize = 32;

@@ -20,6 +20,7 @@ use super::fleet::{Fleet, Registered};
 use super::renewal::Read;
 use super::{Cluster, HostInventory, Members};
 use crate::clusters;
+use crate::learning::Room;
 use crate::limits::{self, Bound};
 use crate::metrics::Metrics;
 use crate::readiness::Pending;
@@ -65,7 +66,7 @@ pub async fn run(host: kube::Client, watch: Watch) {
         secrets: Listed::default(),
         managers: Listed::default(),
         ways: HashMap::new(),
-        in_flight: HashMap::new(),
+        shares: HashMap::new(),
     };
     while let Some(change) = events.next().await {
         match change {
@@ -175,7 +176,13 @@ struct State {
     /// The way to a member stays, with its pool, as long as its Secret's content does.
     ways: HashMap<ClusterName, Way>,
     /// Kept over changes of the Secret, or each change would grant the member's share anew.
-    in_flight: HashMap<ClusterName, Bound>,
+    shares: HashMap<ClusterName, Share>,
+}
+
+/// How much one member may hold.
+struct Share {
+    in_flight: Bound,
+    room: Room,
 }
 
 struct Way {
@@ -238,7 +245,7 @@ impl State {
         }
         let mut members = Members::with_capacity(self.members.objects.len());
         let mut ways = std::mem::take(&mut self.ways);
-        self.in_flight.retain(|name, _| self.members.objects.contains_key(name));
+        self.shares.retain(|name, _| self.members.objects.contains_key(name));
         for (name, member) in &self.members.objects {
             let Some(secret) = self.secrets.objects.get(name) else {
                 members.insert(name.clone(), Err(Arc::from("does not exist")));
@@ -246,12 +253,15 @@ impl State {
             };
             let unreachable = &self.metrics.members_unreachable;
             let way = Way::next(ways.remove(name), name, member, secret, unreachable);
-            let in_flight = self.in_flight.entry(name.clone());
-            let in_flight = in_flight.or_insert_with(|| Bound::new(self.size_per_member)).clone();
+            let share = self.shares.entry(name.clone()).or_insert_with(|| Share {
+                in_flight: Bound::new(self.size_per_member),
+                room: Room::default(),
+            });
             let cluster = way.upstream.clone().map(|upstream| {
                 let (name, forwarded, gone) = (name.clone(), member.forwarded(), way.gone.clone());
                 let managed = self.managers.objects.contains_key(&name);
-                Arc::new(Cluster { name, forwarded, upstream, gone, in_flight, managed })
+                let (in_flight, room) = (share.in_flight.clone(), share.room.clone());
+                Arc::new(Cluster { name, forwarded, upstream, gone, in_flight, managed, room })
             });
             members.insert(name.clone(), cluster);
             self.ways.insert(name.clone(), way);

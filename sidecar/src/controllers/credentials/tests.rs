@@ -42,6 +42,7 @@ fn finding(
         gone: Default::default(),
         in_flight: crate::limits::Bound::new(crate::limits::Size { places: 1, queued_per_caller: 0 }),
         managed: true,
+        room: Default::default(),
     };
     let registered = Registered {
         member: Arc::new(MemberCluster::new("m1", Default::default())),

@@ -1,13 +1,16 @@
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use k8s_openapi::ByteString;
 use kube::runtime::watcher::Event;
 
 use super::super::renewal::Renewals;
 use super::super::{Error, Inventory};
 use super::*;
+use crate::authorization::Attributes;
 use crate::fake_host::host;
-use crate::learning::Learning;
+use crate::identity::Identity;
+use crate::learning::{Ended, Learning};
 use crate::limits::{Limits, Size};
 use crate::readiness::Readiness;
 
@@ -43,7 +46,7 @@ impl Host {
             secrets: Listed::default(),
             managers: Listed::default(),
             ways: HashMap::new(),
-            in_flight: HashMap::new(),
+            shares: HashMap::new(),
         };
         Self { state, read, readiness }
     }
@@ -202,6 +205,62 @@ async fn a_members_share_is_the_same_over_a_change_of_its_secret() {
     assert!(host.find("m1").unwrap().admit(user, due).await.is_err());
     drop(permit);
     assert!(host.find("m1").unwrap().admit(user, due).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_people_wait_for_a_member_than_it_has_room_for_whatever_becomes_of_its_secret() {
+    let mut host = Host::synced();
+    let mut manager = secret("m1", "manager");
+    manager.metadata.name = Some("m1.manager".to_owned());
+    host.state.secret(Event::Apply(manager));
+    let before = host.find("m1").unwrap();
+    host.state.secret(Event::Apply(secret("m1", "new")));
+    let after = host.find("m1").unwrap();
+    assert!(!Arc::ptr_eq(&before, &after));
+
+    let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+        std::future::pending::<std::io::Result<http::Response<kube::client::Body>>>()
+    });
+    let learning = Learning::new(kube::Client::new(silent, "default"), "ns");
+    let lacking = [Attributes::impersonate("", "users", "", "", "jane")];
+    let people: Vec<_> = (0..40).map(|number| Arc::new(person(number))).collect();
+    let come = people.iter().zip([&before, &after].into_iter().cycle());
+    let ended = join_all(come.map(|(person, cluster)| learning.learn(cluster, person, &lacking))).await;
+    let of = |end: Ended| ended.iter().filter(|ended| **ended == end).count();
+    assert_eq!((of(Ended::Late), of(Ended::Busy)), (32, 8), "{ended:?}");
+    // And there is room again.
+    assert_eq!(learning.learn(&after, &Arc::new(person(40)), &lacking).await, Ended::Late);
+}
+
+fn person(number: usize) -> Identity {
+    Identity { user: format!("jane-{number}"), ..Identity::default() }
+}
+
+#[tokio::test]
+async fn a_list_that_is_read_anew_is_told_once_and_not_for_each_of_its_objects() {
+    let mut host = Host::synced();
+    let mut told = host.state.fleet.subscribe();
+    let mut publications = 0;
+    let mut look = || {
+        publications += usize::from(told.has_changed().unwrap());
+        told.mark_unchanged();
+    };
+    let names: Vec<_> = (0..100).map(|number| format!("m{number}")).collect();
+    host.state.member(Event::Init);
+    for name in &names {
+        host.state.member(Event::InitApply(member(name)));
+        look();
+    }
+    host.state.member(Event::InitDone);
+    look();
+    host.state.secret(Event::Init);
+    for name in &names {
+        host.state.secret(Event::InitApply(secret(name, "old")));
+        look();
+    }
+    host.state.secret(Event::InitDone);
+    look();
+    assert_eq!(publications, 2, "one for each of the two lists");
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ pub mod health;
 pub mod leader;
 pub mod metrics;
 
-use conditions::Conditions;
+use conditions::{Aspect, Awaited, Conditions};
 use health::probe::Verdict;
 
 /// What every controller is given.
@@ -79,14 +79,20 @@ pub struct Settings {
 /// A controller: its name for `--controllers`, and what it does until it is dropped.
 struct Controller {
     name: &'static str,
+    /// What it tells of members.
+    aspect: Aspect,
     run: fn(Context) -> Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 /// Every controller that there is.
 const ALL: &[Controller] = &[
-    Controller { name: "access", run: access::run },
-    Controller { name: "credentials", run: |context| Box::pin(credentials::run(context)) },
-    Controller { name: "health", run: |context| Box::pin(health::run(context)) },
+    Controller { name: "access", aspect: Aspect::AuthSynced, run: access::run },
+    Controller {
+        name: "credentials",
+        aspect: Aspect::CredentialValid,
+        run: |context| Box::pin(credentials::run(context)),
+    },
+    Controller { name: "health", aspect: Aspect::Reachable, run: |context| Box::pin(health::run(context)) },
 ];
 
 /// The value of `--controllers`, in kube-controller-manager's words: `*` is all, `name` one, `-name`
@@ -125,6 +131,14 @@ impl Enabled {
     fn contains(&self, controller: &Controller) -> bool {
         self.0.contains(&controller.name)
     }
+
+    /// What these controllers tell of each member.
+    fn aspects(&self) -> Arc<[Aspect]> {
+        ALL.iter()
+            .filter(|controller| self.contains(controller))
+            .map(|controller| controller.aspect)
+            .collect()
+    }
 }
 
 /// A word of `--controllers` that names none.
@@ -160,8 +174,11 @@ impl Controllers {
         let task = tokio::spawn(async move {
             let leases = kube::Api::namespaced(host.clone(), &namespace);
             let gauge = metrics.controllers.leader.clone();
+            // At a start the members are asked for the first time within a period.
+            let awaited = Awaited { aspects: enabled.aspects(), patience: settings.member_monitor_period };
             let lead = |leadership: CancellationToken| {
-                let (conditions, writer) = Conditions::new(host.clone(), &namespace, fleet.clone());
+                let (conditions, writer) =
+                    Conditions::new(host.clone(), &namespace, fleet.clone(), awaited.clone());
                 let context = Context {
                     host: host.clone(),
                     namespace: namespace.clone(),

@@ -250,3 +250,6 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 const UNREAD_PAUSE: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests;

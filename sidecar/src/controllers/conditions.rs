@@ -2,10 +2,13 @@
 //! they find; it is written when it differs from what is there, and never for a time alone, but for
 //! `lastSeen` every [`SEEN_INTERVAL`]. A condition that changes is told by an Event as well.
 //!
+//! What is found at nearly the same time is one write, and the first status of a member waits until all is
+//! known: with hundreds of them the host is written to once for each.
+//!
 //! `Ready` follows from the others ([`status`]). The members of another sidecar of this host, which has
 //! their Secrets in its own namespace, are left to it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +43,12 @@ enum Report {
 
 impl Conditions {
     /// The other half runs as long as this replica leads.
-    pub fn new(host: kube::Client, namespace: &str, fleet: watch::Receiver<Arc<Fleet>>) -> (Self, Writer) {
+    pub fn new(
+        host: kube::Client,
+        namespace: &str,
+        fleet: watch::Receiver<Arc<Fleet>>,
+        awaited: Awaited,
+    ) -> (Self, Writer) {
         let (reports, reported) = mpsc::unbounded_channel();
         let writer = Writer {
             events: Events::new(host.clone()),
@@ -48,7 +56,9 @@ impl Conditions {
             namespace: namespace.to_owned(),
             fleet,
             reported,
+            awaited,
             known: HashMap::new(),
+            waiting: HashMap::new(),
             told: Arc::default(),
         };
         (Self(reports), writer)
@@ -70,6 +80,15 @@ impl Conditions {
     }
 }
 
+/// What the first status of a member waits for.
+#[derive(Clone, Debug)]
+pub struct Awaited {
+    /// What the controllers that run will tell.
+    pub aspects: Arc<[Aspect]>,
+    /// No longer than this.
+    pub patience: Duration,
+}
+
 /// Writes members' statuses.
 pub struct Writer {
     members: Api<MemberCluster>,
@@ -77,7 +96,10 @@ pub struct Writer {
     namespace: String,
     fleet: watch::Receiver<Arc<Fleet>>,
     reported: mpsc::UnboundedReceiver<(ClusterName, Report)>,
+    awaited: Awaited,
     known: HashMap<ClusterName, Known>,
+    /// When those are looked at whose status may differ from what is known.
+    waiting: HashMap<ClusterName, Instant>,
     /// What the host said when it was looked at last.
     told: Arc<Fleet>,
 }
@@ -85,61 +107,70 @@ pub struct Writer {
 impl Writer {
     /// Writes until it is dropped.
     pub async fn run(mut self) {
-        // Those whose status may differ from what is known, and those who could not be written.
-        let (mut dirty, mut failed) = (HashSet::new(), HashSet::new());
-        let mut again = Instant::now();
-        self.fleet.mark_changed();
+        self.follow();
         loop {
+            let next = self.waiting.values().min().copied();
             tokio::select! {
                 report = self.reported.recv() => match report {
-                    Some(report) => self.take(report, &mut dirty),
+                    Some(report) => self.take(report),
                     None => return,
                 },
                 changed = self.fleet.changed() => match changed {
-                    Ok(()) => self.follow(&mut dirty),
+                    Ok(()) => self.follow(),
                     Err(_) => return,
                 },
-                () = sleep_until(again), if !failed.is_empty() => dirty.extend(failed.drain()),
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             }
-            // What came together is written together.
             while let Ok(report) = self.reported.try_recv() {
-                self.take(report, &mut dirty);
+                self.take(report);
             }
-            let due: Vec<_> = dirty.drain().filter_map(|cluster| self.due(cluster)).collect();
+            let now = Instant::now();
+            let due: Vec<_> = self.waiting.extract_if(|_, when| *when <= now).collect();
+            let due: Vec<_> = due.into_iter().filter_map(|(cluster, _)| self.due(cluster)).collect();
             let writes = due.into_iter().map(|due| self.write(due));
-            let mut written = stream::iter(writes).buffer_unordered(MAX_UNDER_WAY);
-            while let Some(written) = written.next().await {
-                if let Err(cluster) = written {
-                    failed.insert(cluster);
-                    again = Instant::now() + PAUSE;
-                }
+            let written: Vec<_> = stream::iter(writes).buffer_unordered(MAX_UNDER_WAY).collect().await;
+            for cluster in written.into_iter().filter_map(Result::err) {
+                self.waiting.insert(cluster, Instant::now() + PAUSE);
             }
         }
     }
 
-    fn take(&mut self, (cluster, report): (ClusterName, Report), dirty: &mut HashSet<ClusterName>) {
+    fn take(&mut self, (cluster, report): (ClusterName, Report)) {
         let known = self.known.entry(cluster.clone()).or_insert_with(|| Known::new(retry::random()));
         match report {
             Report::Found(aspect, finding) => known.found(aspect, finding),
             Report::Seen { at, version } => known.seen(at, version),
         }
-        dirty.insert(cluster);
+        self.look_at(cluster);
     }
 
     /// Looks at what the host says now.
-    fn follow(&mut self, dirty: &mut HashSet<ClusterName>) {
+    fn follow(&mut self) {
         let fleet = self.fleet.borrow_and_update().clone();
+        let before = std::mem::replace(&mut self.told, fleet.clone());
         self.known.retain(|cluster, _| fleet.contains_key(cluster));
         for (cluster, registered) in fleet.iter() {
-            let before = self.told.get(cluster);
+            let before = before.get(cluster);
             if before.is_some_and(|before| before.member.uid() != registered.member.uid()) {
                 self.known.remove(cluster);
             }
             if !before.is_some_and(|before| before.is_same(registered)) {
-                dirty.insert(cluster.clone());
+                self.look_at(cluster.clone());
             }
         }
-        self.told = fleet;
+    }
+
+    /// Has a member looked at in a moment, so that what comes together is written together; and one that has no
+    /// status yet when all is known.
+    fn look_at(&mut self, cluster: ClusterName) {
+        let status = self.told.get(&cluster).map(|registered| &registered.member.status);
+        let is_new =
+            status.is_none_or(|status| status.as_ref().is_none_or(|status| status.conditions.is_empty()));
+        let known = self.known.get(&cluster);
+        let is_whole = known.is_some_and(|known| known.is_whole(&self.awaited.aspects));
+        let pause = if is_new && !is_whole { self.awaited.patience } else { MOMENT };
+        let when = Instant::now() + pause;
+        self.waiting.entry(cluster).and_modify(|before| *before = when.min(*before)).or_insert(when);
     }
 
     /// The member, if its status is not what is known.
@@ -217,6 +248,8 @@ struct Due {
 pub const FIELD_MANAGER: &str = "mc-sidecar";
 /// As often a member is said to have been seen, at most.
 pub const SEEN_INTERVAL: Duration = Duration::from_secs(300);
+/// For what follows from one answer of a member, found by several controllers.
+const MOMENT: Duration = Duration::from_millis(100);
 /// At a start every member is written at once.
 const MAX_UNDER_WAY: usize = 8;
 const ATTEMPTS: usize = 3;

@@ -1,4 +1,5 @@
-//! Events on MemberClusters: one where a condition's status or reason changed.
+//! Events on MemberClusters: one where a condition's status or reason changed. That all is well from the
+//! beginning is none.
 
 use std::time::Duration;
 
@@ -24,7 +25,10 @@ impl Events {
         for aspect in Aspect::ALL {
             let of = |conditions: &[_]| find(conditions, aspect);
             let (before, after) = (of(before), of(&status.conditions));
-            let Some(finding) = known.finding(aspect).filter(|_| before != after) else { continue };
+            let Some(finding) = known.finding(aspect) else { continue };
+            if before == after || (before.is_none() && !finding.is_warning()) {
+                continue;
+            }
             let event = Event {
                 type_: if finding.is_warning() { EventType::Warning } else { EventType::Normal },
                 reason: finding.reason().to_owned(),

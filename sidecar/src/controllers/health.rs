@@ -248,6 +248,18 @@ const MAX_UNDER_WAY: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::tests::{context, upstream};
+
+    /// There is one such task for each member.
+    #[tokio::test]
+    async fn what_a_probe_needs_is_there_only_while_it_probes() {
+        let (_told, context) = context();
+        let (upstream, cluster) = (upstream(), "m1".parse().unwrap());
+        let probing = size_of_val(&probe::probe(&upstream));
+        let asked = Asked { context, cluster, upstream, turns: Arc::new(Semaphore::new(1)) };
+        let waiting = size_of_val(&asked.again_and_again(true));
+        assert!(waiting < 1024 && waiting < probing, "{waiting} bytes, and {probing} for a probe");
+    }
 
     #[test]
     fn the_first_result_counts_and_a_change_must_last() {

@@ -1,7 +1,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use k8s_openapi::ByteString;
+
 use super::*;
 use crate::fake_host::host;
+use crate::upstream::Upstream;
+use crate::upstream::connection::Connection;
 
 fn enabled(words: &str) -> Result<Enabled, UnknownController> {
     Enabled::parse(&words.split(',').map(str::to_owned).collect::<Vec<_>>())
@@ -36,6 +40,7 @@ async fn a_controller_that_panics_is_begun_again_after_a_growing_while() {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     static PANICS: Controller = Controller {
         name: "panics",
+        aspect: Aspect::Reachable,
         run: |_| {
             Box::pin(async {
                 RUNS.fetch_add(1, Ordering::SeqCst);
@@ -43,9 +48,21 @@ async fn a_controller_that_panics_is_begun_again_after_a_growing_while() {
             })
         },
     };
+    let (_told, context) = context();
+    let metrics = context.metrics.clone();
+    assert!(timeout(Duration::from_secs(600), again_and_again(&PANICS, context)).await.is_err());
+    let runs = RUNS.load(Ordering::SeqCst);
+    assert!((8..20).contains(&runs), "{runs}");
+    let line = format!("mc_sidecar_controller_restarts_total{{controller=\"panics\"}} {runs}");
+    assert!(metrics.text().contains(&line), "{}", metrics.text());
+}
+
+/// A context of a host that answers nothing of use, and who tells what the host says of the members.
+pub(super) fn context() -> (watch::Sender<Arc<Fleet>>, Context) {
     let (host, _) = host(|_| (200, serde_json::Value::Null));
-    let (_told, fleet) = watch::channel(Arc::default());
-    let (conditions, _writer) = Conditions::new(host.clone(), "ns", fleet.clone());
+    let (told, fleet) = watch::channel(Arc::default());
+    let awaited = Awaited { aspects: Arc::default(), patience: Duration::ZERO };
+    let (conditions, _writer) = Conditions::new(host.clone(), "ns", fleet.clone(), awaited);
     let context = Context {
         admin_groups: Arc::default(),
         host,
@@ -61,10 +78,14 @@ async fn a_controller_that_panics_is_begun_again_after_a_growing_while() {
         metrics: Arc::default(),
         leadership: CancellationToken::new(),
     };
-    let metrics = context.metrics.clone();
-    assert!(timeout(Duration::from_secs(600), again_and_again(&PANICS, context)).await.is_err());
-    let runs = RUNS.load(Ordering::SeqCst);
-    assert!((8..20).contains(&runs), "{runs}");
-    let line = format!("mc_sidecar_controller_restarts_total{{controller=\"panics\"}} {runs}");
-    assert!(metrics.text().contains(&line), "{}", metrics.text());
+    (told, context)
+}
+
+/// The way to a member that nobody asks.
+pub(super) fn upstream() -> Arc<Upstream> {
+    crate::tls::install_provider();
+    let data = [("server", "https://203.0.113.7"), ("insecure-skip-tls-verify", "true"), ("token", "t")];
+    let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
+    let connection = Connection::parse(&data.into()).unwrap();
+    Arc::new(Upstream::new("m1".parse().unwrap(), connection, Default::default()).unwrap())
 }

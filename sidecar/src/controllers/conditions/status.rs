@@ -122,6 +122,12 @@ impl Known {
         self.findings.get(&aspect)
     }
 
+    /// Whether nothing more is about to be found: all that is awaited is, or the member cannot be asked.
+    pub(super) fn is_whole(&self, awaited: &[Aspect]) -> bool {
+        self.findings.get(&Aspect::Reachable).is_some_and(|finding| finding.holds == Some(false))
+            || awaited.iter().all(|aspect| self.findings.contains_key(aspect))
+    }
+
     /// Whose the member is, where several sidecars serve one host: his who has its Secret. Should two
     /// have one, the last to begin has it, so that they do not write against each other for ever.
     pub(super) fn settle(&mut self, namespace: &str, registered: &Registered) {

@@ -1,8 +1,13 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use tokio::time::sleep;
+
 use super::*;
+use crate::fake_host::host;
 
 const OWN: &str = "kubectl-mc-system";
 
@@ -172,4 +177,73 @@ fn a_member_whose_secret_is_deleted_is_free_for_another_sidecar() {
 fn a_long_message_is_cut() {
     let finding = Finding::no("Refused", "é".repeat(5_000));
     assert!(finding.message().len() <= 1000);
+}
+
+/// A member that has no status yet, and the writer of its status, at a host that counts what it is sent.
+struct New {
+    conditions: Conditions,
+    sent: Arc<AtomicUsize>,
+    _told: watch::Sender<Arc<Fleet>>,
+}
+
+impl New {
+    fn awaiting(aspects: &[Aspect]) -> Self {
+        let member = serde_json::to_value(MemberCluster::new("m1", Default::default())).unwrap();
+        let (host, sent) = host(move |_| (200, member.clone()));
+        let fleet = Fleet::from([(name(), registered(None, true))]);
+        let (told, fleet) = watch::channel(Arc::new(fleet));
+        let awaited = Awaited { aspects: aspects.into(), patience: Duration::from_secs(10) };
+        let (conditions, writer) = Conditions::new(host, OWN, fleet, awaited);
+        tokio::spawn(writer.run());
+        Self { conditions, sent, _told: told }
+    }
+
+    fn found(&self, aspect: Aspect, finding: Finding) {
+        self.conditions.set(&name(), aspect, finding);
+    }
+
+    /// What the host has been sent after this while.
+    async fn sent_after(&self, while_: Duration) -> usize {
+        sleep(while_).await;
+        self.sent.load(Ordering::SeqCst)
+    }
+}
+
+fn name() -> ClusterName {
+    "m1".parse().unwrap()
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_new_member_that_is_well_is_one_write_when_all_is_known() {
+    let new = New::awaiting(&Aspect::ALL);
+    new.found(Aspect::AuthSynced, Finding::yes("Synced", ""));
+    assert_eq!(new.sent_after(SECOND).await, 0);
+    new.found(Aspect::Reachable, Finding::yes("Answers", ""));
+    new.conditions.seen(&name(), Some("v1.36.3".to_owned()));
+    assert_eq!(new.sent_after(SECOND).await, 0);
+    new.found(Aspect::CredentialValid, Finding::yes("Accepted", ""));
+    // The status, and no Event: nothing has changed.
+    assert_eq!(new.sent_after(SECOND).await, 1);
+    assert_eq!(new.sent_after(60 * SECOND).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_of_a_new_member_is_not_kept_back_for_long() {
+    let new = New::awaiting(&Aspect::ALL);
+    new.found(Aspect::AuthSynced, Finding::yes("Synced", ""));
+    assert_eq!(new.sent_after(9 * SECOND).await, 0);
+    assert_eq!(new.sent_after(2 * SECOND).await, 1);
+    // Nor for what nobody is going to find.
+    let new = New::awaiting(&[Aspect::AuthSynced]);
+    new.found(Aspect::AuthSynced, Finding::yes("Synced", ""));
+    assert_eq!(new.sent_after(SECOND).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_member_that_cannot_be_reached_is_said_at_once_and_by_an_event() {
+    let new = New::awaiting(&Aspect::ALL);
+    new.found(Aspect::Reachable, Finding::no("ConnectionRefused", ""));
+    assert_eq!(new.sent_after(SECOND).await, 2);
 }

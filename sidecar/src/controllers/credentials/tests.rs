@@ -7,6 +7,7 @@ use serde_json::json;
 use super::token::tests::token;
 use super::*;
 use crate::controllers::health::probe::Verdict;
+use crate::controllers::tests::upstream;
 
 const SUBJECT: &str = "system:serviceaccount:kubectl-mc-system:kubectl-mc-impersonator";
 
@@ -60,18 +61,6 @@ fn finding(
     };
     let finding = known.finding()?;
     Some((finding.reason(), finding.message().to_owned(), finding.is_warning()))
-}
-
-fn upstream() -> Arc<crate::upstream::Upstream> {
-    crate::tls::install_provider();
-    let text = |text: &str| ByteString(text.as_bytes().to_vec());
-    let data = [
-        ("server".to_owned(), text("https://203.0.113.7")),
-        ("insecure-skip-tls-verify".to_owned(), text("true")),
-        ("token".to_owned(), text("t")),
-    ];
-    let connection = crate::upstream::connection::Connection::parse(&data.into()).unwrap();
-    Arc::new(crate::upstream::Upstream::new("m1".parse().unwrap(), connection, Default::default()).unwrap())
 }
 
 /// Reason and whether it is a warning, of a member that accepts.

@@ -39,8 +39,9 @@ fn a_cluster_is_joined_used_and_taken_away_without_a_trace() -> Result<()> {
         .run(&["unjoin", NAME, "--member-context=member", "--yes"])?
         .failure(&[&format!("is not {NAME}")])?;
 
-    let jane = Caller::certificate("e2e-joined-jane", &[])?;
-    plugin(&both)?.ok(&["access", "grant", "view", "--user=e2e-joined-jane", "-n", "default", "-C", NAME])?;
+    // By a group, so that the host remembers her.
+    let jane = Caller::certificate("e2e-joined-jane", &["e2e-joined-dev"])?;
+    plugin(&both)?.ok(&["access", "grant", "view", "--group=e2e-joined-dev", "-n", "default", "-C", NAME])?;
     let cluster = format!("--cluster={NAME}");
     eventually("jane reads", SOON, || {
         plugin(&jane)?.ok(&[&cluster, "get", "configmaps", "-n", "default"]).map(Some)
@@ -49,7 +50,9 @@ fn a_cluster_is_joined_used_and_taken_away_without_a_trace() -> Result<()> {
     let unjoin = ["unjoin", NAME, "--member-context=member"];
     plugin(&both)?.run(&unjoin)?.failure(&["nobody can be asked", "--yes"])?;
     let dry = plugin(&both)?.ok(&[&unjoin[..], &["--dry-run"]].concat())?;
-    ensure!(dry.contains(&format!("host: secret/{NAME}.member deleted (server dry run)")), "{dry}");
+    for object in ["secret/e2e-joined.member", "configmap/e2e-joined.learnt"] {
+        ensure!(dry.contains(&format!("host: {object} deleted (server dry run)")), "{object}: {dry}");
+    }
     plugin(&both)?.ok(&[&unjoin[..], &["--yes"]].concat())?;
     Traces::of(&alone)?.same_as(&before)?;
     plugin(&both)?.run(&["unjoin", NAME, "--force", "--yes"])?.failure(&["is not joined"])?;

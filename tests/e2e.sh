@@ -14,7 +14,7 @@ leave_out() { # FILTER REASON
 if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
     bed+=(--node m1 --node m2 --node m3 --node s1)
 else
-    for filter in attach:: authority:: clients:: copy:: endurance:: exec:: fleet:: install:: kubectl_versions:: logs:: platforms:: port_forward:: \
+    for filter in attach:: authority:: clients:: copy:: endurance:: exec:: fleet:: install:: killed_pods:: kubectl_versions:: logs:: platforms:: port_forward:: \
         removal:: run_on:: vanished:: may_not_exec past_two_dashes in_a_pod_no_kubeconfig; do
         leave_out "$filter" "they need a node, and that needs root on Linux"
     done
@@ -32,7 +32,7 @@ cargo test --package kubectl-mc --test chart
 cargo test --package kubectl-mc --test e2e --no-run
 # What takes all that the machine has comes last, and alone; and so does what promises that something is done
 # within seconds, or that nobody notices it.
-export alone='authority:: crowds:: fleet:: soak:: unified_auth::'
+export alone='authority:: crowds:: fleet:: killed_pods:: soak:: unified_auth::'
 e2e() { # WHAT IS LEFT OUT
     local of_many=(--test-threads 4) filter
     for filter in $alone; do of_many+=(--skip "$filter"); done

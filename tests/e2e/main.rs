@@ -29,6 +29,7 @@ mod identity_attacks;
 mod install;
 mod join;
 mod joined;
+mod killed_pods;
 mod kubeconfig;
 mod kubectl_versions;
 mod leadership;

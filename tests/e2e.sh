@@ -14,7 +14,8 @@ leave_out() { # FILTER REASON
 if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
     bed+=(--node m1 --node m2 --node m3 --node s1)
 else
-    for filter in attach:: authority:: clients:: copy:: endurance:: exec:: fleet:: install:: killed_pods:: kubectl_versions:: logs:: platforms:: port_forward:: \
+    for filter in attach:: authority:: cert_manager:: clients:: copy:: endurance:: exec:: fleet:: install:: killed_pods:: kubectl_versions:: logs:: \
+        platforms:: port_forward:: \
         removal:: run_on:: vanished:: may_not_exec past_two_dashes in_a_pod_no_kubeconfig; do
         leave_out "$filter" "they need a node, and that needs root on Linux"
     done

@@ -11,6 +11,7 @@ mod audit_id;
 mod authority;
 mod authorization;
 mod bounds;
+mod cert_manager;
 mod clients;
 mod clusters;
 mod copy;

@@ -45,6 +45,8 @@ pub(crate) async fn host(host: Target<'_>, namespace: &str) -> Result<Vec<Value>
     let mut candidates = parameters.host().map_err(InstallError::Manifest)?;
     let registration = candidates.pop();
     let cert_manager = Parameters { certificates: Certificates::CertManager, ..parameters.clone() };
+    // Before what makes it, so that it goes after that.
+    candidates.push(made_by_cert_manager(namespace));
     // Of both families, for the names of their slices.
     let any = vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     for other in [cert_manager.host(), parameters.host_of_remote(&Reach::Addresses(any, 1))] {
@@ -70,6 +72,7 @@ pub(crate) async fn elsewhere(runs_on: Target<'_>, namespace: &str) -> Result<Ve
     let mut candidates = parameters.remote("").map_err(InstallError::Manifest)?;
     let cert_manager = Parameters { certificates: Certificates::CertManager, ..parameters };
     let of_cert_manager = cert_manager.remote("").map_err(InstallError::Manifest)?;
+    candidates.push(made_by_cert_manager(namespace));
     candidates
         .extend(of_cert_manager.into_iter().filter(|object| object["apiVersion"] == "cert-manager.io/v1"));
     labelled(runs_on, candidates).await
@@ -97,6 +100,11 @@ async fn grants(client: &kube::Client) -> Result<Vec<Value>, InstallError> {
         }));
     }
     Ok(objects)
+}
+
+/// The serving certificate; the authority's Secret has the name that the sidecar's own has.
+fn made_by_cert_manager(namespace: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": TLS, "namespace": namespace}})
 }
 
 /// Its Lease and the users that it has learnt.
@@ -134,6 +142,8 @@ fn parameters(namespace: &str) -> Parameters {
     Parameters { namespace: namespace.to_owned(), ..Parameters::new(String::new()) }
 }
 
+/// `secretName` of the Certificate that the sidecar serves.
+const TLS: &str = "mc-sidecar-tls";
 /// The label of what `access grant` makes on the host.
 const GRANT: &str = "fleet.kubectl-mc.dev/grant-for";
 /// The annotation of a namespace that makes a cluster a member.

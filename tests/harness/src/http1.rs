@@ -36,6 +36,11 @@ impl Endpoint {
         Self::new(authority(&sidecar.url)?, name, &std::fs::read(&sidecar.ca_certificate)?, certificate)
     }
 
+    /// A sidecar in a pod, which proves that it is the Service by this authority.
+    pub fn pod(address: SocketAddr, namespace: &str, ca: &[u8]) -> Result<Self> {
+        Self::new(address, ServerName::try_from(format!("mc-sidecar.{namespace}.svc"))?, ca, None)
+    }
+
     fn new(
         address: SocketAddr,
         name: ServerName<'static>,
@@ -101,6 +106,11 @@ impl Endpoint {
         connection.send(request)?;
         connection.response()
     }
+}
+
+/// The first certificate of a PEM file, as a server shows it.
+pub fn first_certificate(pem: &[u8]) -> Result<Vec<u8>> {
+    Ok(CertificateDer::from_pem_slice(pem)?.to_vec())
 }
 
 /// What a plain HTTP server, as `http://ip:port`, answers to a GET.
@@ -209,6 +219,11 @@ impl Connection {
         }
         self.early = read.split_off(length);
         Ok(Some(read))
+    }
+
+    /// The certificate that the server has shown, once something was read.
+    pub fn certificate(&self) -> Option<Vec<u8>> {
+        self.stream.conn.peer_certificates()?.first().map(|certificate| certificate.to_vec())
     }
 
     /// The socket below, for what a client does to it.

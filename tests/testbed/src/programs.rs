@@ -25,6 +25,7 @@ pub(crate) const IMAGES: &[&str] = &["agnhost"];
 const UPSTREAM_TESTS: &str = "e2e.test";
 
 const HELM: &str = "helm";
+const CERT_MANAGER: &str = "cert-manager";
 
 /// Where the tree is; this crate is only ever used from it.
 pub(crate) fn root() -> &'static Path {
@@ -48,6 +49,7 @@ pub(crate) fn path(version: &str, program: &str) -> PathBuf {
 pub fn build_all(version: &str) -> Result<()> {
     if version == DEFAULT_VERSION {
         build(version, &[COMMON, IMAGES].concat())?;
+        build_from(&cert_manager_module(), version, &[CERT_MANAGER])?;
     }
     build(version, &[CONTROL_PLANE, NODE].concat())
 }
@@ -63,6 +65,28 @@ pub fn build_upstream_tests() -> Result<PathBuf> {
 pub fn build_helm() -> Result<PathBuf> {
     build_from(&root().join("tests/helm"), DEFAULT_VERSION, &[HELM])?;
     Ok(path(DEFAULT_VERSION, HELM))
+}
+
+/// Where cert-manager's controllers are once everything is built.
+pub fn cert_manager() -> PathBuf {
+    path(DEFAULT_VERSION, CERT_MANAGER)
+}
+
+/// Where the definitions of cert-manager's resources are, as it publishes them.
+pub fn cert_manager_definitions() -> Result<PathBuf> {
+    let mut command = Command::new("go");
+    command.args(["list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager"]);
+    let output = command.current_dir(cert_manager_module()).stdin(Stdio::null()).output();
+    let output = output.context("cannot start: go")?;
+    if !output.status.success() {
+        bail!("go list: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let dir = String::from_utf8(output.stdout).context("a folder whose name is no text")?;
+    Ok(Path::new(dir.trim()).join("deploy/crds"))
+}
+
+fn cert_manager_module() -> PathBuf {
+    root().join("tests/cert-manager")
 }
 
 /// Builds what is missing of some programs.
@@ -115,6 +139,8 @@ fn go_build(module: &Path, version: &str, program: &str, path: &Path) -> Result<
 fn package(program: &str) -> String {
     match program {
         HELM => "helm.sh/helm/v3/cmd/helm".to_owned(),
+        // One of our own, in the module itself.
+        CERT_MANAGER => ".".to_owned(),
         "etcd" => "go.etcd.io/etcd/server/v3".to_owned(),
         UPSTREAM_TESTS => "k8s.io/kubernetes/test/e2e".to_owned(),
         "agnhost" => "k8s.io/kubernetes/test/images/agnhost".to_owned(),
@@ -132,12 +158,17 @@ fn ldflags(version: &str) -> String {
     )
 }
 
-/// All that decides what is built: the module, the checksums of what it requires, the flags.
+/// All that decides what is built: the module, the checksums of what it requires, the flags, a program of its own.
 fn stamp(version: &str, module: &Path) -> Result<String> {
     let unknown = || format!("no such version here: {version}: tests/kubernetes/add-version.sh adds one");
     let go_mod = fs::read_to_string(module.join("go.mod")).with_context(unknown)?;
     let go_sum = fs::read_to_string(module.join("go.sum")).with_context(unknown)?;
-    Ok([go_mod, go_sum, ldflags(version)].join("\n"))
+    let own = fs::read_to_string(module.join("main.go")).ok();
+    Ok([Some(go_mod), Some(go_sum), Some(ldflags(version)), own]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("\n"))
 }
 
 fn folder(version: &str) -> PathBuf {

@@ -1,0 +1,175 @@
+//! `kubectl mc install --certificates=cert-manager`, beside cert-manager's own controllers at work.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use harness::api::Api;
+use harness::http1::{Endpoint, first_certificate};
+use harness::spare_host::listing;
+use harness::tool::Tool;
+use harness::wait::{SOON, eventually};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testbed::programs;
+
+use crate::install::{API_SERVICE, Scene};
+use crate::platforms::network::endpoints;
+
+/// In a namespace that others have as well, which is not deleted with all that is in it.
+#[test]
+fn sidecars_serve_what_cert_manager_makes_and_renews_and_nothing_of_it_is_left() -> Result<()> {
+    let scene = Scene::take()?;
+    let _namespace = Namespace::make(&scene)?;
+    let before = listing(scene.host.cluster)?;
+    let cert_manager = CertManager::start(&scene)?;
+    let served = served_and_renewed(&scene).map_err(|error| error.context(cert_manager.last_words()));
+    let removed = scene.plugin.ok(&["uninstall", "--yes", "--namespace", NAMESPACE]);
+    served?;
+    removed?;
+    drop(cert_manager);
+    // The host takes the registration of a group away a moment after its last definition.
+    eventually("nothing is left", SOON, || {
+        let after = listing(scene.host.cluster)?;
+        let left: Vec<_> = after.symmetric_difference(&before).collect();
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(Some(()))
+    })
+}
+
+fn served_and_renewed(scene: &Scene) -> Result<()> {
+    let install = ["--certificates=cert-manager", "--replicas=1", "--timeout=90s", "--namespace", NAMESPACE];
+    scene.install(&install)?.success()?;
+    scene.plugin.ok(&["clusters"])?;
+    let again = scene.install(&install)?.success()?;
+    ensure!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
+
+    let api = scene.api()?;
+    let first = secret(&api)?;
+    assert_eq!(api.get(API_SERVICE)?["spec"]["caBundle"], first["ca.crt"]);
+    assert_eq!(shown(scene, &first)?, leaf(&first)?);
+    let pod = pod(&api)?;
+
+    // As `cmctl renew` asks for it.
+    let ask = json!([{"op": "add", "path": "/status/conditions/-", "value": {
+        "type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "a test asks for it",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }}]);
+    api.patch(&format!("{CERTIFICATE}/status"), &ask)?;
+    let renewed = eventually("it is renewed", SOON, || {
+        let now = secret(&api)?;
+        Ok((leaf(&now)? != leaf(&first)?).then_some(now))
+    })?;
+    // The kubelet looks at a pod that changes at once, and else within a minute or two.
+    let name = pod["metadata"]["name"].as_str().context("no name")?;
+    let touched = json!({"metadata": {"annotations": {"e2e": "touched"}}});
+    api.merge(&format!("{PODS}/{name}"), &touched)?;
+    eventually("it is served", 4 * SOON, || Ok((shown(scene, &renewed)? == leaf(&renewed)?).then_some(())))?;
+    scene.plugin.ok(&["clusters"])?;
+    let now = self::pod(&api)?;
+    assert_eq!(now["metadata"]["uid"], pod["metadata"]["uid"], "it is another pod");
+    assert_eq!(now["status"]["containerStatuses"][0]["restartCount"], 0, "it was restarted");
+    Ok(())
+}
+
+/// What cert-manager gives the sidecar.
+fn secret(api: &Api) -> Result<Value> {
+    Ok(api.get(&format!("/api/v1/namespaces/{NAMESPACE}/secrets/mc-sidecar-tls"))?["data"].clone())
+}
+
+fn pem(secret: &Value, key: &str) -> Result<Vec<u8>> {
+    Ok(STANDARD.decode(secret[key].as_str().with_context(|| format!("no {key}"))?)?)
+}
+
+fn leaf(secret: &Value) -> Result<Vec<u8>> {
+    first_certificate(&pem(secret, "tls.crt")?)
+}
+
+/// The certificate that the sidecar in the pod shows, to who trusts the Secret's authority.
+fn shown(scene: &Scene, secret: &Value) -> Result<Vec<u8>> {
+    let address = *endpoints(scene, NAMESPACE)?.first().context("no sidecar")?;
+    let mut connection = Endpoint::pod(address, NAMESPACE, &pem(secret, "ca.crt")?)?.connect()?;
+    connection.send(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    connection.response()?;
+    connection.certificate().context("no certificate")
+}
+
+/// The sidecar's one pod.
+fn pod(api: &Api) -> Result<Value> {
+    let pods = api.get(&format!("{PODS}?labelSelector=app.kubernetes.io%2Fname%3Dmc-sidecar"))?;
+    Ok(pods["items"][0].clone())
+}
+
+/// cert-manager on s1, until it is let go.
+struct CertManager {
+    process: Child,
+    folder: TempDir,
+    definitions: String,
+    kubectl: Tool,
+}
+
+impl CertManager {
+    fn start(scene: &Scene) -> Result<Self> {
+        let cluster = scene.host.cluster;
+        let definitions = programs::cert_manager_definitions()?.display().to_string();
+        let kubectl = Tool::admin(cluster)?;
+        kubectl.ok(&["apply", "--server-side", "-f", &definitions])?;
+        kubectl.ok(&["wait", "--for=condition=Established", "-f", &definitions])?;
+        let folder = tempfile::tempdir()?;
+        let process = Command::new(program()?)
+            .arg(format!("--kubeconfig={}", cluster.kubeconfig.display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(folder.path().join("log"))?)
+            .spawn()?;
+        Ok(Self { process, folder, definitions, kubectl })
+    }
+
+    fn last_words(&self) -> String {
+        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let lines: Vec<_> = log.lines().rev().take(20).collect();
+        format!("cert-manager says last, backwards:\n{}", lines.join("\n"))
+    }
+}
+
+impl Drop for CertManager {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = self.kubectl.run(&["delete", "--wait", "-f", &self.definitions]);
+    }
+}
+
+fn program() -> Result<PathBuf> {
+    let path = programs::cert_manager();
+    ensure!(path.exists(), "not built: {}: run `target/debug/testbed build`", path.display());
+    Ok(path)
+}
+
+/// It is there when cert-manager is not any more.
+struct Namespace(Tool);
+
+impl Namespace {
+    fn make(scene: &Scene) -> Result<Self> {
+        let kubectl = Tool::admin(scene.host.cluster)?;
+        kubectl.ok(&["create", "namespace", NAMESPACE])?;
+        // What every namespace has is there before its objects are counted.
+        for object in ["configmap/kube-root-ca.crt", "serviceaccount/default"] {
+            kubectl.ok(&["wait", "--for=create", object, "--namespace", NAMESPACE])?;
+        }
+        Ok(Self(kubectl))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.run(&["delete", "namespace", NAMESPACE, "--wait"]);
+    }
+}
+
+const NAMESPACE: &str = "tools";
+const PODS: &str = "/api/v1/namespaces/tools/pods";
+const CERTIFICATE: &str = "/apis/cert-manager.io/v1/namespaces/tools/certificates/mc-sidecar";

@@ -8,7 +8,10 @@ export PATH := $(CURDIR)/target/tools/bin:$(PATH):/usr/sbin
 export INSTA_UPDATE ?= no
 TESTBED := target/debug/testbed
 PLATFORM := $(shell uname -m)-unknown-linux-gnu
-PROGRAM := target/$(PLATFORM)/release/mc-sidecar
+PROFILE := release
+PROGRAM := target/$(PLATFORM)/$(PROFILE:dev=debug)/mc-sidecar
+# Debian's compilers for other processors: empty for this machine's own.
+CROSS := $(filter-out $(shell uname -m)-linux-gnu-,$(firstword $(subst -, ,$(PLATFORM)))-linux-gnu-)
 
 .PHONY: help
 help: ## Show this list
@@ -76,16 +79,27 @@ kubernetes: ## Build the real Kubernetes of the tests (minutes once, then nothin
 	$(TESTBED) build
 
 # A target that is named makes the flags those of the program alone, and not of what runs while it is built. All relocations
-# are read at a start, so packed they are memory saved; a linker that cannot says so and goes on.
+# are read at a start, so packed they are memory saved; a linker that cannot says so and goes on. Where crates lie on the
+# machine is not told in the program.
+PROGRAM_FLAGS := -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs \
+	--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo $(if $(CROSS),-C linker=$(CROSS)gcc)
+
 .PHONY: program
-program: ## The sidecar as it is in the image: one static program (AUDITABLE=auditable: with the list of what is in it)
-	RUSTFLAGS="-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs" \
-		cargo $(AUDITABLE) build --release --locked --package sidecar --target $(PLATFORM)
+program: ## The sidecar as it is in the image: one static program (PLATFORM=aarch64-unknown-linux-gnu: for another processor)
+	$(if $(CROSS),rustup target add $(PLATFORM))
+	RUSTFLAGS="$(PROGRAM_FLAGS)" cargo build --profile $(PROFILE) --locked --package sidecar --target $(PLATFORM) \
+		$(if $(MESSAGES),--message-format $(MESSAGES))
 
 .PHONY: image
-image: ## The sidecar's image IMAGE=NAME, by docker buildx (PLATFORMS=linux/amd64,linux/arm64: for both)
+image: ## The sidecar's image IMAGE=NAME (PLATFORMS=linux/amd64,linux/arm64: for both; PUSH=yes, ARCHIVE=FILE: where to)
 	@test -n "$(IMAGE)" || { echo "IMAGE=NAME is needed" >&2; exit 2; }
-	docker buildx build --tag $(IMAGE) $(if $(PLATFORMS),--platform $(PLATFORMS)) $(if $(PUSH),--push,--load) .
+	@sidecar/image/build.sh $(IMAGE)
+
+.PHONY: image-test
+image-test: ## Look into the image, and run its programs (PLATFORMS=linux/amd64,linux/arm64: both, arm64 by qemu)
+	@tests/setup.sh $(if $(findstring arm64,$(PLATFORMS)),--arm64)
+	@ARCHIVE=target/image/mc-sidecar.tar BUILDER=buildah sidecar/image/build.sh testbed.local/mc-sidecar:1
+	cargo test --package kubectl-mc --test image
 
 .PHONY: clean
 clean: ## Take down test beds that were left behind and remove what was built

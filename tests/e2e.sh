@@ -13,7 +13,11 @@ leave_out() { # FILTER REASON
 }
 if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
     bed+=(--node m1 --node m2 --node m3 --node s1)
+    # What pods run is what is shipped.
+    make --no-print-directory image-test
+    bed+=(--sidecar-image target/image/mc-sidecar.tar)
 else
+    echo "tests of the image: pods are needed to run it, and those need root on Linux" >>"${SKIPPED:-/dev/stderr}"
     for filter in attach:: authority:: cert_manager:: clients:: copy:: endurance:: exec:: fleet:: install:: killed_pods:: kubectl_versions:: logs:: \
         platforms:: port_forward:: \
         removal:: run_on:: vanished:: may_not_exec past_two_dashes in_a_pod_no_kubeconfig; do

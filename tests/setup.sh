@@ -11,6 +11,7 @@ needs=(
     runc:runc
     nft:nftables
     busybox:busybox-static
+    buildah:buildah
     cc:gcc
     c++:g++
     cmake:cmake
@@ -23,12 +24,18 @@ needs=(
     npm:npm
 )
 if [ "${1:-}" = --bench ]; then needs+=(nginx:nginx-light wrk:wrk); fi
+# The program for the other processor: built by a cross compiler, and run by an emulator.
+if [ "${1:-}" = --arm64 ]; then
+    needs+=(aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static)
+fi
 
 missing=()
 for need in "${needs[@]}"; do
     command -v "${need%%:*}" >/dev/null 2>&1 || [ -x "/usr/sbin/${need%%:*}" ] || missing+=("${need##*:}")
 done
 python3 -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
+[ -d /usr/share/ca-certificates/mozilla ] || missing+=(ca-certificates)
+if [ "${1:-}" = --arm64 ] && [ ! -e /usr/aarch64-linux-gnu/lib/libc.a ]; then missing+=(libc6-dev-arm64-cross); fi
 [ -d /usr/lib/cni ] || missing+=(containernetworking-plugins)
 
 if [ "${#missing[@]}" -gt 0 ]; then

@@ -61,6 +61,9 @@ pub(crate) struct Bed {
     /// Start this mc-sidecar before the host and register the members with it
     #[arg(long, value_name = "PATH")]
     sidecar: Option<PathBuf>,
+    /// Let the nodes of spares run this image (`make image ARCHIVE=PATH`), not one packed of --sidecar and its libraries
+    #[arg(long, value_name = "PATH")]
+    sidecar_image: Option<PathBuf>,
     /// Use 127.0.0.1 also where a network namespace could be had; then there are no nodes
     #[arg(long)]
     loopback: bool,
@@ -68,7 +71,7 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn wanted(self) -> Wanted {
-        let Self { members, member, spare, node, sidecar, loopback } = self;
-        Wanted { members, member, spares: spare, nodes: node, sidecar, loopback }
+        let Self { members, member, spare, node, sidecar, sidecar_image, loopback } = self;
+        Wanted { members, member, spares: spare, nodes: node, sidecar, sidecar_image, loopback }
     }
 }

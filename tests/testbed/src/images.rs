@@ -48,9 +48,9 @@ pub(crate) fn archives() -> Result<Vec<PathBuf>> {
     Ok(archives)
 }
 
-/// The archive of the sidecar's image, as the Dockerfile makes it but for two things: the program may be a
-/// debug build, so it is stripped, and it has the libraries beside it that it was linked with, since a static
-/// one would have to be built again from nothing.
+/// The archive of an image for who changes the sidecar and tries it. It is as the Dockerfile makes it but for two things:
+/// the program may be a debug build, so it is stripped, and it has the libraries beside it that it was linked with, since
+/// a static one would have to be built again from nothing. `tests/e2e.sh` has the image of the Dockerfile.
 pub(crate) fn sidecar(program: &Path) -> Result<PathBuf> {
     let folder = programs::target().join("kubernetes/images");
     fs::create_dir_all(&folder)?;

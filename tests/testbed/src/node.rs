@@ -15,7 +15,7 @@ use crate::images;
 use crate::kubeconfig::{self, User};
 use crate::kubectl::Kubectl;
 use crate::network;
-use crate::plan::ClusterPlan;
+use crate::plan::{ClusterPlan, SidecarImage};
 use crate::process::{self, Launch};
 use crate::programs;
 
@@ -29,7 +29,11 @@ pub(crate) struct Prepared {
 }
 
 /// Starts containerd and loads the images, which needs no control plane.
-pub(crate) fn prepare(site: &Site<'_>, plan: &ClusterPlan, sidecar: Option<&Path>) -> Result<Prepared> {
+pub(crate) fn prepare(
+    site: &Site<'_>,
+    plan: &ClusterPlan,
+    sidecar: Option<&SidecarImage>,
+) -> Result<Prepared> {
     let dir = site.dir.join(&plan.name).join("node");
     let cni = dir.join("cni");
     fs::create_dir_all(&cni)?;
@@ -47,8 +51,10 @@ pub(crate) fn prepare(site: &Site<'_>, plan: &ClusterPlan, sidecar: Option<&Path
     let node = Prepared { dir, network, containerd: containerd.pid() };
     containerd.until_ready(|| Ok(node.ctr(site, &["version"]).map_err(|error| format!("{error:#}"))))?;
     let mut archives = images::archives()?;
-    if let Some(program) = sidecar.filter(|_| plan.spare) {
-        archives.push(images::sidecar(program)?);
+    match sidecar.filter(|_| plan.spare) {
+        Some(SidecarImage::Archive(archive)) => archives.push(archive.clone()),
+        Some(SidecarImage::Of(program)) => archives.push(images::sidecar(program)?),
+        None => {}
     }
     for archive in archives {
         node.ctr(site, &["-n", "k8s.io", "images", "import", &archive.display().to_string()])?;

@@ -20,6 +20,8 @@ pub struct Wanted {
     /// Clusters with a node.
     pub nodes: Vec<String>,
     pub sidecar: Option<PathBuf>,
+    /// An archive of its image for the nodes of spares; without it, one is packed of the program.
+    pub sidecar_image: Option<PathBuf>,
     /// No network namespace although one could be had.
     pub loopback: bool,
 }
@@ -30,9 +32,19 @@ pub(crate) struct Plan {
     /// The host first.
     pub(crate) clusters: Vec<ClusterPlan>,
     pub(crate) sidecar: Option<PathBuf>,
+    /// What the nodes of spares run of it.
+    pub(crate) sidecar_image: Option<SidecarImage>,
     /// What was asked for and cannot be had, and why.
     pub(crate) skipped: Vec<String>,
     pub(crate) loopback: bool,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum SidecarImage {
+    /// An archive that somebody made.
+    Archive(PathBuf),
+    /// One that is packed of the program.
+    Of(PathBuf),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +61,7 @@ pub(crate) struct ClusterPlan {
 impl Plan {
     /// `namespaces`: whether this user may make network namespaces.
     pub(crate) fn new(wanted: &Wanted, namespaces: bool) -> Result<Self> {
-        let Wanted { members, member, spares, nodes, sidecar, loopback } = wanted;
+        let Wanted { members, member, spares, nodes, sidecar, sidecar_image, loopback } = wanted;
         let mut versions = BTreeMap::new();
         for number in 1..=*members {
             versions.insert(format!("m{number}"), DEFAULT_VERSION.to_owned());
@@ -92,7 +104,9 @@ impl Plan {
                 index,
             })
             .collect();
-        Ok(Self { clusters, sidecar: sidecar.clone(), skipped, loopback })
+        let made = sidecar_image.clone().map(SidecarImage::Archive);
+        let sidecar_image = made.or_else(|| sidecar.clone().map(SidecarImage::Of));
+        Ok(Self { clusters, sidecar: sidecar.clone(), sidecar_image, skipped, loopback })
     }
 
     /// The address that others in the bed reach this machine by.
@@ -228,5 +242,16 @@ mod tests {
         addresses.sort();
         addresses.dedup();
         assert_eq!(addresses.len(), count);
+    }
+
+    #[test]
+    fn the_sidecars_image_is_packed_unless_somebody_made_one() {
+        let (program, archive) = (PathBuf::from("mc-sidecar"), PathBuf::from("mc-sidecar.tar"));
+        let packed = Wanted { sidecar: Some(program.clone()), ..wanted() };
+        let made = Wanted { sidecar_image: Some(archive.clone()), ..packed.clone() };
+        let image = |wanted| Plan::new(&wanted, true).unwrap().sidecar_image;
+        assert_eq!(image(packed), Some(SidecarImage::Of(program)));
+        assert_eq!(image(made), Some(SidecarImage::Archive(archive)));
+        assert_eq!(image(wanted()), None);
     }
 }

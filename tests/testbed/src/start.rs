@@ -15,7 +15,7 @@ use crate::limits;
 use crate::network;
 use crate::node;
 use crate::packages;
-use crate::plan::{ClusterPlan, HOST, Plan, Wanted};
+use crate::plan::{ClusterPlan, HOST, Plan, SidecarImage, Wanted};
 use crate::programs;
 use crate::progress::{say, step};
 use crate::registration;
@@ -29,6 +29,10 @@ pub fn check(wanted: &Wanted) -> Result<Ready> {
     if let Some(sidecar) = &mut plan.sidecar {
         *sidecar =
             fs::canonicalize(&sidecar).with_context(|| format!("no sidecar: {}", sidecar.display()))?;
+    }
+    if let Some(SidecarImage::Archive(path) | SidecarImage::Of(path)) = &mut plan.sidecar_image {
+        *path = fs::canonicalize(&path)
+            .with_context(|| format!("no image of the sidecar: {}", path.display()))?;
     }
     packages::check(&plan)?;
     if !plan.loopback {
@@ -61,7 +65,7 @@ pub fn start(Ready(plan): &Ready, id: &str, dir: &Path) -> Result<Bed> {
         let threads = plan
             .clusters
             .iter()
-            .map(|cluster| scope.spawn(|| start_cluster(&site, cluster, plan.sidecar.as_deref())))
+            .map(|cluster| scope.spawn(|| start_cluster(&site, cluster, plan.sidecar_image.as_ref())))
             .collect::<Vec<_>>();
         join_all(threads)
     })?;
@@ -91,7 +95,7 @@ pub fn start(Ready(plan): &Ready, id: &str, dir: &Path) -> Result<Bed> {
     Ok(bed)
 }
 
-fn start_cluster(site: &Site<'_>, plan: &ClusterPlan, sidecar: Option<&Path>) -> Result<Cluster> {
+fn start_cluster(site: &Site<'_>, plan: &ClusterPlan, sidecar: Option<&SidecarImage>) -> Result<Cluster> {
     let name = &plan.name;
     thread::scope(|scope| {
         let prepared = plan.node.then(|| {

@@ -1,0 +1,313 @@
+//! The image of the sidecar that `make image-test` has just made: what it says of itself, all that is in it, that its
+//! programs need nothing else and run, and that the lists of what is in them are right. `PLATFORMS` says which are meant.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+#[test]
+fn it_runs_one_program_as_nobody_and_has_no_shell() -> Result<()> {
+    for image in images()? {
+        let config = &image.config["config"];
+        ensure!(config["Entrypoint"] == json!(["/mc-sidecar"]), "{config}");
+        ensure!(config["User"] == "65532:65532", "{config}");
+        ensure!(config["ExposedPorts"] == json!({"10250/tcp": {}}), "{config}");
+        ensure!(
+            config["Cmd"].is_null() && config["WorkingDir"].as_str().is_none_or(|dir| dir == "/"),
+            "{config}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn it_has_the_program_the_authorities_and_nothing_else() -> Result<()> {
+    for image in images()? {
+        let mut found = BTreeSet::new();
+        let mut size = 0;
+        for layer in &image.layers {
+            size += fs::metadata(layer)?.len();
+            let list = tar(&["--numeric-owner", "-tvf"], layer, &[])?;
+            for line in list.lines() {
+                let words: Vec<_> = line.split_whitespace().collect();
+                ensure!(words[1] == "0/0", "not root's own: {line}");
+                found.insert(format!("{} {}", words[0], words[5].trim_matches('/')));
+            }
+        }
+        let folders = ["etc", "etc/ssl", "etc/ssl/certs"].map(|folder| format!("drwxr-xr-x {folder}"));
+        let mut wanted = BTreeSet::from(folders);
+        wanted.insert("-rw-r--r-- etc/ssl/certs/ca-certificates.crt".to_owned());
+        wanted.insert("-rwxr-xr-x mc-sidecar".to_owned());
+        ensure!(found == wanted, "{}: {found:#?}", image.architecture);
+        ensure!(size < LARGEST || debug_build(), "{}: {size} bytes", image.architecture);
+    }
+    Ok(())
+}
+
+#[test]
+fn its_program_is_of_its_platform_and_static() -> Result<()> {
+    for image in images()? {
+        let program = image.program()?;
+        let elf = run(Command::new("readelf").args(["-hldW"]).arg(&program))?;
+        let machine = if image.architecture == "arm64" { "AArch64" } else { "X86-64" };
+        let told = elf.lines().find(|line| line.trim_start().starts_with("Machine:")).unwrap_or_default();
+        ensure!(told.contains(machine), "{told}");
+        ensure!(!elf.contains("INTERP") && !elf.contains("(NEEDED)"), "it is not static:\n{elf}");
+    }
+    Ok(())
+}
+
+#[test]
+fn its_program_tells_nothing_of_the_machine_that_built_it() -> Result<()> {
+    if debug_build() {
+        return Ok(());
+    }
+    let home = env::var("CARGO_HOME").or_else(|_| env::var("HOME").map(|home| format!("{home}/.cargo")))?;
+    for image in images()? {
+        let program = fs::read(image.program()?)?;
+        let at = |path: &str| program.windows(path.len()).position(|bytes| bytes == path.as_bytes());
+        for path in [home.as_str(), env!("CARGO_MANIFEST_DIR").trim_end_matches("/kubectl-mc")] {
+            if let Some(at) = at(path) {
+                let told = String::from_utf8_lossy(&program[at..program.len().min(at + 120)]);
+                anyhow::bail!("{}: it has {told}", image.architecture);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn its_program_runs() -> Result<()> {
+    for image in images()? {
+        let crds = image.run(&["crds"])?;
+        ensure!(crds.status.success(), "{crds:?}");
+        let kept = fs::read(root().join("sidecar/deploy/crd.yaml"))?;
+        ensure!(crds.stdout == kept, "{}: mc-sidecar crds says something else", image.architecture);
+
+        let wrong = image.run(&["serve", "--goaway-chance=0.5"])?;
+        let told = String::from_utf8_lossy(&wrong.stderr);
+        ensure!(wrong.status.code() == Some(64), "{wrong:?}");
+        ensure!(told == "error: --goaway-chance: it is less than 0 or more than 0.02\n", "{told}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_lists_of_what_is_in_it_name_each_crate_that_was_linked_and_no_other() -> Result<()> {
+    for image in images()? {
+        let linked = linked(image.target())?;
+        ensure!(linked.len() > 100, "these are all: {linked:?}");
+        let file = root().join(format!("target/image/mc-sidecar-{}.cdx.json", image.architecture));
+        let list: Value = serde_json::from_slice(&fs::read(&file)?)?;
+        same(&linked, &components(&list, "required")?, "of the file")?;
+
+        // Read as scanners read it, which refuses what is not whole.
+        let embedded = auditable_info::audit_info_from_file(&image.program()?, Default::default())?;
+        let embedded = serde_json::to_value(embedded)?;
+        let packages = embedded["packages"].as_array().context("no packages")?;
+        let (root, packages): (Vec<_>, Vec<_>) = packages.iter().partition(|package| package["root"] == true);
+        ensure!(
+            names(&root)? == BTreeSet::from([format!("sidecar@{}", env!("CARGO_PKG_VERSION"))]),
+            "{root:?}"
+        );
+        let (build, runtime): (Vec<_>, Vec<_>) =
+            packages.into_iter().partition(|package| package["kind"] == "build");
+        same(&linked, &names(&runtime)?, "in the program")?;
+        same(&components(&list, "excluded")?, &names(&build)?, "of what ran when it was built")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_list_is_whole() -> Result<()> {
+    for image in images()? {
+        let file = root().join(format!("target/image/mc-sidecar-{}.cdx.json", image.architecture));
+        let list: Value = serde_json::from_slice(&fs::read(&file)?)?;
+        ensure!(list["bomFormat"] == "CycloneDX" && list["specVersion"] == "1.6", "{}", file.display());
+        ensure!(list["metadata"]["component"]["name"] == "mc-sidecar", "{}", list["metadata"]);
+        let components = list["components"].as_array().context("no components")?;
+        let mut known = BTreeSet::from([text(&list["metadata"]["component"]["bom-ref"])?]);
+        for component in components {
+            ensure!(known.insert(text(&component["bom-ref"])?), "twice: {component}");
+            let purl = text(&component["purl"])?;
+            if purl.starts_with("pkg:cargo/") {
+                ensure!(component["licenses"][0]["expression"].is_string(), "no licence: {component}");
+                let registered = !purl.contains("?vcs_url=");
+                ensure!(component["hashes"][0]["content"].is_string() == registered, "{component}");
+            }
+        }
+        for dependency in list["dependencies"].as_array().context("no dependencies")? {
+            for name in dependency["dependsOn"].as_array().into_iter().flatten().chain([&dependency["ref"]]) {
+                ensure!(known.contains(text(name)?), "{name} is nowhere");
+            }
+        }
+        // No crate: Rust's own library, the C libraries inside, and the authorities.
+        for name in ["rust-std", "libc6-dev", "libgcc-", "ca-certificates"] {
+            ensure!(known.iter().any(|known| known.starts_with(name)), "no {name} in {known:?}");
+        }
+    }
+    Ok(())
+}
+
+/// The image of one platform, unpacked as far as it is an archive.
+struct Image {
+    architecture: String,
+    config: Value,
+    layers: Vec<PathBuf>,
+    dir: TempDir,
+}
+
+/// One for each platform that was wanted, and no other.
+fn images() -> Result<Vec<Image>> {
+    let archive = root().join("target/image/mc-sidecar.tar");
+    ensure!(archive.is_file(), "no image: `make image-test` makes it");
+    let platforms = env::var("PLATFORMS").unwrap_or_else(|_| format!("linux/{}", own_architecture()));
+    let wanted: Vec<_> = platforms.split(',').collect();
+    let mut images = Vec::new();
+    for platform in &wanted {
+        let dir = tempfile::tempdir()?;
+        tar(&["-xf"], &archive, &["-C", &dir.path().display().to_string()])?;
+        let index = fs::read(dir.path().join("index.json"))?;
+        let list = blob(dir.path(), &serde_json::from_slice::<Value>(&index)?["manifests"][0])?;
+        let entries = list["manifests"].as_array().context("no list of platforms")?;
+        ensure!(entries.len() == wanted.len(), "{list}");
+        let architecture = platform.trim_start_matches("linux/");
+        let of_platform = |entry: &&Value| {
+            entry["platform"]["os"] == "linux" && entry["platform"]["architecture"] == architecture
+        };
+        let manifest = blob(dir.path(), entries.iter().find(of_platform).context(architecture.to_owned())?)?;
+        let config = blob(dir.path(), &manifest["config"])?;
+        ensure!(config["os"] == "linux" && config["architecture"] == architecture, "{config}");
+        let layers = manifest["layers"].as_array().context("no layers")?;
+        let layers = layers.iter().map(|layer| path(dir.path(), layer)).collect::<Result<_>>()?;
+        images.push(Image { architecture: architecture.to_owned(), config, layers, dir });
+    }
+    Ok(images)
+}
+
+impl Image {
+    fn program(&self) -> Result<PathBuf> {
+        let program = self.dir.path().join("mc-sidecar");
+        for layer in &self.layers {
+            tar(&["-xf"], layer, &["-C", &self.dir.path().display().to_string()])?;
+        }
+        Ok(program)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<Output> {
+        let program = self.program()?;
+        let mut command = if self.architecture == own_architecture() {
+            Command::new(program)
+        } else {
+            let machine = self.target().split('-').next().unwrap_or_default();
+            let mut emulator = Command::new(format!("qemu-{machine}-static"));
+            emulator.arg(program);
+            emulator
+        };
+        command.args(arguments).env_clear();
+        command.output().with_context(|| format!("cannot start: {command:?}"))
+    }
+
+    fn target(&self) -> &'static str {
+        if self.architecture == "arm64" { "aarch64-unknown-linux-gnu" } else { "x86_64-unknown-linux-gnu" }
+    }
+}
+
+/// What cargo says that it made for the target: nothing is compiled, for it was a moment ago.
+fn linked(target: &str) -> Result<BTreeSet<String>> {
+    let mut make = Command::new("make");
+    make.args(["--silent", "program", &format!("PLATFORM={target}"), "MESSAGES=json"]);
+    // What cargo tells a test is not for another cargo.
+    make.current_dir(root()).env_clear();
+    make.envs(env::vars_os().filter(|(name, _)| {
+        ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "PROFILE"].iter().any(|kept| name == kept)
+    }));
+    let mut linked = BTreeSet::new();
+    for line in run(&mut make)?.lines() {
+        let message: Value = serde_json::from_str(line)?;
+        let files = message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let library = |file: &str| file.contains(&format!("/{target}/")) && file.ends_with(".rlib");
+        if message["reason"] == "compiler-artifact" && files.into_iter().any(library) {
+            // registry+URL#NAME@VERSION, or path+file:///…/NAME#VERSION
+            let id = text(&message["package_id"])?;
+            let (place, package) = id.split_once('#').context(id.to_owned())?;
+            let folder = place.rsplit('/').next().unwrap_or_default();
+            linked.insert(if package.contains('@') {
+                package.to_owned()
+            } else {
+                format!("{folder}@{package}")
+            });
+        }
+    }
+    // The library of the program itself.
+    linked.retain(|crate_| !crate_.starts_with("sidecar@"));
+    Ok(linked)
+}
+
+/// Of the crates of a scope.
+fn components(list: &Value, scope: &str) -> Result<BTreeSet<String>> {
+    let all = list["components"].as_array().context("no components")?;
+    let of_cargo = |purl: &str| purl.starts_with("pkg:cargo/");
+    let crates = all.iter().filter(|component| component["scope"] == scope);
+    names(&crates.filter(|component| component["purl"].as_str().is_some_and(of_cargo)).collect::<Vec<_>>())
+}
+
+/// NAME@VERSION
+fn names(packages: &[&Value]) -> Result<BTreeSet<String>> {
+    let name = |package: &&Value| Ok(format!("{}@{}", text(&package["name"])?, text(&package["version"])?));
+    packages.iter().map(name).collect()
+}
+
+fn same(wanted: &BTreeSet<String>, found: &BTreeSet<String>, list: &str) -> Result<()> {
+    let more: Vec<_> = found.difference(wanted).collect();
+    let missing: Vec<_> = wanted.difference(found).collect();
+    ensure!(
+        more.is_empty() && missing.is_empty(),
+        "the list {list} has too much: {more:?}; and misses {missing:?}"
+    );
+    Ok(())
+}
+
+fn text(value: &Value) -> Result<&str> {
+    value.as_str().with_context(|| format!("no text: {value}"))
+}
+
+fn path(dir: &Path, descriptor: &Value) -> Result<PathBuf> {
+    Ok(dir.join("blobs").join(text(&descriptor["digest"])?.replace(':', "/")))
+}
+
+fn blob(dir: &Path, descriptor: &Value) -> Result<Value> {
+    Ok(serde_json::from_slice(&fs::read(path(dir, descriptor)?)?)?)
+}
+
+fn own_architecture() -> &'static str {
+    if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
+}
+
+/// It is large, and its C tells where it lay.
+fn debug_build() -> bool {
+    env::var("PROFILE").is_ok_and(|profile| profile == "dev")
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn tar(flags: &[&str], archive: &Path, more: &[&str]) -> Result<String> {
+    run(Command::new("tar").args(flags).arg(archive).args(more))
+}
+
+fn run(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start: {command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// What a node fetches, compressed, in bytes.
+const LARGEST: u64 = 8 << 20;

@@ -185,9 +185,9 @@ impl Writer {
 
     /// Writes a status over the one that it was made from, and over no other.
     async fn write(&self, due: Due) -> Result<(), ClusterName> {
-        let Due { cluster, registered, known } = due;
-        let mut member = registered.member.clone();
+        let Due { cluster, mut registered, mut known } = due;
         for _ in 0..ATTEMPTS {
+            let member = registered.member.clone();
             let Some(status) = known.status(&self.namespace, &registered, &member, Timestamp::now()) else {
                 return Ok(());
             };
@@ -196,10 +196,13 @@ impl Writer {
                     self.events.changed(&member, &status, &known).await;
                     return Ok(());
                 }
-                // Somebody wrote meanwhile: the labels, say.
+                // Somebody wrote meanwhile: the labels, say, or that the member is another sidecar's.
                 Ok(Err(kube::Error::Api(error))) if error.code == 409 => {
                     match timeout(TIMEOUT, self.members.get_opt(cluster.as_str())).await {
-                        Ok(Ok(Some(now))) if now.uid() == member.uid() => member = Arc::new(now),
+                        Ok(Ok(Some(now))) if now.uid() == member.uid() => {
+                            registered.member = Arc::new(now);
+                            known.settle(&self.namespace, &registered);
+                        }
                         Ok(Ok(_)) => return Ok(()),
                         Ok(Err(_)) | Err(_) => break,
                     }

@@ -53,7 +53,7 @@ pub(crate) fn measure(site: &Site, window: Duration, quick: bool) -> Result<()> 
         first,
         all,
         format!("{} ({} writes), {} connections at once", calls.all(), calls.writes, calls.at_once),
-        format!("{} ({} writes)", asked.all(), asked.writes()),
+        format!("{} ({} writes): {}", asked.all(), asked.writes(), asked.most(1.0)),
     );
     machine::idle(settled);
     let many_lead = resident(sidecar.pid())?;

@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/target/tools/bin:$(PATH):/usr/sbin
 export INSTA_UPDATE ?= no
 TESTBED := target/debug/testbed
 PLATFORM := $(shell uname -m)-unknown-linux-gnu
-PROFILE := release
+PROFILE ?= release
 PROGRAM := target/$(PLATFORM)/$(PROFILE:dev=debug)/mc-sidecar
 # Debian's compilers for other processors: empty for this machine's own.
 CROSS := $(filter-out $(shell uname -m)-linux-gnu-,$(firstword $(subst -, ,$(PLATFORM)))-linux-gnu-)

@@ -225,9 +225,7 @@ fn linked(target: &str) -> Result<BTreeSet<String>> {
     make.args(["--silent", "program", &format!("PLATFORM={target}"), "MESSAGES=json"]);
     // What cargo tells a test is not for another cargo.
     make.current_dir(root()).env_clear();
-    make.envs(env::vars_os().filter(|(name, _)| {
-        ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "PROFILE"].iter().any(|kept| name == kept)
-    }));
+    make.envs(env::vars_os().filter(|(name, _)| KEPT.iter().any(|kept| name == kept)));
     let mut linked = BTreeSet::new();
     for line in run(&mut make)?.lines() {
         let message: Value = serde_json::from_str(line)?;
@@ -308,6 +306,10 @@ fn run(command: &mut Command) -> Result<String> {
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
 }
+
+/// Where cargo finds what it needs and what it made.
+const KEPT: [&str; 7] =
+    ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR", "CARGO_BUILD_BUILD_DIR", "PROFILE"];
 
 /// What a node fetches, compressed, in bytes.
 const LARGEST: u64 = 8 << 20;

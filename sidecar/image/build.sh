@@ -8,7 +8,7 @@
 #   PROFILE    dev: what is built in a minute, to try it; without it, release
 #   ROOTS      a file with the public authorities to trust; without it, Mozilla's as Debian packs them
 #
-# Programs are cross-compiled, and the Dockerfile packs them. The same sources, tools and packages give the same image.
+# Programs are cross-compiled, and the Dockerfile packs them. The same programs give the same image.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 name=${1:?a name for the image is needed} profile=${PROFILE:-release}

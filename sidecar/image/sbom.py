@@ -45,19 +45,20 @@ def tree(target, edges):
     return packages
 
 
-def checksums():
+def locked():
+    """Of each crate that is not of this workspace, the name of its registry and its checksum."""
     lock = (ROOT / "Cargo.lock").read_text()
-    entry = r'name = "(.+)"\nversion = "(.+)"\nsource = ".+"\nchecksum = "(.+)"'
-    return {(name, version): checksum for name, version, checksum in re.findall(entry, lock)}
+    entry = r'name = "(.+)"\nversion = "(.+)"\nsource = "registry\+.+/(.+)-index"\nchecksum = "(.+)"'
+    return {(name, version): kept for name, version, *kept in re.findall(entry, lock)}
 
 
 def crates(target):
     linked = tree(target, "normal,no-proc-macro")
     packages = tree(target, "normal,build")
-    sums = checksums()
+    lock = locked()
     for key, package in packages.items():
         package["linked"] = key in linked
-        package["checksum"] = sums.get(key)
+        package["registry"], package["checksum"] = lock.get(key, ("local", None))
     return packages
 
 
@@ -143,7 +144,7 @@ def auditable(packages):
     made = []
     for key in sorted(packages):
         package = packages[key]
-        entry = {"name": key[0], "version": key[1], "source": "local" if package["local"] else "crates.io"}
+        entry = {"name": key[0], "version": key[1], "source": package["registry"]}
         if not package["linked"]:
             entry["kind"] = "build"
         if package["depends"]:

@@ -108,8 +108,10 @@ fn build_from(module: &Path, version: &str, programs: &[&str]) -> Result<()> {
         if built || !path.starts_with(&folder) {
             continue;
         }
-        progress::say(format_args!("building {program} {version}, which may take minutes the first time"));
-        progress::step(format_args!("{program} {version} built"), || {
+        progress::say(format_args!(
+            "building {program} (Kubernetes {version}), which may take minutes the first time"
+        ));
+        progress::step(format_args!("{program} (Kubernetes {version}) built"), || {
             go_build(module, version, program, &path)
         })?;
         fs::write(&stamp_file, &stamp)?;

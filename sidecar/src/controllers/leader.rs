@@ -1,17 +1,26 @@
 //! The election of the replica that runs the controllers, by a Lease (client-go:
 //! `tools/leaderelection`): whoever writes its name into it first leads, as long as it goes on
-//! writing. Two cannot lead at once: a write counts only if nobody else wrote since it was read, the
-//! leader gives up after `renew_deadline` without a write, and the others wait for `lease_duration`.
-//! Clocks of different machines are not compared; how old a Lease is tells who watches it not change.
+//! writing. Two cannot lead at once: a write counts only if nobody else wrote since the Lease was seen,
+//! the leader gives up `renew_deadline` after it began its last write, and the others wait for
+//! `lease_duration` after they saw that. Clocks of different machines are not compared; how old a Lease
+//! is tells who watches it not change.
+//!
+//! Where client-go asks again and again, the leader writes over what its own last write left, and the
+//! others watch that one Lease: they know of each write as it is made, and look at the moment at which
+//! the Lease is over. What the watch does not tell costs time alone: nobody writes who has not looked.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{PostParams, WatchEvent, WatchParams};
 use kube::runtime::events::Reporter;
 use prometheus_client::metrics::gauge::Gauge;
+use thiserror::Error;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -51,7 +60,7 @@ pub async fn run<F: Future<Output = ()>>(
     stop: CancellationToken,
     mut lead: impl FnMut(CancellationToken) -> F,
 ) {
-    let mut candidate = Candidate { leases, config, identity: identity(), observed: None };
+    let mut candidate = Candidate::new(leases, config);
     while !stop.is_cancelled() {
         let acquired = tokio::select! {
             biased;
@@ -80,28 +89,79 @@ struct Candidate {
     leases: Api<Lease>,
     config: Config,
     identity: String,
-    /// The Lease as it was last seen, and since when it has been so.
-    observed: Option<(Lease, Instant)>,
+    /// The Lease as it was last seen; none where there is none.
+    seen: Option<Lease>,
+    /// From when on that may be ours.
+    free: Instant,
 }
 
 /// When a Lease was last ours for certain: before it was written, not after.
 #[derive(Clone, Copy)]
 struct Held(Instant);
 
+#[derive(Debug, Error)]
+enum Error {
+    #[error(transparent)]
+    Host(#[from] kube::Error),
+    #[error("the host does not answer in time")]
+    Late(#[from] Elapsed),
+    #[error("the watch ended")]
+    WatchEnded,
+}
+
 impl Candidate {
+    fn new(leases: Api<Lease>, config: Config) -> Self {
+        Self { leases, config, identity: identity(), seen: None, free: Instant::now() }
+    }
+
     /// Returns when the Lease is ours.
     async fn acquired(&mut self) -> Held {
+        let mut told = false;
         loop {
-            let began = Instant::now();
-            // An answer that comes too late would be worth nothing.
-            match timeout(self.config.renew_deadline, self.try_hold()).await {
-                Ok(Ok(true)) => return Held(began),
-                Ok(Ok(false)) => {}
-                Ok(Err(error)) => debug!(error = %error, "the Lease of the controllers cannot be had"),
-                Err(_) => debug!("the host does not say in time whose Lease it is"),
+            match self.taken().await {
+                Ok(held) => return held,
+                // Nothing that passes: the rights may be of an older release than the program.
+                Err(Error::Host(error)) if is_forbidden(&error) && !told => {
+                    warn!(%error, "the Lease of the controllers cannot be followed as it should be");
+                    told = true;
+                }
+                Err(error) => debug!(%error, "the Lease of the controllers is looked at again in a moment"),
             }
-            sleep(self.config.retry_period.mul_f64((JITTER - 1.0).mul_add(retry::random(), 1.0))).await;
+            // Those who failed together do not ask together.
+            sleep(retry::jittered(self.config.retry_period)).await;
         }
+    }
+
+    /// Follows the Lease until it may be had, and takes it.
+    async fn taken(&mut self) -> Result<Held, Error> {
+        self.look().await?;
+        while !self.is_free() {
+            self.follow().await?;
+            self.look().await?;
+        }
+        self.write().await
+    }
+
+    /// Takes note of each change of the Lease, until it may be had or nothing was heard of it for so long
+    /// that the watch may be broken.
+    async fn follow(&mut self) -> Result<(), Error> {
+        let only = format!("metadata.name={}", self.config.resource_name);
+        let only = WatchParams::default().fields(&only).disable_bookmarks();
+        // Without a version, from what there is.
+        let version = version(self.seen.as_ref()).unwrap_or_default().to_owned();
+        let changes = self.leases.watch(&only, &version);
+        let mut changes = pin!(self.in_time(changes).await?);
+        while !self.is_free() {
+            let silence = Instant::now() + 2 * self.config.retry_period;
+            let Ok(change) = timeout_at(self.free.min(silence), changes.try_next()).await else { break };
+            match change?.ok_or(Error::WatchEnded)? {
+                WatchEvent::Added(lease) | WatchEvent::Modified(lease) => self.see(Some(lease)),
+                WatchEvent::Deleted(_) => self.see(None),
+                WatchEvent::Bookmark(_) => {}
+                WatchEvent::Error(status) => return Err(kube::Error::Api(status).into()),
+            }
+        }
+        Ok(())
     }
 
     /// Renews the Lease. Returns when it is not ours any more, or soon may not be.
@@ -109,61 +169,92 @@ impl Candidate {
         loop {
             let deadline = held + self.config.renew_deadline;
             let renewed = timeout_at(deadline, async {
-                sleep(self.config.retry_period).await;
                 loop {
-                    let began = Instant::now();
-                    match self.try_hold().await {
-                        Ok(true) => return Some(began),
-                        Ok(false) => return None,
-                        Err(error) => warn!(error = %error, "the Lease of the controllers is not renewed"),
-                    }
                     sleep(self.config.retry_period).await;
+                    match self.renew().await {
+                        Ok(renewed) => return renewed,
+                        Err(error) => warn!(%error, "the Lease of the controllers is not renewed"),
+                    }
                 }
             });
             match renewed.await {
-                Ok(Some(began)) => held = began,
+                Ok(Some(Held(began))) => held = began,
                 Ok(None) | Err(_) => return,
             }
         }
     }
 
-    /// Writes our name into the Lease, which counts only if nobody wrote meanwhile. False if it is another's.
-    async fn try_hold(&mut self) -> Result<bool, kube::Error> {
-        let Some(mut lease) = self.leases.get_opt(&self.config.resource_name).await? else {
-            let metadata =
-                ObjectMeta { name: Some(self.config.resource_name.clone()), ..ObjectMeta::default() };
-            let lease = Lease { metadata, spec: Some(self.renewed(&LeaseSpec::default())) };
-            return self.leases.create(&PostParams::default(), &lease).await.map(|_| true);
-        };
-        let spec = lease.spec.take().unwrap_or_default();
-        let holder = spec.holder_identity.as_deref().unwrap_or_default();
-        if !holder.is_empty() && holder != self.identity && !self.is_over(&lease, &spec) {
-            return Ok(false);
+    /// Writes over what our last write left; where that is not there any more, over what is. None if it
+    /// is another's.
+    async fn renew(&mut self) -> Result<Option<Held>, Error> {
+        match self.write().await {
+            // Another wrote, or we did and were not told, or the Lease was deleted.
+            Err(Error::Host(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {}
+            written => return written.map(Some),
         }
-        lease.spec = Some(self.renewed(&spec));
-        // Who was faster is told by a conflict.
-        self.leases.replace(&self.config.resource_name, &PostParams::default(), &lease).await.map(|_| true)
+        self.look().await?;
+        if self.is_free() { self.write().await.map(Some) } else { Ok(None) }
     }
 
-    /// Whether another's Lease has not been renewed for as long as it lasts.
-    fn is_over(&mut self, lease: &Lease, spec: &LeaseSpec) -> bool {
-        let version = &lease.metadata.resource_version;
-        match &self.observed {
-            Some((seen, since)) if seen.metadata.resource_version == *version => {
-                let lasts = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-                let lasts = lasts.map_or(self.config.lease_duration, Duration::from_secs);
-                since.elapsed() >= lasts
-            }
-            _ => {
-                self.observed = Some((lease.clone(), Instant::now()));
-                false
-            }
+    /// Reads the Lease.
+    async fn look(&mut self) -> Result<(), Error> {
+        let lease = self.in_time(self.leases.get_opt(&self.config.resource_name)).await?;
+        self.see(lease);
+        Ok(())
+    }
+
+    /// Writes our name into the Lease. If it is not as it was seen, that is a conflict.
+    async fn write(&mut self) -> Result<Held, Error> {
+        let (began, params) = (Instant::now(), PostParams::default());
+        let mut lease = self.seen.clone().unwrap_or_default();
+        lease.spec = Some(self.renewed(&lease.spec.unwrap_or_default()));
+        let written = if self.seen.is_some() {
+            self.in_time(self.leases.replace(&self.config.resource_name, &params, &lease)).await?
+        } else {
+            lease.metadata.name = Some(self.config.resource_name.clone());
+            self.in_time(self.leases.create(&params, &lease)).await?
+        };
+        self.see(Some(written));
+        Ok(Held(began))
+    }
+
+    /// Takes note of the Lease as it is. One that was deleted still binds us: whoever held it may not know.
+    fn see(&mut self, lease: Option<Lease>) {
+        if let Some(changed) =
+            lease.as_ref().filter(|lease| version(Some(lease)) != version(self.seen.as_ref()))
+        {
+            self.free = Instant::now() + self.lasts(changed.spec.as_ref());
         }
+        self.seen = lease;
+    }
+
+    /// For how long a Lease is another's when it was just renewed.
+    fn lasts(&self, spec: Option<&LeaseSpec>) -> Duration {
+        let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
+        if holder.is_empty() || holder == self.identity {
+            return Duration::ZERO;
+        }
+        let lasts = spec.and_then(|spec| u64::try_from(spec.lease_duration_seconds?).ok());
+        lasts.map_or(self.config.lease_duration, Duration::from_secs)
+    }
+
+    fn is_ours(&self, spec: &LeaseSpec) -> bool {
+        spec.holder_identity.as_deref() == Some(&self.identity)
+    }
+
+    fn is_free(&self) -> bool {
+        self.free <= Instant::now()
+    }
+
+    /// A request's answer, if it comes in time for a second try (client-go:
+    /// `resourcelock.NewFromKubeconfig`).
+    async fn in_time<T>(&self, answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Error> {
+        Ok(timeout((self.config.renew_deadline / 2).max(LEAST_PATIENCE), answer).await??)
     }
 
     fn renewed(&self, before: &LeaseSpec) -> LeaseSpec {
         let now = Some(MicroTime(jiff::Timestamp::now()));
-        let ours = before.holder_identity.as_deref() == Some(&self.identity);
+        let ours = self.is_ours(before);
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
             // Rounded up: what others wait for must not be less than what we count on.
@@ -179,23 +270,31 @@ impl Candidate {
 
     /// Takes our name out of the Lease, if it is there, so that another need not wait.
     async fn release(&mut self) {
-        let name = self.config.resource_name.clone();
-        let released = async {
-            let Some(mut lease) = self.leases.get_opt(&name).await? else { return Ok(()) };
-            let Some(spec) = &mut lease.spec else { return Ok(()) };
-            if spec.holder_identity.as_deref() != Some(&self.identity) {
-                return Ok(());
-            }
-            spec.holder_identity = Some(String::new());
-            spec.lease_duration_seconds = Some(1);
-            self.leases.replace(&name, &PostParams::default(), &lease).await.map(drop)
-        };
-        match timeout(RELEASE_TIMEOUT, released).await {
+        match timeout(RELEASE_TIMEOUT, self.released()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => warn!(error = %error, "the Lease of the controllers was not given up"),
+            Ok(Err(error)) => warn!(%error, "the Lease of the controllers was not given up"),
             Err(_) => warn!("the Lease of the controllers was not given up in time"),
         }
     }
+
+    async fn released(&mut self) -> Result<(), Error> {
+        // A renewal may have been under way.
+        self.look().await?;
+        let Some(mut lease) = self.seen.clone() else { return Ok(()) };
+        let Some(spec) = lease.spec.as_mut().filter(|spec| self.is_ours(spec)) else { return Ok(()) };
+        spec.holder_identity = Some(String::new());
+        spec.lease_duration_seconds = Some(1);
+        self.leases.replace(&self.config.resource_name, &PostParams::default(), &lease).await?;
+        Ok(())
+    }
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}
+
+fn version(lease: Option<&Lease>) -> Option<&str> {
+    lease?.metadata.resource_version.as_deref()
 }
 
 /// Who this is: the host's or pod's name, and what tells two processes there apart.
@@ -204,8 +303,9 @@ fn identity() -> String {
     format!("{host}_{:016x}", retry::random().to_bits())
 }
 
-/// client-go's: those who wait for one Lease do not ask together.
+/// client-go's: the most that one pause between two attempts is longer than another.
 const JITTER: f64 = 1.2;
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

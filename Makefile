@@ -99,7 +99,7 @@ image: ## The sidecar's image IMAGE=NAME (PLATFORMS=linux/amd64,linux/arm64: for
 image-test: ## Look into the image, and run its programs (PLATFORMS=linux/amd64,linux/arm64: both, arm64 by qemu)
 	@tests/setup.sh $(if $(findstring arm64,$(PLATFORMS)),--arm64)
 	@ARCHIVE=target/image/mc-sidecar.tar BUILDER=buildah sidecar/image/build.sh testbed.local/mc-sidecar:1
-	cargo test --package kubectl-mc --test image -- $(if $(filter dev,$(PROFILE)),$(NOT_OF_A_DEBUG_BUILD))
+	cargo test --workspace --exclude fuzz --test image -- $(if $(filter dev,$(PROFILE)),$(NOT_OF_A_DEBUG_BUILD))
 
 # It is large, and its C tells where it lay.
 NOT_OF_A_DEBUG_BUILD := --skip it_is_small_to_fetch --skip its_program_tells_nothing_of_the_machine_that_built_it

@@ -15,13 +15,16 @@ use tempfile::TempDir;
 fn it_runs_one_program_as_nobody_and_has_no_shell() -> Result<()> {
     for image in images()? {
         let config = &image.config["config"];
-        ensure!(config["Entrypoint"] == json!(["/mc-sidecar"]), "{config}");
-        ensure!(config["User"] == "65532:65532", "{config}");
-        ensure!(config["ExposedPorts"] == json!({"10250/tcp": {}}), "{config}");
-        ensure!(
-            config["Cmd"].is_null() && config["WorkingDir"].as_str().is_none_or(|dir| dir == "/"),
-            "{config}"
-        );
+        for (what, wanted) in [
+            ("Entrypoint", json!(["/mc-sidecar"])),
+            ("User", json!("65532:65532")),
+            ("ExposedPorts", json!({"10250/tcp": {}})),
+            ("Cmd", Value::Null),
+        ] {
+            ensure!(config[what] == wanted, "{what} is {} and not {wanted}", config[what]);
+        }
+        let folder = config["WorkingDir"].as_str().unwrap_or("/");
+        ensure!(folder == "/", "it starts in {folder}");
     }
     Ok(())
 }
@@ -42,7 +45,7 @@ fn it_has_the_program_the_authorities_and_nothing_else() -> Result<()> {
         let mut wanted = BTreeSet::from(folders);
         wanted.insert("-rw-r--r-- etc/ssl/certs/ca-certificates.crt".to_owned());
         wanted.insert("-rwxr-xr-x mc-sidecar".to_owned());
-        ensure!(found == wanted, "{}: {found:#?}", image.architecture);
+        same(&wanted, &found, &format!("of the files for {}", image.architecture))?;
     }
     Ok(())
 }
@@ -52,7 +55,7 @@ fn it_is_small_to_fetch() -> Result<()> {
     for image in images()? {
         let sizes = image.layers.iter().map(|layer| Ok(fs::metadata(layer)?.len()));
         let size = sizes.sum::<Result<u64>>()?;
-        ensure!(size < LARGEST, "{}: {size} bytes", image.architecture);
+        ensure!(size < LARGEST, "for {} it is {size} bytes, and {LARGEST} are too many", image.architecture);
     }
     Ok(())
 }
@@ -64,8 +67,10 @@ fn its_program_is_of_its_platform_and_static() -> Result<()> {
         let elf = run(Command::new("readelf").args(["-hldW"]).arg(&program))?;
         let machine = if image.architecture == "arm64" { "AArch64" } else { "X86-64" };
         let told = elf.lines().find(|line| line.trim_start().starts_with("Machine:")).unwrap_or_default();
-        ensure!(told.contains(machine), "{told}");
-        ensure!(!elf.contains("INTERP") && !elf.contains("(NEEDED)"), "it is not static:\n{elf}");
+        ensure!(told.contains(machine), "the program for {} is for {told}", image.architecture);
+        let needs = |line: &&str| line.contains("interpreter:") || line.contains("(NEEDED)");
+        let needs: Vec<_> = elf.lines().filter(needs).map(str::trim).collect();
+        ensure!(needs.is_empty(), "the program for {} is not static: {needs:?}", image.architecture);
     }
     Ok(())
 }
@@ -76,10 +81,10 @@ fn its_program_tells_nothing_of_the_machine_that_built_it() -> Result<()> {
     for image in images()? {
         let program = fs::read(image.program()?)?;
         let at = |path: &str| program.windows(path.len()).position(|bytes| bytes == path.as_bytes());
-        for path in [home.as_str(), env!("CARGO_MANIFEST_DIR").trim_end_matches("/kubectl-mc")] {
+        for path in [home.as_str(), env!("CARGO_MANIFEST_DIR").trim_end_matches("/sidecar")] {
             if let Some(at) = at(path) {
                 let told = String::from_utf8_lossy(&program[at..program.len().min(at + 120)]);
-                anyhow::bail!("{}: it has {told}", image.architecture);
+                anyhow::bail!("the program for {} has {told:?}", image.architecture);
             }
         }
     }
@@ -92,11 +97,15 @@ fn its_program_runs() -> Result<()> {
         let crds = image.run(&["crds"])?;
         ensure!(crds.status.success(), "{crds:?}");
         let kept = fs::read(root().join("sidecar/deploy/crd.yaml"))?;
-        ensure!(crds.stdout == kept, "{}: mc-sidecar crds says something else", image.architecture);
+        ensure!(
+            crds.stdout == kept,
+            "for {} what `mc-sidecar crds` prints is not sidecar/deploy/crd.yaml",
+            image.architecture
+        );
 
         let wrong = image.run(&["serve", "--goaway-chance=0.5"])?;
         let told = String::from_utf8_lossy(&wrong.stderr);
-        ensure!(wrong.status.code() == Some(64), "{wrong:?}");
+        ensure!(wrong.status.code() == Some(64), "wrong flags do not end it with 64: {wrong:?}");
         ensure!(told == "error: --goaway-chance: it is less than 0 or more than 0.02\n", "{told}");
     }
     Ok(())
@@ -116,10 +125,8 @@ fn the_lists_of_what_is_in_it_name_each_crate_that_was_linked_and_no_other() -> 
         let embedded = serde_json::to_value(embedded)?;
         let packages = embedded["packages"].as_array().context("no packages")?;
         let (root, packages): (Vec<_>, Vec<_>) = packages.iter().partition(|package| package["root"] == true);
-        ensure!(
-            names(&root)? == BTreeSet::from([format!("sidecar@{}", env!("CARGO_PKG_VERSION"))]),
-            "{root:?}"
-        );
+        let program = BTreeSet::from([format!("sidecar@{}", env!("CARGO_PKG_VERSION"))]);
+        same(&program, &names(&root)?, "of roots in the program")?;
         let (build, runtime): (Vec<_>, Vec<_>) =
             packages.into_iter().partition(|package| package["kind"] == "build");
         same(&linked, &names(&runtime)?, "in the program")?;
@@ -143,7 +150,11 @@ fn the_list_is_whole() -> Result<()> {
             if purl.starts_with("pkg:cargo/") {
                 ensure!(component["licenses"][0]["expression"].is_string(), "no licence: {component}");
                 let registered = !purl.contains("?vcs_url=");
-                ensure!(component["hashes"][0]["content"].is_string() == registered, "{component}");
+                let hashed = component["hashes"][0]["content"].is_string();
+                ensure!(
+                    hashed == registered,
+                    "a hash is what registries' crates have, and no others: {component}"
+                );
             }
         }
         for dependency in list["dependencies"].as_array().context("no dependencies")? {

@@ -54,9 +54,14 @@ fn a_group_of_another_issuer_or_of_none_lets_nobody_in() -> Result<()> {
         Caller::certificate("e2e-oidc-foreign", &[bare.as_str()])?,
     ];
     for stranger in &strangers {
-        let endpoint = Endpoint::cluster(&bed()?.host, stranger.certificate.as_deref())?;
-        let answer = scene.ask(&endpoint, stranger, "/foreign")?;
-        ensure!(answer.status() == 403, "{:?}: {}: {}", stranger.groups, answer.status(), answer.text());
+        let certificate = stranger.certificate.as_deref();
+        let (host, direct) =
+            (Endpoint::cluster(&bed()?.host, certificate)?, Endpoint::sidecar(sidecar()?, certificate)?);
+        for (way, endpoint) in [("through the host", host), ("at the sidecar itself", direct)] {
+            let answer = scene.ask(&endpoint, stranger, "/foreign")?;
+            let (groups, status) = (&stranger.groups, answer.status());
+            ensure!(status == 403, "{way} somebody of {groups:?} is answered {status}: {}", answer.text());
+        }
         ensure!(!scene.member.may_be_user(&stranger.user)?, "{} may be impersonated", stranger.user);
     }
     // Whoever is in it gets in all the while.
@@ -74,15 +79,16 @@ fn a_token_that_has_run_out_is_nobodys_and_nothing_of_it_reaches_the_member() ->
     let expired = issuer()?.caller(&claims)?;
     let (host, direct) = (Endpoint::cluster(&bed()?.host, None)?, Endpoint::sidecar(sidecar()?, None)?);
     let log = AuditLog::from_now(scene.member.cluster)?;
-    for endpoint in [&host, &direct] {
+    for (way, endpoint) in [("through the host", &host), ("at the sidecar itself", &direct)] {
         let answer = scene.ask(endpoint, &expired, "/expired")?;
-        ensure!(answer.status() == 401, "{}: {}", answer.status(), answer.text());
+        let status = answer.status();
+        ensure!(status == 401, "{way} a token that has run out is answered {status}: {}", answer.text());
     }
     // What came before this has been written by now.
     let jane = scene.person("jane")?;
     scene.ask(&host, &jane, "/valid")?;
     seen(&log, &scene.path("/valid"))?;
-    ensure!(log.requests(&scene.path("/expired"))?.is_empty(), "it got there");
+    ensure!(log.requests(&scene.path("/expired"))?.is_empty(), "what came with it reached the member");
     Ok(())
 }
 
@@ -119,9 +125,16 @@ fn two_people_of_one_name_are_told_apart_by_their_uid_and_extra() -> Result<()> 
     }
     let seen = |rest: &str| seen(&log, &scene.path(rest));
     let (one, two, again) = (seen("/one")?, seen("/two")?, seen("/again")?);
-    assert_eq!((&one["uid"], &one["extra"][TENANT]), (&json!("uid-of-jane"), &json!(["blue"])));
-    assert_eq!((&two["uid"], &two["extra"][TENANT]), (&json!("uid-of-another"), &json!(["another"])));
-    assert_eq!((&again["username"], &again["uid"]), (&one["username"], &one["uid"]));
+    for (which, seen, uid, tenant) in [
+        ("the first", &one, "uid-of-jane", "blue"),
+        ("the second", &two, "uid-of-another", "another"),
+        ("the first, who came again,", &again, "uid-of-jane", "blue"),
+    ] {
+        let is_she = seen["username"] == first.user.as_str()
+            && seen["uid"] == uid
+            && seen["extra"] == json!({TENANT: [tenant]});
+        ensure!(is_she, "the member was shown {which} not with {uid} and tenant {tenant}: {seen}");
+    }
     Ok(())
 }
 
@@ -177,7 +190,7 @@ impl Scene {
             "username": jane.user, "uid": "uid-of-jane", "extra": {TENANT: ["blue"]},
             "groups": [self.group("dev"), self.group("night"), "system:authenticated"],
         });
-        ensure!(*seen == whole, "{seen} is not {whole}");
+        ensure!(*seen == whole, "the member was shown {seen} and not {whole}");
         Ok(())
     }
 }

@@ -39,7 +39,7 @@ fn kind_is_joined_by_the_name_of_its_node_which_join_suggests() -> Result<()> {
     let caller = with_member(&alone, "kind-shop", &format!("https://{}", relay.address), &user)?;
     let join = ["join", NAME, "--member-context=kind-shop"];
     let suggested = refused_with_a_server(&caller, &join)?;
-    assert_eq!(suggested, format!("--server=https://{node}:6443"));
+    assert_eq!(suggested, format!("--server=https://{node}:6443"), "it suggests another address");
     join_use_and_leave(&caller, &[&join[..], &[suggested.as_str()]].concat(), "--member-context=kind-shop")?;
     drop(published);
     Traces::of(&alone)?.same_as(&before)
@@ -65,7 +65,7 @@ fn k3s_is_joined_by_the_address_of_its_server_which_join_suggests() -> Result<()
     let member = format!("--member-kubeconfig={}", k3s.display());
     let join = ["join", NAME, &member];
     let suggested = refused_with_a_server(&caller, &join)?;
-    assert_eq!(suggested, format!("--server={}", alone.cluster.server));
+    assert_eq!(suggested, format!("--server={}", alone.cluster.server), "it suggests another address");
     join_use_and_leave(&caller, &[&join[..], &[suggested.as_str()]].concat(), &member)?;
     Traces::of(&alone)?.same_as(&before)
 }
@@ -128,7 +128,10 @@ fn a_member_behind_a_proxy_is_joined_and_used_through_it() -> Result<()> {
         "--member-context=member",
     )?;
     let (asked, address) = (proxy.asked(), alone.cluster.server.trim_start_matches("https://"));
-    ensure!(!asked.is_empty() && asked.iter().all(|asked| asked == address), "{asked:?}");
+    ensure!(
+        !asked.is_empty() && asked.iter().all(|asked| asked == address),
+        "the proxy was to be asked for {address} alone, and was for {asked:?}"
+    );
     Traces::of(&alone)?.same_as(&before)
 }
 
@@ -140,7 +143,7 @@ fn eks_with_an_overlay_network_is_told_of_host_network_and_works_with_it() -> Re
     scene
         .install(&["--replicas=1", "--timeout=40s"])?
         .failure(&["the host does not reach the sidecars", "--host-network"])?;
-    scene.install(&["--replicas=1", "--host-network"])?.success()?;
+    scene.install(&["--replicas=1", "--timeout=40s", "--host-network"])?.success()?;
     scene.plugin.ok(&["clusters"])?;
     let endpoints = endpoints(&scene, SYSTEM)?;
     ensure!(endpoints == [SocketAddr::new(overlay.node, 10260)], "{endpoints:?}");
@@ -153,7 +156,7 @@ fn gke_the_hosts_control_plane_reaches_the_sidecars_by_a_port_that_the_firewall_
 -> Result<()> {
     let scene = Scene::take()?;
     let _firewall = Firewall::before(&scene)?;
-    scene.install(&["--replicas=1"])?.success()?;
+    scene.install(&["--replicas=1", "--timeout=40s"])?.success()?;
     scene.plugin.ok(&["clusters"])?;
     let endpoints = endpoints(&scene, SYSTEM)?;
     let [endpoint] = endpoints[..] else { anyhow::bail!("{endpoints:?}") };
@@ -167,7 +170,8 @@ fn gke_the_hosts_control_plane_reaches_the_sidecars_by_a_port_that_the_firewall_
 fn by_plugin(context: &str, exec: &Value, asked: &str) -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
-    let token = administrator(&alone)?;
+    let administrator = Administrator::of(&alone)?;
+    let token = administrator.token()?;
     let caller = with_member(&alone, context, &alone.cluster.server, &json!({"exec": exec}))?;
     let program = exec["command"].as_str().context("no command")?;
     let answer = json!({
@@ -191,13 +195,14 @@ fn by_plugin(context: &str, exec: &Value, asked: &str) -> Result<()> {
     // It is gone, and nobody misses it.
     std::fs::remove_file(caller.folder().join(program))?;
     follow(&caller, &said)?;
-    assert_eq!(runs()?, for_the_join);
+    assert_eq!(runs()?, for_the_join, "the plugin was run for more than the join");
     for cluster in [&bed()?.host, alone.cluster] {
-        holds_nothing_of(&Tool::admin(cluster)?, &token).with_context(|| cluster.name.clone())?;
+        holds_nothing_of(&Tool::admin(cluster)?, &token)
+            .with_context(|| format!("{} keeps the token of the join", cluster.name))?;
     }
     write_script(&caller.folder().join(program), &script)?;
     tool.ok(&["unjoin", NAME, &member, "--yes"])?;
-    dismiss(&alone)?;
+    drop(administrator);
     Traces::of(&alone)?.same_as(&before)
 }
 
@@ -217,19 +222,31 @@ fn holds_nothing_of(admin: &Tool, token: &str) -> Result<()> {
     Ok(())
 }
 
-/// A token of somebody who administers the cluster, for as long as clouds give them.
-fn administrator(alone: &Alone) -> Result<String> {
-    let kubectl = Tool::admin(alone.cluster)?;
-    kubectl.ok(&["create", "serviceaccount", CLOUD, "-n", "default"])?;
-    let account = format!("--serviceaccount=default:{CLOUD}");
-    kubectl.ok(&["create", "clusterrolebinding", CLOUD, "--clusterrole=cluster-admin", &account])?;
-    Ok(kubectl.ok(&["create", "token", CLOUD, "-n", "default", "--duration=14m"])?.trim().to_owned())
+/// Somebody who administers the cluster as a cloud's user does, until dropped.
+struct Administrator(Tool);
+
+impl Administrator {
+    fn of(alone: &Alone) -> Result<Self> {
+        let administrator = Self(Tool::admin(alone.cluster)?);
+        let Self(kubectl) = &administrator;
+        kubectl.ok(&["create", "serviceaccount", CLOUD, "-n", "default"])?;
+        let account = format!("--serviceaccount=default:{CLOUD}");
+        kubectl.ok(&["create", "clusterrolebinding", CLOUD, "--clusterrole=cluster-admin", &account])?;
+        Ok(administrator)
+    }
+
+    /// For as long as clouds give them.
+    fn token(&self) -> Result<String> {
+        let token = self.0.ok(&["create", "token", CLOUD, "-n", "default", "--duration=14m"])?;
+        Ok(token.trim().to_owned())
+    }
 }
 
-fn dismiss(alone: &Alone) -> Result<()> {
-    let kubectl = Tool::admin(alone.cluster)?;
-    kubectl.ok(&["delete", "clusterrolebinding", CLOUD])?;
-    kubectl.ok(&["delete", "serviceaccount", CLOUD, "-n", "default"]).map(drop)
+impl Drop for Administrator {
+    fn drop(&mut self) {
+        let _ = self.0.run(&["delete", "clusterrolebinding", CLOUD]);
+        let _ = self.0.run(&["delete", "serviceaccount", CLOUD, "-n", "default"]);
+    }
 }
 
 /// What the join suggests where it refuses the address of the kubeconfig.
@@ -318,6 +335,5 @@ fn gcloud() -> Value {
     })
 }
 
-/// An account that administers the cluster as a cloud's user does.
 const CLOUD: &str = "e2e-cloud";
 const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";

@@ -27,9 +27,11 @@ use crate::inventory::fleet::{Fleet, Registered};
 use crate::retry;
 
 pub mod status;
+mod waiting;
 
 use status::Known;
 pub use status::{Aspect, Finding};
+use waiting::Waiting;
 
 /// Takes what controllers find.
 #[derive(Clone, Debug)]
@@ -58,7 +60,7 @@ impl Conditions {
             reported,
             awaited,
             known: HashMap::new(),
-            waiting: HashMap::new(),
+            waiting: Waiting::default(),
             told: Arc::default(),
         };
         (Self(reports), writer)
@@ -98,8 +100,8 @@ pub struct Writer {
     reported: mpsc::UnboundedReceiver<(ClusterName, Report)>,
     awaited: Awaited,
     known: HashMap<ClusterName, Known>,
-    /// When those are looked at whose status may differ from what is known.
-    waiting: HashMap<ClusterName, Instant>,
+    /// Those whose status may differ from what is known.
+    waiting: Waiting,
     /// What the host said when it was looked at last.
     told: Arc<Fleet>,
 }
@@ -109,7 +111,7 @@ impl Writer {
     pub async fn run(mut self) {
         self.follow();
         loop {
-            let next = self.waiting.values().min().copied();
+            let next = self.waiting.next();
             tokio::select! {
                 report = self.reported.recv() => match report {
                     Some(report) => self.take(report),
@@ -124,13 +126,12 @@ impl Writer {
             while let Ok(report) = self.reported.try_recv() {
                 self.take(report);
             }
-            let now = Instant::now();
-            let due: Vec<_> = self.waiting.extract_if(|_, when| *when <= now).collect();
-            let due: Vec<_> = due.into_iter().filter_map(|(cluster, _)| self.due(cluster)).collect();
+            let due = self.waiting.due(Instant::now());
+            let due: Vec<_> = due.into_iter().filter_map(|cluster| self.due(cluster)).collect();
             let writes = due.into_iter().map(|due| self.write(due));
             let written: Vec<_> = stream::iter(writes).buffer_unordered(MAX_UNDER_WAY).collect().await;
             for cluster in written.into_iter().filter_map(Result::err) {
-                self.waiting.insert(cluster, Instant::now() + PAUSE);
+                self.waiting.until(Instant::now() + PAUSE, cluster);
             }
         }
     }
@@ -169,8 +170,7 @@ impl Writer {
         let known = self.known.get(&cluster);
         let is_whole = known.is_some_and(|known| known.is_whole(&self.awaited.aspects));
         let pause = if is_new && !is_whole { self.awaited.patience } else { MOMENT };
-        let when = Instant::now() + pause;
-        self.waiting.entry(cluster).and_modify(|before| *before = when.min(*before)).or_insert(when);
+        self.waiting.until(Instant::now() + pause, cluster);
     }
 
     /// The member, if its status is not what is known.

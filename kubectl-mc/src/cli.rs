@@ -42,13 +42,13 @@ pub(crate) struct Cli {
 pub(crate) struct Flags {
     /// The clusters to run against: names, globs, /regexes/, @sets, !exclusions; repeated or with commas
     /// [env: KUBECTL_MC_CLUSTER]
-    #[arg(long, short = 'C', value_name = "CLUSTERS", global = true)]
+    #[arg(long, short = 'C', value_name = "CLUSTERS", global = true, help_heading = CHOICE)]
     pub(crate) cluster: Vec<String>,
     /// Clusters by their labels, as in env=prod,tier!=dev
-    #[arg(long, value_name = "SELECTOR", global = true)]
+    #[arg(long, value_name = "SELECTOR", global = true, help_heading = CHOICE)]
     pub(crate) cluster_selector: Option<String>,
     /// All clusters behind the host
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = CHOICE)]
     pub(crate) all_clusters: bool,
     /// Clusters to leave out; written as for --cluster
     #[arg(long, value_name = "CLUSTERS")]
@@ -79,10 +79,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "WHEN")]
     pub(crate) color: Option<Color>,
     /// The kubeconfig context of the host [env: KUBECTL_MC_CONTEXT; default: the configuration's, then the current context]
-    #[arg(long, value_name = "NAME", global = true)]
+    #[arg(long, value_name = "NAME", global = true, help_heading = OF_ALL)]
     pub(crate) context: Option<String>,
     /// The kubeconfig file of the host [default: KUBECONFIG, then ~/.kube/config]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = OF_ALL)]
     pub(crate) kubeconfig: Option<OsString>,
 }
 
@@ -146,6 +146,9 @@ pub(crate) enum Output {
     Name,
 }
 
+/// Where the help of a verb has the flags that are not its own.
+const CHOICE: &str = "Flags that choose clusters, for verbs that work on them";
+const OF_ALL: &str = "Flags of every verb";
 const USAGE: &str = "kubectl mc [--cluster=CLUSTERS] COMMAND [ARGUMENTS of kubectl]";
 
 const EXAMPLES: &str = "\

@@ -2,10 +2,12 @@
 //!
 //! - [`plan`]: what is meant, from the flags
 //! - [`host`]: what the host must have before anything is applied
+//! - [`handover`]: from one way to make the serving certificate to another
 //! - [`remote`]: the cluster that runs the sidecars where the host has no nodes
 //! - [`wait`], [`pods`]: until it works, or why it does not
 //! - [`remains`]: what there is to take away
 
+pub(crate) mod handover;
 pub(crate) mod host;
 pub(crate) mod plan;
 pub(crate) mod pods;
@@ -18,6 +20,7 @@ use serde_json::Value;
 
 use crate::apply::{self, object::patiently};
 use crate::cli::Flags;
+use crate::connect::Target;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
@@ -61,6 +64,8 @@ pub(crate) enum InstallError {
     Request { path: String, error: String },
     #[error("cannot get {path}: {reason}")]
     Get { path: String, reason: String },
+    #[error("cannot get {path} from the {cluster}: {reason}")]
+    GetFrom { path: String, cluster: String, reason: String },
     #[error(
         "nothing was applied: the host's kube-apiserver does not say how its front proxy is known: {missing} in ConfigMap \
          kube-system/extension-apiserver-authentication"
@@ -72,10 +77,26 @@ pub(crate) enum InstallError {
     NotAvailable { reason: String, hint: String },
     #[error("the host does not reach the sidecars: {reason}")]
     NotReached { reason: String, hint: String },
+    #[error(
+        "cert-manager has not made the serving certificate, and nothing has changed for requests: {state}"
+    )]
+    NotIssued { state: String, namespace: String },
+    #[error("--certificates=cert-manager does not go together with --run-on")]
+    IssuedElsewhere,
     #[error("the token of the sidecar's account is not there yet")]
     NoToken,
     #[error("the context's kubeconfig cannot be read for the sidecar: {0}")]
     Kubeconfig(String),
+}
+
+impl InstallError {
+    /// Names the cluster, as is due for the first that is asked of it.
+    pub(crate) fn from(self, cluster: Target<'_>) -> Self {
+        match self {
+            Self::Get { path, reason } => Self::GetFrom { path, cluster: cluster.describe(), reason },
+            other => other,
+        }
+    }
 }
 
 impl Explain for InstallError {
@@ -90,14 +111,20 @@ impl Explain for InstallError {
             Self::Foreign { hint, .. } | Self::NotAvailable { hint, .. } | Self::NotReached { hint, .. } => {
                 Some(hint.clone())
             }
-            Self::ChoosesClusters => Some("--context=NAME names another host".to_owned()),
+            Self::NotIssued { namespace, .. } => Some(format!(
+                "`kubectl -n {namespace} describe certificates` tells more; install again when it is mended"
+            )),
+            Self::IssuedElsewhere => Some(
+                "cert-manager there cannot tell this host whom to trust; leave --certificates out".to_owned(),
+            ),
+            Self::ChoosesClusters | Self::GetFrom { .. } => Some("--context=NAME names another host".to_owned()),
             Self::Manifest(_) | Self::Request { .. } | Self::Get { .. } | Self::NoToken | Self::Kubeconfig(_) => None,
         }
     }
 
     fn status(&self) -> ExitStatus {
         match self {
-            Self::ChoosesClusters => ExitStatus::Usage,
+            Self::ChoosesClusters | Self::IssuedElsewhere => ExitStatus::Usage,
             _ => ExitStatus::Failed,
         }
     }

@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use harness::api::Api;
@@ -19,29 +21,42 @@ use testbed::programs;
 use crate::install::{API_SERVICE, Scene};
 use crate::platforms::network::endpoints;
 
-/// In a namespace that others have as well, which is not deleted with all that is in it.
 #[test]
 fn sidecars_serve_what_cert_manager_makes_and_renews_and_nothing_of_it_is_left() -> Result<()> {
+    beside_cert_manager(served_and_renewed)
+}
+
+#[test]
+fn cert_manager_takes_the_sidecars_own_authoritys_place_and_gives_it_back_and_no_request_fails() -> Result<()>
+{
+    beside_cert_manager(|scene| {
+        scene.install(&own())?.success()?;
+        while_asking(scene, || there_and_back(scene))
+    })
+}
+
+/// In a namespace that others have as well, which is not deleted with all that is in it.
+fn beside_cert_manager(test: impl FnOnce(&Scene) -> Result<()>) -> Result<()> {
     let scene = Scene::take()?;
     let _namespace = Namespace::make(&scene)?;
     let before = listing(scene.host.cluster)?;
     let cert_manager = CertManager::start(&scene)?;
-    let served = served_and_renewed(&scene).map_err(|error| error.context(cert_manager.last_words()));
+    let tested = test(&scene).map_err(|error| anyhow!("{error:#}\n{}", cert_manager.last_words()));
     let removed = scene.plugin.ok(&["uninstall", "--yes", "--namespace", NAMESPACE]);
-    served?;
+    tested?;
     removed?;
     drop(cert_manager);
     // The host takes the registration of a group away a moment after its last definition.
     eventually("nothing is left", SOON, || {
         let after = listing(scene.host.cluster)?;
         let left: Vec<_> = after.symmetric_difference(&before).collect();
-        ensure!(left.is_empty(), "{left:?}");
+        ensure!(left.is_empty(), "left or lost: {left:?}");
         Ok(Some(()))
     })
 }
 
 fn served_and_renewed(scene: &Scene) -> Result<()> {
-    let install = ["--certificates=cert-manager", "--replicas=1", "--timeout=90s", "--namespace", NAMESPACE];
+    let install = by_cert_manager();
     scene.install(&install)?.success()?;
     scene.plugin.ok(&["clusters"])?;
     let again = scene.install(&install)?.success()?;
@@ -59,7 +74,7 @@ fn served_and_renewed(scene: &Scene) -> Result<()> {
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }}]);
     api.patch(&format!("{CERTIFICATE}/status"), &ask)?;
-    let renewed = eventually("it is renewed", SOON, || {
+    let renewed = eventually("cert-manager renews it", SOON, || {
         let now = secret(&api)?;
         Ok((leaf(&now)? != leaf(&first)?).then_some(now))
     })?;
@@ -67,12 +82,84 @@ fn served_and_renewed(scene: &Scene) -> Result<()> {
     let name = pod["metadata"]["name"].as_str().context("no name")?;
     let touched = json!({"metadata": {"annotations": {"e2e": "touched"}}});
     api.merge(&format!("{PODS}/{name}"), &touched)?;
-    eventually("it is served", 4 * SOON, || Ok((shown(scene, &renewed)? == leaf(&renewed)?).then_some(())))?;
+    eventually("the renewed certificate is shown", 4 * SOON, || {
+        Ok((shown(scene, &renewed)? == leaf(&renewed)?).then_some(()))
+    })?;
     scene.plugin.ok(&["clusters"])?;
     let now = self::pod(&api)?;
     assert_eq!(now["metadata"]["uid"], pod["metadata"]["uid"], "it is another pod");
     assert_eq!(now["status"]["containerStatuses"][0]["restartCount"], 0, "it was restarted");
     Ok(())
+}
+
+fn there_and_back(scene: &Scene) -> Result<()> {
+    let (api, kubectl) = (scene.api()?, Tool::admin(scene.host.cluster)?);
+    let bundle = |data: &Value| {
+        eventually("the host trusts this authority and no other", 2 * SOON, || {
+            let now = &api.get(API_SERVICE)?["spec"]["caBundle"];
+            ensure!(*now == data["ca.crt"], "it trusts {now}");
+            Ok(Some(()))
+        })
+    };
+    let dry_run = scene.install(&[&by_cert_manager()[..], &["--dry-run"]].concat())?.success()?;
+    ensure!(dry_run.contains("secret/mc-sidecar-ca deleted (server dry run)"), "{dry_run}");
+    let told = scene.install(&by_cert_manager())?.success()?;
+    ensure!(told.contains("secret/mc-sidecar-ca deleted"), "{told}");
+    let issued = secret(&api)?;
+    bundle(&issued)?;
+    assert_eq!(shown(scene, &issued)?, leaf(&issued)?);
+
+    let told = scene.install(&own())?.success()?;
+    for gone in ["certificate.cert-manager.io/mc-sidecar", "issuer.cert-manager.io/mc-sidecar"] {
+        ensure!(told.contains(&format!("{gone} deleted")), "{gone}: {told}");
+    }
+    let left =
+        "secrets,issuers.cert-manager.io,certificates.cert-manager.io,certificaterequests.cert-manager.io";
+    let left = kubectl.ok(&["get", left, "--namespace", NAMESPACE, "-o", "name"])?;
+    assert_eq!(left.trim(), "secret/mc-sidecar-ca");
+    let authority = format!("/api/v1/namespaces/{NAMESPACE}/secrets/mc-sidecar-ca");
+    let own = api.get(&authority)?["data"].clone();
+    assert_eq!(own["ca.crt"], own["tls.crt"], "it trusts another beside its own");
+    bundle(&own)?;
+    shown(scene, &own)?;
+    let again = scene.install(&self::own())?.success()?;
+    ensure!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
+    Ok(())
+}
+
+/// Asks the sidecars through the host all the while, each time by another connection; each must be answered.
+fn while_asking(scene: &Scene, change: impl FnOnce() -> Result<()>) -> Result<()> {
+    let (api, stop) = (scene.api()?, AtomicBool::new(false));
+    let (changed, asked) = thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let (mut asked, mut failed) = (0, Vec::new());
+            while !stop.load(Ordering::Relaxed) {
+                asked += 1;
+                match api.request("GET", "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters", "", "") {
+                    Ok(answer) if answer.status() == 200 => (),
+                    Ok(answer) => failed.push(format!("{}: {}", answer.status(), answer.text().trim())),
+                    Err(error) => failed.push(format!("{error:#}")),
+                }
+            }
+            (asked, failed)
+        });
+        let changed = change();
+        stop.store(true, Ordering::Relaxed);
+        (changed, asking.join())
+    });
+    changed?;
+    let (asked, failed) = asked.map_err(|_| anyhow!("who asked panicked"))?;
+    ensure!(failed.is_empty(), "{} of {asked} requests failed: {}", failed.len(), failed.join("; "));
+    ensure!(asked > 20, "only {asked} requests were made");
+    Ok(())
+}
+
+fn by_cert_manager() -> [&'static str; 5] {
+    ["--certificates=cert-manager", "--replicas=1", "--timeout=90s", "--namespace", NAMESPACE]
+}
+
+fn own() -> [&'static str; 4] {
+    ["--replicas=1", "--timeout=90s", "--namespace", NAMESPACE]
 }
 
 /// What cert-manager gives the sidecar.

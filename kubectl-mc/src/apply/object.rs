@@ -4,12 +4,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use kube::api::{Api, ApiResource, GroupVersionKind};
+use kube::api::{Api, ApiResource, GroupVersionKind, Patch, PatchParams};
 use kube::core::DynamicObject;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::ApplyError;
+use super::{ApplyError, FIELD_MANAGER};
 use crate::connect::Target;
 
 /// An object with a kind and a name.
@@ -67,6 +67,14 @@ impl Object {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(source) => Err(self.refused("get", at, source)),
         }
+    }
+
+    /// A JSON merge patch (RFC 7386) of fields that others may own.
+    pub(crate) async fn merge(&self, at: Target<'_>, patch: &Value) -> Result<(), ApplyError> {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let api = self.api(at);
+        let patched = patiently(async || api.patch(self.name(), &params, &Patch::Merge(patch)).await).await;
+        patched.map(drop).map_err(|source| self.refused("patch", at, source))
     }
 
     pub(super) fn refused(&self, verb: &'static str, at: Target<'_>, error: kube::Error) -> ApplyError {

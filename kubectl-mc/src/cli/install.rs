@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::manifests::DEFAULT_NAMESPACE;
 
 use crate::duration;
@@ -12,10 +13,10 @@ use crate::duration;
 #[command(after_help = INSTALL_EXAMPLES)]
 pub(crate) struct InstallArgs {
     /// The namespace of the sidecar and of the members' Secrets
-    #[arg(long, short = 'n', value_name = "NAME", default_value = DEFAULT_NAMESPACE)]
+    #[arg(long, short = 'n', value_name = "NAME", default_value = DEFAULT_NAMESPACE, value_parser = namespace)]
     pub(crate) namespace: String,
     /// The image of mc-sidecar
-    #[arg(long, value_name = "IMAGE", required = IMAGE.is_none(), default_value = IMAGE)]
+    #[arg(long, value_name = "IMAGE", required = IMAGE.is_none(), default_value = IMAGE, value_parser = image)]
     pub(crate) image: Option<String>,
     /// When nodes pull the image [default: as Kubernetes decides by the image's tag]
     #[arg(long, value_name = "POLICY")]
@@ -70,7 +71,7 @@ pub(crate) struct InstallArgs {
 #[command(after_help = UNINSTALL_EXAMPLES)]
 pub(crate) struct UninstallArgs {
     /// The namespace of the sidecar
-    #[arg(long, short = 'n', value_name = "NAME", default_value = DEFAULT_NAMESPACE)]
+    #[arg(long, short = 'n', value_name = "NAME", default_value = DEFAULT_NAMESPACE, value_parser = namespace)]
     pub(crate) namespace: String,
     /// The context of the cluster that the sidecars run in, where it is not the host
     #[arg(long, value_name = "CONTEXT")]
@@ -84,6 +85,20 @@ pub(crate) struct UninstallArgs {
     /// How long to wait until everything is gone
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
     pub(crate) timeout: Duration,
+}
+
+/// A DNS label, as a cluster's name is.
+fn namespace(text: &str) -> Result<String, &'static str> {
+    text.parse::<ClusterName>().map(Into::into).map_err(|error| error.reason)
+}
+
+/// What is no image at all; the rest is the nodes' to judge.
+fn image(text: &str) -> Result<String, &'static str> {
+    match text {
+        "" => Err("it is empty"),
+        _ if text.contains(char::is_whitespace) => Err("it has white space in it"),
+        _ => Ok(text.to_owned()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

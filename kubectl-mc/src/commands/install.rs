@@ -1,8 +1,9 @@
 //! `kubectl mc install`: looks at the host, lets it judge everything, applies it in an order in which nothing
 //! is broken on the way, and waits until it works.
 
-use kubectl_mc_api::manifests;
+use kubectl_mc_api::manifests::{self, Certificates};
 
+use crate::apply::delete::Delete;
 use crate::apply::diff;
 use crate::apply::{Applied, Apply};
 use crate::cli::{Flags, InstallArgs};
@@ -10,6 +11,7 @@ use crate::connect::{self, Connection};
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
+use crate::install::handover::Handover;
 use crate::install::plan::Plan;
 use crate::install::remote::{self, Remote};
 use crate::install::wait::{self, Deadline};
@@ -25,7 +27,7 @@ pub(super) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     check_flags(flags)?;
-    let plan = Plan::of(arguments);
+    let plan = Plan::of(arguments)?;
     if arguments.output.is_some() {
         let objects = plan.parameters.host().map_err(InstallError::Manifest)?;
         printer.out(&diff::documents(&objects));
@@ -55,7 +57,8 @@ async fn install(
         None => None,
     };
     let runs_on = remote.as_ref().map_or(&host, |remote| &remote.connection);
-    host::check(&host.client, &plan.parameters.namespace).await?;
+    let checked = host::check(&host.client, &plan.parameters.namespace).await;
+    checked.map_err(|error| error.from(host.target(HOST)))?;
     let mut objects = plan.host()?;
     let kept = host::keep_foreign_namespace(&host.client, &mut objects).await?;
     let mut elsewhere = match &remote {
@@ -64,6 +67,7 @@ async fn install(
     };
     let judged = judging.all(host.target(HOST), objects.clone()).await?;
     let judged_elsewhere = judging.all(runs_on.target(RUNS_ON), elsewhere.clone()).await?;
+    let handover = Handover::find(host.target(HOST), &plan).await?;
     step.done();
     if kept {
         printer.note(&format!(
@@ -74,17 +78,33 @@ async fn install(
     let judged = judged.into_iter().chain(judged_elsewhere).collect::<Vec<_>>();
     if arguments.dry_run {
         judged.iter().for_each(|one| printer.out(&one.line(true)));
+        let surplus = handover.finish(Delete { dry_run: true, timeout: arguments.timeout }).await?;
+        surplus.iter().for_each(|one| printer.out(&format!("{one} deleted (server dry run)\n")));
         return Ok(());
     }
     if arguments.diff {
         printer.out(&diff::unified(&judged));
+        let surplus = handover.finish(Delete { dry_run: true, timeout: arguments.timeout }).await?;
+        surplus.iter().for_each(|one| printer.note(&format!("{one} would be deleted\n")));
         return Ok(());
     }
 
     // The group is registered when somebody answers for it: an APIService without is noticed by everybody.
-    let registration = objects.pop();
+    let mut registration = objects.pop();
+    let is_program = |object: &serde_json::Value| object["kind"] == "Deployment";
+    let program = objects.iter().position(is_program).map(|at| objects.split_off(at));
     let step = progress.step("applying");
     let mut applied = applying.all(host.target(HOST), objects).await?;
+    if handover.is_due() {
+        let mut step = progress.step("having the host trust the certificates of before and of now");
+        handover.trust_both(&deadline, &mut step).await?;
+        step.done();
+        if plan.parameters.certificates == Certificates::SelfManaged {
+            // cert-manager would take the sidecars' own authority out again.
+            applied.extend(applying.all(host.target(HOST), registration.take()).await?);
+        }
+    }
+    applied.extend(applying.all(host.target(HOST), program.into_iter().flatten()).await?);
     if let Some(remote) = &remote {
         let kubeconfig = remote::kubeconfig(
             &host,
@@ -102,6 +122,8 @@ async fn install(
     let mut step = progress.step("waiting for the sidecars");
     wait::deployment(&runs_on.client, &plan.parameters.namespace, &deadline, &mut step).await?;
     step.done();
+    let surplus = handover.finish(Delete { dry_run: false, timeout: arguments.timeout }).await?;
+    surplus.iter().for_each(|one| printer.out(&format!("{one} deleted\n")));
     report(&applying.all(host.target(HOST), registration).await?, printer);
     let mut step = progress.step("waiting for the host to reach them");
     wait::registration(&host.client, &deadline, &mut step).await?;

@@ -42,7 +42,8 @@ async fn uninstall(
         Some(context) => Some(Remote::connect(context, options, env).await?),
         None => None,
     };
-    let members = remains::members(&host.client, namespace).await?;
+    let members = remains::members(&host.client, namespace).await;
+    let members = members.map_err(|error| error.from(host.target(HOST)))?;
     let ours = remains::host(host.target(HOST), namespace).await?;
     let elsewhere = match &remote {
         Some(remote) => remains::elsewhere(remote.connection.target(RUNS_ON), namespace).await?,

@@ -15,7 +15,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn of(arguments: &InstallArgs) -> Self {
+    pub(crate) fn of(arguments: &InstallArgs) -> Result<Self, InstallError> {
         let InstallArgs { namespace, image, image_pull_policy, replicas, secure_port, host_network, .. } =
             arguments;
         let addresses = || arguments.endpoint.iter().map(std::net::SocketAddr::ip).collect();
@@ -44,7 +44,10 @@ impl Plan {
             },
             extra_args: arguments.sidecar_flag.clone(),
         };
-        Self { parameters, run_on: arguments.run_on.clone(), reach }
+        if arguments.run_on.is_some() && parameters.certificates == manifests::Certificates::CertManager {
+            return Err(InstallError::IssuedElsewhere);
+        }
+        Ok(Self { parameters, run_on: arguments.run_on.clone(), reach })
     }
 
     /// The host's objects, the registration last.

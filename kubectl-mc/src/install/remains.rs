@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use kubectl_mc_api::manifests::{Certificates, MANAGED_BY, Parameters, Reach, SIDECAR};
+use kubectl_mc_api::manifests::{Certificates, ISSUER, MANAGED_BY, Parameters, Reach, SERVED, SIDECAR};
 use serde_json::{Value, json};
 
 use super::{InstallError, get, items};
@@ -46,7 +46,7 @@ pub(crate) async fn host(host: Target<'_>, namespace: &str) -> Result<Vec<Value>
     let registration = candidates.pop();
     let cert_manager = Parameters { certificates: Certificates::CertManager, ..parameters.clone() };
     // Before what makes it, so that it goes after that.
-    candidates.push(made_by_cert_manager(namespace));
+    candidates.extend(made_by_cert_manager(namespace));
     // Of both families, for the names of their slices.
     let any = vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     for other in [cert_manager.host(), parameters.host_of_remote(&Reach::Addresses(any, 1))] {
@@ -66,15 +66,31 @@ pub(crate) async fn host(host: Target<'_>, namespace: &str) -> Result<Vec<Value>
     Ok(ours)
 }
 
+/// Ours on the host that belongs to another way to make the serving certificate than this, in the order in which it
+/// was made.
+pub(crate) async fn of_other_certificates(
+    host: Target<'_>,
+    parameters: &Parameters,
+) -> Result<Vec<Value>, Failure> {
+    let (certificates, mut candidates) = match parameters.certificates {
+        Certificates::CertManager => (Certificates::SelfManaged, Vec::new()),
+        // Before what makes it, so that it goes after that.
+        Certificates::SelfManaged => {
+            (Certificates::CertManager, made_by_cert_manager(&parameters.namespace).to_vec())
+        }
+    };
+    let other = Parameters { certificates, ..parameters.clone() };
+    candidates.extend(other.of_certificates().map_err(InstallError::Manifest)?);
+    labelled(host, candidates).await
+}
+
 /// Ours in the cluster that runs the sidecars for another.
 pub(crate) async fn elsewhere(runs_on: Target<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
     let parameters = parameters(namespace);
     let mut candidates = parameters.remote("").map_err(InstallError::Manifest)?;
     let cert_manager = Parameters { certificates: Certificates::CertManager, ..parameters };
-    let of_cert_manager = cert_manager.remote("").map_err(InstallError::Manifest)?;
-    candidates.push(made_by_cert_manager(namespace));
-    candidates
-        .extend(of_cert_manager.into_iter().filter(|object| object["apiVersion"] == "cert-manager.io/v1"));
+    candidates.extend(made_by_cert_manager(namespace));
+    candidates.extend(cert_manager.of_certificates().map_err(InstallError::Manifest)?);
     labelled(runs_on, candidates).await
 }
 
@@ -102,9 +118,11 @@ async fn grants(client: &kube::Client) -> Result<Vec<Value>, InstallError> {
     Ok(objects)
 }
 
-/// The serving certificate; the authority's Secret has the name that the sidecar's own has.
-fn made_by_cert_manager(namespace: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": TLS, "namespace": namespace}})
+/// The serving certificate and its authority.
+fn made_by_cert_manager(namespace: &str) -> [Value; 2] {
+    [ISSUER, SERVED].map(|name| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}})
+    })
 }
 
 /// Its Lease and the users that it has learnt.
@@ -142,8 +160,6 @@ fn parameters(namespace: &str) -> Parameters {
     Parameters { namespace: namespace.to_owned(), ..Parameters::new(String::new()) }
 }
 
-/// `secretName` of the Certificate that the sidecar serves.
-const TLS: &str = "mc-sidecar-tls";
 /// The label of what `access grant` makes on the host.
 const GRANT: &str = "fleet.kubectl-mc.dev/grant-for";
 /// The annotation of a namespace that makes a cluster a member.

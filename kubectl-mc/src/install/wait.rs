@@ -39,7 +39,6 @@ pub(crate) async fn deployment(
         if rolled_out(&deployment) {
             return Ok(());
         }
-        let (status, wanted) = (&deployment["status"], &deployment["spec"]["replicas"]);
         let mut problem = pods::of_deployment(&deployment);
         if is_observed(&deployment) {
             let sets = get(client, &format!("/apis/apps/v1/{of_namespace}/replicasets{selected}")).await?;
@@ -48,8 +47,7 @@ pub(crate) async fn deployment(
             let newest = items(&list).filter(|pod| pods::is_of(pod, newest.as_deref()));
             problem = newest.filter_map(Problem::of).max_by_key(Problem::is_final).or(problem);
         }
-        let available =
-            format!("{} of {wanted} available", status["availableReplicas"].as_u64().unwrap_or(0));
+        let available = available(&deployment);
         let state =
             problem.as_ref().map_or_else(|| available.clone(), |problem| format!("{available}: {problem}"));
         if deadline.is_over() || problem.as_ref().is_some_and(Problem::is_final) {
@@ -66,6 +64,16 @@ pub(crate) async fn deployment(
 
 fn is_observed(deployment: &Value) -> bool {
     deployment["status"]["observedGeneration"].as_u64() >= deployment["metadata"]["generation"].as_u64()
+}
+
+/// How far it is; those of the version before are available as well while the new are not.
+fn available(deployment: &Value) -> String {
+    let count = |field: &str| deployment["status"][field].as_u64().unwrap_or(0);
+    let before = match count("replicas").saturating_sub(count("updatedReplicas")) {
+        0 => String::new(),
+        before => format!(", {before} of the version before not replaced yet"),
+    };
+    format!("{} of {} available{before}", count("availableReplicas"), deployment["spec"]["replicas"])
 }
 
 /// As `kubectl rollout status` judges it.
@@ -154,6 +162,17 @@ mod tests {
             assert!(!rolled_out(&deployment(status)), "{field}");
         }
         assert!(!rolled_out(&deployment(json!({}))));
+    }
+
+    #[test]
+    fn who_is_available_of_the_version_before_is_told_apart() {
+        let deployment = |status: Value| json!({"spec": {"replicas": 2}, "status": status});
+        assert_eq!(available(&deployment(json!({}))), "0 of 2 available");
+        let both = json!({"replicas": 3, "updatedReplicas": 1, "availableReplicas": 2});
+        assert_eq!(
+            available(&deployment(both)),
+            "2 of 2 available, 2 of the version before not replaced yet"
+        );
     }
 
     #[test]

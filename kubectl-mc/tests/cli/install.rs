@@ -52,6 +52,21 @@ fn printing_asks_no_cluster() {
 }
 
 #[test]
+fn a_host_that_cannot_be_reached_is_named() {
+    let bed = Bed::unreachable();
+    for arguments in [&["install", "--image=i"][..], &["uninstall"]] {
+        let ran = bed.run(arguments);
+        let (code, error) = ran.failed();
+        assert_eq!(code, 1);
+        assert!(
+            error.contains(&format!(" from the host, {}: ", bed.host().replacen("host", "context", 1))),
+            "{error}"
+        );
+        assert!(error.contains("hint: --context=NAME names another host"), "{error}");
+    }
+}
+
+#[test]
 fn what_does_not_go_together_is_wrong_usage() {
     let bed = Bed::unreachable();
     for arguments in [
@@ -60,6 +75,17 @@ fn what_does_not_go_together_is_wrong_usage() {
         &["install", "--image=i", "--endpoint=10.0.0.1:1"],
         &["install", "--image=i", "--dry-run", "--diff"],
         &["install", "--image=i", "--replicas=0"],
+        &["install", "--image="],
+        &["install", "--image=two words"],
+        &["install", "--image=i", "--namespace=../kube-system"],
+        &["uninstall", "--namespace=Kube-System"],
+        &[
+            "install",
+            "--image=i",
+            "--certificates=cert-manager",
+            "--run-on=c",
+            "--external-name=sidecar.example",
+        ],
         &["--cluster=m1", "install", "--image=i"],
         &["uninstall", "--all-clusters"],
     ] {

@@ -11,6 +11,9 @@ pub const DEFAULT_NAMESPACE: &str = "kubectl-mc-system";
 pub const SIDECAR: &str = "mc-sidecar";
 /// The Secret that holds the authority of self-made serving certificates.
 pub const AUTHORITY: &str = "mc-sidecar-ca";
+/// The Secret that cert-manager makes of the serving certificate, and the one of its authority.
+pub const SERVED: &str = "mc-sidecar-tls";
+pub const ISSUER: &str = "mc-sidecar-issuer";
 /// The aggregated API's registration with the host.
 pub const API_SERVICE: &str = "v1alpha1.proxy.kubectl-mc.dev";
 /// The label of all that the plugin and the sidecar make, and its value.
@@ -144,6 +147,15 @@ impl Parameters {
         Ok(labelled(objects))
     }
 
+    /// What there is for this way to make the serving certificate and for no other.
+    pub fn of_certificates(&self) -> Result<Vec<Value>, Error> {
+        let text = match self.certificates {
+            Certificates::SelfManaged => AUTHORITY_SECRET,
+            Certificates::CertManager => CERT_MANAGER,
+        };
+        Ok(labelled(self.all(text)?))
+    }
+
     /// The port that the sidecar's pods serve on.
     pub fn port(&self) -> u16 {
         self.secure_port.unwrap_or(if self.host_network { 10260 } else { 10250 })
@@ -197,7 +209,7 @@ impl Parameters {
             Certificates::CertManager => {
                 args.push("--tls-cert-file=/var/run/mc-sidecar/tls/tls.crt".to_owned());
                 args.push("--tls-private-key-file=/var/run/mc-sidecar/tls/tls.key".to_owned());
-                pod["volumes"] = json!([{"name": "tls", "secret": {"secretName": "mc-sidecar-tls"}}]);
+                pod["volumes"] = json!([{"name": "tls", "secret": {"secretName": SERVED}}]);
             }
         }
         args.extend(self.extra_args.iter().cloned());

@@ -97,7 +97,8 @@ impl AsRef<str> for ClusterName {
 #[error("invalid cluster name {name:?}: {reason}")]
 pub struct InvalidClusterName {
     name: String,
-    reason: &'static str,
+    /// What is wrong with it as a DNS label.
+    pub reason: &'static str,
 }
 
 const MAX_LABEL: usize = 63;

@@ -96,7 +96,9 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
     })?;
     let Some(outcomes) = finished else { return Ok(ExitStatus::Interrupted) };
     // It is a help and no more: a folder that cannot be written fails nothing.
-    let _ = last_failed::remember(Cache::open(job.env)?.folder(), job.host, &outcomes);
+    if let Ok(cache) = Cache::open(job.env) {
+        let _ = last_failed::remember(cache.folder(), job.host, &outcomes);
+    }
     let summary = Summary::of(&outcomes);
     job.printer.note(&summary.to_string());
     Ok(summary.status())

@@ -38,16 +38,17 @@ mod verb;
 use std::process::ExitCode;
 
 use crate::env::Env;
+use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
 fn main() -> ExitCode {
     let printer = Printer::default();
     let arguments = std::env::args_os().skip(1).collect();
-    match commands::run(arguments, &Env::from_process(), &printer) {
-        Ok(status) => status.into(),
-        Err(failure) => {
-            printer.failure(&failure);
-            failure.status.into()
-        }
-    }
+    let status = commands::run(arguments, &Env::from_process(), &printer).unwrap_or_else(|failure| {
+        printer.failure(&failure);
+        failure.status
+    });
+    let Some(lost) = printer.lost() else { return status.into() };
+    printer.failure(&lost.into());
+    if status == ExitStatus::Success { ExitStatus::Failed } else { status }.into()
 }

@@ -1,21 +1,24 @@
 //! The only place that writes. A reader that has gone away (a broken pipe) is no error:
-//! `kubectl mc clusters | head` ends quietly.
+//! `kubectl mc clusters | head` ends quietly. A disk that is full is one.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::ProgressBar;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::error::Failure;
+use crate::error::{Explain, Failure};
 
 /// Standard output and standard error.
 #[derive(Debug, Default)]
 pub(crate) struct Printer {
     /// Nobody reads standard output any more.
     reader_gone: AtomicBool,
+    /// Why standard output takes nothing any more, where that is not because nobody reads it.
+    lost: OnceLock<io::Error>,
     /// What is drawn on the terminal at the moment: it makes way for whatever is written.
     bar: watch::Sender<Option<ProgressBar>>,
 }
@@ -30,10 +33,18 @@ impl Printer {
     pub(crate) fn out_bytes(&self, bytes: &[u8]) {
         self.beside_bar(|| {
             let mut out = io::stdout().lock();
-            if out.write_all(bytes).and_then(|()| out.flush()).is_err() {
+            if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
                 self.reader_gone.store(true, Ordering::Relaxed);
+                if error.kind() != io::ErrorKind::BrokenPipe {
+                    let _ = self.lost.set(error);
+                }
             }
         });
+    }
+
+    /// Why some of the answer could not be written, if so it is.
+    pub(crate) fn lost(&self) -> Option<Lost> {
+        self.lost.get().map(|error| Lost(error.to_string()))
     }
 
     /// Whether nobody reads standard output any more: what goes on for its sake may end.
@@ -81,6 +92,13 @@ impl Printer {
         self.note(&text);
     }
 }
+
+/// What was to be written is not, so the command has not done what it was asked to.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the output: {0}")]
+pub(crate) struct Lost(String);
+
+impl Explain for Lost {}
 
 /// Text from a server must not move the cursor or recolour the terminal, and stays on its line.
 pub(crate) fn printable(text: &str) -> String {

@@ -15,6 +15,16 @@ fn answering(body: &str) -> Bed {
     Bed::answering((200, "application/json", body.to_owned()))
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_written_is_a_failure_and_no_silence() {
+    let full = std::fs::File::create("/dev/full").unwrap();
+    let ran = answering(TABLE).command(&["clusters"]).stdout(full).output().unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+    let error = String::from_utf8_lossy(&ran.stderr);
+    assert!(error.starts_with("error: cannot write the output: No space left on device"), "{error}");
+}
+
 #[test]
 fn the_servers_table_is_shown_with_kubectls_look() {
     let bed = answering(TABLE);

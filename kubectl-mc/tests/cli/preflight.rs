@@ -32,6 +32,14 @@ fn what_needs_no_server_asks_nobody() {
 }
 
 #[test]
+fn several_clusters_need_no_folder_to_remember_who_failed() {
+    let ran =
+        Bed::unreachable().run_with("XDG_CACHE_HOME", "/dev/null/none", &["-C", "m1,m2", "get", "pods"]);
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert!(!ran.err.contains("cache"), "{}", ran.err);
+}
+
+#[test]
 fn each_hop_that_refuses_is_named_and_kubectl_is_not_started() {
     let text = |code, text: &str| (code, "text/plain", format!("{text}\n"));
     let forbidden = r#"clusters.proxy.kubectl-mc.dev "m1" is forbidden: User "theo" cannot get resource "clusters/proxy""#;

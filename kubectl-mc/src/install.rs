@@ -117,6 +117,9 @@ impl Explain for InstallError {
             Self::IssuedElsewhere => Some(
                 "cert-manager there cannot tell this host whom to trust; leave --certificates out".to_owned(),
             ),
+            Self::GetFrom { reason, .. } if reason == "Unauthorized" => Some(
+                "log in to it again: the credential in the kubeconfig is expired or wrong".to_owned(),
+            ),
             Self::ChoosesClusters | Self::GetFrom { .. } => Some("--context=NAME names another host".to_owned()),
             Self::Manifest(_) | Self::Request { .. } | Self::Get { .. } | Self::NoToken | Self::Kubeconfig(_) => None,
         }

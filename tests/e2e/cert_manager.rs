@@ -1,5 +1,6 @@
 //! `kubectl mc install --certificates=cert-manager`, beside cert-manager's own controllers at work.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -132,14 +133,16 @@ fn while_asking(scene: &Scene, change: impl FnOnce() -> Result<()>) -> Result<()
     let (api, stop) = (scene.api()?, AtomicBool::new(false));
     let (changed, asked) = thread::scope(|scope| {
         let asking = scope.spawn(|| {
-            let (mut asked, mut failed) = (0, Vec::new());
+            let (mut asked, mut failed) = (0, BTreeMap::<_, usize>::new());
             while !stop.load(Ordering::Relaxed) {
                 asked += 1;
-                match api.request("GET", "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters", "", "") {
-                    Ok(answer) if answer.status() == 200 => (),
-                    Ok(answer) => failed.push(format!("{}: {}", answer.status(), answer.text().trim())),
-                    Err(error) => failed.push(format!("{error:#}")),
-                }
+                let failure = match api.request("GET", "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters", "", "")
+                {
+                    Ok(answer) if answer.status() == 200 => continue,
+                    Ok(answer) => format!("{}: {}", answer.status(), answer.text().trim()),
+                    Err(error) => format!("{error:#}"),
+                };
+                *failed.entry(failure).or_default() += 1;
             }
             (asked, failed)
         });
@@ -149,7 +152,7 @@ fn while_asking(scene: &Scene, change: impl FnOnce() -> Result<()>) -> Result<()
     });
     changed?;
     let (asked, failed) = asked.map_err(|_| anyhow!("who asked panicked"))?;
-    ensure!(failed.is_empty(), "{} of {asked} requests failed: {}", failed.len(), failed.join("; "));
+    ensure!(failed.is_empty(), "of {asked} requests there failed: {failed:#?}");
     ensure!(asked > 20, "only {asked} requests were made");
     Ok(())
 }

@@ -75,8 +75,10 @@ impl<'a> Handover<'a> {
         }
         let served = if is_change { self.bundle(&self.secret(SERVED)?).await? } else { None };
         let certificates = self.parameters.certificates;
-        if let (Certificates::SelfManaged, Some(old)) = (certificates, &served) {
-            self.edit(&self.secret(AUTHORITY)?, |bundle| without(bundle, old)).await?;
+        if let (Certificates::SelfManaged, Some(old)) = (certificates, &served)
+            && let Some(own) = self.edit(&self.secret(AUTHORITY)?, |bundle| without(bundle, old)).await?
+        {
+            self.edit(&registration()?, |_| own.clone()).await?;
         }
         let deleted: Result<_, DeleteError> = delete.all(self.host, self.surplus.iter().cloned()).await;
         let deleted = deleted?;

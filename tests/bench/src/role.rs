@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
+use crate::layout::Layout;
 use crate::nginx::Certificates;
 use crate::{bare, member};
 
@@ -21,6 +22,8 @@ pub(crate) enum Role {
     /// Hold watches of that member without a proxy, and say what they take
     #[command(hide = true)]
     Bare(Holding),
+    /// Find which functions of the sidecar a request runs through, for the linker to lay them side by side
+    Layout(Layout),
 }
 
 #[derive(Args)]
@@ -59,6 +62,7 @@ impl Role {
         match self {
             Self::Member(serving) => runtime.block_on(member::serve(serving)),
             Self::Bare(holding) => runtime.block_on(bare::hold(holding)),
+            Self::Layout(layout) => layout.find(),
         }
     }
 }

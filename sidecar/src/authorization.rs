@@ -11,9 +11,12 @@ use kubectl_mc_api::{ClusterName, path};
 use crate::identity::{Identity, MASTERS};
 use crate::request_info::{RequestInfo, Route, Verb};
 
+pub mod last;
 pub mod subject_access_review;
 
+use last::LastAllowed;
 use subject_access_review::{Decision, SubjectAccessReviews};
+use tokio::time::Instant;
 
 /// Asks the host, and remembers for a while what it said.
 pub struct Authorizer {
@@ -40,7 +43,7 @@ pub struct Right {
 pub struct Allowed {
     identity: Arc<Identity>,
     /// All that it rests on, the caller's rights to impersonate `identity` among it.
-    rights: Vec<Right>,
+    rights: Arc<[Right]>,
 }
 
 /// What is asked for, in the words of RBAC.
@@ -65,32 +68,53 @@ impl Authorizer {
         Self { reviews: SubjectAccessReviews::new(host) }
     }
 
-    /// Asks for every right that the request needs.
-    pub async fn authorize(&self, subject: Subject, info: &RequestInfo) -> Result<Allowed, Error> {
+    /// Asks for every right that the request needs, which came over the connection that `last` belongs to.
+    pub async fn authorize(
+        &self,
+        subject: Subject,
+        info: &RequestInfo,
+        last: Option<&LastAllowed>,
+    ) -> Result<Allowed, Error> {
+        // An upgrade and an impersonation need more than one right.
+        let last = last.filter(|_| info.upgrade.is_none() && subject.rights.is_empty());
+        if let Some(allowed) = last.and_then(|last| last.again(&subject.identity, info)) {
+            return Ok(allowed);
+        }
+        let (allowed, until) = Box::pin(self.ask(subject, info)).await?;
+        if let (Some(last), Some(until)) = (last, until) {
+            last.remember(info, &allowed, until);
+        }
+        Ok(allowed)
+    }
+
+    /// Asks for every right that the request needs. Tells until when they may be counted on.
+    async fn ask(&self, subject: Subject, info: &RequestInfo) -> Result<(Allowed, Option<Instant>), Error> {
         let Subject { identity, mut rights } = subject;
+        let mut until = None;
         for attributes in Attributes::of(info) {
-            self.check(&identity, &attributes).await?;
+            let kept = self.check(&identity, &attributes).await?;
+            until = Some(until.map_or(kept, |until: Instant| until.min(kept)));
             rights.push(Right { holder: identity.clone(), attributes });
         }
-        Ok(Allowed { identity, rights })
+        Ok((Allowed { identity, rights: rights.into() }, until))
     }
 
     /// Asks again for what was allowed.
     pub async fn renew(&self, allowed: &Allowed) -> Result<(), Error> {
-        for Right { holder, attributes } in &allowed.rights {
+        for Right { holder, attributes } in &*allowed.rights {
             self.check(holder, attributes).await?;
         }
         Ok(())
     }
 
-    /// Asks for one right.
-    pub async fn check(&self, identity: &Arc<Identity>, attributes: &Attributes) -> Result<(), Error> {
+    /// Asks for one right. Tells until when the answer may be counted on.
+    pub async fn check(&self, identity: &Arc<Identity>, attributes: &Attributes) -> Result<Instant, Error> {
         // As in every apiserver, this group is allowed without asking.
         if identity.is_in(MASTERS) {
-            return Ok(());
+            return Ok(Instant::now());
         }
         match self.reviews.decide(identity, attributes).await {
-            Ok(Decision { allowed: true, .. }) => Ok(()),
+            Ok(Decision { allowed: true, until, .. }) => Ok(until),
             Ok(Decision { reason, .. }) => {
                 let (user, attributes) = (identity.user.clone(), attributes.clone());
                 Err(Error::Denied(Box::new(Denied { user, attributes, reason })))
@@ -119,6 +143,11 @@ impl From<Arc<Identity>> for Subject {
 }
 
 impl Allowed {
+    /// The same for another request.
+    fn again(&self) -> Self {
+        Self { identity: self.identity.clone(), rights: self.rights.clone() }
+    }
+
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }

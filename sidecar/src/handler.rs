@@ -115,7 +115,9 @@ async fn respond(
     } else if info.upgrade.is_some() {
         record.admitted(app.limits.admit_tunnel(user)?);
     }
-    let allowed = app.authorizer.authorize(subject, &info).await?;
+    // The front proxy's connection is everybody's.
+    let own = (by != By::RequestHeader).then_some(peer);
+    let allowed = app.authorizer.authorize(subject, &info, own.map(|peer| &peer.last_allowed)).await?;
 
     let (name, path) = match &info.route {
         Route::Proxy(name, path) => (name, path),
@@ -134,8 +136,7 @@ async fn respond(
     }
 
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
-    // The front proxy's connection is everybody's.
-    let last = (by != By::RequestHeader).then_some(&peer.last_shown);
+    let last = own.map(|peer| &peer.last_shown);
     let draft = Draft::new(request, path, info.upgrade, &allowed, &app.rules, last);
     if long_running {
         let gone = Some(cluster.gone.clone());

@@ -148,7 +148,7 @@ mod tests {
                 asked.check(&caller.identity, &authorizer).await.unwrap()
             }
         };
-        let permit = authorizer.authorize(subject, &info).await.unwrap();
+        let permit = authorizer.authorize(subject, &info, None).await.unwrap();
         let gone = CancellationToken::new();
         (Lease::grant(authorizer, permit, CancellationToken::new(), Some(gone.clone())), gone)
     }

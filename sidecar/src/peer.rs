@@ -15,6 +15,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::authentication::token_review::LastAccepted;
 use crate::authentication::trust::{Proven, Trust};
+use crate::authorization::last::LastAllowed;
 use crate::impersonation::member::last::LastMade;
 
 /// The downstream end of a connection.
@@ -32,6 +33,7 @@ pub struct Peer {
     /// Of the last request, in milliseconds since it was opened.
     last_end: AtomicU64,
     pub last_token: LastAccepted,
+    pub last_allowed: LastAllowed,
     pub last_shown: LastMade,
     /// The place that the connection takes. A tunnel takes it on with the record that holds the peer.
     _room: Option<OwnedSemaphorePermit>,
@@ -63,6 +65,7 @@ impl Peer {
             ended: AtomicUsize::new(0),
             last_end: AtomicU64::new(0),
             last_token: LastAccepted::default(),
+            last_allowed: LastAllowed::default(),
             last_shown: LastMade::default(),
             _room: room,
         }

@@ -11,7 +11,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::Api;
 use kubectl_mc_api::path;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::Attributes;
 use crate::identity::Identity;
@@ -30,6 +30,8 @@ pub struct SubjectAccessReviews {
 pub struct Decision {
     pub allowed: bool,
     pub reason: String,
+    /// How long it may be counted on.
+    pub until: Instant,
 }
 
 impl SubjectAccessReviews {
@@ -48,17 +50,22 @@ impl SubjectAccessReviews {
         attributes: &Attributes,
     ) -> Result<Decision, Arc<Error>> {
         if identity.size() + attributes.size() >= MAX_KEPT_SIZE {
-            return Box::pin(self.review(identity, attributes)).await.map_err(Arc::new);
+            return Box::pin(self.review(identity, attributes, Duration::ZERO)).await.map_err(Arc::new);
         }
         let key = (identity.clone(), attributes.clone());
         if let Some(decision) = self.decisions.get(&key) {
             return decision;
         }
-        let review = async { self.review(identity, attributes).await.map_err(Arc::new) };
+        let review = async { self.review(identity, attributes, KEPT).await.map_err(Arc::new) };
         Box::pin(self.decisions.get_or_ask(&key, review, Result::is_ok)).await
     }
 
-    async fn review(&self, identity: &Identity, attributes: &Attributes) -> Result<Decision, Error> {
+    async fn review(
+        &self,
+        identity: &Identity,
+        attributes: &Attributes,
+        kept: Duration,
+    ) -> Result<Decision, Error> {
         let review =
             SubjectAccessReview { spec: spec(identity, attributes), ..SubjectAccessReview::default() };
         let answer = async {
@@ -70,6 +77,7 @@ impl SubjectAccessReviews {
         Ok(Decision {
             allowed: status.allowed && status.denied != Some(true),
             reason: status.reason.unwrap_or_default(),
+            until: Instant::now() + kept,
         })
     }
 }

@@ -1,0 +1,97 @@
+//! What was allowed last on one connection. Most connections are one caller's who does the same again, and an identity that is known from
+//! before is the same object each time: until the host's decision is too old nobody need look for it.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use kubectl_mc_api::ClusterName;
+use tokio::time::Instant;
+
+use super::Allowed;
+use crate::identity::Identity;
+use crate::request_info::{RequestInfo, Route, Verb};
+
+/// What one connection remembers.
+#[derive(Debug, Default)]
+pub struct LastAllowed(ArcSwapOption<Before>);
+
+#[derive(Debug)]
+struct Before {
+    verb: Verb,
+    cluster: ClusterName,
+    /// Holds the identity, so that no other can be in its place.
+    allowed: Allowed,
+    until: Instant,
+}
+
+impl LastAllowed {
+    /// What the host allowed, if it was asked the same and not too long ago.
+    pub(super) fn again(&self, identity: &Arc<Identity>, info: &RequestInfo) -> Option<Allowed> {
+        let Route::Proxy(cluster, _) = &info.route else { return None };
+        let before = self.0.load();
+        let before = before.as_ref()?;
+        let same = Arc::ptr_eq(&before.allowed.identity, identity)
+            && before.verb == info.verb
+            && before.cluster == *cluster;
+        (same && Instant::now() < before.until).then(|| before.allowed.again())
+    }
+
+    /// Keeps what the host allowed `until` its decision is too old.
+    pub(super) fn remember(&self, info: &RequestInfo, allowed: &Allowed, until: Instant) {
+        if let Route::Proxy(cluster, _) = &info.route
+            && Instant::now() < until
+        {
+            let (verb, cluster, allowed) = (info.verb, cluster.clone(), allowed.again());
+            self.0.store(Some(Arc::new(Before { verb, cluster, allowed, until })));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::Request;
+    use kubectl_mc_api::path;
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn asks(method: &str, cluster: &str, rest: &str) -> RequestInfo {
+        let request = Request::builder().method(method).header("host", "h");
+        let request = request.uri(format!("{}/{cluster}/proxy/{rest}", path::CLUSTERS_PATH));
+        RequestInfo::parse(&request.body(()).unwrap()).unwrap()
+    }
+
+    fn somebody(user: &str) -> Arc<Identity> {
+        Arc::new(Identity { user: user.to_owned(), ..Identity::default() })
+    }
+
+    fn allowed(identity: &Arc<Identity>) -> Allowed {
+        Allowed { identity: identity.clone(), rights: Arc::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_one_callers_one_members_and_one_verbs_and_ends() {
+        let (jane, last) = (somebody("jane"), LastAllowed::default());
+        let get = asks("GET", "m1", "version");
+        assert!(last.again(&jane, &get).is_none(), "nothing was allowed yet");
+
+        last.remember(&get, &allowed(&jane), Instant::now() + Duration::from_secs(10));
+        assert!(Arc::ptr_eq(last.again(&jane, &get).unwrap().identity(), &jane));
+        assert!(last.again(&jane, &asks("GET", "m1", "api/v1/pods")).is_some(), "the path is the member's");
+        assert!(last.again(&jane, &asks("POST", "m1", "version")).is_none(), "another verb");
+        assert!(last.again(&jane, &asks("GET", "m2", "version")).is_none(), "another member");
+        assert!(last.again(&somebody("jane"), &get).is_none(), "another login");
+
+        advance(Duration::from_secs(10)).await;
+        assert!(last.again(&jane, &get).is_none(), "the decision is too old");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_not_be_kept_is_not() {
+        let (jane, last) = (somebody("jane"), LastAllowed::default());
+        last.remember(&asks("GET", "m1", "version"), &allowed(&jane), Instant::now());
+        assert!(last.0.load().is_none());
+    }
+}

@@ -114,15 +114,12 @@ fn run(cli: &Cli) -> Result<()> {
         print("Plugin: start to kubectl's execve", &plugin::measure(&site, &plugin, *quick)?)?;
     }
     if wanted(Figure::Requests) {
-        print(
-            "Requests: one small ConfigMap of a member",
-            &requests::measure(&site.member, requests::EXTENT, *quick)?,
-        )?;
+        print("Requests: one small ConfigMap of a member", &requests::measure(&site.member, *quick)?)?;
     }
     if wanted(Figure::Probe) {
         print(
             "Requests: the same answer from a member that costs nothing",
-            &requests::measure(&site.probe, requests::EXTENT, *quick)?,
+            &requests::measure(&site.probe, *quick)?,
         )?;
     }
     if wanted(Figure::Streams) {

@@ -9,17 +9,9 @@ use crate::usage::Cpu;
 use crate::way::{Way, Ways};
 use crate::wrk::{self, Load};
 
-/// How much is measured.
-#[derive(Clone, Copy)]
-pub(crate) struct Extent {
-    connections: &'static [usize],
-    rounds: usize,
-    time: Duration,
-}
-
-/// Many short rounds: what else the machine does comes and goes within seconds.
-pub(crate) const EXTENT: Extent =
-    Extent { connections: &[1, 16, 64], rounds: 21, time: Duration::from_secs(1) };
+/// Connections, and how many rounds of a second: many short ones, because what else the machine does comes and goes within
+/// seconds, and most of them where there is the most room for it.
+const CONNECTIONS: [(usize, usize); 3] = [(1, 63), (16, 21), (64, 21)];
 
 /// One run of wrk.
 struct Round {
@@ -29,11 +21,7 @@ struct Round {
 }
 
 /// All ways by turns, so that whatever else the machine does meets them alike.
-pub(crate) fn measure(ways: &Ways, extent: Extent, quick: bool) -> Result<Table> {
-    let Extent { connections, mut rounds, mut time } = extent;
-    if quick {
-        (rounds, time) = (1, Duration::from_secs(1));
-    }
+pub(crate) fn measure(ways: &Ways, quick: bool) -> Result<Table> {
     let mut table = Table::new(&[
         "connections",
         "way",
@@ -44,7 +32,8 @@ pub(crate) fn measure(ways: &Ways, extent: Extent, quick: bool) -> Result<Table>
         "CPU µs/request (user + system)",
         "of nginx",
     ]);
-    for &connections in connections {
+    for (connections, rounds) in CONNECTIONS {
+        let rounds = if quick { 1 } else { rounds };
         let (mut sidecar, mut nginx, mut direct) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..rounds {
             // What goes before is not the same each time, either.
@@ -52,7 +41,7 @@ pub(crate) fn measure(ways: &Ways, extent: Extent, quick: bool) -> Result<Table>
                 [(&ways.sidecar, &mut sidecar), (&ways.nginx, &mut nginx), (&ways.direct, &mut direct)];
             turns.rotate_left(number % 3);
             for (way, rounds) in turns {
-                rounds.push(round(way, connections, time)?);
+                rounds.push(round(way, connections)?);
             }
         }
         for (way, rounds) in [(&ways.sidecar, &sidecar), (&ways.nginx, &nginx), (&ways.direct, &direct)] {
@@ -103,9 +92,9 @@ pub(crate) fn measure(ways: &Ways, extent: Extent, quick: bool) -> Result<Table>
     Ok(table)
 }
 
-fn round(way: &Way, connections: usize, time: Duration) -> Result<Round> {
+fn round(way: &Way, connections: usize) -> Result<Round> {
     let before = Cpu::of(&way.pids)?;
-    let load = wrk::run(&way.url(), &way.headers(), connections, time)?;
+    let load = wrk::run(&way.url(), &way.headers(), connections, Duration::from_secs(1))?;
     let used = Cpu::of(&way.pids)? - before;
     let per_request = |seconds: f64| seconds * 1e6 / load.requests;
     let cpu = Cpu {

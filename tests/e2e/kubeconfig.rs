@@ -81,7 +81,8 @@ fn a_list_of_kubeconfigs_is_one() -> Result<()> {
         })
         .to_string(),
     )?;
-    let list = format!("{}:/nonexistent:{}", contexts.display(), caller.kubeconfig().display());
+    let nowhere = caller.folder().join("nowhere");
+    let list = [contexts, nowhere, caller.kubeconfig()].map(|path| path.display().to_string()).join(":");
     let plugin = plugin(&caller)?.env("KUBECONFIG", list);
     // The first file's context names the user of the last, and the namespace is its own.
     plugin.ok(&["--cluster=m2", "get", "configmaps"])?;

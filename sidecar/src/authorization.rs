@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kubectl_mc_api::{ClusterName, path};
+use tokio::time::Instant;
 
 use crate::identity::{Identity, MASTERS};
 use crate::request_info::{RequestInfo, Route, Verb};
@@ -16,7 +17,6 @@ pub mod subject_access_review;
 
 use last::LastAllowed;
 use subject_access_review::{Decision, SubjectAccessReviews};
-use tokio::time::Instant;
 
 /// Asks the host, and remembers for a while what it said.
 pub struct Authorizer {

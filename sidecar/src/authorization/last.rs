@@ -1,5 +1,6 @@
-//! What was allowed last on one connection. Most connections are one caller's who does the same again, and an identity that is known from
-//! before is the same object each time: until the host's decision is too old nobody need look for it.
+//! What was allowed last on one connection. Most connections are one caller's who does the same again, and an
+//! identity that is known from before is the same object each time: until the host's decision is too old nobody
+//! need look for it.
 
 use std::sync::Arc;
 
@@ -49,13 +50,18 @@ impl LastAllowed {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     use http::Request;
     use kubectl_mc_api::path;
+    use serde_json::json;
     use tokio::time::advance;
 
     use super::*;
+    use crate::authorization::{Attributes, Authorizer, Error, Right, Subject};
+    use crate::fake_host::host;
+    use crate::upgrade::Protocol;
 
     fn asks(method: &str, cluster: &str, rest: &str) -> RequestInfo {
         let request = Request::builder().method(method).header("host", "h");
@@ -93,5 +99,45 @@ mod tests {
         let (jane, last) = (somebody("jane"), LastAllowed::default());
         last.remember(&asks("GET", "m1", "version"), &allowed(&jane), Instant::now());
         assert!(last.0.load().is_none());
+    }
+
+    /// A host that lets everybody get, and nobody create.
+    fn readable() -> (Authorizer, Arc<AtomicUsize>) {
+        let (client, asked) = host(|review| {
+            let allowed = review["spec"]["resourceAttributes"]["verb"] == "get";
+            let status = json!({"allowed": allowed});
+            (201, json!({"kind": "SubjectAccessReview", "metadata": {}, "spec": {}, "status": status}))
+        });
+        (Authorizer::new(client), asked)
+    }
+
+    #[tokio::test]
+    async fn what_needs_more_rights_is_not_taken_from_it() {
+        let (authorizer, _) = readable();
+        let (jane, last) = (somebody("jane"), LastAllowed::default());
+        let get = asks("GET", "m1", "version");
+        authorizer.authorize(jane.clone().into(), &get, Some(&last)).await.unwrap();
+        assert!(last.again(&jane, &get).is_some());
+
+        let right = Attributes::impersonate("", "users", "", "", "jane");
+        let right = Right { holder: somebody("bob"), attributes: right };
+        let impersonated = Subject::impersonated(jane.clone(), vec![right]);
+        let allowed = authorizer.authorize(impersonated, &get, Some(&last)).await.unwrap();
+        assert_eq!(allowed.rights.len(), 2, "it rests on bob's right to be jane, too");
+
+        let upgrade = RequestInfo { upgrade: Some(Protocol::WebSocket), ..get };
+        let refused = authorizer.authorize(jane.into(), &upgrade, Some(&last)).await;
+        assert!(matches!(refused, Err(Error::Denied(_))), "a way in needs create: {refused:?}");
+    }
+
+    #[tokio::test]
+    async fn who_is_too_large_to_be_kept_is_asked_about_each_time() {
+        let (authorizer, asked) = readable();
+        let large = Arc::new(Identity { groups: vec!["g".repeat(10_000)], ..Identity::default() });
+        let (get, last) = (asks("GET", "m1", "version"), LastAllowed::default());
+        for _ in 0..2 {
+            authorizer.authorize(large.clone().into(), &get, Some(&last)).await.unwrap();
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
     }
 }

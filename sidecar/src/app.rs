@@ -19,19 +19,22 @@ use tracing::{info, warn};
 use crate::authentication::Authenticator;
 use crate::authentication::token_review::TokenReviews;
 use crate::authentication::trust::{self, Trust};
-use crate::authorization::Authorizer;
+use crate::authorization::{Allowed, Authorizer};
 use crate::clusters::Registry;
 use crate::config::{Certificate, Config};
 use crate::controllers::Controllers;
 use crate::cors::Cors;
+use crate::cutoff::Cutoffs;
 use crate::goaway::Goaway;
 use crate::impersonation::member;
 use crate::inventory::renewal::Renewals;
 use crate::inventory::{self, HostInventory, Inventory};
 use crate::learning::Learning;
+use crate::lease::Lease;
 use crate::limits::{self, Limits};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
+use crate::record::Record;
 use crate::tls::certificates::ServingCertificate;
 use crate::tls::self_made::SelfMade;
 use crate::upgrade::Tunnels;
@@ -52,6 +55,7 @@ pub struct App {
     pub readiness: Readiness,
     pub goaway: Goaway,
     pub cors: Option<Cors>,
+    pub cutoffs: Arc<Cutoffs>,
 }
 
 /// A server whose ports are bound.
@@ -70,6 +74,12 @@ pub struct Bound {
 }
 
 impl App {
+    /// The leave of a long-running request that was just allowed.
+    pub fn lease(&self, allowed: Allowed, gone: Option<CancellationToken>, record: &Record) -> Lease {
+        let (authorizer, stop) = (self.authorizer.clone(), self.tunnels.stop.clone());
+        Lease::grant(authorizer, allowed, stop, gone, record.cutoff().clone())
+    }
+
     /// Puts the server together and begins to follow the host.
     pub async fn build(config: Config) -> anyhow::Result<Bound> {
         let Config {
@@ -89,6 +99,8 @@ impl App {
             max_member_inflight,
             max_queued_per_caller: queued_per_caller,
             max_tunnels,
+            max_watches,
+            max_member_watches,
             request_timeout,
             shutdown_delay,
             shutdown_grace,
@@ -122,7 +134,7 @@ impl App {
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
-        let size = |places| limits::Size { places, queued_per_caller };
+        let size = |places| limits::Size::new(places, queued_per_caller);
         let inventory = Arc::new(HostInventory::new(renewals, Learning::new(host.clone(), &namespace)));
         let (registry, writer) = Registry::new();
         let (fleet, told) = watch::channel(Arc::default());
@@ -134,7 +146,10 @@ impl App {
             registry: writer,
             fleet,
             metrics: metrics.clone(),
-            size_per_member: size(max_member_inflight),
+            size_per_member: limits::MemberSize {
+                in_flight: size(max_member_inflight),
+                watches: limits::Size::without_queue(max_member_watches),
+            },
             pending: readiness.pending(),
         };
         let watch = AbortOnDropHandle::new(tokio::spawn(inventory::watch::run(host.clone(), watch)));
@@ -145,7 +160,7 @@ impl App {
         let app = Self {
             authenticator: Authenticator::new(trust, tokens, anonymous_auth, metrics.clone()),
             authorizer: Arc::new(Authorizer::new(host)),
-            limits: Limits::new(size(max_inflight), size(max_mutating_inflight), max_tunnels),
+            limits: Limits::new(size(max_inflight), size(max_mutating_inflight), max_tunnels, max_watches),
             inventory,
             registry,
             rules,
@@ -155,6 +170,7 @@ impl App {
             readiness,
             goaway,
             cors,
+            cutoffs: Cutoffs::new(),
         };
         Ok(Bound {
             address: secure.local_addr()?,
@@ -192,6 +208,7 @@ impl Bound {
         info!(%address, %admin_address, "serving");
         let (connections, probes) = (TaskTracker::new(), TaskTracker::new());
         let stop_admin = CancellationToken::new();
+        let _cutoffs = AbortOnDropHandle::new(tokio::spawn(app.cutoffs.clone().run()));
         probes.spawn(admin::run(admin, app.clone(), probes.clone(), stop_admin.clone()));
         let last_call = CancellationToken::new();
         let serving =

@@ -118,6 +118,13 @@ pub struct Serve {
     /// is no limit.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub max_tunnels: usize,
+    /// Maximum number of open watches, followed logs and other long-running requests that keep their protocol,
+    /// three quarters of them one caller's; 0 is no limit.
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    pub max_watches: usize,
+    /// Maximum number of such requests to one member, three quarters of them one caller's; 0 is no limit.
+    #[arg(long, value_name = "N", default_value_t = 8_192)]
+    pub max_member_watches: usize,
     /// Time that a request may take that is not long-running, in seconds; its ?timeout= can make it less.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub request_timeout: u64,

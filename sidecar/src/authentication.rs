@@ -12,6 +12,7 @@ use tracing::{debug, info};
 
 use crate::audit_id::AUDIT_ID;
 use crate::identity::Identity;
+use crate::listener::places::Proof;
 use crate::metrics::Metrics;
 use crate::peer::Peer;
 
@@ -68,6 +69,16 @@ impl Authenticator {
         peer.proven(&self.trust.load_full()).front_proxy
     }
 
+    /// What a peer's certificates prove at this moment.
+    pub fn proof(&self, peer: &Peer) -> Proof {
+        let proven = peer.proven(&self.trust.load_full());
+        match proven.user {
+            _ if proven.front_proxy => Proof::FrontProxy,
+            Some(_) => Proof::User,
+            None => Proof::Nothing,
+        }
+    }
+
     /// Finds out who sends `headers` over `peer`'s connection and removes every credential from them.
     /// A failure is logged and counted by what was attempted.
     pub async fn authenticate(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Error> {
@@ -104,7 +115,7 @@ impl Authenticator {
         }
         let mut refused = proven.refused.map(Error::Certificate);
         for token in [bearer, protocol].into_iter().flatten() {
-            match self.tokens.authenticate(&token, &peer.last_token).await {
+            match self.tokens.authenticate(&token, peer.holder(), &peer.last_token).await {
                 Ok(identity) => return Ok(Authenticated { identity, by: By::Token }),
                 Err(error) => refused = Some(error),
             }

@@ -10,6 +10,7 @@ use kubectl_mc_api::{ClusterName, path};
 use tokio::time::Instant;
 
 use crate::identity::{Identity, MASTERS};
+use crate::limits::Caller;
 use crate::request_info::{RequestInfo, Route, Verb};
 
 pub mod last;
@@ -21,6 +22,15 @@ use subject_access_review::{Decision, SubjectAccessReviews};
 /// Asks the host, and remembers for a while what it said.
 pub struct Authorizer {
     reviews: SubjectAccessReviews,
+}
+
+/// For whom the host is asked, each of whom has a share of the reviews under way.
+#[derive(Clone, Copy, Debug)]
+pub enum Asker {
+    /// Who logged in, whomever they act as.
+    Caller(Caller),
+    /// A long-running request that was allowed before.
+    Renewal,
 }
 
 /// Who a request is made as, and the rights by which it is made as them.
@@ -72,6 +82,7 @@ impl Authorizer {
     pub async fn authorize(
         &self,
         subject: Subject,
+        caller: Caller,
         info: &RequestInfo,
         last: Option<&LastAllowed>,
     ) -> Result<Allowed, Error> {
@@ -80,7 +91,7 @@ impl Authorizer {
         if let Some(allowed) = last.and_then(|last| last.again(&subject.identity, info)) {
             return Ok(allowed);
         }
-        let (allowed, until) = Box::pin(self.ask(subject, info)).await?;
+        let (allowed, until) = Box::pin(self.ask(subject, caller, info)).await?;
         if let (Some(last), Some(until)) = (last, until) {
             last.remember(info, &allowed, until);
         }
@@ -88,11 +99,16 @@ impl Authorizer {
     }
 
     /// Asks for every right that the request needs. Tells until when they may be counted on.
-    async fn ask(&self, subject: Subject, info: &RequestInfo) -> Result<(Allowed, Option<Instant>), Error> {
+    async fn ask(
+        &self,
+        subject: Subject,
+        caller: Caller,
+        info: &RequestInfo,
+    ) -> Result<(Allowed, Option<Instant>), Error> {
         let Subject { identity, mut rights } = subject;
         let mut until = None;
         for attributes in Attributes::of(info) {
-            let kept = self.check(&identity, &attributes).await?;
+            let kept = self.check(&identity, &attributes, Asker::Caller(caller)).await?;
             until = Some(until.map_or(kept, |until: Instant| until.min(kept)));
             rights.push(Right { holder: identity.clone(), attributes });
         }
@@ -102,22 +118,30 @@ impl Authorizer {
     /// Asks again for what was allowed.
     pub async fn renew(&self, allowed: &Allowed) -> Result<(), Error> {
         for Right { holder, attributes } in &*allowed.rights {
-            self.check(holder, attributes).await?;
+            self.check(holder, attributes, Asker::Renewal).await?;
         }
         Ok(())
     }
 
     /// Asks for one right. Tells until when the answer may be counted on.
-    pub async fn check(&self, identity: &Arc<Identity>, attributes: &Attributes) -> Result<Instant, Error> {
+    pub async fn check(
+        &self,
+        identity: &Arc<Identity>,
+        attributes: &Attributes,
+        asker: Asker,
+    ) -> Result<Instant, Error> {
         // As in every apiserver, this group is allowed without asking.
         if identity.is_in(MASTERS) {
             return Ok(Instant::now());
         }
-        match self.reviews.decide(identity, attributes).await {
+        match self.reviews.decide(identity, attributes, asker).await {
             Ok(Decision { allowed: true, until, .. }) => Ok(until),
             Ok(Decision { reason, .. }) => {
                 let (user, attributes) = (identity.user.clone(), attributes.clone());
                 Err(Error::Denied(Box::new(Denied { user, attributes, reason })))
+            }
+            Err(error) if matches!(*error, subject_access_review::Error::TooMany) => {
+                Err(Error::TooManyReviews)
             }
             Err(error) => Err(Error::Review(error.to_string())),
         }
@@ -259,6 +283,8 @@ impl fmt::Display for Denied {
 pub enum Error {
     #[error("{0}")]
     Denied(Box<Denied>),
+    #[error("too many permission checks of this user are under way, try again later")]
+    TooManyReviews,
     #[error("the host could not say whether this is allowed: {0}")]
     Review(String),
 }

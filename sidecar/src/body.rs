@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::Version;
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
@@ -85,6 +86,10 @@ pub struct Guarded<B = Body> {
     /// A document that is complete needs no watching over.
     watched: bool,
     over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// What is left of a chunk that is given in pieces.
+    rest: Bytes,
+    /// Whether the client takes an answer as its windows allow (HTTP/2).
+    in_pieces: bool,
     record: Record,
 }
 
@@ -101,9 +106,10 @@ pub enum Error {
 }
 
 impl Guarded {
-    pub fn new(body: Body, record: Record) -> Self {
+    pub fn new(body: Body, record: Record, version: Version) -> Self {
         let watched = matches!(body, Body::Upstream(_) | Body::Stream(_));
-        Self { body, watched, over: None, record }
+        let in_pieces = watched && version == Version::HTTP_2;
+        Self { body, watched, over: None, rest: Bytes::new(), in_pieces, record }
     }
 }
 
@@ -111,7 +117,24 @@ impl Guarded {
 impl<B> Guarded<B> {
     /// A stream of a test's own.
     pub(crate) fn watched(body: B, record: Record) -> Self {
-        Self { body, watched: true, over: None, record }
+        Self { body, watched: true, over: None, rest: Bytes::new(), in_pieces: false, record }
+    }
+}
+
+impl<B: http_body::Body> Guarded<B> {
+    /// What the client is given next of `data`. hyper waits for a window of at least one byte, and then leaves a
+    /// whole chunk with HTTP/2's buffers; when it was the last one, the request is over for us and its bytes stay
+    /// for as long as the client likes. So chunks are small, and the last byte of a body waits for the rest of it to
+    /// fit the window.
+    fn piece(&mut self, mut data: Bytes) -> Bytes {
+        let is_last = self.body.is_end_stream();
+        let length = match data.len() {
+            length if length > PIECE => PIECE,
+            length if length > SMALL && is_last => length - 1,
+            length => length,
+        };
+        self.rest = data.split_off(length);
+        data
     }
 }
 
@@ -130,6 +153,11 @@ where
         if this.watched && this.record.is_over() {
             return Poll::Ready(Some(Err(Error::Over)));
         }
+        if !this.rest.is_empty() {
+            let rest = std::mem::take(&mut this.rest);
+            this.record.cutoff().given();
+            return Poll::Ready(Some(Ok(Frame::data(this.piece(rest)))));
+        }
         let frame = match panics::caught_in(|| Pin::new(&mut this.body).poll_frame(cx)) {
             Ok(frame) => frame.map_err(Error::Upstream),
             Err(panicked) => {
@@ -140,17 +168,30 @@ where
         if this.watched && frame.is_pending() {
             // Most bodies never wait, and need no timer.
             let over = this.over.get_or_insert_with(|| this.record.over());
+            this.record.cutoff().taken();
             ready!(over.as_mut().poll(cx));
             return Poll::Ready(Some(Err(Error::Over)));
         }
-        frame
+        this.record.cutoff().given();
+        if !this.in_pieces {
+            return frame;
+        }
+        frame.map_ok(|frame| match frame.into_data() {
+            Ok(data) => Frame::data(this.piece(data)),
+            Err(trailers) => trailers,
+        })
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
 }
+
+/// A frame of HTTP/2, unless both sides agree on more.
+const PIECE: usize = 16 * 1024;
+/// What may stay in HTTP/2's buffers of an answer that is over.
+const SMALL: usize = 1024;

@@ -4,8 +4,8 @@
 use std::fmt;
 
 use crate::{
-    authentication, authorization, clusters, deadline, headers, impersonation, inventory, limits, panics,
-    request_info, upgrade, upstream,
+    authentication, authorization, clusters, deadline, head_limit, headers, impersonation, inventory, lease,
+    limits, panics, request_info, upgrade, upstream,
 };
 
 /// Why a request was not answered as asked.
@@ -13,6 +13,8 @@ use crate::{
 pub enum Error {
     #[error(transparent)]
     RequestInfo(#[from] request_info::Error),
+    #[error(transparent)]
+    Head(#[from] head_limit::TooLarge),
     #[error(transparent)]
     Deadline(#[from] deadline::Error),
     #[error(transparent)]
@@ -35,6 +37,8 @@ pub enum Error {
     Upgrade(#[from] upgrade::Error),
     #[error("the sidecar is shutting down, try again")]
     Closing,
+    #[error(transparent)]
+    Ended(#[from] lease::End),
     #[error(transparent)]
     Panicked(#[from] panics::Panicked),
 }

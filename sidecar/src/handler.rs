@@ -4,6 +4,7 @@
 use std::future::ready;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -13,9 +14,10 @@ use crate::app::App;
 use crate::audit_id::AuditId;
 use crate::authentication::By;
 use crate::body::{Body, Guarded};
+use crate::cutoff::Cutoff;
 use crate::error::Error;
-use crate::lease::Lease;
-use crate::peer::Peer;
+use crate::head_limit::HeadLimit;
+use crate::peer::{Peer, Waiting};
 use crate::proxy::Draft;
 use crate::record::Record;
 use crate::request_info::{Health, RequestInfo, Route};
@@ -23,23 +25,40 @@ use crate::{
     clusters, cors, deadline, discovery, headers, impersonation, metrics, panics, proxy, status, upgrade,
 };
 
+/// What comes with a request besides itself.
+#[derive(Debug, Default)]
+pub struct Arrival {
+    /// Where its peer is not known yet.
+    pub waiting: Option<Waiting>,
+    /// What ends its answer whatever its client does.
+    pub cutoff: Arc<Cutoff>,
+}
+
 /// Answers one request, whatever happens.
-pub async fn handle(app: Arc<App>, peer: Arc<Peer>, mut request: Request<Incoming>) -> Response<Guarded> {
+pub async fn handle(
+    app: Arc<App>,
+    peer: Arc<Peer>,
+    arrival: Arrival,
+    mut request: Request<Incoming>,
+) -> Response<Guarded> {
+    let Arrival { waiting, cutoff } = arrival;
+    let version = request.version();
     let audit_id = AuditId::of(request.headers_mut());
     if request.version() == Version::HTTP_2 && app.goaway.hits() {
         peer.retire();
     }
     let is_last = request.version() != Version::HTTP_2 && (app.readiness.is_draining() || peer.is_leaving());
-    let record = Record::begin(app.metrics.clone(), peer.clone(), request.method(), audit_id);
+    let listed = app.cutoffs.list(cutoff, Some(Instant::now() + app.request_timeout));
+    let record = Record::begin(app.metrics.clone(), peer.clone(), listed, request.method(), audit_id);
     let origin = app.cors.as_ref().and_then(|cors| cors.origin(request.headers()));
     let origin = origin.filter(|_| !app.authenticator.is_front_proxy(&peer)).map(Box::new);
     let asks_first = origin.is_some() && request.method() == Method::OPTIONS;
     let mut response = if asks_first {
-        answered(&record, pin!(ready(Ok(cors::preflight())))).await
+        answered(&record, version, pin!(ready(Ok(cors::preflight())))).await
     } else {
         // Pinned here and not passed on: it is large, and each move would copy it.
-        let responding = pin!(respond(&app, &peer, request, &record));
-        answered(&record, responding).await
+        let responding = pin!(respond(&app, &peer, waiting, request, &record));
+        answered(&record, version, responding).await
     };
     if let Some(origin) = origin {
         origin.tell(response.headers_mut());
@@ -54,6 +73,7 @@ pub async fn handle(app: Arc<App>, peer: Arc<Peer>, mut request: Request<Incomin
 /// Makes the answer out of what responding came to.
 async fn answered(
     record: &Record,
+    version: Version,
     responding: Pin<&mut impl Future<Output = Result<Response<Body>, Error>>>,
 ) -> Response<Guarded> {
     let response = panics::caught(responding).await.unwrap_or_else(|panicked| {
@@ -63,15 +83,17 @@ async fn answered(
     let mut response = response.unwrap_or_else(|error| status::response(&error, record));
     record.audit_id().tell(response.headers_mut());
     record.answered(response.status());
-    response.map(|body| Guarded::new(body, record.clone()))
+    response.map(|body| Guarded::new(body, record.clone(), version))
 }
 
 async fn respond(
     app: &App,
     peer: &Peer,
+    waiting: Option<Waiting>,
     mut request: Request<Incoming>,
     record: &Record,
 ) -> Result<Response<Body>, Error> {
+    peer.heads.check(request.headers())?;
     let info = RequestInfo::parse(&request)?;
     record.understood(&info);
     // These wait for nobody, neither host nor member.
@@ -86,44 +108,57 @@ async fn respond(
         // It would be cut off in a moment; another replica can take it.
         return Err(Error::Closing);
     }
-    let due = if long_running {
-        None
-    } else {
-        Some(record.due_within(deadline::within(app.request_timeout, request.uri().query())?))
+    let limit = match long_running {
+        true => None,
+        false => Some(deadline::within(app.request_timeout, request.uri().query())?),
     };
+    let due = record.due_within(limit);
 
+    let is_stranger = !peer.is_known();
+    if is_stranger {
+        record.of_stranger(peer.place_of_stranger().inspect_err(|_| peer.retire())?);
+    }
     let caller = app.authenticator.authenticate(peer, request.headers_mut()).await;
     match &caller {
-        Ok(caller) if caller.by != By::Nothing => peer.is_now_known(),
+        Ok(caller) if caller.by != By::Nothing => {
+            peer.is_now_known();
+            if is_stranger {
+                record.of_stranger(None);
+            }
+        }
         Err(error) if !error.is_refusal() => {}
         // HTTP/2 costs a server more than its client, and nobody unknown keeps such a connection
         // (CVE-2023-44487). The host's own is everybody's.
         _ if request.version() == Version::HTTP_2 && !app.authenticator.is_front_proxy(peer) => peer.retire(),
         _ => {}
     }
+    drop(waiting);
     let caller = caller?;
-    let by = caller.by;
+    // The front proxy's connection is everybody's, and its heads may be large for the sake of identities.
+    let own = (caller.by != By::RequestHeader).then_some(peer);
+    if own.is_none() {
+        HeadLimit::CALLER.check(request.headers())?;
+    }
+
+    // Who logged in is admitted before the host is asked anything for them, whomever they act as.
+    let user = app.limits.caller(&caller.identity.user);
+    record.admitted(match due {
+        Some(due) => app.limits.admit(info.verb.is_read(), user, due).await?,
+        None if info.upgrade.is_some() => app.limits.admit_tunnel(user)?,
+        None => app.limits.admit_watch(user)?,
+    });
     let subject = match impersonation::requested(&caller, request.headers_mut())? {
-        Some(requested) => Box::pin(requested.check(&caller.identity, &app.authorizer)).await?,
+        Some(requested) => Box::pin(requested.check(&caller.identity, user, &app.authorizer)).await?,
         None => caller.identity.into(),
     };
     record.authenticated(subject.identity());
-
-    let user = app.limits.caller(&subject.identity().user);
-    if let Some(due) = due {
-        record.admitted(app.limits.admit(info.verb.is_read(), user, due).await?);
-    } else if info.upgrade.is_some() {
-        record.admitted(app.limits.admit_tunnel(user)?);
-    }
-    // The front proxy's connection is everybody's.
-    let own = (by != By::RequestHeader).then_some(peer);
-    let allowed = app.authorizer.authorize(subject, &info, own.map(|peer| &peer.last_allowed)).await?;
+    let allowed = app.authorizer.authorize(subject, user, &info, own.map(|peer| &peer.last_allowed)).await?;
 
     let (name, path) = match &info.route {
         Route::Proxy(name, path) => (name, path),
         Route::Clusters(name) => {
             if long_running {
-                record.leased(Lease::grant(app.authorizer.clone(), allowed, app.tunnels.stop.clone(), None));
+                record.leased(app.lease(allowed, None, record));
             }
             let (parts, _) = request.into_parts();
             return Ok(Box::pin(clusters::respond(&app.registry, info.verb, name.as_ref(), &parts)).await?);
@@ -131,7 +166,7 @@ async fn respond(
         Route::Metrics | Route::Discovery(_) | Route::Health(_) => return Ok(self::metrics(app)),
     };
     let cluster = app.inventory.find(name)?;
-    if let Some(due) = due {
+    if info.upgrade.is_none() {
         record.admitted_by_member(cluster.admit(user, due).await?);
     }
 
@@ -139,17 +174,20 @@ async fn respond(
     let last = own.map(|peer| &peer.last_shown);
     let draft = Draft::new(request, path, info.upgrade, &allowed, &app.rules, last);
     if long_running {
-        let gone = Some(cluster.gone.clone());
-        record.leased(Lease::grant(app.authorizer.clone(), allowed, app.tunnels.stop.clone(), gone));
+        record.leased(app.lease(allowed, Some(cluster.gone.clone()), record));
     }
+    let inventory = app.inventory.as_ref();
     let mut response = match (info.upgrade, downstream) {
         (Some(protocol), Some(downstream)) => {
-            let (inventory, tunnels) = (app.inventory.as_ref(), &app.tunnels);
-            let record = record.clone();
-            Box::pin(upgrade::forward(inventory, &cluster, draft, protocol, downstream, tunnels, record))
-                .await?
+            let (tunnels, held) = (&app.tunnels, record.clone());
+            let forward = upgrade::forward(inventory, &cluster, draft, protocol, downstream, tunnels, held);
+            Box::pin(record.unless_over(forward)).await?
         }
-        _ => proxy::forward(app.inventory.as_ref(), &cluster, draft, due).await?,
+        _ if long_running => {
+            let forward = proxy::forward(inventory, &cluster, draft, due);
+            Box::pin(record.unless_over(forward)).await?
+        }
+        _ => proxy::forward(inventory, &cluster, draft, due).await?,
     };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         headers::clean_response(response.headers_mut());

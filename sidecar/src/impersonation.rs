@@ -8,8 +8,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::authentication::request_header::extra_key;
 use crate::authentication::{Authenticated, By};
-use crate::authorization::{self, Attributes, Authorizer, Right, Subject};
+use crate::authorization::{self, Asker, Attributes, Authorizer, Right, Subject};
 use crate::identity::{self, Identity};
+use crate::limits::Caller;
 
 pub mod member;
 
@@ -72,10 +73,15 @@ fn read(headers: &HeaderMap, names: &[HeaderName]) -> Result<(Identity, Option<H
 impl Requested {
     /// Asks the host for the right to each item (apiserver: `filters/impersonation`) and returns
     /// whom the request goes on as.
-    pub async fn check(self, caller: &Arc<Identity>, authorizer: &Authorizer) -> Result<Subject, Error> {
+    pub async fn check(
+        self,
+        caller: &Arc<Identity>,
+        holder: Caller,
+        authorizer: &Authorizer,
+    ) -> Result<Subject, Error> {
         let mut rights = Vec::new();
         for attributes in self.items() {
-            authorizer.check(caller, &attributes).await?;
+            authorizer.check(caller, &attributes, Asker::Caller(holder)).await?;
             rights.push(Right { holder: caller.clone(), attributes });
         }
         let Self(mut asked) = self;

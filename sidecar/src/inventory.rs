@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::authorization::Attributes;
 use crate::identity::Identity;
 use crate::learning::{Ended, Learning, Room};
-use crate::limits::{self, Bound, Caller, Permit};
+use crate::limits::{self, Caller, MemberBounds, Permit};
 use crate::upstream::Upstream;
 
 pub mod fleet;
@@ -54,7 +54,7 @@ pub struct Cluster {
     pub upstream: Arc<Upstream>,
     /// Ends what is open when the member is deleted or its connection leads elsewhere.
     pub gone: CancellationToken,
-    pub in_flight: Bound,
+    pub bounds: MemberBounds,
     /// Whether somebody keeps the rights that it gives us.
     pub managed: bool,
     /// For those who wait until it lets us be them.
@@ -62,9 +62,13 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Admits a request to this member, so that a slow one takes no more than its own share.
-    pub async fn admit(&self, caller: Caller, due: Instant) -> Result<Permit, limits::Error> {
-        self.in_flight.admit(caller, due).await.ok_or_else(|| limits::Error::ForMember(self.name.to_string()))
+    /// Admits a request to this member, so that a slow one takes no more than its own share. One that is
+    /// never `due` is long-running.
+    pub async fn admit(&self, caller: Caller, due: Option<Instant>) -> Result<Permit, limits::Error> {
+        match due {
+            Some(due) => self.bounds.admit(&self.name, caller, due).await,
+            None => self.bounds.admit_watch(&self.name, caller),
+        }
     }
 }
 

@@ -3,43 +3,70 @@
 //! answer, when the member is deleted, when its connection leads elsewhere, and when the process ends.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument, debug, info, warn};
 
 use crate::authorization::{self, Allowed, Authorizer};
+use crate::cutoff::{self, Cutoff};
 
 /// Held by a long-running request for as long as it runs.
 #[derive(Debug)]
 pub struct Lease {
     over: CancellationToken,
+    why: Arc<OnceLock<End>>,
     _task: AbortOnDropHandle<()>,
 }
 
+/// Why a long-running request may not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum End {
+    #[error("the sidecar is shutting down, try again")]
+    Stopped,
+    #[error("the member was deleted, or its connection changed, while the request was under way: try again")]
+    MemberGone,
+    #[error("the host took the right to this request away while it was under way")]
+    Denied,
+    #[error("the host has not confirmed the right to this request for too long: try again")]
+    Unconfirmed,
+}
+
 impl Lease {
-    /// Grants what was just allowed. `stop` and `gone` end it at once.
+    /// Grants what was just allowed. `stop` and `gone` end it at once; what does not end by itself then,
+    /// because its client reads nothing, is cut off.
     pub fn grant(
         authorizer: Arc<Authorizer>,
         allowed: Allowed,
         stop: CancellationToken,
         gone: Option<CancellationToken>,
+        cutoff: Arc<Cutoff>,
     ) -> Self {
-        let over = CancellationToken::new();
-        let ending = over.clone();
+        let (over, why) = (CancellationToken::new(), Arc::new(OnceLock::new()));
+        let (ending, told) = (over.clone(), why.clone());
         let task = async move {
-            tokio::select! {
+            let end = tokio::select! {
                 biased;
-                () = stop.cancelled() => debug!("an open request ends with the process"),
-                () = cancelled(gone) => info!("an open request ends with its member's connection"),
-                () = lapsed(&authorizer, &allowed) => {}
-            }
+                () = stop.cancelled() => End::Stopped,
+                () = cancelled(gone) => End::MemberGone,
+                end = lapsed(&authorizer, &allowed) => end,
+            };
+            info!(why = %end, "long-running request ended");
+            let _ = told.set(end);
             ending.cancel();
+            sleep(cutoff::GRACE).await;
+            cutoff.cut();
         };
-        Self { over, _task: AbortOnDropHandle::new(tokio::spawn(task.in_current_span())) }
+        Self { over, why, _task: AbortOnDropHandle::new(tokio::spawn(task.in_current_span())) }
+    }
+
+    /// Resolves when the request must end, with the reason.
+    pub async fn ended(&self) -> End {
+        self.over.cancelled().await;
+        self.why.get().copied().unwrap_or(End::Stopped)
     }
 
     /// Whether the request must end now.
@@ -53,8 +80,8 @@ impl Lease {
     }
 }
 
-/// Resolves, and says why, when the host takes the right away or has not confirmed it for too long.
-async fn lapsed(authorizer: &Authorizer, allowed: &Allowed) {
+/// Resolves when the host takes the right away or has not confirmed it for too long.
+async fn lapsed(authorizer: &Authorizer, allowed: &Allowed) -> End {
     let mut confirmed = Instant::now();
     let mut every = interval_at(confirmed + RENEWAL, RENEWAL);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -63,11 +90,10 @@ async fn lapsed(authorizer: &Authorizer, allowed: &Allowed) {
         // Boxed, because every open request has such a task, and few ask at any moment.
         match Box::pin(authorizer.renew(allowed)).await {
             Ok(()) => confirmed = Instant::now(),
-            Err(authorization::Error::Denied(_)) => {
-                return info!("an open request ends with the right to it");
-            }
+            Err(authorization::Error::Denied(_)) => return End::Denied,
             Err(error) if confirmed.elapsed() >= UNCONFIRMED => {
-                return warn!(error = %error, "an open request ends: the host has not confirmed it for long");
+                warn!(error = %error, "lease not confirmed by the host for too long");
+                return End::Unconfirmed;
             }
             // A host that cannot answer has not said no; new requests are refused.
             Err(error) => debug!(error = %error, "the lease cannot be renewed yet"),
@@ -102,6 +128,7 @@ mod tests {
     use crate::fake_host::host;
     use crate::identity::Identity;
     use crate::impersonation;
+    use crate::limits::Caller;
     use crate::request_info::RequestInfo;
 
     /// What the host says of a right after it was granted.
@@ -145,12 +172,12 @@ mod tests {
                 let mut headers = HeaderMap::new();
                 headers.insert("impersonate-user", HeaderValue::from_static("jane"));
                 let asked = impersonation::requested(&caller, &mut headers).unwrap().unwrap();
-                asked.check(&caller.identity, &authorizer).await.unwrap()
+                asked.check(&caller.identity, Caller::of_hash(1), &authorizer).await.unwrap()
             }
         };
-        let permit = authorizer.authorize(subject, &info, None).await.unwrap();
+        let permit = authorizer.authorize(subject, Caller::of_hash(1), &info, None).await.unwrap();
         let gone = CancellationToken::new();
-        (Lease::grant(authorizer, permit, CancellationToken::new(), Some(gone.clone())), gone)
+        (Lease::grant(authorizer, permit, CancellationToken::new(), Some(gone.clone()), Arc::default()), gone)
     }
 
     enum By {

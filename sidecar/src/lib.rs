@@ -16,6 +16,7 @@ pub mod shutdown;
 pub mod admin;
 pub mod cors;
 pub mod goaway;
+pub mod head_limit;
 pub mod listener;
 pub mod peer;
 pub mod tls;
@@ -27,6 +28,7 @@ pub mod request_info;
 
 pub mod authentication;
 pub mod authorization;
+pub mod cutoff;
 pub mod deadline;
 pub mod identity;
 pub mod impersonation;

@@ -11,12 +11,11 @@ use std::time::Duration;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -24,16 +23,23 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span, warn};
 
 use crate::app::App;
-use crate::handler;
+use crate::cutoff::{Cutoff, UNREAD_TIMEOUT};
+use crate::handler::{self, Arrival};
+use crate::head_limit::HeadLimit;
 use crate::peer::Peer;
-use crate::request_info::MAX_HEADERS;
 use crate::workers::Workers;
 
+mod gate;
+pub mod places;
 mod seldom;
 mod slow_head;
+mod streams;
 
+use gate::GatedStream;
+use places::{Place, Places, Proof};
 use seldom::Seldom;
 use slow_head::CallerStream;
+use streams::{Streams, UnlessCut};
 
 /// Accepts connections until `shutdown`, each for the worker that serves the fewest.
 pub async fn run(
@@ -45,15 +51,15 @@ pub async fn run(
     shutdown: CancellationToken,
 ) {
     let acceptor = TlsAcceptor::from(tls);
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Arc::new(Places::default());
     loop {
         // Both arms are cancel-safe: accept() loses no connection.
         let accepted = tokio::select! {
             biased;
             () = shutdown.cancelled() => return,
-            accepted = accept(&listener, &room) => accepted,
+            accepted = listener.accept() => accepted,
         };
-        let (stream, address, permit) = match accepted {
+        let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 warn!(error = %error, "a connection cannot be accepted");
@@ -62,13 +68,17 @@ pub async fn run(
                 continue;
             }
         };
+        // Closed at once where there is no place for it: what comes after it in the kernel's queue may have one.
+        let Some(place) = places.connection(address) else { continue };
+        // The worker's reactor is to watch it.
+        let Ok(stream) = stream.into_std() else { continue };
         let (acceptor, app, shutdown) = (acceptor.clone(), app.clone(), shutdown.clone());
         let span = info_span!("connection", client.address = %address);
         let worker = workers.least_busy();
         let busy = worker.busy(app.metrics.connections.clone());
         let served = async move {
             let _busy = busy;
-            if let Err(error) = serve(stream, address, permit, acceptor, &app, shutdown).await {
+            if let Err(error) = serve(stream, address, place, acceptor, &app, shutdown).await {
                 debug!(error = %error, "connection ended");
             }
         };
@@ -76,25 +86,12 @@ pub async fn run(
     }
 }
 
-type Room = tokio::sync::OwnedSemaphorePermit;
-
-/// Waits for room first: what cannot be served stays in the kernel's queue.
-async fn accept(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> std::io::Result<(std::net::TcpStream, SocketAddr, Room)> {
-    let permit = room.clone().acquire_owned().await.map_err(std::io::Error::other)?;
-    let (stream, address) = listener.accept().await?;
-    // It is the worker's reactor that is to watch it.
-    Ok((stream.into_std()?, address, permit))
-}
-
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 async fn serve(
     stream: std::net::TcpStream,
     address: SocketAddr,
-    room: Room,
+    place: Place,
     acceptor: TlsAcceptor,
     app: &Arc<App>,
     shutdown: CancellationToken,
@@ -102,33 +99,55 @@ async fn serve(
     let stream = TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
-    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(UNREAD_TIMEOUT))?;
     let stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
     let (_, session) = stream.get_ref();
-    let peer = Arc::new(Peer::new(address, session.peer_certificates(), Some(room)));
+    let mut peer = Peer::new(address, session.peer_certificates(), Some(place));
+    let proof = app.authenticator.proof(&peer);
+    if !peer.may_stay(proof) {
+        return Err("no place for a connection of a peer that is not known".into());
+    }
+    if proof == Proof::FrontProxy {
+        peer.heads = HeadLimit::FRONT_PROXY;
+    }
+    if proof != Proof::Nothing {
+        peer.is_now_known();
+    }
+    let peer = Arc::new(peer);
     // kubectl's upgrades come without ALPN and mean HTTP/1.1.
     let is_http2 = session.alpn_protocol() == Some(b"h2");
-    let heads = if app.authenticator.is_front_proxy(&peer) { FRONT_PROXYS_HEADS } else { CALLERS_HEADS };
-    let service = {
+    let serve = |peer: &Arc<Peer>, cutoff: Arc<Cutoff>, request: Request<Incoming>| {
+        let arrival = Arrival { waiting: peer.request_of_stranger(), cutoff };
         let (app, peer) = (app.clone(), peer.clone());
-        service_fn(move |request: Request<Incoming>| {
-            let (app, peer) = (app.clone(), peer.clone());
-            async move { Ok::<_, Infallible>(handler::handle(app, peer, request).await) }
-        })
+        async move { Ok::<_, Infallible>(handler::handle(app, peer, arrival, request).await) }
     };
     if is_http2 {
+        let streams = Streams::default();
+        let builder = http2(proof, streams.clone());
         // hyper keeps what made the answer's head for as long as the stream is open: what a watch
         // needs no more must not stay.
-        let service = service_fn(move |request| Box::pin(service.call(request)));
-        let connection = http2(heads).serve_connection(TokioIo::new(stream), service);
+        let service = service_fn(|request| Box::pin(serve(&peer, streams.begin(), request)));
+        let stream = GatedStream::new(stream, peer.clone());
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
         Ok(drive(connection, http2::Connection::graceful_shutdown, &peer, &shutdown, true).await?)
     } else {
+        // There is one request at a time, and its end may be the connection's.
+        let cutoff: Arc<Cutoff> = Arc::default();
+        let service = service_fn(|request| serve(&peer, cutoff.clone(), request));
         let stream = CallerStream::new(stream, peer.clone());
-        let connection = http1(heads).serve_connection(TokioIo::new(stream), service).with_upgrades();
+        let connection = http1(proof).serve_connection(TokioIo::new(stream), service).with_upgrades();
         let idle = Seldom::new(idle(&peer));
+        let driven =
+            drive(connection, http1::UpgradeableConnection::graceful_shutdown, &peer, &shutdown, false);
         tokio::select! {
             biased;
-            ended = drive(connection, http1::UpgradeableConnection::graceful_shutdown, &peer, &shutdown, false) => Ok(ended?),
+            ended = UnlessCut::new(driven, cutoff.clone()) => {
+                ended.transpose()?;
+                Ok(())
+            }
             () = idle => Ok(()),
         }
     }
@@ -204,35 +223,33 @@ fn random_fraction() -> f64 {
     }
 }
 
-/// How large a request's head may be. hyper's own limits refuse real users: the front proxy sends a
-/// line for each group and extra value. Strangers get no more than a caller needs, since a head is
-/// held before its sender is known.
-#[derive(Clone, Copy)]
-struct Heads {
-    /// HTTP/1.1 only; `None` is hyper's own 100, which cost no allocation.
-    lines: Option<usize>,
-    bytes: u32,
-}
-
-/// A kube-apiserver's `MaxHeaderBytes`.
-const FRONT_PROXYS_HEADS: Heads = Heads { lines: Some(MAX_HEADERS), bytes: 1 << 20 };
-const CALLERS_HEADS: Heads = Heads { lines: None, bytes: 1 << 16 };
-
-fn http1(heads: Heads) -> http1::Builder {
+fn http1(proof: Proof) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    builder
-        // One timer for idle connections and heads, made anew for each request: `idle` and `slow_head`
-        // tell the two apart, and cost a request nothing.
-        .header_read_timeout(None)
-        .max_buf_size(heads.bytes as usize);
-    if let Some(lines) = heads.lines {
-        builder.max_headers(lines);
+    // One timer for idle connections and heads, made anew for each request: `idle` and `slow_head`
+    // tell the two apart, and cost a request nothing.
+    builder.header_read_timeout(None);
+    match proof {
+        Proof::FrontProxy => {
+            let HeadLimit { fields, bytes } = HeadLimit::FRONT_PROXY;
+            builder.max_headers(fields).max_buf_size(bytes);
+        }
+        // hyper's own 100 fields cost no allocation. A buffer has room for a long target as well.
+        Proof::User | Proof::Nothing => drop(builder.max_buf_size(MAX_BUFFER)),
     }
     builder
 }
 
-fn http2(heads: Heads) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn http2(proof: Proof, streams: Streams) -> http2::Builder<Streams> {
+    let mut builder = http2::Builder::new(streams);
+    let heads = match proof {
+        // Streams that clients of the host cancel, or whose rules they break, are not the connection's fault: one
+        // user's would end it for everybody (the permits of cancelled requests stay taken for a while instead).
+        Proof::FrontProxy => {
+            builder.max_pending_accept_reset_streams(usize::MAX).max_local_error_reset_streams(None);
+            HeadLimit::FRONT_PROXY
+        }
+        Proof::User | Proof::Nothing => HeadLimit::CALLER,
+    };
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
@@ -241,15 +258,14 @@ fn http2(heads: Heads) -> http2::Builder<TokioExecutor> {
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
         .max_send_buf_size(STREAM_WINDOW as usize)
-        .max_header_list_size(heads.bytes)
+        .max_header_list_size(u32::try_from(heads.bytes).unwrap_or(u32::MAX))
         // Nobody can answer a ping in the middle of a head.
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
     builder
 }
 
-/// Each takes a task, a socket and TLS buffers.
-const MAX_CONNECTIONS: usize = 16_384;
+const MAX_BUFFER: usize = 64 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The aggregator gives up after as long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -272,6 +288,7 @@ const CONNECTION_AGE_JITTER: f64 = 0.2;
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
+    use hyper_util::rt::TokioExecutor;
 
     use super::*;
 
@@ -315,7 +332,7 @@ mod tests {
             retiring.retire();
             async { Ok::<_, Infallible>(http::Response::new(String::from("answer"))) }
         });
-        let server = http2(CALLERS_HEADS).serve_connection(TokioIo::new(server), service);
+        let server = http2(Proof::User, Streams::default()).serve_connection(TokioIo::new(server), service);
         let (mut sender, client) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.unwrap();
         let client = tokio::spawn(client);

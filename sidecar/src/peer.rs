@@ -7,16 +7,21 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::Context;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use futures_util::task::AtomicWaker;
 use rustls_pki_types::CertificateDer;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 
 use crate::authentication::token_review::LastAccepted;
 use crate::authentication::trust::{Proven, Trust};
 use crate::authorization::last::LastAllowed;
+use crate::head_limit::HeadLimit;
 use crate::impersonation::member::last::LastMade;
+use crate::limits::{self, Caller, Permit};
+use crate::listener::places::{Place, Proof};
 
 /// The downstream end of a connection.
 #[derive(Debug)]
@@ -35,9 +40,19 @@ pub struct Peer {
     pub last_token: LastAccepted,
     pub last_allowed: LastAllowed,
     pub last_shown: LastMade,
+    /// How large the heads of its requests may be.
+    pub heads: HeadLimit,
+    /// Requests that wait for the peer to be known.
+    waiting: AtomicUsize,
+    /// Who reads the connection, while too many wait.
+    reader: AtomicWaker,
     /// The place that the connection takes. A tunnel takes it on with the record that holds the peer.
-    _room: Option<OwnedSemaphorePermit>,
+    place: Option<Place>,
 }
+
+/// A request that waits for its peer to be known, until this is dropped.
+#[derive(Debug)]
+pub struct Waiting(Arc<Peer>);
 
 #[derive(Debug)]
 struct Checked {
@@ -50,7 +65,7 @@ impl Peer {
     pub fn new(
         address: SocketAddr,
         certificates: Option<&[CertificateDer<'_>]>,
-        room: Option<OwnedSemaphorePermit>,
+        place: Option<Place>,
     ) -> Self {
         let certificates = certificates.unwrap_or_default().iter().map(|c| c.clone().into_owned()).collect();
         Self {
@@ -67,13 +82,50 @@ impl Peer {
             last_token: LastAccepted::default(),
             last_allowed: LastAllowed::default(),
             last_shown: LastMade::default(),
-            _room: room,
+            heads: HeadLimit::CALLER,
+            waiting: AtomicUsize::new(0),
+            reader: AtomicWaker::new(),
+            place,
         }
     }
 
-    /// Says that a request on this connection was authenticated.
+    /// Notes that the peer is authenticated, by its certificate or by a request on this connection.
     pub fn is_now_known(&self) {
-        self.known.store(true, Ordering::Relaxed);
+        if !self.known.swap(true, Ordering::Relaxed) {
+            self.place.iter().for_each(Place::known);
+            self.reader.wake();
+        }
+    }
+
+    /// Whether the connection may stay after its handshake, which proved so much.
+    pub fn may_stay(&self, proof: Proof) -> bool {
+        self.place.as_ref().is_none_or(|place| place.after_handshake(proof))
+    }
+
+    /// A request that has just come, if its peer is not known yet.
+    pub fn request_of_stranger(self: &Arc<Self>) -> Option<Waiting> {
+        if self.is_known() {
+            return None;
+        }
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        Some(Waiting(self.clone()))
+    }
+
+    /// A place for a request of a stranger.
+    pub fn place_of_stranger(&self) -> Result<Option<Permit>, limits::Error> {
+        self.place.as_ref().map(Place::request).transpose()
+    }
+
+    /// The peer's address as a holder of places.
+    pub fn holder(&self) -> Caller {
+        self.place.as_ref().map_or(Caller::of_hash(0), Place::holder)
+    }
+
+    /// How many requests wait for the peer to be known. The task is woken when that changes.
+    pub fn poll_waiting(&self, cx: &Context<'_>) -> usize {
+        // Registered before the look, so that no change is missed.
+        self.reader.register(cx.waker());
+        self.waiting.load(Ordering::Acquire)
     }
 
     /// Whether any request on this connection was authenticated.
@@ -145,6 +197,14 @@ impl Peer {
         let checked = Checked { trust: trust.clone(), at: Instant::now(), proven: proven.clone() };
         self.checked.store(Some(Arc::new(checked)));
         proven
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let Self(peer) = self;
+        peer.waiting.fetch_sub(1, Ordering::AcqRel);
+        peer.reader.wake();
     }
 }
 

@@ -5,7 +5,7 @@
 use std::future::pending;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::{Method, StatusCode};
@@ -14,6 +14,7 @@ use tokio::time::sleep_until;
 use tracing::{debug, error};
 
 use crate::audit_id::AuditId;
+use crate::cutoff::{Cutoff, Listed};
 use crate::error::Hop;
 use crate::identity::Identity;
 use crate::lease::Lease;
@@ -44,10 +45,21 @@ struct Inner {
     admitted_by_member: OnceLock<Permit>,
     lease: OnceLock<Lease>,
     deadline: OnceLock<Instant>,
+    /// Ends the request where nothing else does.
+    listed: Listed,
+    /// The place of a request whose peer is not known.
+    #[expect(clippy::disallowed_types, reason = "held for a swap, and never over an await")]
+    stranger: std::sync::Mutex<Option<Permit>>,
 }
 
 impl Record {
-    pub fn begin(metrics: Arc<Metrics>, peer: Arc<Peer>, method: &Method, audit_id: AuditId) -> Self {
+    pub fn begin(
+        metrics: Arc<Metrics>,
+        peer: Arc<Peer>,
+        listed: Listed,
+        method: &Method,
+        audit_id: AuditId,
+    ) -> Self {
         metrics.in_flight.inc();
         peer.request_begins();
         Self(Arc::new(Inner {
@@ -66,6 +78,8 @@ impl Record {
             admitted_by_member: OnceLock::new(),
             lease: OnceLock::new(),
             deadline: OnceLock::new(),
+            listed,
+            stranger: Default::default(),
         }))
     }
 
@@ -85,6 +99,12 @@ impl Record {
         &self.0.audit_id
     }
 
+    /// Keeps the place of a request whose peer is not known, until the peer is known or the request is over.
+    pub fn of_stranger(&self, permit: Option<Permit>) {
+        let mut held = self.0.stranger.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(std::mem::replace(&mut *held, permit));
+    }
+
     /// Keeps a permit until the request is over.
     pub fn admitted(&self, permit: Permit) {
         let _ = self.0.admitted.set(permit);
@@ -100,9 +120,31 @@ impl Record {
         let _ = self.0.lease.set(lease);
     }
 
-    /// Says how long the request may take from its beginning, and returns when that is over.
-    pub fn due_within(&self, limit: Duration) -> Instant {
-        *self.0.deadline.get_or_init(|| self.0.begun + limit)
+    /// Sets how long the request may take from its beginning, and returns when that is over. A
+    /// long-running request has no limit but its lease.
+    pub fn due_within(&self, limit: Option<Duration>) -> Option<Instant> {
+        let due = limit.map(|limit| *self.0.deadline.get_or_init(|| self.0.begun + limit));
+        self.0.listed.set_due(due);
+        due
+    }
+
+    /// What ends the request whatever its client does.
+    pub fn cutoff(&self) -> &Arc<Cutoff> {
+        self.0.listed.cutoff()
+    }
+
+    /// Does `work` until it is done, or fails as soon as a long-running request may not go on.
+    pub async fn unless_over<T>(
+        &self,
+        work: impl Future<Output = Result<T, crate::Error>>,
+    ) -> Result<T, crate::Error> {
+        let Some(lease) = self.0.lease.get() else { return work.await };
+        // Cancel-safe: what is dropped with the work ends at the member too.
+        tokio::select! {
+            biased;
+            end = lease.ended() => Err(end.into()),
+            done = work => done,
+        }
     }
 
     /// Resolves when the request must end: by its deadline, or for a long-running one when it may
@@ -154,6 +196,10 @@ impl Drop for Inner {
         let now = Instant::now();
         self.peer.request_ended(now);
         let elapsed = now.saturating_duration_since(self.begun);
+        if *self.code.get_mut() == 0 {
+            let permits = [&mut self.admitted, &mut self.admitted_by_member];
+            self.listed.keep(permits.map(OnceLock::take));
+        }
         let route = self.route.get().copied().unwrap_or(metrics::Route::Unknown);
         let code = self.code.load(Ordering::Relaxed);
         self.metrics.ended(route, code, self.hop.get().copied(), elapsed);

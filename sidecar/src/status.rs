@@ -16,6 +16,7 @@ use crate::clusters::Error as Clusters;
 use crate::error::{Error, Hop};
 use crate::impersonation::{Error as Impersonation, member};
 use crate::inventory::Error as Inventory;
+use crate::lease::End;
 use crate::record::Record;
 use crate::request_info::Error as RequestInfo;
 use crate::upstream::Error as Upstream;
@@ -47,7 +48,9 @@ pub fn response(error: &Error, record: &Record) -> Response<Body> {
 /// The hop at which a request ended.
 fn hop(error: &Error) -> Hop {
     match error {
-        Error::RequestInfo(_) | Error::Deadline(_) | Error::Loop(_) | Error::Clusters(_) => Hop::Request,
+        Error::RequestInfo(_) | Error::Head(_) | Error::Deadline(_) | Error::Loop(_) | Error::Clusters(_) => {
+            Hop::Request
+        }
         Error::Authentication(_) => Hop::HostAuthentication,
         Error::Authorization(_) | Error::Impersonation(_) => Hop::HostAuthorization,
         Error::Limits(_) | Error::Closing | Error::Panicked(_) => Hop::Sidecar,
@@ -58,6 +61,9 @@ fn hop(error: &Error) -> Hop {
         Error::Upstream(
             Upstream::Impersonation { .. } | Upstream::Granted { .. } | Upstream::Learning { .. },
         ) => Hop::MemberImpersonation,
+        Error::Ended(End::Denied | End::Unconfirmed) => Hop::HostAuthorization,
+        Error::Ended(End::Stopped) => Hop::Sidecar,
+        Error::Ended(End::MemberGone) => Hop::MemberUnreachable,
         Error::Upstream(Upstream::Target(_)) => Hop::Request,
         Error::Upstream(_) | Error::Upgrade(_) => Hop::MemberUnreachable,
     }
@@ -126,11 +132,17 @@ impl Shape {
             Error::RequestInfo(RequestInfo::Method(_)) => {
                 shape(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed")
             }
+            Error::Head(_) => {
+                shape(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "RequestHeaderFieldsTooLarge")
+            }
             Error::RequestInfo(_) | Error::Deadline(_) | Error::Loop(_) => bad_request(),
             Error::Authentication(Authentication::TooManyReviews) | Error::Limits(_) => {
                 Self { retry_after: A_SECOND, ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
             }
-            Error::Authentication(Authentication::Review(_)) | Error::Panicked(_) => internal(),
+            Error::Authentication(Authentication::Review(_)) => {
+                Self { retry_after: A_SECOND, ..unavailable() }
+            }
+            Error::Panicked(_) => internal(),
             Error::Authentication(_) => shape(StatusCode::UNAUTHORIZED, "Unauthorized"),
             Error::Authorization(error) => Self::of_authorization(error),
             Error::Impersonation(Impersonation::Denied(error)) => Self::of_authorization(error),
@@ -144,6 +156,9 @@ impl Shape {
             Error::Closing | Error::Inventory(Inventory::NotSynced) => {
                 Self { retry_after: A_SECOND, ..unavailable() }
             }
+            Error::Ended(End::Denied) => forbidden(),
+            // The member may have done a part of it: no Retry-After, at which clients repeat a request.
+            Error::Ended(End::Stopped | End::MemberGone | End::Unconfirmed) => unavailable(),
             Error::Inventory(Inventory::ProxyOff { .. }) => unavailable(),
             Error::Upstream(
                 Upstream::Redirect { .. }
@@ -168,11 +183,13 @@ impl Shape {
     }
 
     fn of_authorization(error: &Authorization) -> Self {
-        let (code, reason) = match error {
-            Authorization::Denied(_) => (StatusCode::FORBIDDEN, "Forbidden"),
-            Authorization::Review(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+        let (code, reason, retry_after) = match error {
+            Authorization::Denied(_) => (StatusCode::FORBIDDEN, "Forbidden", None),
+            Authorization::TooManyReviews => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", A_SECOND),
+            // A kube-apiserver says 500 here. Nothing was done at a member, so clients may repeat the request.
+            Authorization::Review(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND),
         };
-        Self { code, reason, retry_after: None }
+        Self { code, reason, retry_after }
     }
 
     fn of_clusters(error: &Clusters) -> Self {

@@ -116,14 +116,11 @@ pub async fn forward(
     let offer = Offer::of(protocol, draft.headers());
     let (mut response, connection) = match exchange(inventory, cluster, draft).await? {
         Exchange::Switched { response, connection } => (response, connection),
-        Exchange::Refused { response, .. } if response.status().as_u16() < 400 => {
+        Exchange::Refused { response } if response.status().as_u16() < 400 => {
             return Err(Error::NoSwitch(cluster.name.to_string(), response.status()).into());
         }
         // The member's own refusal is passed on, and its end is the end of both connections.
-        Exchange::Refused { response, connection } => {
-            tunnels.tasks.spawn(connection.closed_by_peer_or(tunnels.stop.child_token()));
-            return Ok(response);
-        }
+        Exchange::Refused { response } => return Ok(response),
     };
     let agreed = match response.headers().get_all(header::UPGRADE).iter().collect::<Vec<_>>().as_slice() {
         [one] => Protocol::named(one),
@@ -145,7 +142,14 @@ pub async fn forward(
         async move {
             // Held to the end: what the member's connection needs to live, the permits, the count.
             let _held = (connection, record, open);
-            match tokio::try_join!(downstream, upstream) {
+            let mut over = over;
+            // Cancel-safe: a connection that was not handed over is closed.
+            let handed_over = tokio::select! {
+                biased;
+                () = &mut over => return,
+                handed_over = async { tokio::try_join!(downstream, upstream) } => handed_over,
+            };
+            match handed_over {
                 Ok((downstream, upstream)) => splice::join(downstream, upstream, stop, over).await,
                 Err(error) => debug!(error = %error, "the connection was not handed over"),
             }

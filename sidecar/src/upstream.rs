@@ -15,7 +15,6 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use kubectl_mc_api::ClusterName;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::body::Body;
@@ -62,30 +61,15 @@ pub enum Over {
 /// A member's answer on a connection of its own.
 pub enum Exchange {
     /// It switched to the protocol that its head names.
-    Switched {
-        response: Response<Incoming>,
-        connection: OwnConnection,
-    },
-    Refused {
-        response: Response<Body>,
-        connection: OwnConnection,
-    },
+    Switched { response: Response<Incoming>, connection: OwnConnection },
+    /// It did not. The connection ends with the body.
+    Refused { response: Response<Body> },
 }
 
-/// A connection that no other request shares. Dropping it closes it.
+/// A connection that no other request shares, driven by a task of its own. Dropping it closes it.
+#[derive(Debug)]
 pub struct OwnConnection {
-    task: AbortOnDropHandle<()>,
-}
-
-impl OwnConnection {
-    /// Keeps the connection until the exchange on it is over.
-    pub async fn closed_by_peer_or(self, stop: CancellationToken) {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            _ = self.task => {}
-        }
-    }
+    _task: AbortOnDropHandle<()>,
 }
 
 impl Upstream {
@@ -139,14 +123,12 @@ impl Upstream {
         let response = sender.send_request(request).await.map_err(lost)?;
         before_head.end();
         self.breaker.answered();
-        let connection = OwnConnection { task };
-        Ok(match response.status() {
-            StatusCode::SWITCHING_PROTOCOLS => Exchange::Switched { response, connection },
-            _ => Exchange::Refused {
-                response: self.checked(response.map(MemberBody::from), inner_proxy).await?,
-                connection,
-            },
-        })
+        let connection = OwnConnection { _task: task };
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(Exchange::Switched { response, connection });
+        }
+        let response = response.map(|body| MemberBody::alone(body, connection));
+        Ok(Exchange::Refused { response: self.checked(response, inner_proxy).await? })
     }
 
     /// Answers that must not reach the caller as they are. A program behind an inner proxy has

@@ -4,6 +4,7 @@
 //! A connection remembers the token it was last used with, since most are used with one.
 
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,12 +14,12 @@ use aws_lc_rs::{hmac, rand};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use kube::api::Api;
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::Error;
 use crate::identity::Identity;
 use crate::kept::Kept;
+use crate::limits::{Bound, Caller, Size};
 use crate::retry;
 
 /// The host's verdicts on tokens.
@@ -28,7 +29,12 @@ pub struct TokenReviews {
     /// Tokens are kept only as a keyed digest.
     key: hmac::Key,
     verdicts: Kept<[u8; 32], Result<Verdict, Error>>,
-    under_way: Semaphore,
+    /// Tokens that the host accepted not long ago.
+    accepted: Kept<[u8; 32], ()>,
+    /// Reviews under way of other tokens, of which each address has a share.
+    strangers: Bound,
+    /// Reviews under way of those that were accepted: strangers cannot hold these up.
+    renewals: Bound,
 }
 
 /// What the host said of a token, and until when that counts.
@@ -57,37 +63,54 @@ impl TokenReviews {
             audiences,
             key: hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())?,
             verdicts: Kept::new(MAX_VERDICTS, KEPT),
-            under_way: Semaphore::new(MAX_UNDER_WAY),
+            accepted: Kept::new(MAX_VERDICTS, ACCEPTED),
+            strangers: Bound::new(Size::new(MAX_OF_STRANGERS, MAX_QUEUED)),
+            renewals: Bound::new(Size::new(MAX_OF_RENEWALS, MAX_QUEUED)),
         })
     }
 
-    /// The user of a token that came over the connection that `last` belongs to.
-    pub async fn authenticate(&self, token: &str, last: &LastAccepted) -> Result<Arc<Identity>, Error> {
+    /// The user of a token that came from an address over the connection that `last` belongs to.
+    pub async fn authenticate(
+        &self,
+        token: &str,
+        address: Caller,
+        last: &LastAccepted,
+    ) -> Result<Arc<Identity>, Error> {
         if let Some(user) = last.user_of(token) {
             return Ok(user);
         }
-        let Verdict { user, until } = self.verdict(token).await?;
+        let Verdict { user, until } = self.verdict(token, address).await?;
         let user = user.ok_or(Error::Token)?;
         last.remember(token, &user, until);
         Ok(user)
     }
 
-    async fn verdict(&self, token: &str) -> Result<Verdict, Error> {
+    async fn verdict(&self, token: &str, address: Caller) -> Result<Verdict, Error> {
         let digest = self.digest(token);
         if let Some(verdict) = self.verdicts.get(&digest) {
             return verdict;
         }
         let review = async {
-            let user = self.review(token).await?;
+            let user = self.review(token, &digest, address).await?;
+            if user.is_some() {
+                self.accepted.get_or_ask(&digest, ready(()), |()| true).await;
+            }
             Ok(Verdict { user, until: Instant::now() + KEPT })
         };
         Box::pin(self.verdicts.get_or_ask(&digest, review, Result::is_ok)).await
     }
 
-    async fn review(&self, token: &str) -> Result<Option<Arc<Identity>>, Error> {
-        let Ok(Ok(_permit)) = timeout(REVIEW_TIMEOUT, self.under_way.acquire()).await else {
-            return Err(Error::TooManyReviews);
+    async fn review(
+        &self,
+        token: &str,
+        digest: &[u8; 32],
+        address: Caller,
+    ) -> Result<Option<Arc<Identity>>, Error> {
+        let permit = match self.accepted.get(digest) {
+            Some(()) => self.renewals.admit_within(holder(digest), LONGEST_WAIT).await,
+            None => self.strangers.admit_within(address, LONGEST_WAIT).await,
         };
+        let _permit = permit.ok_or(Error::TooManyReviews)?;
         let spec = TokenReviewSpec {
             token: Some(token.to_owned()),
             audiences: (!self.audiences.is_empty()).then(|| self.audiences.clone()),
@@ -138,12 +161,24 @@ fn identity(user: UserInfo) -> Option<Identity> {
     Some(identity.authenticated())
 }
 
+/// A token as a holder of places.
+fn holder(digest: &[u8; 32]) -> Caller {
+    Caller::of_hash(digest.first_chunk().map_or(0, |start| u64::from_ne_bytes(*start)))
+}
+
 /// Upstream keeps accepted and refused tokens alike for 10 s.
 const KEPT: Duration = Duration::from_secs(10);
 const MAX_VERDICTS: usize = 8192;
 /// Upstream's limit for one review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
-const MAX_UNDER_WAY: usize = 64;
+const MAX_OF_STRANGERS: usize = 48;
+const MAX_OF_RENEWALS: usize = 16;
+/// Of one address, or of one token that was accepted.
+const MAX_QUEUED: usize = 256;
+/// For a place. Who waits longer may as well come again.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// How long a token that was accepted is preferred to others.
+const ACCEPTED: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests;

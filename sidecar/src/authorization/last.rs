@@ -61,7 +61,10 @@ mod tests {
     use super::*;
     use crate::authorization::{Attributes, Authorizer, Error, Right, Subject};
     use crate::fake_host::host;
+    use crate::limits::Caller;
     use crate::upgrade::Protocol;
+
+    const JANE: Caller = Caller::of_hash(1);
 
     fn asks(method: &str, cluster: &str, rest: &str) -> RequestInfo {
         let request = Request::builder().method(method).header("host", "h");
@@ -116,17 +119,17 @@ mod tests {
         let (authorizer, _) = readable();
         let (jane, last) = (somebody("jane"), LastAllowed::default());
         let get = asks("GET", "m1", "version");
-        authorizer.authorize(jane.clone().into(), &get, Some(&last)).await.unwrap();
+        authorizer.authorize(jane.clone().into(), JANE, &get, Some(&last)).await.unwrap();
         assert!(last.again(&jane, &get).is_some());
 
         let right = Attributes::impersonate("", "users", "", "", "jane");
         let right = Right { holder: somebody("bob"), attributes: right };
         let impersonated = Subject::impersonated(jane.clone(), vec![right]);
-        let allowed = authorizer.authorize(impersonated, &get, Some(&last)).await.unwrap();
+        let allowed = authorizer.authorize(impersonated, JANE, &get, Some(&last)).await.unwrap();
         assert_eq!(allowed.rights.len(), 2, "it rests on bob's right to be jane, too");
 
         let upgrade = RequestInfo { upgrade: Some(Protocol::WebSocket), ..get };
-        let refused = authorizer.authorize(jane.into(), &upgrade, Some(&last)).await;
+        let refused = authorizer.authorize(jane.into(), JANE, &upgrade, Some(&last)).await;
         assert!(matches!(refused, Err(Error::Denied(_))), "a way in needs create: {refused:?}");
     }
 
@@ -136,7 +139,7 @@ mod tests {
         let large = Arc::new(Identity { groups: vec!["g".repeat(10_000)], ..Identity::default() });
         let (get, last) = (asks("GET", "m1", "version"), LastAllowed::default());
         for _ in 0..2 {
-            authorizer.authorize(large.clone().into(), &get, Some(&last)).await.unwrap();
+            authorizer.authorize(large.clone().into(), JANE, &get, Some(&last)).await.unwrap();
         }
         assert_eq!(asked.load(Ordering::SeqCst), 2);
     }

@@ -10,19 +10,22 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::Api;
 use kubectl_mc_api::path;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use super::Attributes;
+use super::{Asker, Attributes};
 use crate::identity::Identity;
 use crate::kept::Kept;
+use crate::limits::{Bound, Caller, Size};
 use crate::retry;
 
 /// The host's decisions.
 pub struct SubjectAccessReviews {
     reviews: Api<SubjectAccessReview>,
     decisions: Kept<(Arc<Identity>, Attributes), Result<Decision, Arc<Error>>>,
-    under_way: Semaphore,
+    /// Under way for callers, each of whom has a share.
+    callers: Bound,
+    /// Under way for requests that were allowed before: callers cannot hold these up.
+    renewals: Bound,
 }
 
 /// What the host decided, and why if it says so.
@@ -39,7 +42,8 @@ impl SubjectAccessReviews {
         Self {
             reviews: Api::all(host),
             decisions: Kept::new(MAX_DECISIONS, KEPT),
-            under_way: Semaphore::new(MAX_UNDER_WAY),
+            callers: Bound::new(Size::new(MAX_OF_CALLERS, MAX_QUEUED)),
+            renewals: Bound::new(Size::new(MAX_OF_RENEWALS, usize::MAX).with_share(MAX_OF_RENEWALS)),
         }
     }
 
@@ -48,15 +52,18 @@ impl SubjectAccessReviews {
         &self,
         identity: &Arc<Identity>,
         attributes: &Attributes,
+        asker: Asker,
     ) -> Result<Decision, Arc<Error>> {
         if identity.size() + attributes.size() >= MAX_KEPT_SIZE {
-            return Box::pin(self.review(identity, attributes, Duration::ZERO)).await.map_err(Arc::new);
+            return Box::pin(self.review(identity, attributes, asker, Duration::ZERO))
+                .await
+                .map_err(Arc::new);
         }
         let key = (identity.clone(), attributes.clone());
         if let Some(decision) = self.decisions.get(&key) {
             return decision;
         }
-        let review = async { self.review(identity, attributes, KEPT).await.map_err(Arc::new) };
+        let review = async { self.review(identity, attributes, asker, KEPT).await.map_err(Arc::new) };
         Box::pin(self.decisions.get_or_ask(&key, review, Result::is_ok)).await
     }
 
@@ -64,15 +71,18 @@ impl SubjectAccessReviews {
         &self,
         identity: &Identity,
         attributes: &Attributes,
+        asker: Asker,
         kept: Duration,
     ) -> Result<Decision, Error> {
         let review =
             SubjectAccessReview { spec: spec(identity, attributes), ..SubjectAccessReview::default() };
-        let answer = async {
-            let _permit = self.under_way.acquire().await.map_err(|_| Error::Closed)?;
-            retry::review(&self.reviews, &review).await.map_err(Error::Host)
+        let permit = match asker {
+            Asker::Caller(caller) => self.callers.admit_within(caller, LONGEST_WAIT).await,
+            Asker::Renewal => self.renewals.admit_within(RENEWALS, REVIEW_TIMEOUT).await,
         };
-        let answer = timeout(REVIEW_TIMEOUT, answer).await.map_err(|_| Error::Timeout)??;
+        let _permit = permit.ok_or(Error::TooMany)?;
+        let answer = timeout(REVIEW_TIMEOUT, retry::review(&self.reviews, &review));
+        let answer = answer.await.map_err(|_| Error::Timeout)?.map_err(Error::Host)?;
         let status = answer.status.unwrap_or_default();
         Ok(Decision {
             allowed: status.allowed && status.denied != Some(true),
@@ -144,8 +154,8 @@ fn version(group: &str) -> Option<&'static str> {
 pub enum Error {
     #[error("it did not answer in time")]
     Timeout,
-    #[error("the sidecar is shutting down")]
-    Closed,
+    #[error("too many reviews are under way")]
+    TooMany,
     #[error(transparent)]
     Host(kube::Error),
 }
@@ -157,7 +167,14 @@ const MAX_DECISIONS: usize = 8192;
 const MAX_KEPT_SIZE: usize = 10_000;
 /// Upstream's limit for one review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
-const MAX_UNDER_WAY: usize = 200;
+const MAX_OF_CALLERS: usize = 160;
+/// Of one caller.
+const MAX_QUEUED: usize = 100;
+/// For a place. Who waits longer may as well come again.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+const MAX_OF_RENEWALS: usize = 40;
+/// All renewals are one holder.
+const RENEWALS: Caller = Caller::of_hash(0);
 
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,7 @@ use tokio::io::{DuplexStream, duplex};
 use tokio::sync::{Mutex, oneshot};
 
 use super::*;
+use crate::cutoff::Listed;
 use crate::metrics::Metrics;
 
 mod chain;
@@ -49,9 +50,11 @@ async fn respond(
 ) -> Result<Response<Either<Guarded, Guarded<LastWord>>>, Infallible> {
     let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
     let audit_id = AuditId::of(&mut HeaderMap::new());
-    let record = Record::begin(metrics, peer, request.method(), audit_id);
+    let record = Record::begin(metrics, peer, Listed::alone(), request.method(), audit_id);
     Ok(match request.uri().path() {
-        "/head" => answered(&record, pin!(async { panic!("the handler") })).await.map(Either::Left),
+        "/head" => answered(&record, request.version(), pin!(async { panic!("the handler") }))
+            .await
+            .map(Either::Left),
         "/body" => {
             let told = tell.lock().await.take().unwrap();
             let body = LastWord { word: Some(Bytes::from_static(b"word")), told };
@@ -59,7 +62,7 @@ async fn respond(
         }
         _ => {
             let fine = async { Ok(Response::new(Body::Full(Bytes::from_static(b"fine")))) };
-            answered(&record, pin!(fine)).await.map(Either::Left)
+            answered(&record, request.version(), pin!(fine)).await.map(Either::Left)
         }
     })
 }
@@ -123,7 +126,7 @@ async fn fault_80_a_panic_in_one_stream_breaks_that_stream_and_no_other() {
 /// Every request moves it, and every stream of HTTP/2 keeps room for it to its end.
 #[test]
 fn what_a_request_takes_is_small() {
-    fn future<A, B, C, F: Future>(_: impl Fn(A, B, C) -> F) -> usize {
+    fn future<A, B, C, D, F: Future>(_: impl Fn(A, B, C, D) -> F) -> usize {
         size_of::<F>()
     }
     assert!(future(handle) <= 8 * 1024, "{} bytes: box what is rarely awaited", future(handle));

@@ -21,7 +21,7 @@ use super::renewal::Read;
 use super::{Cluster, HostInventory, Members};
 use crate::clusters;
 use crate::learning::Room;
-use crate::limits::{self, Bound};
+use crate::limits::{MemberBounds, MemberSize};
 use crate::metrics::Metrics;
 use crate::readiness::Pending;
 use crate::upstream::Upstream;
@@ -37,7 +37,7 @@ pub struct Watch {
     pub fleet: watch::Sender<Arc<Fleet>>,
     pub metrics: Arc<Metrics>,
     /// Requests under way to one member, 0 for no limit.
-    pub size_per_member: limits::Size,
+    pub size_per_member: MemberSize,
     /// Done when both lists were read once.
     pub pending: Pending,
 }
@@ -165,7 +165,7 @@ struct State {
     registry: clusters::Writer,
     fleet: watch::Sender<Arc<Fleet>>,
     metrics: Arc<Metrics>,
-    size_per_member: limits::Size,
+    size_per_member: MemberSize,
     pending: Option<Pending>,
     members: Listed<MemberCluster>,
     /// What the members' resourceVersion was just before they were listed.
@@ -181,7 +181,7 @@ struct State {
 
 /// How much one member may hold.
 struct Share {
-    in_flight: Bound,
+    bounds: MemberBounds,
     room: Room,
 }
 
@@ -254,14 +254,14 @@ impl State {
             let unreachable = &self.metrics.members_unreachable;
             let way = Way::next(ways.remove(name), name, member, secret, unreachable);
             let share = self.shares.entry(name.clone()).or_insert_with(|| Share {
-                in_flight: Bound::new(self.size_per_member),
+                bounds: MemberBounds::new(self.size_per_member),
                 room: Room::default(),
             });
             let cluster = way.upstream.clone().map(|upstream| {
                 let (name, forwarded, gone) = (name.clone(), member.forwarded(), way.gone.clone());
                 let managed = self.managers.objects.contains_key(&name);
-                let (in_flight, room) = (share.in_flight.clone(), share.room.clone());
-                Arc::new(Cluster { name, forwarded, upstream, gone, in_flight, managed, room })
+                let (bounds, room) = (share.bounds.clone(), share.room.clone());
+                Arc::new(Cluster { name, forwarded, upstream, gone, bounds, managed, room })
             });
             members.insert(name.clone(), cluster);
             self.ways.insert(name.clone(), way);

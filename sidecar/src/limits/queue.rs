@@ -51,11 +51,9 @@ pub(super) enum Place {
 
 impl Queue {
     pub(super) fn new(size: Size) -> Self {
-        let Size { places, queued_per_caller } = size;
+        let Size { places, share, queued_per_caller } = size;
         let state =
             State { free: places, waiting: 0, last_turn: 0, callers: HashMap::new(), order: VecDeque::new() };
-        // A quarter is left for others, except where that is not even one place.
-        let share = places - places / 4;
         let queued = places.max(queued_per_caller);
         Self { share, queued_per_caller, queued, state: state.into() }
     }

@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::audit_id::AuditId;
+use crate::cutoff::Listed;
+use crate::head_limit::TooLarge;
 use crate::metrics::Metrics;
 use crate::peer::Peer;
 use crate::request_info::RequestInfo as Info;
@@ -14,7 +16,7 @@ use crate::upstream::breaker::Unreachable;
 fn record(target: &str) -> Record {
     let peer = Arc::new(Peer::new("127.0.0.1:1".parse().unwrap(), None, None));
     let audit_id = AuditId::of(&mut HeaderMap::new());
-    let record = Record::begin(Arc::new(Metrics::default()), peer, &Method::GET, audit_id);
+    let record = Record::begin(Arc::new(Metrics::default()), peer, Listed::alone(), &Method::GET, audit_id);
     let request = Request::builder()
         .uri(format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters{target}"))
         .header("host", "h");
@@ -47,7 +49,14 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
         (RequestInfo::NotFound("/x".to_owned()).into(), 404, "NotFound", Hop::Request),
         (Authentication::Token.into(), 401, "Unauthorized", Hop::HostAuthentication),
         (Authentication::TooManyReviews.into(), 429, "TooManyRequests", Hop::HostAuthentication),
-        (Authorization::Review("down".to_owned()).into(), 500, "InternalError", Hop::HostAuthorization),
+        (
+            Authentication::Review("down".to_owned()).into(),
+            503,
+            "ServiceUnavailable",
+            Hop::HostAuthentication,
+        ),
+        (Authorization::TooManyReviews.into(), 429, "TooManyRequests", Hop::HostAuthorization),
+        (Authorization::Review("down".to_owned()).into(), 503, "ServiceUnavailable", Hop::HostAuthorization),
         (Impersonation::Member(privileged).into(), 403, "Forbidden", Hop::HostAuthorization),
         (Impersonation::Member(without_groups).into(), 403, "Forbidden", Hop::HostAuthorization),
         (Impersonation::WithoutUser.into(), 400, "BadRequest", Hop::HostAuthorization),
@@ -66,6 +75,11 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
         (refused.into(), 403, "Forbidden", Hop::MemberImpersonation),
         (Upstream::Late { cluster: m1() }.into(), 504, "Timeout", Hop::MemberUnreachable),
         (Error::Closing, 503, "ServiceUnavailable", Hop::Sidecar),
+        (End::Denied.into(), 403, "Forbidden", Hop::HostAuthorization),
+        (End::Unconfirmed.into(), 503, "ServiceUnavailable", Hop::HostAuthorization),
+        (End::MemberGone.into(), 503, "ServiceUnavailable", Hop::MemberUnreachable),
+        (End::Stopped.into(), 503, "ServiceUnavailable", Hop::Sidecar),
+        (TooLarge::Fields(100).into(), 431, "RequestHeaderFieldsTooLarge", Hop::Request),
         (crate::panics::Panicked.into(), 500, "InternalError", Hop::Sidecar),
         (Clusters::Expired.into(), 410, "Expired", Hop::Request),
     ]
@@ -110,6 +124,8 @@ fn a_client_is_told_to_come_again_only_where_nothing_was_done() {
         let retry = response(&error, &record("/m1/proxy/api/v1/pods")).headers().contains_key("retry-after");
         let nothing_done = match &error {
             Error::Closing
+            | Error::Authentication(Authentication::Review(_))
+            | Error::Authorization(Authorization::Review(_))
             | Error::Inventory(Inventory::NotSynced)
             | Error::Upstream(Upstream::Open { .. }) => true,
             _ => code == 429,

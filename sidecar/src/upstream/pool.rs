@@ -21,6 +21,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::interval;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::OwnConnection;
 use super::connect::{BoxError, Connector};
 use super::outgoing::Outgoing;
 use super::stream::{BeforeHead, MemberStream};
@@ -71,6 +72,8 @@ pub struct MemberBody {
     finished: bool,
     broken: Option<hyper::Error>,
     connection: Option<(Connection, Weak<Idle>)>,
+    /// One that is not of the pool ends with the body.
+    _own: Option<OwnConnection>,
 }
 
 impl Pool {
@@ -122,7 +125,7 @@ impl Pool {
 
     fn lend(&self, response: Response<Incoming>, connection: Connection) -> Response<MemberBody> {
         let connection = Some((connection, Arc::downgrade(&self.idle)));
-        response.map(|body| MemberBody { body, finished: false, broken: None, connection })
+        response.map(|body| MemberBody { body, finished: false, broken: None, connection, _own: None })
     }
 }
 
@@ -187,10 +190,10 @@ impl Connection {
     }
 }
 
-impl From<Incoming> for MemberBody {
-    /// A body on a connection that is not of a pool, and that somebody else drives.
-    fn from(body: Incoming) -> Self {
-        Self { body, finished: false, broken: None, connection: None }
+impl MemberBody {
+    /// A body on a connection that is not of the pool.
+    pub(super) fn alone(body: Incoming, own: OwnConnection) -> Self {
+        Self { body, finished: false, broken: None, connection: None, _own: Some(own) }
     }
 }
 

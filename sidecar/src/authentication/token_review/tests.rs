@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fake_host::host;
 
+const HERE: Caller = Caller::of_hash(1);
+const ELSEWHERE: Caller = Caller::of_hash(2);
+
 fn verdict(review: &Value) -> (u16, Value) {
     let status = match review["spec"]["token"].as_str() {
         Some("jane") => json!({"authenticated": true, "audiences": ["a"], "user": {
@@ -30,7 +33,7 @@ fn reviews(audiences: &[&str]) -> (TokenReviews, impl Fn() -> usize) {
 
 /// The user of a token that comes over a connection of its own.
 async fn user(reviews: &TokenReviews, token: &str) -> Result<Arc<Identity>, Error> {
-    reviews.authenticate(token, &LastAccepted::default()).await
+    reviews.authenticate(token, HERE, &LastAccepted::default()).await
 }
 
 #[tokio::test]
@@ -97,12 +100,12 @@ async fn a_token_for_another_audience_is_refused() {
 async fn a_connection_knows_its_last_token_and_no_other() {
     let (reviews, _) = reviews(&[]);
     let last = LastAccepted::default();
-    let jane = reviews.authenticate("jane", &last).await.unwrap();
+    let jane = reviews.authenticate("jane", HERE, &last).await.unwrap();
     assert!(last.user_of("jane").is_some_and(|user| Arc::ptr_eq(&user, &jane)));
     for other in ["", "j", "jan", "janet", "eve"] {
         assert!(last.user_of(other).is_none(), "{other:?}");
     }
-    assert!(matches!(reviews.authenticate("eve", &last).await, Err(Error::Token)));
+    assert!(matches!(reviews.authenticate("eve", HERE, &last).await, Err(Error::Token)));
     assert!(last.user_of("eve").is_none(), "a refused token is not remembered");
 }
 
@@ -111,4 +114,54 @@ fn a_connection_trusts_its_last_token_no_longer_than_the_verdict() {
     let last = LastAccepted::default();
     last.remember("jane", &Arc::default(), Instant::now());
     assert!(last.user_of("jane").is_none());
+}
+
+/// A host that takes a second for each token, all of which it refuses but jane's.
+fn slow_host() -> TokenReviews {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| async move {
+        use http_body_util::BodyExt;
+        let body = request.into_body().collect().await.map_err(std::io::Error::other)?.to_bytes();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let (code, answer) = verdict(&serde_json::from_slice(&body).unwrap());
+        let body = kube::client::Body::from(answer.to_string().into_bytes());
+        http::Response::builder().status(code).body(body).map_err(std::io::Error::other)
+    });
+    TokenReviews::new(kube::Client::new(service, "default"), Vec::new()).unwrap()
+}
+
+async fn flood(reviews: &TokenReviews, count: usize) -> Vec<Error> {
+    let tokens: Vec<_> = (0..count).map(|n| format!("made-up-{n}")).collect();
+    let asked = tokens.iter().map(|token| user(reviews, token));
+    let answers = futures_util::future::join_all(asked).await;
+    answers.into_iter().filter_map(Result::err).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn made_up_tokens_of_one_address_leave_reviews_to_another() {
+    let reviews = slow_host();
+    let polite = async {
+        tokio::task::yield_now().await;
+        let begun = tokio::time::Instant::now();
+        reviews.authenticate("jane", ELSEWHERE, &LastAccepted::default()).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    };
+    let (refused, ()) = tokio::join!(flood(&reviews, 15_000), polite);
+    assert_eq!(refused.len(), 15_000);
+    assert!(refused.iter().any(|error| matches!(error, Error::TooManyReviews)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn made_up_tokens_leave_reviews_to_an_accepted_token_of_their_address() {
+    let reviews = slow_host();
+    user(&reviews, "jane").await.unwrap();
+    tokio::time::advance(KEPT).await;
+    let polite = async {
+        tokio::task::yield_now().await;
+        let begun = tokio::time::Instant::now();
+        user(&reviews, "jane").await.unwrap();
+        let took = begun.elapsed();
+        assert!(took >= Duration::from_secs(1), "it was not reviewed again");
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    };
+    tokio::join!(flood(&reviews, 15_000), polite);
 }

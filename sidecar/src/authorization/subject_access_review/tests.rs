@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fake_host::host;
 
+const JANE: Asker = Asker::Caller(Caller::of_hash(1));
+const BOB: Asker = Asker::Caller(Caller::of_hash(2));
+
 fn decision(review: &Value) -> (u16, Value) {
     let spec = &review["spec"];
     if spec["user"] == "broken" {
@@ -40,10 +43,10 @@ fn users(name: &str) -> Attributes {
 async fn the_hosts_decision_is_kept_for_equal_questions_only() {
     let (reviews, asked) = reviews();
     for _ in 0..3 {
-        assert!(reviews.decide(&user("jane"), &users("bob")).await.unwrap().allowed);
-        let denied = reviews.decide(&user("jane"), &users("root")).await.unwrap();
+        assert!(reviews.decide(&user("jane"), &users("bob"), JANE).await.unwrap().allowed);
+        let denied = reviews.decide(&user("jane"), &users("root"), JANE).await.unwrap();
         assert!(!denied.allowed && denied.reason == "because");
-        assert!(!reviews.decide(&user("eve"), &users("bob")).await.unwrap().allowed);
+        assert!(!reviews.decide(&user("eve"), &users("bob"), JANE).await.unwrap().allowed);
     }
     assert_eq!(asked(), 3);
 }
@@ -52,7 +55,7 @@ async fn the_hosts_decision_is_kept_for_equal_questions_only() {
 async fn equal_questions_are_joined() {
     let (reviews, asked) = reviews();
     let (jane, attributes) = (user("jane"), users("bob"));
-    let all = futures_util::future::join_all((0..20).map(|_| reviews.decide(&jane, &attributes))).await;
+    let all = futures_util::future::join_all((0..20).map(|_| reviews.decide(&jane, &attributes, JANE))).await;
     assert!(all.iter().all(|decision| decision.as_ref().unwrap().allowed));
     assert_eq!(asked(), 1);
 }
@@ -60,9 +63,9 @@ async fn equal_questions_are_joined() {
 #[tokio::test(start_paused = true)]
 async fn fault_75_a_failed_review_decides_nothing_and_is_not_kept() {
     let (reviews, asked) = reviews();
-    assert!(reviews.decide(&user("broken"), &users("bob")).await.is_err());
+    assert!(reviews.decide(&user("broken"), &users("bob"), JANE).await.is_err());
     let first = asked();
-    assert!(reviews.decide(&user("broken"), &users("bob")).await.is_err());
+    assert!(reviews.decide(&user("broken"), &users("bob"), JANE).await.is_err());
     assert!(asked() > first);
 }
 
@@ -73,7 +76,7 @@ async fn a_host_that_fails_for_a_moment_is_asked_again() {
         true => decision(review),
         false => decision(&json!({"spec": {"user": "broken"}})),
     });
-    let decided = SubjectAccessReviews::new(client).decide(&user("jane"), &users("bob")).await;
+    let decided = SubjectAccessReviews::new(client).decide(&user("jane"), &users("bob"), JANE).await;
     assert!(decided.unwrap().allowed);
 }
 
@@ -82,7 +85,7 @@ async fn a_monstrous_identity_is_asked_for_and_not_kept() {
     let (reviews, asked) = reviews();
     let monster = Arc::new(Identity { groups: vec!["g".repeat(10_000)], ..(*user("jane")).clone() });
     for _ in 0..2 {
-        assert!(!reviews.decide(&monster, &users("bob")).await.unwrap().allowed);
+        assert!(!reviews.decide(&monster, &users("bob"), JANE).await.unwrap().allowed);
     }
     assert_eq!(asked(), 2);
 }
@@ -101,12 +104,12 @@ fn a_question_names_the_version_that_an_apiserver_would() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn fault_76_a_slow_host_is_asked_so_many_questions_at_once_and_no_more() {
+/// A host that takes nine seconds for each question, and the most that it was asked at once.
+fn slow_host() -> (SubjectAccessReviews, Arc<AtomicUsize>) {
     let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (counted, greatest) = (open.clone(), most.clone());
+    let greatest = most.clone();
     let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
-        let (open, most) = (counted.clone(), greatest.clone());
+        let (open, most) = (open.clone(), most.clone());
         async move {
             most.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_secs(9)).await;
@@ -117,21 +120,43 @@ async fn fault_76_a_slow_host_is_asked_so_many_questions_at_once_and_no_more() {
             http::Response::builder().status(code).body(body).map_err(std::io::Error::other)
         }
     });
-    let reviews = SubjectAccessReviews::new(kube::Client::new(service, "default"));
-    let identities = (0..MAX_UNDER_WAY + 100)
-        .map(|n| Arc::new(Identity { user: format!("jane-{n}"), ..Identity::default() }));
-    let identities: Vec<_> = identities.collect();
-    let attributes = Attributes::impersonate("", "users", "", "", "bob");
-    let asked = identities.iter().map(|identity| reviews.decide(identity, &attributes));
+    (SubjectAccessReviews::new(kube::Client::new(service, "default")), greatest)
+}
+
+/// Asks as many different questions at once, and tells how many were answered.
+async fn flood(reviews: &SubjectAccessReviews, count: usize, asker: Asker) -> usize {
+    let identities: Vec<_> = (0..count).map(|n| user(&format!("{asker:?}-{n}"))).collect();
+    let attributes = users("bob");
+    let asked = identities.iter().map(|identity| reviews.decide(identity, &attributes, asker));
     let decisions = futures_util::future::join_all(asked).await;
-    assert_eq!(most.load(Ordering::SeqCst), MAX_UNDER_WAY);
-    let decided =
-        decisions.iter().filter(|decision| decision.as_ref().is_ok_and(|decision| decision.allowed)).count();
-    assert_eq!(decided, MAX_UNDER_WAY);
-    assert!(
-        decisions
-            .iter()
-            .flat_map(|decision| decision.as_ref().err())
-            .all(|error| matches!(**error, Error::Timeout))
+    let refused = decisions.iter().flat_map(|decision| decision.as_ref().err());
+    assert!(refused.into_iter().all(|error| matches!(**error, Error::TooMany)));
+    decisions.iter().filter(|decision| decision.is_ok()).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_76_a_slow_host_is_asked_so_many_questions_at_once_and_no_more() {
+    let (reviews, most) = slow_host();
+    let (jane, bob, renewals) = tokio::join!(
+        flood(&reviews, MAX_OF_CALLERS, JANE),
+        flood(&reviews, MAX_OF_CALLERS, BOB),
+        flood(&reviews, MAX_OF_RENEWALS, Asker::Renewal),
     );
+    assert_eq!(jane + bob, MAX_OF_CALLERS);
+    assert_eq!(renewals, MAX_OF_RENEWALS);
+    assert_eq!(most.load(Ordering::SeqCst), MAX_OF_CALLERS + MAX_OF_RENEWALS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn flood_of_one_caller_leaves_reviews_to_others_and_to_renewals() {
+    let (reviews, _) = slow_host();
+    let others = async {
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        let (bob, renewal) = tokio::join!(flood(&reviews, 1, BOB), flood(&reviews, 1, Asker::Renewal));
+        assert_eq!((bob, renewal), (1, 1));
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    };
+    let (flooder, ()) = tokio::join!(flood(&reviews, 14_400, JANE), others);
+    assert_eq!(flooder, MAX_OF_CALLERS - MAX_OF_CALLERS / 4);
 }

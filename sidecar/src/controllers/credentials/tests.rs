@@ -41,7 +41,10 @@ fn finding(
         forwarded: Default::default(),
         upstream: upstream(),
         gone: Default::default(),
-        in_flight: crate::limits::Bound::new(crate::limits::Size { places: 1, queued_per_caller: 0 }),
+        bounds: crate::limits::MemberBounds::new(crate::limits::MemberSize {
+            in_flight: crate::limits::Size::new(1, 0),
+            watches: crate::limits::Size::new(1, 0),
+        }),
         managed: true,
         room: Default::default(),
     };

@@ -18,6 +18,7 @@ use crate::authentication::trust::tests::{FrontProxy, front_proxy};
 use crate::authorization::Authorizer;
 use crate::clusters::Registry;
 use crate::cors::Cors;
+use crate::cutoff::Cutoffs;
 use crate::fake_host::host;
 use crate::goaway::Goaway;
 use crate::impersonation::member;
@@ -57,13 +58,14 @@ fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<App>, impl Fn() -> usize 
     let trust = Arc::new(ArcSwap::from_pointee(front_proxy.trust()));
     let tokens = TokenReviews::new(client.clone(), Vec::new()).unwrap();
     let (renewals, _) = Renewals::new(client.clone(), "ns");
-    let size = Size { places: 10, queued_per_caller: 0 };
+    let size = Size::new(10, 0);
     let tunnels =
         Tunnels { tasks: TaskTracker::new(), stop: CancellationToken::new(), metrics: metrics.clone() };
     let app = App {
+        cutoffs: Cutoffs::new(),
         authenticator: Authenticator::new(trust, tokens, flags.anonymous_auth, metrics.clone()),
         authorizer: Arc::new(Authorizer::new(client.clone())),
-        limits: Limits::new(size, size, 0),
+        limits: Limits::new(size, size, 0, 0),
         inventory: Arc::new(HostInventory::new(renewals, Learning::new(client, "ns"))),
         registry: Registry::new().0,
         rules: member::Rules::default(),
@@ -104,7 +106,7 @@ async fn send_as(
     let (app, peer) = (app.clone(), peer.clone());
     let service = service_fn(move |request| {
         let (app, peer) = (app.clone(), peer.clone());
-        async move { Ok::<_, Infallible>(handle(app, peer, request).await) }
+        async move { Ok::<_, Infallible>(handle(app, peer, Arrival::default(), request).await) }
     });
     let mut request = request(path).map(|_| Full::new(Bytes::new()));
     *request.method_mut() = method;
@@ -146,7 +148,7 @@ async fn a_refused_login_over_http2_ends_the_connection_and_over_http1_does_not(
         // Authenticated, and then there are no members yet.
         (Version::HTTP_2, JANE, 503, false),
         // The host's failure is not the caller's.
-        (Version::HTTP_2, Some(("authorization", "Bearer broken")), 500, false),
+        (Version::HTTP_2, Some(("authorization", "Bearer broken")), 503, false),
     ] {
         let peer = stranger();
         let (status, _, body) = send(&app, &peer, version, PODS, header).await;

@@ -11,10 +11,11 @@ use crate::authorization::Attributes;
 use crate::fake_host::host;
 use crate::identity::Identity;
 use crate::learning::{Ended, Learning};
-use crate::limits::{Limits, Size};
+use crate::limits::{Limits, MemberSize, Size};
 use crate::readiness::Readiness;
 
-const ONE: Size = Size { places: 1, queued_per_caller: 0 };
+const ONE: Size = Size::new(1, 0);
+const ONE_EACH: MemberSize = MemberSize { in_flight: ONE, watches: ONE };
 
 struct Host {
     state: State,
@@ -39,7 +40,7 @@ impl Host {
             registry,
             fleet: watch::Sender::default(),
             metrics: Arc::default(),
-            size_per_member: ONE,
+            size_per_member: ONE_EACH,
             pending: Some(readiness.pending()),
             members: Listed::default(),
             members_version: 0,
@@ -198,8 +199,8 @@ async fn fault_73_what_is_open_ends_when_the_credential_is_taken_away_or_unusabl
 #[tokio::test]
 async fn a_members_share_is_the_same_over_a_change_of_its_secret() {
     let mut host = Host::synced();
-    let user = Limits::new(ONE, ONE, 0).caller("jane");
-    let due = Instant::now() + Duration::from_secs(60);
+    let user = Limits::new(ONE, ONE, 0, 0).caller("jane");
+    let due = Some(Instant::now() + Duration::from_secs(60));
     let permit = host.find("m1").unwrap().admit(user, due).await.unwrap();
     host.state.secret(Event::Apply(secret("m1", "new")));
     assert!(host.find("m1").unwrap().admit(user, due).await.is_err());

@@ -4,24 +4,17 @@
 
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
-
-use crate::request_info::pairs;
+use crate::query::Query;
 
 /// The time that a request with this query has. Zero or less is no wish.
 pub fn within(longest: Duration, query: Option<&str>) -> Result<Duration, Error> {
-    let Some(value) = timeout(query) else { return Ok(longest) };
+    // An empty value is no wish either (Go: `url.Values.Get`).
+    let value = Query::new(query).first("timeout").filter(|value| !value.is_empty());
+    let Some(value) = value else { return Ok(longest) };
     match parse(&value).map_err(Error)? {
         Some(wish) => Ok(wish.min(longest)),
         None => Ok(longest),
     }
-}
-
-/// The first value counts, and an empty one is none (Go: `url.Values.Get`).
-fn timeout(query: Option<&str>) -> Option<String> {
-    let decoded = |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
-    let (_, value) = pairs(query).find(|(key, _)| *key == "timeout" || decoded(key) == "timeout")?;
-    (!value.is_empty()).then(|| decoded(value))
 }
 
 /// A duration as Go writes it: `1h30m`, `1.5s`, `-2ms` (Go: `time.ParseDuration`, with its errors).
@@ -116,6 +109,7 @@ mod tests {
             ("timeout=250%C2%B5s", 0.000_25),
             ("time%6Fut=7s", 7.0),
             ("timeout=7s&timeout=9s", 7.0),
+            ("timeout=%zz&timeout=9s", 9.0),
         ] {
             assert_eq!(seconds(query), expected, "{query}");
         }
@@ -131,6 +125,9 @@ mod tests {
             "timeout=-3s",
             "timeout=",
             "timeout",
+            "timeout=&timeout=7s",
+            "timeout=5s;",
+            "timeout=%zz",
             "x=1",
         ] {
             assert_eq!(seconds(query), 60.0, "{query}");

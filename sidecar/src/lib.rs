@@ -24,7 +24,9 @@ pub mod workers;
 
 // The request's path
 pub mod handler;
+mod query;
 pub mod request_info;
+mod unescape;
 
 pub mod authentication;
 pub mod authorization;

@@ -3,10 +3,10 @@
 //! peer is the front proxy: nobody else's headers are ever looked at.
 
 use http::{HeaderMap, HeaderName};
-use percent_encoding::percent_decode_str;
 
 use super::{Error, text};
 use crate::identity::Identity;
+use crate::unescape::unescape;
 
 /// The names of the headers in which the front proxy sends identities.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,17 +50,9 @@ pub fn identity(names: &HeaderNames, headers: &HeaderMap) -> Result<Option<Ident
 /// decided by the key must be about the same one.
 pub fn extra_key(escaped: &str) -> String {
     let lower = escaped.to_lowercase();
-    let bytes = lower.as_bytes();
-    let well_formed =
-        bytes.iter().enumerate().filter(|(_, b)| **b == b'%').all(|(at, _)| {
-            bytes.get(at + 1..at + 3).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))
-        });
-    if !well_formed {
-        return lower;
-    }
-    match percent_decode_str(&lower).decode_utf8() {
-        Ok(key) => key.to_ascii_lowercase(),
-        Err(_) => lower,
+    match unescape(&lower).as_deref().map(std::str::from_utf8) {
+        Some(Ok(key)) => key.to_ascii_lowercase(),
+        None | Some(Err(_)) => lower,
     }
 }
 

@@ -5,13 +5,12 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use kubectl_mc_api::ClusterName;
-use percent_encoding::percent_decode_str;
 
 use super::Error;
 use super::continuation::Continuation;
 use super::selector::{FieldSelector, LabelSelector, Selection};
 use super::table::Include;
-use crate::request_info::pairs;
+use crate::query::Query;
 
 /// What a request asks for beside its shape.
 #[derive(Clone, Debug, Default)]
@@ -32,18 +31,19 @@ pub(super) struct Options {
 
 impl Options {
     pub(super) fn of_get(query: Option<&str>) -> Result<Self, Error> {
-        let given = Given::parse(query)?;
+        let given = Given(Query::new(query));
         Ok(Self { version: given.version()?, include: given.include()?, ..Self::default() })
     }
 
     pub(super) fn of_list(query: Option<&str>) -> Result<Self, Error> {
-        let given = Given::parse(query)?;
+        let given = Given(Query::new(query));
         let options = given.common()?;
         let limit: i64 = given.number("limit")?.unwrap_or_default();
         // Zero and less mean no limit, upstream too.
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0);
-        let paged = given.text("continue").is_some();
-        let exact = match given.text("resourceVersionMatch") {
+        let continuation = given.text("continue");
+        let paged = continuation.is_some();
+        let exact = match given.text("resourceVersionMatch").as_deref() {
             Some(_) if options.version.is_none() => {
                 return refuse("resourceVersionMatch is forbidden unless resourceVersion is provided");
             }
@@ -64,15 +64,15 @@ impl Options {
             return refuse("specifying resource version is not allowed when using continue");
         }
         let continuation =
-            given.text("continue").map(Continuation::decode).transpose().map_err(Error::BadRequest)?;
+            continuation.as_deref().map(Continuation::decode).transpose().map_err(Error::BadRequest)?;
         Ok(Self { exact, limit, continuation, ..options })
     }
 
     pub(super) fn of_watch(query: Option<&str>) -> Result<Self, Error> {
-        let given = Given::parse(query)?;
+        let given = Given(Query::new(query));
         let options = given.common()?;
-        let send_initial_events = given.boolean("sendInitialEvents");
-        match (send_initial_events, given.text("resourceVersionMatch")) {
+        let send_initial_events = given.0.boolean("sendInitialEvents");
+        match (send_initial_events, given.text("resourceVersionMatch").as_deref()) {
             (None, None) | (Some(_), Some("NotOlderThan")) => {}
             (Some(_), _) => {
                 return refuse("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
@@ -89,7 +89,7 @@ impl Options {
         let timeout: Option<u64> = given.number("timeoutSeconds")?;
         Ok(Self {
             send_initial_events,
-            bookmarks: given.boolean("allowWatchBookmarks").unwrap_or_default(),
+            bookmarks: given.0.is_set("allowWatchBookmarks"),
             timeout: timeout.filter(|seconds| *seconds > 0).map(Duration::from_secs),
             ..options
         })
@@ -99,40 +99,22 @@ impl Options {
 /// The cluster that a list or a watch asks for by its field selector, if it asks for one alone
 /// (apiserver: `RequestInfo.Name` of `metadata.name`).
 pub(crate) fn selected(query: Option<&str>) -> Option<ClusterName> {
-    let given = Given::parse(query).ok()?;
-    FieldSelector::parse(given.text("fieldSelector")?).ok()?.exact_name()?.parse().ok()
+    let selector = Query::new(query).first("fieldSelector")?;
+    FieldSelector::parse(&selector).ok()?.exact_name()?.parse().ok()
 }
 
-/// The decoded query; of a key that is said twice the first counts, as upstream.
-struct Given<'a>(Vec<(Cow<'a, str>, String)>);
+/// The parameters of a request.
+struct Given<'a>(Query<'a>);
 
 impl<'a> Given<'a> {
-    fn parse(query: Option<&'a str>) -> Result<Self, Error> {
-        let decode = |text: &str| {
-            let text = text.replace('+', " ");
-            percent_decode_str(&text).decode_utf8().map(Cow::into_owned)
-        };
-        let decoded = pairs(query).map(|(key, value)| Ok((Cow::Owned(decode(key)?), decode(value)?)));
-        let decoded: Result<_, std::str::Utf8Error> = decoded.collect();
-        decoded.map(Self).map_err(|_| Error::BadRequest("the query is not UTF-8".to_owned()))
-    }
-
-    /// What is said of a key; nothing and an empty text are the same.
-    fn text(&self, key: &str) -> Option<&str> {
-        let (_, value) = self.0.iter().find(|(own, _)| own == key)?;
-        (!value.is_empty()).then_some(value)
+    /// A parameter's value; an empty one counts as none.
+    fn text(&self, key: &str) -> Option<Cow<'a, str>> {
+        self.0.first(key).filter(|value| !value.is_empty())
     }
 
     fn number<N: std::str::FromStr>(&self, key: &str) -> Result<Option<N>, Error> {
-        let number = self.text(key).map(str::parse).transpose();
-        number.map_err(|_| {
-            Error::BadRequest(format!("invalid {key}: {:?}", self.text(key).unwrap_or_default()))
-        })
-    }
-
-    /// As upstream reads it: what is not `false` or `0` is true.
-    fn boolean(&self, key: &str) -> Option<bool> {
-        self.text(key).map(|text| !(text == "0" || text.eq_ignore_ascii_case("false")))
+        let Some(text) = self.text(key) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| Error::BadRequest(format!("invalid {key}: {text:?}")))
     }
 
     fn version(&self) -> Result<Option<u64>, Error> {
@@ -140,7 +122,7 @@ impl<'a> Given<'a> {
     }
 
     fn include(&self) -> Result<Include, Error> {
-        match self.text("includeObject") {
+        match self.text("includeObject").as_deref() {
             None | Some("Metadata") => Ok(Include::Metadata),
             Some("None") => Ok(Include::None),
             Some("Object") => Ok(Include::Object),
@@ -152,8 +134,8 @@ impl<'a> Given<'a> {
     }
 
     fn common(&self) -> Result<Options, Error> {
-        let labels = LabelSelector::parse(self.text("labelSelector").unwrap_or_default());
-        let fields = FieldSelector::parse(self.text("fieldSelector").unwrap_or_default());
+        let labels = LabelSelector::parse(&self.text("labelSelector").unwrap_or_default());
+        let fields = FieldSelector::parse(&self.text("fieldSelector").unwrap_or_default());
         let selection = Selection {
             labels: labels.map_err(Error::BadRequest)?,
             fields: fields.map_err(Error::BadRequest)?,

@@ -26,6 +26,8 @@ mod selector;
 mod table;
 mod watch;
 
+#[cfg(test)]
+pub(crate) use options::accepts;
 pub(crate) use options::selected;
 pub use registry::{Registry, Writer};
 

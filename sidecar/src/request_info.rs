@@ -4,14 +4,13 @@
 //! Two entry paths lead here: the host's aggregator hands over a decoded path, direct callers a raw
 //! one. What the two would read differently in the part that is parsed here is refused.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use http::{HeaderMap, Method, Request, Version, header};
 use kubectl_mc_api::{ClusterName, InvalidClusterName, path};
-use percent_encoding::percent_decode_str;
 
 use crate::clusters;
+use crate::query::Query;
 use crate::upgrade::Protocol;
 
 mod member_path;
@@ -212,7 +211,7 @@ impl Verb {
         }
         Some(match () {
             () if named => Self::Get,
-            () if asks_to_watch(query) => Self::Watch,
+            () if Query::new(query).is_set("watch") => Self::Watch,
             () => Self::List,
         })
     }
@@ -240,34 +239,6 @@ impl fmt::Display for Verb {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// Whether a query asks to watch.
-pub(crate) fn asks_to_watch(query: Option<&str>) -> bool {
-    is_set("watch", query)
-}
-
-/// Whether a query sets a flag, read as the apiserver reads it: the first value counts, one that it
-/// cannot decode is a yes, and only `0` and any case of `false` are a no (apimachinery:
-/// `conversion.Convert_Slice_string_To_bool`).
-pub(crate) fn is_set(flag: &str, query: Option<&str>) -> bool {
-    let value = pairs(query).find_map(|(key, value)| (decoded(key) == flag).then_some(value));
-    value.is_some_and(|value| {
-        let value = decoded(value);
-        value != "0" && !value.eq_ignore_ascii_case("false")
-    })
-}
-
-fn decoded(text: &str) -> Cow<'_, str> {
-    percent_decode_str(text).decode_utf8_lossy()
-}
-
-pub(crate) fn pairs(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
-    query
-        .unwrap_or_default()
-        .split('&')
-        .filter(|p| !p.is_empty())
-        .map(|p| p.split_once('=').unwrap_or((p, "")))
 }
 
 /// One message must have one length, or two readers may disagree where it ends (RFC 9112, 6.3).

@@ -11,6 +11,8 @@ use super::continuation::Continuation;
 use super::selector::{FieldSelector, LabelSelector, Selection};
 use super::table::Include;
 use crate::query::Query;
+#[cfg(test)]
+use crate::request_info::Verb;
 
 /// What a request asks for beside its shape.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +103,15 @@ impl Options {
 pub(crate) fn selected(query: Option<&str>) -> Option<ClusterName> {
     let selector = Query::new(query).first("fieldSelector")?;
     FieldSelector::parse(&selector).ok()?.exact_name()?.parse().ok()
+}
+
+/// Whether a list or a watch with this query is answered.
+#[cfg(test)]
+pub(crate) fn accepts(verb: Verb, query: Option<&str>) -> bool {
+    match verb {
+        Verb::Watch => Options::of_watch(query).is_ok(),
+        _ => Options::of_list(query).is_ok(),
+    }
 }
 
 /// The parameters of a request.

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use super::{Error, asks_to_watch, is_set};
+use super::Error;
+use crate::query::Query;
+use crate::unescape::unescape;
 
 /// A path below a member's root, beginning with `/`, exactly as the client spelt it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +21,7 @@ impl MemberPath {
     /// Takes what follows `…/proxy/`. Dot segments are refused however they are spelt: whoever
     /// cleans the path behind us could leave the member's base path by them.
     pub(super) fn parse(rest: &str) -> Result<Self, Error> {
-        let decoded = match rest.contains('%') {
-            true => Cow::Owned(percent_decode_str(rest).collect()),
-            false => Cow::Borrowed(rest.as_bytes()),
-        };
+        let decoded = unescape(rest).ok_or(Error::MemberPath("has a malformed escape"))?;
         if decoded.iter().any(|b| b.is_ascii_control() || *b == b'\\') {
             return Err(Error::MemberPath("has a control character or a backslash"));
         }
@@ -51,39 +50,28 @@ impl MemberPath {
         )
     }
 
-    /// apiserver: long-running are the verbs watch and proxy and the subresources attach, exec,
-    /// proxy, log and portforward. `get` says that the method is one that reads: only that can watch.
-    pub(super) fn is_long_running(&self, get: bool, query: Option<&str>) -> bool {
+    /// Whether a request for this path has no natural end (apiserver: `filters/longrunning.go`, with the verbs and
+    /// subresources of kube-apiserver). `is_read`: the method is GET or HEAD, and only those can watch.
+    pub(super) fn is_long_running(&self, is_read: bool, query: Option<&str>) -> bool {
         let path = self.decoded();
-        let segments = Segments::of(&path);
-        let (["api", _, resource @ ..] | ["apis", _, _, resource @ ..]) = segments.as_slice() else {
-            return false;
-        };
-        match resource {
-            ["watch" | "proxy", ..] => true,
-            ["namespaces", _, _, _, subresource, ..] if Self::streams(subresource, query) => true,
-            [_, _, subresource, ..] if Self::streams(subresource, query) => true,
-            [.., name_or_collection] if !name_or_collection.is_empty() => get && asks_to_watch(query),
-            _ => false,
-        }
-    }
-
-    fn streams(subresource: &str, query: Option<&str>) -> bool {
-        match subresource {
-            "log" => is_set("follow", query),
-            "attach" | "exec" | "portforward" | "proxy" => true,
-            _ => false,
+        match Resource::parse(&path) {
+            None => path.starts_with("/debug/pprof/"),
+            Some(resource) => {
+                resource.has_verb_in_path
+                    || matches!(resource.subresource, "attach" | "exec" | "log" | "portforward" | "proxy")
+                    || (is_read && resource.name.is_empty() && Query::new(query).is_set("watch"))
+            }
         }
     }
 
     /// Whether the member hands this path on to a program of its users (a pod, a service or a
     /// node): such a program reads headers that the Kubernetes API does not know.
     pub fn is_inner_proxy(&self) -> bool {
-        matches!(
-            Segments::of(&self.decoded()).as_slice(),
-            ["api", _, "namespaces", _, "pods" | "services", _, "proxy", ..]
-                | ["api", _, "nodes", _, "proxy", ..]
-        )
+        Resource::parse(&self.decoded()).is_some_and(|resource| {
+            resource.group.is_empty()
+                && matches!(resource.resource, "nodes" | "pods" | "services")
+                && resource.subresource == "proxy"
+        })
     }
 
     fn decoded(&self) -> Cow<'_, str> {
@@ -94,27 +82,44 @@ impl MemberPath {
     }
 }
 
-/// As many of a path's segments as tell what it is for. Empty ones do not count.
-struct Segments<'a> {
-    first: [&'a str; LONGEST],
-    count: usize,
+/// What the path of a request for an API resource names (apiserver: `endpoints/request/requestinfo.go`). Empty segments
+/// count, but for those at either end.
+#[derive(Debug, Default)]
+struct Resource<'a> {
+    group: &'a str,
+    /// The path begins with `watch` or `proxy`, which is the verb then.
+    has_verb_in_path: bool,
+    resource: &'a str,
+    /// Empty for a collection.
+    name: &'a str,
+    subresource: &'a str,
 }
 
-impl<'a> Segments<'a> {
-    fn of(path: &'a str) -> Self {
-        let mut segments = Self { first: [""; LONGEST], count: 0 };
-        for segment in path.split('/').filter(|s| !s.is_empty()).take(LONGEST) {
-            segments.first[segments.count] = segment;
-            segments.count += 1;
+impl<'a> Resource<'a> {
+    /// `None` for a path that names none, and for one that kube-apiserver cannot resolve.
+    fn parse(path: &'a str) -> Option<Self> {
+        let mut segments = path.trim_matches('/').split('/');
+        let group = match segments.next()? {
+            "api" => "",
+            "apis" => segments.next()?,
+            _ => return None,
+        };
+        let _version = segments.next()?;
+        let mut first = segments.next()?;
+        let verb = Some(first).filter(|first| matches!(*first, "watch" | "proxy"));
+        if verb.is_some() {
+            first = segments.next()?;
         }
-        segments
-    }
-
-    fn as_slice(&self) -> &[&'a str] {
-        &self.first[..self.count]
+        let (second, third) = (segments.next(), segments.next());
+        let (resource, name, subresource) = match (first, third) {
+            ("namespaces", Some(resource)) if !matches!(resource, "status" | "finalize") => {
+                (resource, segments.next(), segments.next())
+            }
+            _ => (first, second, third),
+        };
+        // The verb proxy has no subresources.
+        let subresource = subresource.filter(|_| verb != Some("proxy"));
+        let [name, subresource] = [name, subresource].map(Option::unwrap_or_default);
+        Some(Self { group, has_verb_in_path: verb.is_some(), resource, name, subresource })
     }
 }
-
-/// `apis/<group>/<version>/namespaces/<namespace>/<resource>/<name>/<subresource>`, and one more for
-/// what follows.
-const LONGEST: usize = 9;

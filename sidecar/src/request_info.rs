@@ -103,7 +103,7 @@ impl RequestInfo {
         }
         let route = Route::parse(target)?;
         let upgrade = match &route {
-            Route::Proxy(..) => Protocol::requested(request.method(), request.headers())?,
+            Route::Proxy(..) => Protocol::requested(request.version(), request.method(), request.headers())?,
             _ => None,
         };
         let verb = match &route {

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio_util::sync::CancellationToken;
@@ -39,13 +39,20 @@ impl Protocol {
     /// The protocol a request asks for. A request that only hints at an upgrade is refused: the
     /// host's proxy treats it as one (it looks for `upgrade` anywhere in `Connection`), and two
     /// readings of one request are one too many.
-    pub fn requested(method: &Method, headers: &HeaderMap) -> Result<Option<Self>, NotAllowed> {
+    pub fn requested(
+        version: Version,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Option<Self>, NotAllowed> {
         let hints =
             |value: &HeaderValue| value.as_bytes().to_ascii_lowercase().windows(7).any(|w| w == b"upgrade");
         let hinted = headers.get_all(header::CONNECTION).iter().any(hints);
         let named: Vec<_> = headers.get_all(header::UPGRADE).iter().collect();
         if !hinted && named.is_empty() {
             return Ok(None);
+        }
+        if version < Version::HTTP_11 {
+            return Err(NotAllowed::Version);
         }
         if !tokens(headers, &header::CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade")) {
             return Err(NotAllowed::Connection);
@@ -198,6 +205,9 @@ impl Drop for Open {
 /// Why a request may not ask for an upgrade.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAllowed {
+    /// RFC 9110, 7.8
+    #[error("an HTTP/1.0 connection cannot be upgraded")]
+    Version,
     #[error("an upgrade needs the token Upgrade in Connection and a protocol in Upgrade")]
     Connection,
     #[error("a connection can be upgraded to websocket or SPDY/3.1 only")]
@@ -235,7 +245,19 @@ mod tests {
         for (name, value) in lines {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        Protocol::requested(method, &headers)
+        Protocol::requested(Version::HTTP_11, method, &headers)
+    }
+
+    #[test]
+    fn upgrade_over_http_1_0_is_refused() {
+        for (name, value) in [("connection", "upgrade"), ("upgrade", "SPDY/3.1")] {
+            let headers =
+                HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static(value))]);
+            let requested = Protocol::requested(Version::HTTP_10, &Method::POST, &headers);
+            assert!(matches!(requested, Err(NotAllowed::Version)), "{name}: {requested:?}");
+        }
+        let plain = Protocol::requested(Version::HTTP_10, &Method::GET, &HeaderMap::new());
+        assert!(matches!(plain, Ok(None)));
     }
 
     #[test]

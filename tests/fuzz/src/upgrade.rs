@@ -2,7 +2,7 @@
 //! reading of it: what is taken for a plain request nobody else can take for an upgrade, and what is
 //! taken for an upgrade everybody does.
 
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, Version};
 use sidecar::upgrade::Protocol;
 
 use crate::lines;
@@ -11,7 +11,7 @@ pub fn run(input: &[u8]) {
     let (method, rest) = lines::first(input);
     let Ok(method) = Method::from_bytes(method) else { return };
     let headers = lines::headers(rest);
-    let read = match Protocol::requested(&method, &headers) {
+    let read = match Protocol::requested(Version::HTTP_11, &method, &headers) {
         Ok(None) => Reading::Plain,
         Ok(Some(Protocol::WebSocket)) => Reading::WebSocket,
         Ok(Some(Protocol::Spdy)) => Reading::Spdy,

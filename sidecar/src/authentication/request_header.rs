@@ -56,15 +56,10 @@ pub fn extra_key(escaped: &str) -> String {
     }
 }
 
+/// The first line of the first header whose first line is not empty (Go: `Header.Get`).
 fn first(names: &[HeaderName], headers: &HeaderMap) -> Result<Option<String>, Error> {
-    for name in names {
-        for value in headers.get_all(name) {
-            if !value.is_empty() {
-                return Ok(Some(text(value)?.to_owned()));
-            }
-        }
-    }
-    Ok(None)
+    let value = names.iter().find_map(|name| headers.get(name).filter(|value| !value.is_empty()));
+    value.map(|value| text(value).map(str::to_owned)).transpose()
 }
 
 #[cfg(test)]
@@ -112,6 +107,25 @@ mod tests {
     fn fault_05_18_no_user_is_nobody() {
         assert_eq!(identity(&names(), &headers(&[("x-remote-group", b"dev")])).unwrap(), None);
         assert_eq!(identity(&names(), &headers(&[("x-remote-user", b"")])).unwrap(), None);
+    }
+
+    #[test]
+    fn fault_06_only_the_first_line_of_a_header_counts() {
+        let names = HeaderNames {
+            user: ["x-remote-user", "x-forwarded-user"].map(HeaderName::from_static).to_vec(),
+            ..names()
+        };
+        for (lines, user) in [
+            (&[("x-remote-user", "ulrike"), ("x-remote-user", "theo")][..], Some("ulrike")),
+            (&[("x-remote-user", ""), ("x-remote-user", "theo")], None),
+            (&[("x-remote-user", ""), ("x-remote-user", "theo"), ("x-forwarded-user", "ida")], Some("ida")),
+            (&[("x-forwarded-user", "ida"), ("x-remote-user", "theo")], Some("theo")),
+            (&[("x-remote-user", "a, b")], Some("a, b")),
+        ] {
+            let lines: Vec<_> = lines.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+            let identity = identity(&names, &headers(&lines)).unwrap();
+            assert_eq!(identity.map(|identity| identity.user).as_deref(), user, "{lines:?}");
+        }
     }
 
     #[test]

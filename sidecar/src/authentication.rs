@@ -114,8 +114,12 @@ impl Authenticator {
             return Ok(Authenticated { identity, by: By::ClientCertificate });
         }
         let mut refused = proven.refused.map(Error::Certificate);
-        for token in [bearer, protocol].into_iter().flatten() {
-            match self.tokens.authenticate(&token, peer.holder(), &peer.last_token).await {
+        for token in bearer.into_iter().chain(protocol.map(Ok)) {
+            let reviewed = match token {
+                Ok(token) => self.tokens.authenticate(&token, peer.holder(), &peer.last_token).await,
+                Err(error) => Err(error),
+            };
+            match reviewed {
                 Ok(identity) => return Ok(Authenticated { identity, by: By::Token }),
                 Err(error) => refused = Some(error),
             }
@@ -128,11 +132,17 @@ impl Authenticator {
     }
 }
 
-/// The bearer token (RFC 6750, 2.1); the scheme's case does not matter.
-fn bearer_token(headers: &HeaderMap) -> Option<String> {
+/// The bearer token of the first `Authorization` (RFC 6750, 2.1; Go: `Header.Get`); the scheme's case does not matter. One
+/// word follows the scheme: a kube-apiserver would take the first of several, so each text behind it would be another
+/// spelling of one token. Not all tokens are token68: some clusters' have a colon.
+fn bearer_token(headers: &HeaderMap) -> Option<Result<String, Error>> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
     let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.to_owned())
+    if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
+        return None;
+    }
+    let is_one_word = token.bytes().all(|byte| byte.is_ascii_graphic());
+    Some(is_one_word.then(|| token.to_owned()).ok_or(Error::MalformedToken))
 }
 
 fn remove_credentials(headers: &mut HeaderMap, trust: &Trust) {
@@ -158,6 +168,8 @@ pub enum Error {
     Certificate(String),
     #[error("the token was refused")]
     Token,
+    #[error("a bearer token is one word")]
+    MalformedToken,
     #[error("an identity header is not UTF-8")]
     NotUtf8,
     #[error("the websocket protocols carry a malformed token: {0}")]
@@ -184,12 +196,39 @@ mod tests {
         for (value, token) in [
             ("Bearer abc", Some("abc")),
             ("bearer  abc ", Some("abc")),
+            ("Bearer kubeconfig-u-1:a.b~c/d+e==", Some("kubeconfig-u-1:a.b~c/d+e==")),
             ("Basic abc", None),
             ("Bearer", None),
             ("Bearer ", None),
         ] {
-            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static(value))]);
-            assert_eq!(bearer_token(&headers).as_deref(), token, "{value:?}");
+            let taken = bearer_token(&authorization(&[value])).transpose().unwrap();
+            assert_eq!(taken.as_deref(), token, "{value:?}");
         }
+    }
+
+    #[test]
+    fn bearer_token_of_several_words_is_refused() {
+        for value in
+            ["Bearer abc x", "Bearer abc  x", "Bearer abc\tx", "Bearer abc, Bearer def", "bearer Bearer abc"]
+        {
+            let taken = bearer_token(&authorization(&[value]));
+            assert!(matches!(taken, Some(Err(Error::MalformedToken))), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn fault_16_only_the_first_authorization_counts() {
+        for (lines, token) in [
+            (&["Bearer abc", "Bearer def"], Some("abc")),
+            (&["Basic abc", "Bearer def"], None),
+            (&["", "Bearer def"], None),
+        ] {
+            let taken = bearer_token(&authorization(lines)).transpose().unwrap();
+            assert_eq!(taken.as_deref(), token, "{lines:?}");
+        }
+    }
+
+    fn authorization(lines: &[&'static str]) -> HeaderMap {
+        lines.iter().map(|line| (header::AUTHORIZATION, HeaderValue::from_static(line))).collect()
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use kubectl_mc_api::{ClusterName, path};
 use tokio::time::Instant;
+use tracing::warn;
 
 use crate::identity::{Identity, MASTERS};
 use crate::limits::Caller;
@@ -143,7 +144,10 @@ impl Authorizer {
             Err(error) if matches!(*error, subject_access_review::Error::TooMany) => {
                 Err(Error::TooManyReviews)
             }
-            Err(error) => Err(Error::Review(error.to_string())),
+            Err(error) => {
+                warn!(user = identity.user, %error, "authorization review failed");
+                Err(Error::Review)
+            }
         }
     }
 }
@@ -285,8 +289,9 @@ pub enum Error {
     Denied(Box<Denied>),
     #[error("too many permission checks of this user are under way, try again later")]
     TooManyReviews,
-    #[error("the host could not say whether this is allowed: {0}")]
-    Review(String),
+    /// The reason is in the log: an anonymous caller learns nothing of the host.
+    #[error("the host could not say whether this is allowed")]
+    Review,
 }
 
 #[cfg(test)]

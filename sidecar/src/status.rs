@@ -28,7 +28,7 @@ pub fn response(error: &Error, record: &Record) -> Response<Body> {
     record.refused_at(hop);
     let shape = Shape::of(error);
     let mut response = if record.is_member_discovery() {
-        text(hop, shape.code, &error.to_string())
+        text(hop, shape.code, &message(error, shape.code))
     } else {
         json(hop, &shape, error)
     };
@@ -139,9 +139,7 @@ impl Shape {
             Error::Authentication(Authentication::TooManyReviews) | Error::Limits(_) => {
                 Self { retry_after: A_SECOND, ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
             }
-            Error::Authentication(Authentication::Review(_)) => {
-                Self { retry_after: A_SECOND, ..unavailable() }
-            }
+            Error::Authentication(Authentication::Review) => Self { retry_after: A_SECOND, ..unavailable() },
             Error::Panicked(_) => internal(),
             Error::Authentication(_) => shape(StatusCode::UNAUTHORIZED, "Unauthorized"),
             Error::Authorization(error) => Self::of_authorization(error),
@@ -187,7 +185,7 @@ impl Shape {
             Authorization::Denied(_) => (StatusCode::FORBIDDEN, "Forbidden", None),
             Authorization::TooManyReviews => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", A_SECOND),
             // A kube-apiserver says 500 here. Nothing was done at a member, so clients may repeat the request.
-            Authorization::Review(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND),
+            Authorization::Review => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND),
         };
         Self { code, reason, retry_after }
     }
@@ -245,17 +243,12 @@ fn json(hop: Hop, shape: &Shape, error: &Error) -> Response<Body> {
     if matches!(error, Error::Clusters(Clusters::TooLargeResourceVersion { .. })) {
         causes.insert(0, Cause { reason: "ResourceVersionTooLarge", message: "Too large resource version" });
     }
-    let message = match error {
-        // kubectl has its own words for this one, and looks for these.
-        Error::Authentication(_) if shape.code == StatusCode::UNAUTHORIZED => "Unauthorized".to_owned(),
-        error => error.to_string(),
-    };
     let status = Status {
         kind: "Status",
         api_version: "v1",
         metadata: serde_json::Map::new(),
         status: "Failure",
-        message,
+        message: message(error, shape.code),
         reason: shape.reason,
         details: Details {
             name: &name,
@@ -269,6 +262,15 @@ fn json(hop: Hop, shape: &Shape, error: &Error) -> Response<Body> {
     // A struct of strings and numbers is always JSON.
     let body = serde_json::to_vec(&status).unwrap_or_default();
     with(shape.code, "application/json", body)
+}
+
+/// The text for people. A caller who is not known learns no more than that: kubectl has its own words for a refused login,
+/// and looks for this one.
+fn message(error: &Error, code: StatusCode) -> String {
+    match error {
+        Error::Authentication(_) if code == StatusCode::UNAUTHORIZED => "Unauthorized".to_owned(),
+        error => error.to_string(),
+    }
 }
 
 /// What the error is about: group, kind and name.

@@ -15,6 +15,7 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInf
 use kube::api::Api;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::timeout;
+use tracing::warn;
 
 use super::Error;
 use crate::identity::Identity;
@@ -118,8 +119,14 @@ impl TokenReviews {
         let review = TokenReview { spec, ..TokenReview::default() };
         let review = match timeout(REVIEW_TIMEOUT, retry::review(&self.reviews, &review)).await {
             Ok(Ok(review)) => review,
-            Ok(Err(error)) => return Err(Error::Review(error.to_string())),
-            Err(_) => return Err(Error::Review("it did not answer in time".to_owned())),
+            Ok(Err(error)) => {
+                warn!(%error, "token review failed");
+                return Err(Error::Review);
+            }
+            Err(_) => {
+                warn!(error = "the host did not answer in time", "token review failed");
+                return Err(Error::Review);
+            }
         };
         let status = review.status.unwrap_or_default();
         let meant_for_us = self.audiences.is_empty()

@@ -49,14 +49,9 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
         (RequestInfo::NotFound("/x".to_owned()).into(), 404, "NotFound", Hop::Request),
         (Authentication::Token.into(), 401, "Unauthorized", Hop::HostAuthentication),
         (Authentication::TooManyReviews.into(), 429, "TooManyRequests", Hop::HostAuthentication),
-        (
-            Authentication::Review("down".to_owned()).into(),
-            503,
-            "ServiceUnavailable",
-            Hop::HostAuthentication,
-        ),
+        (Authentication::Review.into(), 503, "ServiceUnavailable", Hop::HostAuthentication),
         (Authorization::TooManyReviews.into(), 429, "TooManyRequests", Hop::HostAuthorization),
-        (Authorization::Review("down".to_owned()).into(), 503, "ServiceUnavailable", Hop::HostAuthorization),
+        (Authorization::Review.into(), 503, "ServiceUnavailable", Hop::HostAuthorization),
         (Impersonation::Member(privileged).into(), 403, "Forbidden", Hop::HostAuthorization),
         (Impersonation::Member(without_groups).into(), 403, "Forbidden", Hop::HostAuthorization),
         (Impersonation::WithoutUser.into(), 400, "BadRequest", Hop::HostAuthorization),
@@ -119,13 +114,22 @@ fn a_refused_login_reads_as_kubectl_expects_it() {
 }
 
 #[test]
+fn unknown_caller_learns_nothing_of_a_refused_login() {
+    let expired = || Authentication::Certificate("expired on Monday".to_owned()).into();
+    for target in ["/m1/proxy/api/v1/pods", "/m1/proxy/version"] {
+        let (_, body) = body(response(&expired(), &record(target)));
+        assert!(body.contains("Unauthorized") && !body.contains("Monday"), "{body}");
+    }
+}
+
+#[test]
 fn a_client_is_told_to_come_again_only_where_nothing_was_done() {
     for (error, code, ..) in errors() {
         let retry = response(&error, &record("/m1/proxy/api/v1/pods")).headers().contains_key("retry-after");
         let nothing_done = match &error {
             Error::Closing
-            | Error::Authentication(Authentication::Review(_))
-            | Error::Authorization(Authorization::Review(_))
+            | Error::Authentication(Authentication::Review)
+            | Error::Authorization(Authorization::Review)
             | Error::Inventory(Inventory::NotSynced)
             | Error::Upstream(Upstream::Open { .. }) => true,
             _ => code == 429,

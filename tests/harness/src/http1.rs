@@ -2,8 +2,10 @@
 //! back is told byte for byte. No library here, because a library would refuse or mend
 //! what the attacks are made of.
 
+mod dial;
+
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +16,15 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use testbed::{ClientCertificate, Cluster, Sidecar};
 
+use dial::Dial;
+
 /// A TLS server and who we are to it.
 #[derive(Clone)]
 pub struct Endpoint {
     address: SocketAddr,
     name: ServerName<'static>,
     config: Arc<ClientConfig>,
+    dial: Dial,
 }
 
 impl Endpoint {
@@ -61,7 +66,7 @@ impl Endpoint {
                 PrivateKeyDer::from_pem_slice(key.as_bytes())?,
             )?,
         };
-        Ok(Self { address, name, config: Arc::new(config) })
+        Ok(Self { address, name, config: Arc::new(config), dial: Dial::default() })
     }
 
     /// The same server, offered these protocols in the handshake (ALPN).
@@ -84,10 +89,23 @@ impl Endpoint {
         Ok(self)
     }
 
+    /// The same server, dialed from this address of the machine.
+    #[must_use]
+    pub fn from_address(mut self, source: impl Into<IpAddr>) -> Self {
+        self.dial.source = Some(source.into());
+        self
+    }
+
+    /// The same server, whose answers fill the socket after about this many bytes.
+    #[must_use]
+    pub fn with_receive_buffer(mut self, bytes: usize) -> Self {
+        self.dial.receive_buffer = Some(bytes);
+        self
+    }
+
     /// A TCP connection to it on which nothing was said yet.
     pub fn dial(&self) -> Result<TcpStream> {
-        let socket = TcpStream::connect_timeout(&self.address, PATIENCE)
-            .with_context(|| format!("cannot connect to {}", self.address))?;
+        let socket = self.dial.connect(self.address, PATIENCE)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
         socket.set_nodelay(true)?;

@@ -41,6 +41,8 @@ pub enum Step {
     Echo,
     /// Sends and compares at the same time, until both sides have finished.
     Exchange(Exchange),
+    /// Writes this again and again with a pause after each, until the client is gone.
+    Trickle(Vec<u8>, Duration),
     /// Lets so much time pass.
     Pause(Duration),
     /// Says that it will send no more (a TLS goodbye), and goes on.
@@ -140,7 +142,7 @@ pub struct Request {
     pub head: String,
     /// The body, and whatever else came on the connection while the script received.
     pub received: Vec<u8>,
-    /// The client stopped sending.
+    /// The client stopped sending, or its connection broke while the member sent.
     pub ended: bool,
 }
 

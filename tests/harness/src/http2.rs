@@ -3,6 +3,7 @@
 //! table; of those that come back only the status is read.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -135,6 +136,31 @@ impl Http2 {
         let frame = Frame { kind: head[3], flags: head[4], stream, payload };
         self.note(&frame)?;
         Ok(Some(frame))
+    }
+
+    /// Waits until the server has read all that was sent so far, and notes what came meanwhile.
+    pub fn sync(&mut self) -> Result<()> {
+        let token = u64::from(self.next).to_be_bytes();
+        self.send(PING, 0, 0, &token)?;
+        loop {
+            let Some(frame) = self.frame()? else { bail!("closed ({:?})", self.goaway) };
+            if frame.kind == PING && frame.flags & ACK != 0 && frame.payload == token {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends pings and leaves their answers unread until the server takes no more: nothing that the server
+    /// sends afterwards leaves the server.
+    pub fn fill(&mut self) -> Result<()> {
+        let pings = frame(PING, 0, 0, &[0; 8])?.repeat(256);
+        self.connection.send_until_held_back(&pings, MOST_PINGS, HELD_BACK)?;
+        Ok(())
+    }
+
+    /// What has come on a stream so far.
+    pub fn stream(&self, stream: u32) -> Option<&Stream> {
+        self.streams.get(&stream)
     }
 
     /// The socket below, for what a client does to it.
@@ -276,6 +302,10 @@ pub const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// Those of HPACK's static table, from its index 8 on.
 const STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
+/// Bytes of pings that fill any socket of the test bed.
+const MOST_PINGS: usize = 64 * 1024 * 1024;
+/// A server that took nothing for so long takes nothing more.
+const HELD_BACK: Duration = Duration::from_millis(500);
 /// What a receiver takes that has not said otherwise.
 const MAX_FRAME: usize = 16 * 1024;
 

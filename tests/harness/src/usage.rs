@@ -8,9 +8,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Resident memory in bytes.
 pub fn resident(pid: u32) -> Result<usize> {
-    let status = read(pid, "status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse::<usize>()? * 1024)
+    kilobytes(pid, "VmRSS:")
+}
+
+/// The most resident memory that there was at once since the program began, in bytes.
+pub fn peak(pid: u32) -> Result<usize> {
+    kilobytes(pid, "VmHWM:")
 }
 
 /// CPU time since it began, of its ended threads too.
@@ -44,6 +47,14 @@ fn ticks(stat: &str) -> Option<u64> {
     Some(times.next()?.parse::<u64>().ok()? + times.next()?.parse::<u64>().ok()?)
 }
 
+/// A line of the process' status, in bytes.
+fn kilobytes(pid: u32, name: &str) -> Result<usize> {
+    let status = read(pid, "status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let line = line.with_context(|| format!("no {name}"))?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<usize>()? * 1024)
+}
+
 fn read(pid: u32, file: &str) -> Result<String> {
     let path = format!("/proc/{pid}/{file}");
     fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
@@ -75,6 +86,7 @@ mod tests {
     #[test]
     fn this_process_holds_something() {
         let pid = std::process::id();
+        assert!(peak(pid).unwrap() >= resident(pid).unwrap());
         assert!(resident(pid).unwrap() > 0 && open_files(pid).unwrap() > 0);
         assert!(cpu(pid).is_ok());
     }

@@ -85,8 +85,13 @@ impl Conversation {
             self.body(&request).await?;
             let steps = if is_probe || request.target() == READY { ok() } else { script(&request) };
             for step in steps {
-                if !self.walk(step).await? {
-                    return Ok(());
+                match self.walk(step).await {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(()),
+                    Err(error) => {
+                        self.record.end();
+                        return Err(error);
+                    }
                 }
             }
         }
@@ -113,6 +118,11 @@ impl Conversation {
             Step::ReceiveAll => self.receive(usize::MAX).await?,
             Step::Echo => self.echo().await?,
             Step::Exchange(exchange) => self.exchange(exchange).await,
+            Step::Trickle(bytes, pause) => loop {
+                self.write.write_all(&bytes).await?;
+                self.write.flush().await?;
+                tokio::time::sleep(pause).await;
+            },
             Step::Pause(time) => tokio::time::sleep(time).await,
             Step::Finish => self.write.shutdown().await?,
             Step::Close => return Ok(false),

@@ -11,6 +11,7 @@
 //! - [`snapshot`]: what a program says, as a text that a test keeps word for word
 //! - [`registration`]: members that the host is told of; [`managed`]: one that the controllers look after
 //! - [`http1`], [`http2`]: HTTP exactly as written, for attacks
+//! - [`hostile`]: clients that do not play along; [`good_caller`]: one that does, and measures
 //! - [`own_sidecar`]: a sidecar of one test's own; [`usage`]: what a process costs
 //! - [`own_fleet`]: members that a sidecar of one test's own looks after
 //! - [`front_proxy`]: certificates of the host's front proxy, true and false ones
@@ -27,6 +28,8 @@ pub mod caller;
 pub mod connect_proxy;
 pub mod fake_member;
 pub mod front_proxy;
+pub mod good_caller;
+pub mod hostile;
 pub mod http1;
 pub mod http2;
 pub mod leftovers;

@@ -1,0 +1,27 @@
+//! Clients that do not play along, each bounded in number and time. What they attack is shown to hold by good
+//! callers beside them.
+//!
+//! - [`attack`]: runs clients in threads until the test stops them or their time is up
+//! - [`unread`]: requests whose answers the client never reads
+//! - [`cancels`]: requests that the client cancels at once
+//! - [`floods`]: heads that are large in memory, made-up tokens, made-up users
+//! - [`trickles`]: heads and bodies that arrive byte by byte
+//! - [`crowds`]: connections without a request
+
+pub mod attack;
+pub mod cancels;
+pub mod crowds;
+pub mod floods;
+pub mod trickles;
+pub mod unread;
+
+/// What a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Http1,
+    Http2,
+}
+
+impl Protocol {
+    pub const ALL: [Self; 2] = [Self::Http1, Self::Http2];
+}

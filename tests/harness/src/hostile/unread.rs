@@ -1,0 +1,106 @@
+//! Requests whose answers the client never reads, in each way in which a client can fail to: what the sidecar
+//! must end without the client's help.
+
+use anyhow::Result;
+
+use super::Protocol;
+use crate::http1::{Connection, Endpoint};
+use crate::http2::{Http2, INITIAL_WINDOW_SIZE};
+
+/// How the client avoids to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// HTTP/1.1 through a socket with a small receive buffer that is never read.
+    Http1,
+    /// HTTP/2 with a window of nothing for every stream.
+    Window,
+    /// The same, and a connection that takes no byte more: not even the end of a stream gets through.
+    Connection,
+}
+
+/// A request of a client that does not read.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub method: &'static str,
+    pub target: String,
+    /// Header lines, names in lower case.
+    pub lines: Vec<(&'static str, &'static str)>,
+}
+
+/// The requests, open for as long as this is kept.
+pub struct Unread {
+    stall: Stall,
+    /// Never touched: a connection is open for as long as it is kept.
+    _http1: Vec<Connection>,
+    http2: Vec<Http2>,
+}
+
+impl Stall {
+    pub const ALL: [Self; 3] = [Self::Http1, Self::Window, Self::Connection];
+
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Self::Http1 => Protocol::Http1,
+            Self::Window | Self::Connection => Protocol::Http2,
+        }
+    }
+}
+
+impl Request {
+    pub fn get(target: impl Into<String>) -> Self {
+        Self { method: "GET", target: target.into(), lines: Vec::new() }
+    }
+
+    /// A POST without a body.
+    pub fn post(target: impl Into<String>) -> Self {
+        Self { method: "POST", target: target.into(), lines: vec![("content-length", "0")] }
+    }
+
+    fn head(&self) -> String {
+        let Self { method, target, lines } = self;
+        let lines: String = lines.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        format!("{method} {target} HTTP/1.1\r\nHost: x\r\n{lines}\r\n")
+    }
+}
+
+impl Unread {
+    /// Sends the requests: each on a connection of its own over HTTP/1.1, else as streams of as few connections as
+    /// carry them.
+    pub fn send(stall: Stall, endpoint: &Endpoint, requests: &[Request]) -> Result<Self> {
+        let endpoint = endpoint.clone().with_receive_buffer(SMALL);
+        let (mut http1, mut http2) = (Vec::new(), Vec::new());
+        match stall.protocol() {
+            Protocol::Http1 => {
+                for request in requests {
+                    let mut connection = endpoint.connect()?;
+                    connection.send(request.head().as_bytes())?;
+                    http1.push(connection);
+                }
+            }
+            Protocol::Http2 => {
+                for requests in requests.chunks(STREAMS) {
+                    let mut connection = Http2::with_settings(&endpoint, &[(INITIAL_WINDOW_SIZE, 0)])?;
+                    for Request { method, target, lines } in requests {
+                        connection.request(method, target, lines, true)?;
+                    }
+                    http2.push(connection);
+                }
+            }
+        }
+        Ok(Self { stall, _http1: http1, http2 })
+    }
+
+    /// Makes the connections take no byte more, for [`Stall::Connection`]. The server reads in its turn, so this
+    /// comes when it is known to have the requests.
+    pub fn settle(&mut self) -> Result<()> {
+        if self.stall == Stall::Connection {
+            self.http2.iter_mut().try_for_each(Http2::fill)?;
+        }
+        Ok(())
+    }
+}
+
+/// The kernel makes about twice the least of it.
+const SMALL: usize = 4096;
+/// As many as a connection may have.
+const STREAMS: usize = 250;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use kubectl_mc_api::access::sent::DEFAULT_ADMIN_GROUPS;
+use kubectl_mc_api::access::sent::BUILTIN_ADMIN_GROUPS;
 
 use crate::controllers::credentials::DEFAULT_RENEWAL_FRACTION;
 use crate::deadline;
@@ -93,7 +93,7 @@ pub struct Serve {
     #[arg(long, value_name = "REGEX", value_delimiter = ',')]
     pub cors_allowed_origins: Vec<String>,
     /// Groups that are never sent to a member; kubectl-mc:host-admins is sent in their place.
-    #[arg(long, value_name = "GROUP", value_delimiter = ',', default_values = DEFAULT_ADMIN_GROUPS)]
+    #[arg(long, value_name = "GROUP", value_delimiter = ',', default_values = BUILTIN_ADMIN_GROUPS)]
     pub admin_groups: Vec<String>,
     /// Extra keys that are never sent to a member; * at either end matches any text.
     #[arg(long, value_name = "KEY", value_delimiter = ',', default_values = DEFAULT_OMITTED_EXTRA)]

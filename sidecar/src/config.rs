@@ -218,7 +218,10 @@ mod tests {
     fn the_defaults_are_those_of_the_design() {
         let config = config(&[]).unwrap();
         assert_eq!(config.address, "0.0.0.0:10250".parse().unwrap());
-        assert_eq!(config.rules.admin_groups, ["system:masters", "kubeadm:cluster-admins"]);
+        assert_eq!(
+            config.rules.admin_groups,
+            ["system:masters", "kubeadm:cluster-admins", "system:cluster-admins"]
+        );
         assert!(config.trust.is_empty());
     }
 

@@ -130,6 +130,14 @@ fn fault_17_service_accounts_of_kube_system_are_refused() -> Result<()> {
     refused("who-kube-system", Caller::service_account("kube-system", "e2e-robot")?)
 }
 
+/// A caller with such a name could ask the member for a node's certificate, and get it.
+#[test]
+fn fault_17_bootstrap_tokens_of_the_host_are_refused() -> Result<()> {
+    refused("who-bootstrap", Caller::certificate("system:bootstrap:abcdef", &[])?)?;
+    let groups = ["dev", "system:bootstrappers:kubeadm:default-node-token"];
+    refused("who-bootstrapper", Caller::certificate("e2e-bootstrapper", &groups)?)
+}
+
 #[test]
 fn nobody_is_called_like_the_sidecars_own_names() -> Result<()> {
     refused("who-reserved", Caller::certificate("kubectl-mc:anybody", &[])?)

@@ -63,7 +63,21 @@ fn what_the_sidecar_does_with_it_is_let_through() -> Result<()> {
     let names = |what: &str| (0..4_000).map(|number| format!("e2e-{what}-{number:06}")).collect();
     let anybody =
         json!({"apiGroups": ["authentication.k8s.io"], "resources": ["*"], "verbs": ["impersonate"]});
-    let rules = json!([rule("users", names("user")), rule("groups", names("group")), anybody]);
+    let mut users: Vec<String> = names("user");
+    users.extend(["system:anonymous", "system:admin"].map(str::to_owned));
+    let mut groups: Vec<String> = names("group");
+    groups.extend(
+        [
+            "kubectl-mc:host-admins",
+            "system:monitoring",
+            "system:serviceaccounts",
+            "system:serviceaccounts:ci",
+            "system:authenticated:oauth",
+            "system:cattle:authenticated",
+        ]
+        .map(str::to_owned),
+    );
+    let rules = json!([rule("users", users), rule("groups", groups), anybody]);
     let dry = |path: &str| format!("{path}?dryRun=All");
     let apply = |path: &str, object: &Value| {
         let path = format!("{path}?fieldManager=mc-sidecar&force=true&dryRun=All");
@@ -119,7 +133,17 @@ fn it_names_nobody_who_is_refused_and_leaves_no_name_out() -> Result<()> {
         "kubeadm:cluster-admins",
         "system:nodes",
         "system:authenticated",
+        "system:unauthenticated",
+        "system:cluster-admins",
         "system:kube-anything",
+        "system:bootstrappers",
+        "system:bootstrappers:kubeadm:default-node-token",
+        "system:serviceaccounts:",
+        "system:serviceaccounts:a:b",
+        "system:serviceaccounts:kube-public",
+        "system:serviceaccounts:openshift-infra",
+        "eks:kube-proxy-windows",
+        "gke:nodepool:name:pool-1",
         "system:serviceaccounts:kube-system",
         "system:serviceaccounts:kubectl-mc-system",
         "kubectl-mc:other",
@@ -130,7 +154,17 @@ fn it_names_nobody_who_is_refused_and_leaves_no_name_out() -> Result<()> {
     refused_as_cluster_role(&any_group, "groups must be named")?;
     refused_as_cluster_role(&group(json!([])), "groups must be named")?;
     let user = |names: Value| json!([{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": names}]);
-    for name in ["system:kube-controller-manager", "system:node:n1", "kubectl-mc:x"] {
+    for name in [
+        "system:kube-controller-manager",
+        "system:node:n1",
+        "system:apiserver",
+        "system:bootstrap:abcdef",
+        "system:konnectivity-server",
+        "eks:node-manager",
+        "kubelet",
+        "kube-apiserver",
+        "kubectl-mc:x",
+    ] {
         refused_as_cluster_role(&user(json!(["jane", name])), "a user of the control plane")?;
     }
     refused_as_cluster_role(&user(json!([])), "users must be named")
@@ -152,7 +186,7 @@ fn it_lets_no_role_flow_into_another() -> Result<()> {
 fn it_reaches_no_account_of_the_control_plane_or_of_its_own_in_a_namespace() -> Result<()> {
     let thief = managed()?.thief_of_manager()?;
     let accounts = json!([{"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}]);
-    for namespace in ["kube-system", "kubectl-mc-system"] {
+    for namespace in ["kube-system", "kube-public", "kube-node-lease", "kubectl-mc-system"] {
         let path = format!("{RBAC}/namespaces/{namespace}/roles/{OURS}");
         refused(
             &thief,

@@ -6,12 +6,14 @@
 //! - [`matching`]: which clusters' proxies a ClusterRole reaches, as RBAC's own authorizer decides it
 //! - [`index`]: from ClusterRoles and ClusterRoleBindings to the [`subject`]s of each cluster
 //! - [`sent`]: whom the sidecar ever shows to a member
+//! - [`builtin`]: identities of Kubernetes' and its distributions' own components
 //! - [`policy`]: whom the member's administrators refuse
 //! - [`learnt`]: who came without being named by a binding
 //! - [`rules`]: the subjects that are left, each with its reason, and those left out
 //! - [`objects`]: the rules as roles and bindings of the member
 //! - [`diff`]: what a member has, against what it should have
 
+pub mod builtin;
 pub mod diff;
 pub mod index;
 pub mod learnt;

@@ -7,10 +7,12 @@
 //!   groups (`--as` with `--as-group=system:authenticated`) is refused: the member would derive them.
 //! - The admin groups are never sent. `kubectl-mc:host-admins` takes their place, so that the
 //!   member's RBAC stays in charge.
-//! - Control-plane identities of the host are refused: they mean another program on the member.
+//! - Identities of the host's own components (`access::builtin`) are refused: they mean another program on the
+//!   member.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use kubectl_mc_api::access::sent::{self, is_privileged, is_privileged_namespace};
+use kubectl_mc_api::access::builtin::{is_privileged_group, is_privileged_user};
+use kubectl_mc_api::access::sent;
 use kubectl_mc_api::member_cluster::{Forwarded, Forwarding};
 
 use super::{EXTRA, GROUP, UID, USER, is_impersonation};
@@ -22,7 +24,7 @@ pub mod last;
 /// The rules that flags may change.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Groups that are never sent; [`sent::HOST_ADMINS`] is sent in their place.
+    /// Groups that are never sent, the built-in ones among them; [`sent::HOST_ADMINS`] is sent in their place.
     pub admin_groups: Vec<String>,
     /// Extra keys that are never sent; a `*` at either end matches any text there.
     pub omitted_extra: Vec<String>,
@@ -34,7 +36,7 @@ impl Default for Rules {
     fn default() -> Self {
         let list = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
         Self {
-            admin_groups: list(sent::DEFAULT_ADMIN_GROUPS),
+            admin_groups: sent::admin_groups([]),
             omitted_extra: list(DEFAULT_OMITTED_EXTRA),
             allow_privileged_identity: false,
         }
@@ -95,14 +97,11 @@ impl Rules {
         if self.allow_privileged_identity {
             return Ok(());
         }
-        let user = &identity.user;
-        let account =
-            identity.service_account().is_some_and(|(namespace, _)| is_privileged_namespace(namespace));
-        if account || is_privileged(user) {
-            return Err(Error::Privileged(user.clone()));
+        if is_privileged_user(&identity.user) {
+            return Err(Error::Privileged(identity.user.clone()));
         }
-        let of_accounts = |group: &str| sent::accounts_of(group).is_some_and(is_privileged_namespace);
-        match identity.groups.iter().find(|group| is_privileged(group) || of_accounts(group)) {
+        let is_refused = |group: &&String| !self.admin_groups.contains(group) && is_privileged_group(group);
+        match identity.groups.iter().find(is_refused) {
             Some(group) => Err(Error::Privileged(group.clone())),
             None => Ok(()),
         }

@@ -84,7 +84,8 @@ fn unescaped(escaped: &str) -> Option<String> {
 
 fn as_the_member_is_told(identity: Identity) -> Identity {
     let account = identity.service_account().map(|(namespace, _)| namespace.to_owned());
-    let is_admin = |group: &str| ["system:masters", "kubeadm:cluster-admins"].contains(&group);
+    let is_admin =
+        |group: &str| ["system:masters", "kubeadm:cluster-admins", "system:cluster-admins"].contains(&group);
     let mut groups: Vec<String> = identity.groups.clone();
     groups.retain(|group| {
         !is_admin(group) && group != "system:authenticated" && group != "system:unauthenticated"
@@ -113,22 +114,46 @@ fn is_of_the_host(key: &str) -> bool {
 }
 
 fn is_privileged(identity: &Identity) -> bool {
-    let control_plane = |name: &str| {
-        ["system:node:", "system:kube-", "kubectl-mc:"].iter().any(|prefix| name.starts_with(prefix))
-            || name == "system:nodes"
+    let reserved =
+        |name: &str| ["system:", "kubectl-mc:", "eks:", "gke:"].iter().any(|prefix| name.starts_with(prefix));
+    let component = |namespace: &str| {
+        [
+            "kube-system",
+            "kube-public",
+            "kube-node-lease",
+            "kubectl-mc-system",
+            "openshift-infra",
+            "openshift-cluster-version",
+            "openshift-machine-config-operator",
+        ]
+        .contains(&namespace)
     };
-    // A user may be called as a group is, and is not in it by that.
-    let accounts = |group: &str| {
-        ["system:serviceaccounts:kube-system", "system:serviceaccounts:kubectl-mc-system"].contains(&group)
+    let user = identity.user.as_str();
+    let of_user = match identity.service_account() {
+        Some((namespace, _)) => component(namespace),
+        None => {
+            reserved(user) && !["system:anonymous", "system:admin"].contains(&user)
+                || ["kubelet", "kubelet-bootstrap", "kubelet-nodepool-bootstrap"].contains(&user)
+                || ["kube-apiserver", "kube-apiserver-kubelet-client", "cluster-autoscaler"].contains(&user)
+        }
     };
-    let account = |user: &str| {
-        ["system:serviceaccount:kube-system:", "system:serviceaccount:kubectl-mc-system:"]
-            .iter()
-            .any(|prefix| user.starts_with(prefix))
+    let of_group = |group: &str| match group.strip_prefix("system:serviceaccounts:") {
+        Some(namespace) if !namespace.is_empty() && !namespace.contains(':') => component(namespace),
+        _ => {
+            let ordinary = [
+                "system:masters",
+                "system:cluster-admins",
+                "system:authenticated",
+                "system:unauthenticated",
+                "system:monitoring",
+                "system:serviceaccounts",
+                "system:authenticated:oauth",
+                "system:cattle:authenticated",
+            ];
+            reserved(group) && !ordinary.contains(&group)
+        }
     };
-    control_plane(&identity.user)
-        || account(&identity.user) && identity.service_account().is_some()
-        || identity.groups.iter().any(|group| control_plane(group) || accounts(group))
+    of_user || identity.groups.iter().any(|group| of_group(group))
 }
 
 /// Whether no member can be shown this identity as it is.

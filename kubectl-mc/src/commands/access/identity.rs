@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use kubectl_mc_api::access::builtin;
 use kubectl_mc_api::access::sent::{self, AUTHENTICATED, service_account, service_account_groups};
 use serde_json::{Value, json};
 
@@ -50,12 +51,13 @@ impl Identity {
     /// What the member is shown; the error is why the sidecar shows it nothing.
     pub(crate) fn on_member(&self, rules: &Rules) -> Result<Self, String> {
         let account = service_account(&self.user);
-        let of_control_plane = account.is_some_and(|(namespace, _)| sent::is_privileged_namespace(namespace));
-        let privileged = |name: &str| {
-            sent::is_privileged(name) || sent::accounts_of(name).is_some_and(sent::is_privileged_namespace)
+        let refused_group =
+            |group: &&String| !rules.admin_groups.contains(group) && builtin::is_privileged_group(group);
+        let refused = match builtin::is_privileged_user(&self.user) {
+            true => Some(&self.user),
+            false => self.groups.iter().find(refused_group),
         };
-        let refused = std::iter::once(&self.user).chain(&self.groups).find(|name| privileged(name));
-        if let Some(name) = refused.or_else(|| of_control_plane.then_some(&self.user))
+        if let Some(name) = refused
             && !rules.privileged
         {
             return Err(format!(
@@ -183,6 +185,8 @@ mod tests {
         for (user, groups) in [
             ("system:kube-scheduler", vec![]),
             ("x", vec!["system:nodes"]),
+            ("system:bootstrap:abcdef", vec!["system:bootstrappers"]),
+            ("x", vec!["system:bootstrappers:kubeadm:default-node-token"]),
             ("system:serviceaccount:kube-system:x", vec![]),
         ] {
             assert!(

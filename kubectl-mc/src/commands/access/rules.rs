@@ -1,7 +1,7 @@
 //! By which rules the sidecar shows its callers to members: the flags of its Deployment on the host, as far as
 //! the caller may read them. Elsewhere its defaults are assumed, and that is told.
 
-use kubectl_mc_api::access::sent::DEFAULT_ADMIN_GROUPS;
+use kubectl_mc_api::access::sent::BUILTIN_ADMIN_GROUPS;
 use kubectl_mc_api::manifests::SIDECAR;
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ impl Default for Rules {
     fn default() -> Self {
         let list = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
         Self {
-            admin_groups: list(DEFAULT_ADMIN_GROUPS),
+            admin_groups: list(BUILTIN_ADMIN_GROUPS),
             omitted_extra: list(DEFAULT_OMITTED_EXTRA),
             privileged: false,
             assumed: true,

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use kubectl_mc_api::access::sent::{self, AUTHENTICATED, DEFAULT_ADMIN_GROUPS, HOST_ADMINS, UNAUTHENTICATED};
+use kubectl_mc_api::access::builtin;
+use kubectl_mc_api::access::sent::{AUTHENTICATED, BUILTIN_ADMIN_GROUPS, HOST_ADMINS, UNAUTHENTICATED};
 use serde_json::{Value, json};
 
 use crate::cli::WhoArgs;
@@ -35,7 +36,7 @@ impl Subject {
         let reason = match name {
             "" => "it is empty",
             "system:anonymous" => "it is whoever comes without a credential",
-            _ if sent::is_privileged(name) => CONTROL_PLANE,
+            _ if builtin::is_privileged_user(name) => CONTROL_PLANE,
             _ => return Ok(Self::User(name.to_owned())),
         };
         Err(SubjectError::Senseless { what: "user", name: name.to_owned(), reason })
@@ -45,12 +46,11 @@ impl Subject {
         let reason = match name {
             "" => "it is empty",
             AUTHENTICATED | UNAUTHENTICATED => "it is everybody, and no member is ever told of it",
-            name if DEFAULT_ADMIN_GROUPS.contains(&name) => {
+            name if BUILTIN_ADMIN_GROUPS.contains(&name) => {
                 "the host's administrators may do everything, and members see them as kubectl-mc:host-admins"
             }
             HOST_ADMINS => "join gives it to the host's administrators; see --no-host-admins",
-            name if sent::accounts_of(name).is_some_and(sent::is_privileged_namespace) => CONTROL_PLANE,
-            _ if sent::is_privileged(name) => CONTROL_PLANE,
+            _ if builtin::is_privileged_group(name) => CONTROL_PLANE,
             _ => return Ok(Self::Group(name.to_owned())),
         };
         Err(SubjectError::Senseless { what: "group", name: name.to_owned(), reason })
@@ -63,7 +63,7 @@ impl Subject {
         else {
             return Err(SubjectError::NotAnAccount(account.to_owned()));
         };
-        if sent::is_privileged_namespace(namespace) {
+        if builtin::is_privileged_namespace(namespace) {
             return Err(SubjectError::Senseless {
                 what: "service account",
                 name: account.to_owned(),
@@ -169,7 +169,9 @@ mod tests {
 
     #[test]
     fn what_can_mean_no_person_is_refused_by_name() {
-        for name in ["", "system:anonymous", "system:kube-scheduler", "system:node:a", "kubectl-mc:x"] {
+        for name in
+            ["", "system:anonymous", "system:kube-scheduler", "system:node:a", "kubectl-mc:x", "kubelet"]
+        {
             let error = of(&[name], &[], &[]).unwrap_err();
             assert!(error.to_string().contains(&format!("{name:?}")), "{error}");
         }

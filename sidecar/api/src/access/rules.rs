@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use super::builtin::{is_privileged_group, is_privileged_namespace, is_privileged_user};
 use super::sent::{self, HOST_ADMINS};
 use super::{Because, Learnt, Policy, Subject};
 use crate::member_cluster::{Forwarding, Impersonation, Users};
@@ -135,8 +136,8 @@ impl Make<'_> {
         match subject {
             Subject::Group(group) => self.group(group, because),
             Subject::User(user) => {
-                let refused = self.refused(user, &self.policy.refused_users);
-                match refused {
+                let refused = is_privileged_user(user).then_some(Why::Privileged);
+                match refused.or_else(|| refused_by(&self.policy.refused_users, user)) {
                     None => _ = self.rules.users.entry(user.clone()).or_default().insert(because),
                     Some(why) => self.left_out(subject.clone(), why, because),
                 }
@@ -149,29 +150,20 @@ impl Make<'_> {
     }
 
     fn group(&mut self, group: &str, because: Because) {
-        let refused = match (group, sent::accounts_of(group)) {
-            (HOST_ADMINS, _) => self.policy.refused_groups.contains(group).then_some(Why::MemberRefuses),
-            (_, Some(namespace)) if sent::is_privileged_namespace(namespace) => Some(Why::Privileged),
-            _ => self.refused(group, &self.policy.refused_groups),
-        };
-        match refused {
+        // The one name of ours that a member is shown.
+        let privileged = group != HOST_ADMINS && is_privileged_group(group);
+        let refused = privileged.then_some(Why::Privileged);
+        match refused.or_else(|| refused_by(&self.policy.refused_groups, group)) {
             None => _ = self.rules.groups.entry(group.to_owned()).or_default().insert(because),
             Some(why) => self.left_out(Subject::Group(group.to_owned()), why, because),
         }
     }
 
-    fn refused(&self, name: &str, by_the_member: &BTreeSet<String>) -> Option<Why> {
-        if sent::is_privileged(name) {
-            return Some(Why::Privileged);
-        }
-        by_the_member.contains(name).then_some(Why::MemberRefuses)
-    }
-
     fn refused_namespace(&self, namespace: &str) -> Option<Why> {
-        if sent::is_privileged_namespace(namespace) {
+        if is_privileged_namespace(namespace) {
             return Some(Why::Privileged);
         }
-        self.policy.refused_namespaces.contains(namespace).then_some(Why::MemberRefuses)
+        refused_by(&self.policy.refused_namespaces, namespace)
     }
 
     fn accounts(&mut self, namespace: &str) -> &mut Accounts {
@@ -182,6 +174,11 @@ impl Make<'_> {
         let left_out = self.rules.left_out.entry(subject);
         left_out.or_insert_with(|| LeftOut { why, because: Reasons::new() }).because.insert(because);
     }
+}
+
+/// Whether the member's administrators refuse a name.
+fn refused_by(names: &BTreeSet<String>, name: &str) -> Option<Why> {
+    names.contains(name).then_some(Why::MemberRefuses)
 }
 
 impl fmt::Display for Why {

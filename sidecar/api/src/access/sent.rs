@@ -11,26 +11,21 @@ pub const MASTERS: &str = "system:masters";
 pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 /// Takes the place of the admin groups on members; a join binds it to cluster-admin there.
 pub const HOST_ADMINS: &str = "kubectl-mc:host-admins";
-/// Groups that are never sent; [`HOST_ADMINS`] is sent in their place (`--admin-groups`).
-pub const DEFAULT_ADMIN_GROUPS: &[&str] = &[MASTERS, "kubeadm:cluster-admins"];
-/// Names of the host's control plane, and our own. They mean another program on a member, and are
-/// refused.
-pub const PRIVILEGED_PREFIXES: &[&str] = &["system:node:", "system:kube-", "kubectl-mc:"];
-/// The same, as whole names.
-pub const PRIVILEGED_NAMES: &[&str] = &["system:nodes"];
-/// Namespaces whose service accounts are a control plane's or our own, and are refused.
-pub const PRIVILEGED_NAMESPACES: &[&str] = &["kube-system", MEMBER_NAMESPACE];
+/// Groups of administrators of Kubernetes, kubeadm and OpenShift. They are never sent; [`HOST_ADMINS`] is sent
+/// in their place. `--admin-groups` adds to them.
+pub const BUILTIN_ADMIN_GROUPS: &[&str] = &[MASTERS, "kubeadm:cluster-admins", "system:cluster-admins"];
 /// Where the sidecar's accounts live on a member.
 pub const MEMBER_NAMESPACE: &str = "kubectl-mc-system";
 
-/// Whether a user or a group bears a name of the control plane's, or one of ours.
-pub fn is_privileged(name: &str) -> bool {
-    PRIVILEGED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || PRIVILEGED_NAMES.contains(&name)
-}
-
-/// Whether the service accounts of a namespace are a control plane's or ours.
-pub fn is_privileged_namespace(namespace: &str) -> bool {
-    PRIVILEGED_NAMESPACES.contains(&namespace)
+/// The built-in admin groups and these.
+pub fn admin_groups(more: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut groups: Vec<String> = BUILTIN_ADMIN_GROUPS.iter().map(|&group| group.to_owned()).collect();
+    for group in more {
+        if !group.is_empty() && !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    groups
 }
 
 /// The namespace and the name, if a user is a service account.
@@ -95,13 +90,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_planes_names_are_told_from_users() {
-        for name in ["system:node:n1", "system:nodes", "system:kube-scheduler", "kubectl-mc:host-admins"] {
-            assert!(is_privileged(name), "{name}");
-        }
-        for name in ["jane", "system:monitoring", "system:anonymous", "nodes", "kubectl-mc"] {
-            assert!(!is_privileged(name), "{name}");
-        }
+    fn further_admin_groups_add_to_the_builtin_ones() {
+        let groups = |more: &[&str]| admin_groups(more.iter().map(|&group| group.to_owned()));
+        let builtin = ["system:masters", "kubeadm:cluster-admins", "system:cluster-admins"];
+        assert_eq!(groups(&[]), builtin);
+        assert_eq!(groups(&["", "system:masters"]), builtin);
+        assert_eq!(groups(&["platform"]), [&builtin[..], &["platform"]].concat());
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn a_service_account_without_its_groups_is_refused_for_the_member_would_add_them
 
 #[test]
 fn fault_17_the_admin_groups_are_never_sent() {
-    for group in ["system:masters", "kubeadm:cluster-admins"] {
+    for group in ["system:masters", "kubeadm:cluster-admins", "system:cluster-admins"] {
         let lines = sent(&identity("root", &["a", group, "b"]), Forwarded::default());
         assert_eq!(lines, ["user=root", "group=a", "group=b", "group=kubectl-mc:host-admins"]);
     }
@@ -93,6 +93,13 @@ fn fault_17_control_plane_identities_are_refused() {
         ("jane", &["system:serviceaccounts:kubectl-mc-system"]),
         ("kubectl-mc:host-admins", &[]),
         ("jane", &["kubectl-mc:host-admins"]),
+        ("system:bootstrap:abcdef", &["system:bootstrappers", "system:bootstrappers:worker"]),
+        ("system:bootstrap:abcdef", &[]),
+        ("jane", &["system:bootstrappers"]),
+        ("jane", &["dev", "system:bootstrappers:kubeadm:default-node-token"]),
+        ("system:aggregator", &[]),
+        ("eks:node-manager", &["dev"]),
+        ("kubelet", &["dev"]),
     ] {
         let refusal = refusal(&identity(user, groups));
         assert!(matches!(refusal, Error::Privileged(_)), "{user} {groups:?}");
@@ -100,6 +107,29 @@ fn fault_17_control_plane_identities_are_refused() {
     }
     let rules = Rules { allow_privileged_identity: true, ..Rules::default() };
     assert!(Headers::new(&rules, &identity("system:node:n1", &[]), Forwarded::default()).is_ok());
+}
+
+/// The everyday groups of OpenShift and Rancher, and the administrator of k3s.
+#[test]
+fn ordinary_system_identities_are_sent() {
+    let groups = ["system:authenticated:oauth", "system:cattle:authenticated", "system:monitoring"];
+    let lines = sent(&identity("jane", &groups), Forwarded::default());
+    assert_eq!(lines[1..], groups.map(|group| format!("group={group}")));
+    let lines = sent(&identity("system:admin", &["system:masters"]), Forwarded::default());
+    assert_eq!(lines, ["user=system:admin", "group=kubectl-mc:host-admins"]);
+}
+
+#[test]
+fn further_admin_groups_are_never_sent() {
+    let rules = Rules {
+        admin_groups: kubectl_mc_api::access::sent::admin_groups(["platform".to_owned()]),
+        ..Rules::default()
+    };
+    for group in ["platform", "system:masters"] {
+        let headers = Headers::new(&rules, &identity("root", &[group]), Forwarded::default()).unwrap();
+        let groups: Vec<_> = headers.0.iter().filter(|(name, _)| name == GROUP).map(|(_, v)| v).collect();
+        assert_eq!(groups, ["kubectl-mc:host-admins"], "{group}");
+    }
 }
 
 #[test]

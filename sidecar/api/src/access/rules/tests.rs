@@ -17,7 +17,7 @@ fn account(namespace: &str, name: &str) -> Subject {
 }
 
 fn admin_groups() -> Vec<String> {
-    sent::DEFAULT_ADMIN_GROUPS.iter().map(|&group| group.to_owned()).collect()
+    sent::admin_groups([])
 }
 
 fn rules(policy: &Policy, subjects: &[Subject]) -> MemberRules {
@@ -61,6 +61,12 @@ fn whom_no_member_may_be_shown_gets_no_right_and_a_reason() {
         (group("system:serviceaccounts"), Why::OneByOne),
         (group("system:unauthenticated"), Why::NeverSent),
         (group("system:nodes"), Why::Privileged),
+        (group("system:bootstrappers"), Why::Privileged),
+        (group("system:bootstrappers:kubeadm:default-node-token"), Why::Privileged),
+        (group("eks:kube-proxy-windows"), Why::Privileged),
+        (group("system:serviceaccounts:kube-public"), Why::Privileged),
+        (Subject::User("system:bootstrap:abcdef".to_owned()), Why::Privileged),
+        (Subject::User("kubelet".to_owned()), Why::Privileged),
         (group("system:serviceaccounts:kube-system"), Why::Privileged),
         (group("kubectl-mc:host-admins"), Why::Privileged),
         (Subject::User("system:kube-controller-manager".to_owned()), Why::Privileged),

@@ -10,6 +10,7 @@ use http::Version;
 use http_body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
+use crate::headers;
 use crate::panics::{self, Panicked};
 use crate::record::Record;
 use crate::upstream::pool::MemberBody;
@@ -57,7 +58,15 @@ impl http_body::Body for Body {
             Self::Stream(events) => {
                 Poll::Ready(ready!(events.poll_recv(cx)).map(|chunk| Ok(Frame::data(chunk))))
             }
-            Self::Upstream(incoming) => Pin::new(incoming).poll_frame(cx),
+            Self::Upstream(incoming) => {
+                let mut frame = ready!(Pin::new(incoming).poll_frame(cx));
+                if let Some(Ok(frame)) = &mut frame
+                    && let Some(trailers) = frame.trailers_mut()
+                {
+                    headers::clean_trailers(trailers);
+                }
+                Poll::Ready(frame)
+            }
         }
     }
 
@@ -195,3 +204,32 @@ where
 const PIECE: usize = 16 * 1024;
 /// What may stay in HTTP/2's buffers of an answer that is over.
 const SMALL: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use http_body_util::{BodyExt, Empty};
+    use hyper::client::conn::http1;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn fault_58_trailers_of_a_member_are_cleaned() {
+        let (client, mut member) = tokio::io::duplex(4096);
+        let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: Set-Cookie, Grpc-Status\r\n\r\n\
+            1\r\nx\r\n0\r\nSet-Cookie: session=1\r\nGrpc-Status: 0\r\n\r\n";
+        let (mut sender, connection) = http1::handshake(TokioIo::new(client)).await.unwrap();
+        tokio::spawn(connection);
+        let response = tokio::spawn(sender.send_request(Request::new(Empty::<Bytes>::new())));
+        member.read_u8().await.unwrap();
+        member.write_all(answer.as_bytes()).await.unwrap();
+        let response = response.await.unwrap().unwrap();
+        let collected =
+            Body::Upstream(MemberBody::alone(response.into_body(), None)).collect().await.unwrap();
+        let trailers = collected.trailers().unwrap();
+        assert_eq!(trailers.keys().collect::<Vec<_>>(), ["grpc-status"]);
+        assert_eq!(collected.to_bytes(), "x");
+    }
+}

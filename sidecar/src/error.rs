@@ -1,7 +1,5 @@
 //! Every reason why a request gets no answer from its member. Errors are values until
-//! [`crate::status`] turns them into a response; here they only say which hop they come from.
-
-use std::fmt;
+//! [`crate::status`] turns them into a response, which names the hop.
 
 use crate::{
     authentication, authorization, clusters, deadline, head_limit, headers, impersonation, inventory, lease,
@@ -41,42 +39,4 @@ pub enum Error {
     Ended(#[from] lease::End),
     #[error(transparent)]
     Panicked(#[from] panics::Panicked),
-}
-
-/// The step between the caller and the member's answer at which a request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Hop {
-    /// The request itself is not one that is served here.
-    Request,
-    HostAuthentication,
-    HostAuthorization,
-    /// The sidecar has more to do than it may.
-    Sidecar,
-    ClusterUnknown,
-    ProxyOff,
-    MemberUnreachable,
-    MemberAuthentication,
-    MemberImpersonation,
-}
-
-impl Hop {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::HostAuthentication => "host authentication",
-            Self::HostAuthorization => "host authorization",
-            Self::Sidecar => "sidecar",
-            Self::ClusterUnknown => "cluster unknown",
-            Self::ProxyOff => "proxy off",
-            Self::MemberUnreachable => "member unreachable",
-            Self::MemberAuthentication => "member authentication",
-            Self::MemberImpersonation => "member impersonation",
-        }
-    }
-}
-
-impl fmt::Display for Hop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }

@@ -190,7 +190,7 @@ async fn respond(
         _ => proxy::forward(inventory, &cluster, draft, due).await?,
     };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        headers::clean_response(response.headers_mut());
+        headers::clean_response(response.headers_mut(), path.is_inner_proxy());
     }
     Ok(response)
 }

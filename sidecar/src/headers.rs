@@ -6,6 +6,10 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
+mod response;
+
+pub use response::{HOP, clean_response, clean_trailers, switching_protocols};
+
 /// The headers of a request that a member may see.
 ///
 /// `inner_proxy` says that the member hands the request on to a program of its users, whose own
@@ -54,20 +58,6 @@ fn times_by_us(headers: &HeaderMap) -> usize {
 #[derive(Debug, thiserror::Error)]
 #[error("the request came through kubectl-mc too often: one of the members leads back here")]
 pub struct Loop;
-
-/// Takes out of a member's response what concerns only our connection to it, and what it says to
-/// browsers about its origin: that is the host's, and one member does not speak for it.
-pub fn clean_response(headers: &mut HeaderMap) {
-    let nominated = Nominated::by(headers);
-    let remove: Vec<HeaderName> = headers
-        .keys()
-        .filter(|name| is_hop_by_hop(name) || nominated.contains(name) || is_of_an_origin(name))
-        .cloned()
-        .collect();
-    for name in remove {
-        headers.remove(name);
-    }
-}
 
 /// Headers that `Connection` names are for one hop (RFC 9110, 7.6.1). There can be several
 /// `Connection` lines.
@@ -122,23 +112,6 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
             | "upgrade"
             | "http2-settings"
     )
-}
-
-/// Whether a browser would take the header for a word of the whole origin, or a program for one of who
-/// is calling.
-fn is_of_an_origin(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    matches!(
-        name,
-        "alt-svc"
-            | "clear-site-data"
-            | "nel"
-            | "public-key-pins"
-            | "report-to"
-            | "reporting-endpoints"
-            | "set-cookie"
-            | "strict-transport-security"
-    ) || ["access-control-", "impersonate", "x-remote"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Whether a member, or a program behind it that reads `_` as `-` anywhere in a name, could take the
@@ -269,8 +242,6 @@ mod tests {
             let tokens = vec!["a"; count].join(",");
             headers.insert(header::CONNECTION, HeaderValue::from_str(&tokens).unwrap());
             assert_eq!(forwarded(&headers, true).len(), left, "{count}");
-            clean_response(&mut headers);
-            assert_eq!(headers.len(), left, "{count}");
         }
     }
 
@@ -279,8 +250,6 @@ mod tests {
         let mut headers = map(&[("accept", "*/*"), ("connection", "close")]);
         headers.append(header::CONNECTION, HeaderValue::from_bytes(b"accept, \xff").unwrap());
         assert!(forwarded(&headers, true).is_empty());
-        clean_response(&mut headers);
-        assert!(headers.is_empty());
     }
 
     #[test]
@@ -303,28 +272,5 @@ mod tests {
         for twice in [&[("via", "1.1 kubectl-mc,2.0  kubectl-mc")][..], &[("via", "1.1 kubectl-mc"); 2]] {
             assert!(via(twice, Version::HTTP_2).is_err(), "{twice:?}");
         }
-    }
-
-    #[test]
-    fn a_response_loses_what_concerns_our_connection_and_the_hosts_origin() {
-        let mut headers = map(&[
-            ("connection", "close, x-hop"),
-            ("x-hop", "1"),
-            ("keep-alive", "timeout=5"),
-            ("transfer-encoding", "chunked"),
-            ("alt-svc", "h3=\":443\""),
-            ("set-cookie", "session=1"),
-            ("strict-transport-security", "max-age=1"),
-            ("access-control-allow-origin", "*"),
-            ("x-remote-user", "admin"),
-            ("content-type", "application/json"),
-            ("warning", "299 - a"),
-            ("warning", "299 - b"),
-        ]);
-        clean_response(&mut headers);
-        let mut left = names(&headers);
-        left.sort_unstable();
-        assert_eq!(left, ["content-type", "warning"]);
-        assert_eq!(headers.get_all("warning").iter().count(), 2);
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use kubectl_mc_api::Hop;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -14,7 +15,6 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::authentication::Attempted;
 use crate::controllers;
-use crate::error::Hop;
 use crate::request_info::{self, RequestInfo};
 
 /// The process's metrics.

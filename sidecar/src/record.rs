@@ -9,13 +9,12 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::{Method, StatusCode};
-use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::{ClusterName, Hop};
 use tokio::time::sleep_until;
 use tracing::{debug, error};
 
 use crate::audit_id::AuditId;
 use crate::cutoff::{Cutoff, Listed};
-use crate::error::Hop;
 use crate::identity::Identity;
 use crate::lease::Lease;
 use crate::limits::Permit;

@@ -7,13 +7,14 @@
 use http::{HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
+use kubectl_mc_api::Hop;
 use serde::Serialize;
 
 use crate::authentication::Error as Authentication;
 use crate::authorization::Error as Authorization;
 use crate::body::Body;
 use crate::clusters::Error as Clusters;
-use crate::error::{Error, Hop};
+use crate::error::Error;
 use crate::impersonation::{Error as Impersonation, member};
 use crate::inventory::Error as Inventory;
 use crate::lease::End;

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug};
 
 use crate::body::Body;
-use crate::headers::tokens;
+use crate::headers::{self, tokens};
 use crate::inventory::{Cluster, Inventory};
 use crate::metrics::Metrics;
 use crate::proxy::Draft;
@@ -142,7 +142,7 @@ pub async fn forward(
     let upstream = hyper::upgrade::on(&mut response);
     let mut head = Response::new(Body::Empty);
     *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    *head.headers_mut() = std::mem::take(response.headers_mut());
+    *head.headers_mut() = headers::switching_protocols(response.headers(), protocol);
     let (stop, over) = (tunnels.stop.child_token(), record.over());
     let open = Open::new(tunnels.metrics.clone());
     tunnels.tasks.spawn(

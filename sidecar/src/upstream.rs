@@ -127,7 +127,7 @@ impl Upstream {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Ok(Exchange::Switched { response, connection });
         }
-        let response = response.map(|body| MemberBody::alone(body, connection));
+        let response = response.map(|body| MemberBody::alone(body, Some(connection)));
         Ok(Exchange::Refused { response: self.checked(response, inner_proxy).await? })
     }
 

@@ -39,6 +39,7 @@ mod logs;
 mod many_clusters;
 mod member_answers;
 mod member_changes;
+mod member_headers;
 mod member_health;
 mod member_reach;
 mod member_refusals;

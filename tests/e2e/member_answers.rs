@@ -221,35 +221,6 @@ fn fault_57_an_answer_of_a_gibibyte_leaves_the_memory_flat() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn fault_58_a_member_does_not_speak_for_the_hosts_origin() -> Result<()> {
-    let said = [
-        ("set-cookie", "session=stolen; Path=/"),
-        ("strict-transport-security", "max-age=31536000"),
-        ("access-control-allow-origin", "*"),
-        ("access-control-allow-credentials", "true"),
-        ("clear-site-data", "\"*\""),
-        ("alt-svc", "h3=\":443\""),
-        ("x-remote-user", "admin"),
-        ("x-remote-group", "system:masters"),
-        ("impersonate-user", "admin"),
-    ];
-    let lines: String = said.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let fake = FakeMember::start("e2e-origin", move |_| {
-        reply("200 OK", &format!("{lines}Warning: 299 - kept\r\n"), "{}")
-    })?;
-    // Also where a program of the member's users answers.
-    for path in ["/api/v1/pods", "/api/v1/namespaces/n/services/s/proxy/login"] {
-        let answer = ask(&fake, path)?.response()?;
-        ensure!(answer.status() == 200, "{}", answer.text());
-        for (name, value) in said {
-            ensure!(answer.head.value(name) != Some(value), "{path}: {:?}", answer.head);
-        }
-        assert_eq!(answer.head.value("warning"), Some("299 - kept"));
-    }
-    Ok(())
-}
-
 fn ask(fake: &FakeMember, path: &str) -> Result<Connection> {
     let mut connection = entrances(&fake.name)?.remove(0).connect()?;
     send(&mut connection, fake, path)?;

@@ -2,16 +2,19 @@
 //! objects and the paths of design. No IO happens here.
 //!
 //! - [`access`]: who may be impersonated on a member, and why
+//! - [`hop`]: the steps of a request, and the header that names the one that answered
 //! - [`manifests`]: what an installation consists of
 //! - [`name`]: cluster names, parsed once
 //! - [`member_cluster`]: the `MemberCluster` custom resource
 //! - [`path`]: where a member is found below the host's API
 
 pub mod access;
+pub mod hop;
 pub mod manifests;
 pub mod member_cluster;
 pub mod name;
 pub mod path;
 
+pub use hop::Hop;
 pub use member_cluster::{MemberCluster, MemberClusterSpec, MemberClusterStatus};
 pub use name::{ClusterName, InvalidClusterName};

@@ -192,8 +192,8 @@ impl Connection {
 
 impl MemberBody {
     /// A body on a connection that is not of the pool.
-    pub(super) fn alone(body: Incoming, own: OwnConnection) -> Self {
-        Self { body, finished: false, broken: None, connection: None, _own: Some(own) }
+    pub(crate) fn alone(body: Incoming, own: Option<OwnConnection>) -> Self {
+        Self { body, finished: false, broken: None, connection: None, _own: own }
     }
 }
 

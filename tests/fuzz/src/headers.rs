@@ -1,7 +1,7 @@
 //! A client's header lines, as they are passed on to a member, and a member's, as they come back:
 //! nothing that could bear identity or concerns one connection alone passes, and nothing is made up.
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use sidecar::headers::{clean_response, forwarded};
 
 use crate::lines;
@@ -27,18 +27,37 @@ pub fn run(input: &[u8]) {
     let few = nominated.len() <= FEW && plain(&headers);
     assert!(to_api.contains_key("accept") == headers.contains_key("accept") || gone("accept") || !few);
 
-    let mut response = headers.clone();
-    clean_response(&mut response);
-    assert_same_lines(&headers, &response);
-    for name in headers.keys() {
-        let kept = response.contains_key(name);
-        assert!(!kept || !gone(name.as_str()), "{name} came back");
-        assert!(kept || gone(name.as_str()) || !few || is_of_the_origin(name.as_str()), "{name} is lost");
-        assert!(!kept || !is_of_the_origin(name.as_str()), "{name} is the host's to say");
+    for inner_proxy in [false, true] {
+        let mut response = headers.clone();
+        clean_response(&mut response, inner_proxy);
+        assert_eq!(response.get_all("x-kubectl-mc-hop").iter().collect::<Vec<_>>(), ["member"]);
+        assert_eq!(response.get_all("x-content-type-options").iter().collect::<Vec<_>>(), ["nosniff"]);
+        let policy: Vec<_> = response.get_all("content-security-policy").iter().collect();
+        assert!(policy.is_empty() || policy == ["sandbox"], "{policy:?}");
+        assert!(!is_page(&headers) || !policy.is_empty(), "a page is not sandboxed");
+        for ours in ["content-security-policy", "x-content-type-options", "x-kubectl-mc-hop"] {
+            response.remove(ours);
+        }
+        assert_same_lines(&headers, &response);
+        for name in headers.keys().map(HeaderName::as_str) {
+            let kept = response.contains_key(name);
+            assert!(!kept || !gone(name), "{name} came back");
+            assert!(!kept || !is_of_the_origin(name), "{name} is the host's to say");
+            assert!(kept || gone(name) || !few || !NEEDED.contains(&name), "{name} is lost");
+        }
     }
 }
 
-/// What a browser would take for a word of the host's, or a program for one about who is calling.
+/// Whether a browser would read the content as a page.
+fn is_page(headers: &HeaderMap) -> bool {
+    let mut types = headers.get_all("content-type").iter().map(|value| value.as_bytes().to_ascii_lowercase());
+    !headers.contains_key("content-type")
+        || types.any(|value| {
+            value.split(|byte| b",;".contains(byte)).any(|part| part.trim_ascii() == b"text/html")
+        })
+}
+
+/// Whether a browser would take the header for the host's word, or a program for the caller's identity.
 fn is_of_the_origin(name: &str) -> bool {
     ORIGIN.contains(&name)
         || ["access-control-", "impersonate", "x-remote"].iter().any(|p| name.starts_with(p))
@@ -80,8 +99,13 @@ const ORIGIN: &[&str] = &[
     "public-key-pins",
     "report-to",
     "reporting-endpoints",
+    "location",
     "set-cookie",
     "strict-transport-security",
+    "www-authenticate",
 ];
+/// What every client of the Kubernetes API reads.
+const NEEDED: &[&str] =
+    &["content-encoding", "content-length", "content-type", "etag", "retry-after", "warning"];
 /// So many may be named without being taken for an attack.
 const FEW: usize = 64;

@@ -1,0 +1,105 @@
+//! The hops of a request between a caller and a member, and the response header by which the
+//! sidecar names the hop that an answer comes from.
+
+use std::fmt;
+
+/// The response header that only the sidecar sets: [`Hop::Member`] on every answer of a member, and
+/// the hop of the error on the sidecar's own errors. The sidecar removes the header from what a
+/// member sends, so a client can believe it. An answer without it comes from the host, or from a
+/// proxy in front of the host.
+pub const HEADER: &str = "x-kubectl-mc-hop";
+
+/// The step of a request that an answer comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hop {
+    /// The host does not answer. Only the plugin sees this.
+    HostUnreachable,
+    /// The host serves no such API. Only the plugin sees this.
+    SidecarMissing,
+    /// The host cannot reach the sidecar. Only the plugin sees this.
+    SidecarUnavailable,
+    /// The sidecar does not serve the request as it is.
+    Request,
+    HostAuthentication,
+    HostAuthorization,
+    /// The sidecar is overloaded, starts, stops or failed.
+    Sidecar,
+    ClusterUnknown,
+    ProxyOff,
+    MemberUnreachable,
+    MemberAuthentication,
+    MemberImpersonation,
+    /// The member's own answer, be it a success or an error.
+    Member,
+}
+
+impl Hop {
+    /// Every hop, in the order in which a request passes them.
+    pub const ALL: [Self; 13] = [
+        Self::HostUnreachable,
+        Self::SidecarMissing,
+        Self::SidecarUnavailable,
+        Self::Request,
+        Self::HostAuthentication,
+        Self::HostAuthorization,
+        Self::Sidecar,
+        Self::ClusterUnknown,
+        Self::ProxyOff,
+        Self::MemberUnreachable,
+        Self::MemberAuthentication,
+        Self::MemberImpersonation,
+        Self::Member,
+    ];
+
+    /// The hop's name on the wire, in metrics and in messages.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::HostUnreachable => "host unreachable",
+            Self::SidecarMissing => "sidecar not installed",
+            Self::SidecarUnavailable => "sidecar not available",
+            Self::Request => "request",
+            Self::HostAuthentication => "host authentication",
+            Self::HostAuthorization => "host authorization",
+            Self::Sidecar => "sidecar",
+            Self::ClusterUnknown => "cluster unknown",
+            Self::ProxyOff => "proxy off",
+            Self::MemberUnreachable => "member unreachable",
+            Self::MemberAuthentication => "member authentication",
+            Self::MemberImpersonation => "member impersonation",
+            Self::Member => "member",
+        }
+    }
+
+    /// The hop that a value of [`HEADER`] names.
+    pub fn from_wire(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|hop| hop.as_str() == name)
+    }
+}
+
+impl fmt::Display for Hop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_hop_is_read_back_from_its_name() {
+        for hop in Hop::ALL {
+            assert_eq!(Hop::from_wire(hop.as_str()), Some(hop));
+        }
+        assert_eq!(Hop::ALL.map(Hop::as_str).iter().collect::<HashSet<_>>().len(), Hop::ALL.len());
+    }
+
+    #[test]
+    fn other_words_name_no_hop() {
+        for other in ["", "Member", "member ", "member gone", "host", "member unreachable, member"] {
+            assert_eq!(Hop::from_wire(other), None, "{other:?}");
+        }
+    }
+}

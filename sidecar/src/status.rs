@@ -15,6 +15,7 @@ use crate::authorization::Error as Authorization;
 use crate::body::Body;
 use crate::clusters::Error as Clusters;
 use crate::error::Error;
+use crate::headers;
 use crate::impersonation::{Error as Impersonation, member};
 use crate::inventory::Error as Inventory;
 use crate::lease::End;
@@ -34,6 +35,7 @@ pub fn response(error: &Error, record: &Record) -> Response<Body> {
         json(hop, &shape, error)
     };
     let headers = response.headers_mut();
+    headers.insert(headers::HOP, HeaderValue::from_static(hop.as_str()));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     if let Some(again) = shape.retry_after.and_then(RetryAfter::value) {

@@ -83,7 +83,9 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
 #[test]
 fn every_error_is_a_status_that_names_its_hop() {
     for (error, code, reason, hop) in errors() {
-        let (status, body) = body(response(&error, &record("/m1/proxy/api/v1/pods")));
+        let response = response(&error, &record("/m1/proxy/api/v1/pods"));
+        assert_eq!(response.headers()[headers::HOP], hop.as_str());
+        let (status, body) = body(response);
         let status_object: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(status.as_u16(), code, "{body}");
         assert_eq!(status_object["kind"], "Status");
@@ -100,7 +102,9 @@ fn every_error_is_a_status_that_names_its_hop() {
 #[test]
 fn on_kubectls_discovery_calls_an_error_is_text_with_403_or_502() {
     for (error, code, _, hop) in errors() {
-        let (status, body) = body(response(&error, &record("/m1/proxy/version")));
+        let response = response(&error, &record("/m1/proxy/version"));
+        assert_eq!(response.headers()[headers::HOP], hop.as_str());
+        let (status, body) = body(response);
         let expected = if matches!(code, 401 | 403 | 404) { 403 } else { 502 };
         assert_eq!(status.as_u16(), expected, "{body}");
         assert!(body.starts_with(&format!("{hop}: ")), "{body}");

@@ -33,6 +33,11 @@ fn main() -> ExitCode {
     }
 }
 
+/// Gives memory back after a burst, by a thread of its own: the C library's keeps nearly all of it, because what
+/// lives longer lies in between (docs/decisions/0010-jemalloc.md).
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Serves until a signal. What fails, fails before: a file, an address, the host's kubeconfig.
 #[tokio::main(flavor = "current_thread")]
 async fn run(config: Config) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use harness::http1::{Endpoint, member_path};
 use harness::http2::Http2;
-use harness::own_sidecar::OwnSidecar;
+use harness::own_sidecar::{Difference, OwnSidecar};
 use harness::usage;
 
 use crate::print;
@@ -37,7 +37,7 @@ pub(crate) fn measure(site: &Site, files: usize, quick: bool) -> Result<()> {
         String::new()
     };
     let (member, address) = site.endless_member("endless")?;
-    let sidecar = OwnSidecar::start()?;
+    let sidecar = OwnSidecar::with(&Difference { flags: &["--max-watches=0", "--max-member-watches=0"], ..Difference::default() })?;
     let endpoint = sidecar.endpoint(None)?;
     let held = |watches| {
         let bytes = usage::resident(sidecar.pid())?;

@@ -15,6 +15,7 @@ use crate::argv::Scanned;
 use crate::credential;
 use crate::env::Env;
 use crate::error::{Explain, chain};
+use crate::hop::{self, Hop, Refusal};
 use crate::host::Host;
 
 mod identity;
@@ -24,7 +25,16 @@ mod proxy;
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
+    /// The hop that the head names; the host's own answers name none.
+    pub(crate) hop: Option<Hop>,
     pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    /// The refusal that an error answer tells of; `None` when the answer is the member's own.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        Refusal::of(self.status, self.hop, &self.body)
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -83,9 +93,9 @@ pub(crate) async fn get_by(client: &kube::Client, path: &str, accept: &str) -> R
         .body(Body::empty());
     let response = client.send(request.map_err(|error| ClientError::Setup(Box::new(error)))?).await;
     let response = response.map_err(failed)?;
-    let status = response.status();
+    let (status, hop) = (response.status(), hop::from_head(response.headers()));
     let body = response.into_body().collect().await.map_err(failed)?;
-    Ok(Reply { status, body: body.to_bytes().to_vec() })
+    Ok(Reply { status, hop, body: body.to_bytes().to_vec() })
 }
 
 /// A client of the host, with the caller's credential.

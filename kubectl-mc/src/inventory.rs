@@ -10,7 +10,7 @@ use crate::client::{self, ClientError};
 use crate::env::Env;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
-use crate::hop::{Hop, Refusal};
+use crate::hop::{self, Hop, Refusal};
 use crate::host::Host;
 
 /// What the list is for.
@@ -39,7 +39,7 @@ pub(crate) fn list(
     };
     let refused = |refusal: Refusal| InventoryError::Refused {
         host: host.describe(),
-        hint: refusal.hop.hint(host, None),
+        hint: refusal.hint(host, None),
         refusal,
     };
     let reply = match client::get(host, scanned, env, &path, accept) {
@@ -53,11 +53,11 @@ pub(crate) fn list(
         return serde_json::from_slice(&reply.body)
             .map_err(|source| InventoryError::Answer { host: host.describe(), source });
     }
-    Err(Refusal::of(&reply).map_or_else(
+    Err(reply.refusal().map_or_else(
         || InventoryError::Status {
             host: host.describe(),
             status: reply.status,
-            message: Refusal::message(&reply),
+            message: hop::message(&reply.body),
         },
         refused,
     ))
@@ -65,7 +65,7 @@ pub(crate) fn list(
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InventoryError {
-    #[error("cannot list clusters through {host}: {}: {}", refusal.hop.name(), refusal.message)]
+    #[error("cannot list clusters through {host}: {refusal}")]
     Refused { host: String, refusal: Refusal, hint: String },
     #[error("cannot list clusters through {host}")]
     Client { host: String, source: ClientError },

@@ -48,15 +48,10 @@ pub(crate) fn run(
     let refusal = of_answer(client::get(host, scanned, env, &path, "application/json"));
     let Some(refusal) = refusal else { return Ok(()) };
     let verb = scanned.verb().unwrap_or_default().to_string_lossy();
-    let Refusal { hop, message } = refusal;
     Err(PreflightError {
-        hop,
-        message: format!(
-            "kubectl {verb} on cluster {cluster} through {}: {}: {message}",
-            host.describe(),
-            hop.name()
-        ),
-        hint: hop.hint(host, Some(cluster)),
+        message: format!("kubectl {verb} on cluster {cluster} through {}: {refusal}", host.describe()),
+        hint: refusal.hint(host, Some(cluster)),
+        status: refusal.exit_status(),
     })
 }
 
@@ -69,7 +64,7 @@ pub(crate) async fn refusal(client: &kube::Client, cluster: &ClusterName) -> Opt
 fn of_answer(answer: Result<Reply, ClientError>) -> Option<Refusal> {
     match answer {
         Ok(reply) if reply.status.is_success() => None,
-        Ok(reply) => Refusal::of(&reply),
+        Ok(reply) => reply.refusal(),
         Err(ClientError::Setup(_) | ClientError::NeedsTerminal | ClientError::Tls(_)) => None,
         Err(error @ ClientError::Unreachable(_)) => {
             Some(Refusal { hop: Hop::HostUnreachable, message: error.reason() })
@@ -81,9 +76,9 @@ fn of_answer(answer: Result<Reply, ClientError>) -> Option<Refusal> {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct PreflightError {
-    hop: Hop,
     message: String,
     hint: String,
+    status: ExitStatus,
 }
 
 impl Explain for PreflightError {
@@ -92,7 +87,7 @@ impl Explain for PreflightError {
     }
 
     fn status(&self) -> ExitStatus {
-        self.hop.status()
+        self.status
     }
 }
 

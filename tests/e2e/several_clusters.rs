@@ -106,7 +106,7 @@ fn who_refused_at_which_cluster_is_told_and_counted() -> Result<()> {
     );
     let attempt = pair.plugin()?.run(&["-C", "m1,m2", "describe", "node"])?;
     assert_eq!(attempt.code, 5, "{attempt:?}");
-    let summary = "2 of 2 clusters failed: 2 forbidden by the member (m1, m2)\n";
+    let summary = "2 of 2 clusters failed: 2 forbidden (m1, m2)\n";
     ensure!(attempt.stderr.ends_with(summary), "{attempt:?}");
     Ok(())
 }

@@ -42,20 +42,23 @@ impl Fault {
             Self::NotReady(_) => "not ready".to_owned(),
             Self::Refused(Refusal { hop, .. }) => match hop {
                 Hop::MemberUnreachable => "unreachable".to_owned(),
-                Hop::MemberAuthorization => "forbidden by the member".to_owned(),
                 Hop::HostAuthorization => "forbidden by the host".to_owned(),
                 Hop::ClusterUnknown => "unknown".to_owned(),
-                hop => hop.name().to_owned(),
+                hop => hop.to_string(),
             },
             Self::TimedOut(after) => format!("timed out after {after:?}"),
-            Self::Answered { reason, .. } | Self::Kubectl { reason: Some(reason), .. } => {
-                match reason.as_str() {
-                    "Forbidden" => "forbidden by the member".to_owned(),
-                    "NotFound" => "not found".to_owned(),
-                    "" => "refused by the member".to_owned(),
-                    reason => reason.to_owned(),
-                }
-            }
+            Self::Answered { reason, .. } => match reason.as_str() {
+                "Forbidden" => "forbidden by the member".to_owned(),
+                "NotFound" => "not found".to_owned(),
+                "" => "refused by the member".to_owned(),
+                reason => reason.to_owned(),
+            },
+            // kubectl's text does not tell a member's error from one of the host or the sidecar.
+            Self::Kubectl { reason: Some(reason), .. } => match reason.as_str() {
+                "Forbidden" => "forbidden".to_owned(),
+                "NotFound" => "not found".to_owned(),
+                reason => reason.to_owned(),
+            },
             Self::Kubectl { code: Some(code), reason: None } => format!("exit code {code}"),
             Self::Kubectl { code: None, reason: None } => "killed".to_owned(),
             Self::SaidNo => "no".to_owned(),
@@ -78,7 +81,7 @@ impl Fault {
     pub(crate) fn detail(&self) -> Option<String> {
         match self {
             Self::NotReady(reason) => Some(format!("not ready: {reason}")),
-            Self::Refused(Refusal { hop, message }) => Some(format!("{}: {message}", hop.name())),
+            Self::Refused(refusal) => Some(refusal.to_string()),
             Self::TimedOut(after) => Some(format!("no answer within {after:?}")),
             Self::Answered { reason, message } if reason.is_empty() => {
                 Some(format!("Error from server: {message}"))

@@ -13,6 +13,7 @@ use crate::apply::FIELD_MANAGER;
 use crate::client;
 use crate::connect::{Connection, Target};
 use crate::error::{Explain, chain};
+use crate::hop::{self, Hop};
 
 /// A cluster and what it is to this command.
 #[derive(Clone)]
@@ -26,6 +27,8 @@ pub(crate) struct Side {
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
+    /// The hop that the head names.
+    pub(crate) hop: Option<Hop>,
     /// The server's clock.
     pub(crate) date: Option<Timestamp>,
     /// JSON, or the text as a JSON string.
@@ -116,7 +119,7 @@ impl Side {
         let body = body.collect().await.map_err(|error| unreachable(chain(&error)))?.to_bytes();
         let body = serde_json::from_slice(&body)
             .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&body).into_owned()));
-        Ok(Answer { status: head.status, date, body })
+        Ok(Answer { status: head.status, hop: hop::from_head(&head.headers), date, body })
     }
 
     pub(crate) fn refused(&self, what: String, answer: &Answer) -> SideError {
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_answer_says_what_its_status_says() {
-        let answer = |body| Answer { status: StatusCode::FORBIDDEN, date: None, body };
+        let answer = |body| Answer { status: StatusCode::FORBIDDEN, hop: None, date: None, body };
         assert_eq!(answer(json!({"message": "no"})).message(), "no");
         assert_eq!(answer(json!("an error page\n")).message(), "an error page");
         assert_eq!(answer(json!({})).message(), "403 Forbidden");

@@ -6,13 +6,13 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use crate::client::{ClientError, Reply};
-use crate::hop::{Hop, Refusal};
+use crate::hop::{self, Hop, Refusal};
 
 /// One failure at one member.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Failure {
     /// Somebody on the way refused.
-    #[error("{}: {}", .0.hop.name(), .0.message)]
+    #[error("{0}")]
     Refused(Refusal),
     /// The member's own answer, in kubectl's words.
     #[error("Error from server{}: {message}", in_parentheses(reason))]
@@ -37,11 +37,11 @@ pub(crate) enum Failure {
 impl Failure {
     /// What an answer that is no success says.
     pub(super) fn of(reply: &Reply) -> Self {
-        if let Some(refusal) = Refusal::of(reply) {
+        if let Some(refusal) = reply.refusal() {
             return Self::Refused(refusal);
         }
         let status: Status = serde_json::from_slice(&reply.body).unwrap_or_default();
-        let message = Refusal::message(reply);
+        let message = hop::message(&reply.body);
         Self::Server { code: reply.status.as_u16(), reason: status.reason, message }
     }
 
@@ -77,7 +77,7 @@ impl Failure {
     /// Whether another request to the same member would end the same way.
     pub(super) fn is_of_the_member(&self) -> bool {
         !matches!(self, Self::Server { .. } | Self::Said(_) | Self::Differs)
-            && !matches!(self, Self::Refused(Refusal { hop: Hop::MemberAuthorization, .. }))
+            && !matches!(self, Self::Refused(Refusal { hop: Hop::Request, .. }))
     }
 
     /// Whether it may go by itself: what is followed is then tried again.
@@ -86,7 +86,11 @@ impl Failure {
             Self::TimedOut(_) | Self::BrokenOff(_) => true,
             Self::Refused(Refusal { hop, .. }) => matches!(
                 hop,
-                Hop::HostUnreachable | Hop::SidecarUnavailable | Hop::SidecarMissing | Hop::MemberUnreachable
+                Hop::HostUnreachable
+                    | Hop::SidecarUnavailable
+                    | Hop::SidecarMissing
+                    | Hop::Sidecar
+                    | Hop::MemberUnreachable
             ),
             Self::Server { code, .. } => *code == StatusCode::TOO_MANY_REQUESTS.as_u16() || *code >= 500,
             Self::Unreadable(_) | Self::Differs | Self::Said(_) => false,
@@ -117,23 +121,33 @@ fn seconds(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn of(code: u16, body: &str) -> Failure {
-        Failure::of(&Reply { status: StatusCode::from_u16(code).unwrap(), body: body.as_bytes().to_vec() })
+    fn of(code: u16, hop: Hop, body: &str) -> Failure {
+        let (status, body) = (StatusCode::from_u16(code).unwrap(), body.as_bytes().to_vec());
+        Failure::of(&Reply { status, hop: Some(hop), body })
     }
 
     #[test]
     fn a_members_answer_is_told_in_kubectls_words() {
-        let missing = of(404, r#"{"kind":"Status","reason":"NotFound","message":"pods \"x\" not found"}"#);
+        let missing =
+            of(404, Hop::Member, r#"{"kind":"Status","reason":"NotFound","message":"pods \"x\" not found"}"#);
         assert_eq!(missing.to_string(), "Error from server (NotFound): pods \"x\" not found");
         assert!(missing.is_not_found() && !missing.is_of_the_member() && !missing.is_passing());
-        assert_eq!(of(500, "oops").to_string(), "Error from server: oops");
+        assert_eq!(of(500, Hop::Member, "oops").to_string(), "Error from server: oops");
     }
 
     #[test]
     fn a_refusal_on_the_way_names_the_hop() {
-        let body = r#"{"kind":"Status","message":"dial: no route","details":{"causes":[{"reason":"Hop","message":"member unreachable"}]}}"#;
-        let refused = of(502, body);
+        let body = r#"{"kind":"Status","message":"dial: no route"}"#;
+        let refused = of(502, Hop::MemberUnreachable, body);
         assert_eq!(refused.to_string(), "member unreachable: dial: no route");
         assert!(refused.is_of_the_member() && refused.is_passing());
+    }
+
+    #[test]
+    fn an_overload_of_the_sidecar_passes_and_a_bad_request_does_not() {
+        let overload = of(429, Hop::Sidecar, "too many requests");
+        assert!(overload.is_of_the_member() && overload.is_passing());
+        let request = of(400, Hop::Request, "a dot segment");
+        assert!(!request.is_of_the_member() && !request.is_passing());
     }
 }

@@ -8,7 +8,6 @@ use kubectl_mc_api::ClusterName;
 use super::{Failure, Merge, Plan, Task, Text};
 use crate::error::Failure as CommandFailure;
 use crate::fleet::{Fault, Job, Lines, Outcome, Progress};
-use crate::hop::Refusal;
 use crate::printer::printable;
 
 impl Plan {
@@ -71,7 +70,7 @@ impl Text for Lines<'_> {
 impl From<Failure> for Fault {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Refused(Refusal { hop, message }) => Self::Refused(Refusal { hop, message }),
+            Failure::Refused(refusal) => Self::Refused(refusal),
             Failure::Server { code: _, reason, message } => Self::Answered { reason, message },
             Failure::TimedOut(time) => Self::TimedOut(time),
             Failure::Differs => Self::SaidNo,

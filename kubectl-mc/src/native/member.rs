@@ -16,7 +16,7 @@ use super::ordered::AtCluster;
 use super::patience::Patience;
 use super::pool::{self, Stream};
 use crate::client::{self, Reply};
-use crate::hop::{Hop, Refusal};
+use crate::hop::{self, Hop, Refusal};
 use crate::printer::{Printer, printable};
 
 /// All members that are asked.
@@ -121,9 +121,9 @@ impl Member {
         if response.status().is_success() {
             return Ok(Ok(response));
         }
-        let status = response.status();
+        let (status, hop) = (response.status(), hop::from_head(response.headers()));
         let body = self.body(response, MAX_ERROR).await?.to_vec();
-        Ok(Err(Failure::of(&Reply { status, body })))
+        Ok(Err(Failure::of(&Reply { status, hop, body })))
     }
 
     /// The same member, on another stream.

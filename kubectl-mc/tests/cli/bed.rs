@@ -17,8 +17,39 @@ cat
 exit 42
 "#;
 
-/// What the host answers to a path: status, content type, body.
-pub(crate) type Answer = (u16, &'static str, String);
+/// The host's answer to a path.
+#[derive(Clone)]
+pub(crate) struct Answer {
+    code: u16,
+    content_type: &'static str,
+    /// More header lines, each with its end.
+    headers: String,
+    body: String,
+}
+
+impl From<(u16, &'static str, String)> for Answer {
+    fn from((code, content_type, body): (u16, &'static str, String)) -> Self {
+        Self { code, content_type, headers: String::new(), body }
+    }
+}
+
+impl Answer {
+    /// Adds a header.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.push_str(&format!("{name}: {value}\r\n"));
+        self
+    }
+
+    /// The same answer from a member, as the sidecar passes it on.
+    pub(crate) fn sent_by_member(self) -> Self {
+        Self { headers: String::new(), ..self }.of("member")
+    }
+
+    /// Marks the answer as one of this hop, as the sidecar does.
+    pub(crate) fn of(self, hop: &str) -> Self {
+        self.with("X-Kubectl-Mc-Hop", hop)
+    }
+}
 
 pub(crate) struct Bed {
     folder: tempfile::TempDir,
@@ -42,18 +73,19 @@ impl Bed {
     }
 
     /// The host answers everything with `answer`.
-    pub(crate) fn answering(answer: Answer) -> Self {
+    pub(crate) fn answering(answer: impl Into<Answer>) -> Self {
+        let answer = answer.into();
         Self::serving(move |_| answer.clone())
     }
 
-    pub(crate) fn serving(answer: impl Fn(&str) -> Answer + Send + 'static) -> Self {
+    pub(crate) fn serving<A: Into<Answer>>(answer: impl Fn(&str) -> A + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (sender, requests) = mpsc::channel();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 // A client that went away is no concern of the next one.
-                let _ = serve(stream.unwrap(), &sender, &answer);
+                let _ = serve(stream.unwrap(), &sender, &|path| answer(path).into());
             }
         });
         Self::new(port, Some(requests))
@@ -177,7 +209,7 @@ pub(crate) fn status(code: u16, hop: &str, message: &str) -> Answer {
         r#"{{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": {code}, "message": {message:?},
             "details": {{"causes": [{{"reason": "Hop", "message": "{hop}"}}]}}}}"#
     );
-    (code, "application/json", body)
+    Answer::from((code, "application/json", body)).of(hop)
 }
 
 fn serve(
@@ -193,14 +225,14 @@ fn serve(
         }
     }
     let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-    let (code, content_type, body) = answer(&path);
+    let Answer { code, content_type, headers, body } = answer(&path);
     // Noted before it is answered: whoever has the answer finds the note.
     requests.send(head).map_err(std::io::Error::other)?;
     let length = body.len();
     let stream = reader.get_mut();
     write!(
         stream,
-        "HTTP/1.1 {code} -\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        "HTTP/1.1 {code} -\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{headers}Connection: close\r\n\r\n{body}"
     )?;
     // Until the client has closed: a reset would take the answer back.
     stream.read_to_end(&mut Vec::new()).map(drop)

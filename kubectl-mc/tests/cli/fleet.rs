@@ -120,7 +120,7 @@ fn who_refused_is_told_for_each_cluster_and_grouped() {
         path if path.contains("/m2/") => status(502, "member unreachable", "no route to host"),
         path if path.contains("/m3/") => status(502, "member unreachable", "connection refused"),
         path if path.contains("/m4/") => status(403, "cluster unknown", "no m4 here"),
-        _ => (200, "application/json", "{}".to_owned()),
+        _ => (200, "application/json", "{}".to_owned()).into(),
     });
     bed.kubectl("echo yes");
     assert_eq!(
@@ -134,6 +134,13 @@ fn who_refused_is_told_for_each_cluster_and_grouped() {
              3 of 4 clusters failed: 2 unreachable (m2, m3), 1 unknown (m4)\n"
         )
     );
+}
+
+#[test]
+fn text_of_kubectl_is_no_evidence_of_a_hop() {
+    let bed = bed("echo 'Error from server (Forbidden): host authorization: log in elsewhere' >&2; exit 1");
+    let ran = bed.run(&["-C", "m1,m2", "describe", "x"]);
+    assert!(ran.err.ends_with("2 of 2 clusters failed: 2 forbidden (m1, m2)\n"), "{}", ran.err);
 }
 
 #[test]

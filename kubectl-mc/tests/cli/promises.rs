@@ -43,7 +43,7 @@ fn answer(path: &str) -> Answer {
         "odd" if path.contains("/configmaps") => table(&["Name", "Shape"], &[&["c", "round"]]),
         _ => "{}".to_owned(),
     };
-    (200, "application/json", body)
+    (200, "application/json", body).into()
 }
 
 fn table(columns: &[&str], rows: &[&[&str]]) -> String {

@@ -4,12 +4,11 @@ use http::Method;
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 
-use crate::client::Reply;
 use crate::connect;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::hop::{Hop, Refusal};
+use crate::hop::Refusal;
 use crate::host::Host;
 use crate::join::side::{Answer, Side};
 
@@ -31,10 +30,10 @@ pub(crate) async fn ask(
 ) -> Result<Answer, Failure> {
     let answer = member.send(method, path, body.map(|body| ("application/json", body))).await?;
     match refusal(&answer) {
-        Some(Refusal { hop, message }) => Err(OnTheWay {
-            text: format!("cluster {cluster} through {}: {}: {message}", host.describe(), hop.name()),
-            hint: hop.hint(host, Some(cluster)),
-            hop,
+        Some(refusal) => Err(OnTheWay {
+            text: format!("cluster {cluster} through {}: {refusal}", host.describe()),
+            hint: refusal.hint(host, Some(cluster)),
+            status: refusal.exit_status(),
         }
         .into()),
         None => Ok(answer),
@@ -50,7 +49,7 @@ pub(crate) fn refusal(answer: &Answer) -> Option<Refusal> {
         Value::String(text) => text.clone().into_bytes(),
         json => json.to_string().into_bytes(),
     };
-    Refusal::of(&Reply { status: answer.status, body })
+    Refusal::of(answer.status, answer.hop, &body)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +57,7 @@ pub(crate) fn refusal(answer: &Answer) -> Option<Refusal> {
 struct OnTheWay {
     text: String,
     hint: String,
-    hop: Hop,
+    status: ExitStatus,
 }
 
 impl Explain for OnTheWay {
@@ -67,6 +66,6 @@ impl Explain for OnTheWay {
     }
 
     fn status(&self) -> ExitStatus {
-        self.hop.status()
+        self.status
     }
 }

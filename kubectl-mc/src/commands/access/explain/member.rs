@@ -76,8 +76,8 @@ impl Question<'_> {
                 ("member impersonation", Verdict::no(message, format!("kubectl mc access diff {cluster}"))),
                 ("member authorization", not_asked("the member is not shown you".to_owned())),
             ],
-            Some(Refusal { hop, message }) => {
-                let why = format!("the question does not get to the member: {}: {message}", hop.name());
+            Some(refusal) => {
+                let why = format!("the question does not get to the member: {refusal}");
                 vec![
                     ("member impersonation", not_asked(why.clone())),
                     ("member authorization", not_asked(why)),

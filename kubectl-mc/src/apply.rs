@@ -68,7 +68,7 @@ impl Applied {
             Outcome::Unchanged => "unchanged",
         };
         let remark = if dry_run { " (server dry run)" } else { "" };
-        format!("{} {outcome}{remark}\n", self.object)
+        format!("{} {outcome}{remark}", self.object)
     }
 }
 

@@ -61,7 +61,7 @@ fn own(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitSta
             Ok(ExitStatus::Success)
         }
         Some(Command::Version) => {
-            printer.out(&format!("{} {}\n", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")));
+            printer.out_line(&format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")));
             Ok(ExitStatus::Success)
         }
     }

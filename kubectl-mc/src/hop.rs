@@ -9,6 +9,7 @@ use kubectl_mc_api::{ClusterName, hop, path};
 
 use crate::exit::ExitStatus;
 use crate::host::Host;
+use crate::server_text::ServerText;
 
 pub(crate) use kubectl_mc_api::Hop;
 
@@ -23,7 +24,7 @@ pub(crate) fn from_head(headers: &HeaderMap) -> Option<Hop> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) hop: Hop,
-    pub(crate) message: String,
+    pub(crate) message: ServerText,
 }
 
 impl Refusal {
@@ -35,10 +36,13 @@ impl Refusal {
             Some(Hop::Member) => return None,
             Some(hop) => {
                 // The sidecar's text answers repeat the hop.
-                let repeated = message.strip_prefix(hop.as_str()).and_then(|rest| rest.strip_prefix(": "));
-                return Some(Self { hop, message: repeated.unwrap_or(&message).to_owned() });
+                let repeated = message.raw().strip_prefix(hop.as_str());
+                let message = repeated
+                    .and_then(|rest| rest.strip_prefix(": "))
+                    .map_or_else(|| message.clone(), Into::into);
+                return Some(Self { hop, message });
             }
-            None => of_the_host(status, &message, body)?,
+            None => of_the_host(status, message.raw(), body)?,
         };
         Some(Self { hop, message })
     }
@@ -60,10 +64,10 @@ impl std::fmt::Display for Refusal {
 }
 
 /// The message of a Status, or the text of any other answer.
-pub(crate) fn message(body: &[u8]) -> String {
+pub(crate) fn message(body: &[u8]) -> ServerText {
     match serde_json::from_slice::<StatusBody>(body) {
-        Ok(status) => short(&status.message),
-        Err(_) => short(&String::from_utf8_lossy(body)),
+        Ok(status) => short(&status.message).into(),
+        Err(_) => short(&String::from_utf8_lossy(body)).into(),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::hop::{self, Hop, Refusal};
 use crate::host::Host;
+use crate::server_text::ServerText;
 
 /// What the list is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub(crate) fn list(
     let reply = match client::get(host, scanned, env, &path, accept) {
         Ok(reply) => reply,
         Err(error @ ClientError::Unreachable(_)) => {
-            return Err(refused(Refusal { hop: Hop::HostUnreachable, message: error.reason() }));
+            return Err(refused(Refusal { hop: Hop::HostUnreachable, message: error.reason().into() }));
         }
         Err(source) => return Err(InventoryError::Client { host: host.describe(), source }),
     };
@@ -70,7 +71,7 @@ pub(crate) enum InventoryError {
     #[error("cannot list clusters through {host}")]
     Client { host: String, source: ClientError },
     #[error("cannot list clusters through {host}: {status}: {message}")]
-    Status { host: String, status: StatusCode, message: String },
+    Status { host: String, status: StatusCode, message: ServerText },
     #[error("cannot list clusters through {host}: the answer is not JSON")]
     Answer { host: String, source: serde_json::Error },
 }

@@ -30,6 +30,7 @@ mod printer;
 mod progress;
 mod rewrite;
 mod selection;
+mod server_text;
 mod settings;
 mod suggestion;
 mod table;

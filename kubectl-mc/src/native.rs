@@ -42,7 +42,7 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::fleet::Progress;
 use crate::host::Host;
-use crate::printer::{Printer, printable};
+use crate::printer::Printer;
 
 /// A command that is done here.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,7 +109,7 @@ impl Text for &Printer {
     }
 
     fn remark(&mut self, _: &ClusterName, remark: &str) {
-        self.note(&format!("{}\n", printable(remark)));
+        self.note_line(remark);
     }
 
     fn end(&mut self, _: &ClusterName) {}

@@ -67,7 +67,7 @@ fn of_answer(answer: Result<Reply, ClientError>) -> Option<Refusal> {
         Ok(reply) => reply.refusal(),
         Err(ClientError::Setup(_) | ClientError::NeedsTerminal | ClientError::Tls(_)) => None,
         Err(error @ ClientError::Unreachable(_)) => {
-            Some(Refusal { hop: Hop::HostUnreachable, message: error.reason() })
+            Some(Refusal { hop: Hop::HostUnreachable, message: error.reason().into() })
         }
     }
 }

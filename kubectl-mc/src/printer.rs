@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::error::{Explain, Failure};
+use crate::server_text::escaped;
 
 /// Standard output and standard error.
 #[derive(Debug, Default)]
@@ -78,18 +79,27 @@ impl Printer {
         if self.is_reader_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Remarks beside the data.
+    /// One line of data for people, which may hold text of servers.
+    pub(crate) fn out_line(&self, line: &str) {
+        self.out(&format!("{}\n", escaped(line)));
+    }
+
+    /// Text of ours beside the data.
     pub(crate) fn note(&self, text: &str) {
         self.note_bytes(text.as_bytes());
     }
 
+    /// One line beside the data, which may hold text of servers.
+    pub(crate) fn note_line(&self, line: &str) {
+        self.note(&format!("{}\n", escaped(line)));
+    }
+
     /// `error: …`, then `hint: …` when there is one.
     pub(crate) fn failure(&self, failure: &Failure) {
-        let mut text = format!("error: {}\n", printable(&failure.to_string()));
+        self.note_line(&format!("error: {}", failure.to_string().trim()));
         if let Some(hint) = &failure.hint {
-            text.push_str(&format!("hint: {}\n", printable(hint)));
+            self.note_line(&format!("hint: {}", hint.trim()));
         }
-        self.note(&text);
     }
 }
 
@@ -99,11 +109,6 @@ impl Printer {
 pub(crate) struct Lost(String);
 
 impl Explain for Lost {}
-
-/// Text from a server must not move the cursor or recolour the terminal, and stays on its line.
-pub(crate) fn printable(text: &str) -> String {
-    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
 
 /// JSON with kubectl's four spaces.
 pub(crate) fn json(value: &Value) -> String {
@@ -118,14 +123,4 @@ pub(crate) fn json(value: &Value) -> String {
 fn ignore_broken_pipe(result: io::Result<()>) {
     // Nothing can be told when standard output or standard error cannot be written.
     let _ = result;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fault_81_a_servers_text_cannot_steer_the_terminal() {
-        assert_eq!(printable(" no\x1b[2Jway\nhome \n"), "no [2Jway home");
-    }
 }

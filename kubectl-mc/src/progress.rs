@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::printer::{Printer, printable};
+use crate::printer::Printer;
+use crate::server_text::escaped;
 
 /// Where steps are shown.
 pub(crate) struct Progress<'a> {
@@ -21,7 +22,7 @@ impl<'a> Progress<'a> {
 
     /// Something begins. Print nothing while a step is shown: end it first.
     pub(crate) fn step(&self, text: &str) -> Step<'a> {
-        let text = printable(text);
+        let text = escaped(text.trim());
         let bar = self.terminal.then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
@@ -46,14 +47,14 @@ pub(crate) struct Step<'a> {
 impl Step<'_> {
     /// What it waits for now.
     pub(crate) fn update(&mut self, state: &str) {
-        let state = printable(state);
+        let state = escaped(state.trim());
         if self.said == state {
             return;
         }
         let line = format!("{}: {state}", self.text);
         match &self.bar {
             Some(bar) => bar.set_message(line),
-            None => self.printer.note(&format!("{line}\n")),
+            None => self.printer.note_line(&line),
         }
         self.said = state;
     }
@@ -61,7 +62,7 @@ impl Step<'_> {
     /// It came to a good end.
     pub(crate) fn done(mut self) {
         self.clear();
-        self.printer.note(&format!("{}: done\n", self.text));
+        self.printer.note_line(&format!("{}: done", self.text));
     }
 
     fn clear(&mut self) {

@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tabwriter::TabWriter;
 
+use crate::server_text::ServerText;
+
 /// Columns and rows, with each row's object name.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Table {
@@ -16,15 +18,15 @@ pub(crate) struct Table {
 
 #[derive(Debug, PartialEq)]
 struct Column {
-    name: String,
+    name: ServerText,
     /// Shown only when asked for a wide table.
     wide: bool,
 }
 
 #[derive(Debug, PartialEq)]
 struct Row {
-    name: String,
-    cells: Vec<String>,
+    name: ServerText,
+    cells: Vec<ServerText>,
 }
 
 impl Table {
@@ -41,8 +43,8 @@ impl Table {
         self.rows.is_empty()
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.rows.iter().map(|row| row.name.as_str())
+    pub(crate) fn names(&self) -> impl Iterator<Item = &ServerText> {
+        self.rows.iter().map(|row| &row.name)
     }
 
     /// The table as text, aligned.
@@ -53,11 +55,16 @@ impl Table {
         };
         let mut text = String::new();
         if headers {
-            text.push_str(&shown(&mut self.columns.iter().map(|column| column.name.to_uppercase())));
+            text.push_str(&shown(
+                &mut self
+                    .columns
+                    .iter()
+                    .map(|column| ServerText::from(column.name.raw().to_uppercase()).to_string()),
+            ));
             text.push('\n');
         }
         for row in &self.rows {
-            text.push_str(&shown(&mut row.cells.iter().cloned()));
+            text.push_str(&shown(&mut row.cells.iter().map(ToString::to_string)));
             text.push('\n');
         }
         let mut writer = TabWriter::new(Vec::new()).padding(3);
@@ -91,7 +98,7 @@ impl Table {
     }
 
     fn of_list(list: &Value, now: Timestamp) -> Self {
-        let column = |name: &str| Column { name: name.to_owned(), wide: false };
+        let column = |name: &str| Column { name: name.into(), wide: false };
         let items = list.get("items").and_then(Value::as_array);
         let rows = items.into_iter().flatten().map(|item| {
             let name = text(item.pointer("/metadata/name"));
@@ -99,31 +106,29 @@ impl Table {
             let mut conditions = conditions.into_iter().flatten();
             let ready =
                 conditions.find(|condition| condition.get("type").is_some_and(|kind| kind == "Ready"));
-            let age = text(item.pointer("/metadata/creationTimestamp")).parse::<Timestamp>();
+            let age = text(item.pointer("/metadata/creationTimestamp")).raw().parse::<Timestamp>();
             let age = age.map_or_else(
                 |_| "<unknown>".to_owned(),
                 |since| age_text(now.as_second() - since.as_second()),
             );
-            let ready = ready.map_or_else(|| "Unknown".to_owned(), |ready| text(ready.get("status")));
-            Row { cells: vec![name.clone(), ready, text(item.pointer("/status/version")), age], name }
+            let ready = ready.map_or_else(|| "Unknown".into(), |ready| text(ready.get("status")));
+            Row { cells: vec![name.clone(), ready, text(item.pointer("/status/version")), age.into()], name }
         });
         Self { columns: ["Name", "Ready", "Version", "Age"].map(column).into(), rows: rows.collect() }
     }
 }
 
 /// A cell as kubectl prints it: its first line only, nothing for null.
-fn text(cell: Option<&Value>) -> String {
+fn text(cell: Option<&Value>) -> ServerText {
     let text = match cell {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
-    let line = match text.find(['\n', '\r', '\x0c']) {
-        Some(end) => format!("{}...", &text[..end]),
-        None => text,
-    };
-    // A server's text must not steer the terminal.
-    line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    match text.find(['\n', '\r', '\x0c']) {
+        Some(end) => format!("{}...", &text[..end]).into(),
+        None => text.into(),
+    }
 }
 
 /// client-go's `HumanDuration`.
@@ -174,7 +179,7 @@ mod tests {
             table.render(true, false),
             "m1          True   https://a   2m\nlong-name          two...      3\n"
         );
-        assert_eq!(table.names().collect::<Vec<_>>(), ["m1", "long-name"]);
+        assert_eq!(table.names().map(ServerText::raw).collect::<Vec<_>>(), ["m1", "long-name"]);
     }
 
     #[test]

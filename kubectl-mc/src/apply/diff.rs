@@ -6,6 +6,7 @@ use serde_json::Value;
 use similar::TextDiff;
 
 use super::Applied;
+use crate::server_text::escaped;
 
 /// The difference that applying makes to each object, empty when there is none.
 pub(crate) fn unified(applied: &[Applied]) -> String {
@@ -21,11 +22,17 @@ pub(crate) fn unified(applied: &[Applied]) -> String {
             let place =
                 one.object.namespace().map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
             let (from, to) = (format!("live/{}{place}", one.object), format!("merged/{}{place}", one.object));
+            let (before, after) = (escaped_lines(&before), escaped_lines(&after));
             let diff = TextDiff::from_lines(&before, &after);
             let _ = write!(text, "{}", diff.unified_diff().header(&from, &to));
         }
     }
     text
+}
+
+/// A document whose lines may hold text of the host.
+fn escaped_lines(document: &str) -> String {
+    document.lines().map(|line| format!("{}\n", escaped(line))).collect()
 }
 
 /// Without what the server writes by itself.

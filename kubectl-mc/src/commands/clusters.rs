@@ -33,7 +33,7 @@ pub(super) fn run(
         Some(Output::Wide) => table(&answer, true, *no_headers, printer),
         Some(Output::Name) => {
             for name in Table::of(&answer).names() {
-                printer.out(&format!("cluster.{}/{name}\n", path::PROXY_GROUP));
+                printer.out_line(&format!("cluster.{}/{name}", path::PROXY_GROUP));
             }
         }
         Some(Output::Json) => printer.out(&format!("{}\n", json(&as_list(answer)))),

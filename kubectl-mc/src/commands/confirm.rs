@@ -4,13 +4,14 @@ use std::io::{BufRead, IsTerminal};
 
 use crate::error::Explain;
 use crate::printer::Printer;
+use crate::server_text::escaped;
 
 /// Goes on only after a yes; kubectl's question.
 pub(crate) fn confirm(question: &str, printer: &Printer) -> Result<(), NotConfirmed> {
     if !std::io::stdin().is_terminal() {
         return Err(NotConfirmed::NoTerminal);
     }
-    printer.note(&format!("{question} (y/N): "));
+    printer.note(&format!("{} (y/N): ", escaped(question)));
     let mut answer = String::new();
     // What cannot be read is no yes.
     let _ = std::io::stdin().lock().read_line(&mut answer);

@@ -70,22 +70,22 @@ async fn install(
     let handover = Handover::find(host.target(HOST), &plan).await?;
     step.done();
     if kept {
-        printer.note(&format!(
-            "namespace {} is not ours: it stays as it is, its level of pod security too\n",
+        printer.note_line(&format!(
+            "namespace {} is not ours: it stays as it is, its level of pod security too",
             plan.parameters.namespace
         ));
     }
     let judged = judged.into_iter().chain(judged_elsewhere).collect::<Vec<_>>();
     if arguments.dry_run {
-        judged.iter().for_each(|one| printer.out(&one.line(true)));
+        judged.iter().for_each(|one| printer.out_line(&one.line(true)));
         let surplus = handover.finish(Delete { dry_run: true, timeout: arguments.timeout }).await?;
-        surplus.iter().for_each(|one| printer.out(&format!("{one} deleted (server dry run)\n")));
+        surplus.iter().for_each(|one| printer.out_line(&format!("{one} deleted (server dry run)")));
         return Ok(());
     }
     if arguments.diff {
         printer.out(&diff::unified(&judged));
         let surplus = handover.finish(Delete { dry_run: true, timeout: arguments.timeout }).await?;
-        surplus.iter().for_each(|one| printer.note(&format!("{one} would be deleted\n")));
+        surplus.iter().for_each(|one| printer.note_line(&format!("{one} would be deleted")));
         return Ok(());
     }
 
@@ -123,7 +123,7 @@ async fn install(
     wait::deployment(&runs_on.client, &plan.parameters.namespace, &deadline, &mut step).await?;
     step.done();
     let surplus = handover.finish(Delete { dry_run: false, timeout: arguments.timeout }).await?;
-    surplus.iter().for_each(|one| printer.out(&format!("{one} deleted\n")));
+    surplus.iter().for_each(|one| printer.out_line(&format!("{one} deleted")));
     report(&applying.all(host.target(HOST), registration).await?, printer);
     let mut step = progress.step("waiting for the host to reach them");
     wait::registration(&host.client, &deadline, &mut step).await?;
@@ -133,7 +133,7 @@ async fn install(
 }
 
 fn report(applied: &[Applied], printer: &Printer) {
-    applied.iter().for_each(|one| printer.out(&one.line(false)));
+    applied.iter().for_each(|one| printer.out_line(&one.line(false)));
 }
 
 fn next(host: &Connection) -> String {

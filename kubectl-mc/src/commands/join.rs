@@ -20,7 +20,7 @@ use crate::join::side::Side;
 use crate::join::steps::{StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
 use crate::join::{manifest, names, next};
-use crate::printer::{Printer, printable};
+use crate::printer::Printer;
 use crate::settings::{HostOptions, Settings};
 
 pub(super) fn run(
@@ -121,11 +121,11 @@ async fn join(
         let secrets = [name.member_secret(), name.manager_secret()];
         let secrets = secrets.iter().map(|secret| objects::secret(&on_host.namespace, secret, endpoint));
         let registered = try_only.all(host.target(), std::iter::once(registration).chain(secrets)).await?;
-        registered.iter().for_each(|one| printer.out(&format!("host: {}", one.line(true))));
-        judged.iter().for_each(|one| printer.out(&format!("member: {}", one.line(true))));
+        registered.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(true))));
+        judged.iter().for_each(|one| printer.out_line(&format!("member: {}", one.line(true))));
         let try_only = Delete { dry_run: true, timeout: *timeout };
         let deleted = try_only.all(member.target(), surplus.into_iter()).await?;
-        deleted.iter().for_each(|one| printer.out(&format!("member: {one} deleted (server dry run)\n")));
+        deleted.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted (server dry run)")));
         return Ok(ExitStatus::Success);
     }
     let steps = Steps {
@@ -151,8 +151,8 @@ async fn join(
     let host_flag =
         host.at.cluster.context.as_ref().map_or_else(String::new, |name| format!(" --context={name}"));
     let next = next::command(host, name, &host_flag).await?;
-    printer.out(&format!("{name} is joined: Kubernetes {} at {}\n", on_member.version, endpoint.server));
-    printer.out(&format!("Next: {next}\n"));
+    printer.out_line(&format!("{name} is joined: Kubernetes {} at {}", on_member.version, endpoint.server));
+    printer.out_line(&format!("Next: {next}"));
     Ok(ExitStatus::Success)
 }
 
@@ -172,10 +172,10 @@ fn judge(findings: Vec<Finding>, yes: bool, printer: &Printer) -> Result<(), Fai
     let (mut refused, mut hints) = (Vec::new(), Vec::new());
     for finding in findings {
         match finding {
-            Finding::Fine(text) => printer.note(&format!("preflight: {}\n", printable(&text))),
+            Finding::Fine(text) => printer.note_line(&format!("preflight: {text}")),
             Finding::Warning(text) => {
                 warned = true;
-                printer.note(&format!("warning: {}\n", printable(&text)));
+                printer.note_line(&format!("warning: {text}"));
             }
             Finding::Refused(text, hint) => {
                 refused.push(text);

@@ -100,7 +100,7 @@ fn native(
     let results = client::runtime()?.block_on(plan.run(&task, &mut text))?;
     let failed = results.into_iter().find_map(Result::err);
     Ok(failed.map_or(ExitStatus::Success, |failure| {
-        printer.note(&format!("{failure}\n"));
+        printer.note_line(&failure.to_string());
         ExitStatus::Failed
     }))
 }

@@ -54,8 +54,8 @@ async fn uninstall(
         printer.note("the sidecars run in another cluster: --run-on=CONTEXT takes them away there too\n");
     }
     if !members.clusters.is_empty() {
-        printer.note(&format!(
-            "registered members, whose own objects for this host stay on them (kubectl mc unjoin NAME removes both): {}\n",
+        printer.note_line(&format!(
+            "registered members, whose own objects for this host stay on them (kubectl mc unjoin NAME removes both): {}",
             members.clusters.join(", ")
         ));
         if !yes && !dry_run {
@@ -79,7 +79,7 @@ async fn uninstall(
 
 fn report(deleted: &[Object], dry_run: bool, printer: &Printer) {
     let remark = if dry_run { " (server dry run)" } else { "" };
-    deleted.iter().for_each(|object| printer.out(&format!("{object} deleted{remark}\n")));
+    deleted.iter().for_each(|object| printer.out_line(&format!("{object} deleted{remark}")));
     if deleted.is_empty() {
         printer.note("nothing of it is installed\n");
     }

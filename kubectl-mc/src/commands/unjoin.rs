@@ -73,7 +73,7 @@ async fn unjoin(
     let deleted = delete.all(host.target(), on_host.objects.into_iter()).await?;
     let say = |side: &str, object: &dyn std::fmt::Display| {
         let remark = if *dry_run { " (server dry run)" } else { "" };
-        printer.out(&format!("{side}: {object} deleted{remark}\n"));
+        printer.out_line(&format!("{side}: {object} deleted{remark}"));
     };
     deleted.iter().for_each(|object| say("host", object));
     match on_member {
@@ -84,14 +84,14 @@ async fn unjoin(
                 remains::forget(member).await?;
             }
             if !remains.kept_for.is_empty() {
-                printer.note(&format!(
-                    "the member's namespace {SYSTEM} stays: others are in it ({})\n",
+                printer.note_line(&format!(
+                    "the member's namespace {SYSTEM} stays: others are in it ({})",
                     remains.kept_for.join(", ")
                 ));
             }
         }
-        None => printer.note(&format!(
-            "on the member everything is left as it was; should it come back: kubectl mc unjoin {name} --member-context=NAME\n"
+        None => printer.note_line(&format!(
+            "on the member everything is left as it was; should it come back: kubectl mc unjoin {name} --member-context=NAME"
         )),
     }
     Ok(ExitStatus::Success)

@@ -99,7 +99,7 @@ fn judge(status: ExitStatus, said: &str, may_say_no: bool) -> Result<(), Fault> 
     match (status.code(), reason) {
         (Some(0), _) => Ok(()),
         (Some(1), _) if may_say_no && !said.lines().any(is_error) => Err(Fault::SaidNo),
-        (code, reason) => Err(Fault::Kubectl { code, reason: reason.map(|(reason, _)| reason.to_owned()) }),
+        (code, reason) => Err(Fault::Kubectl { code, reason: reason.map(|(reason, _)| reason.into()) }),
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
     fn the_words_of_kubectl_give_the_reason() {
         let code = |code: i32| ExitStatus::from_raw(code << 8);
         let kubectl =
-            |code, reason: Option<&str>| Err(Fault::Kubectl { code, reason: reason.map(str::to_owned) });
+            |code, reason: Option<&str>| Err(Fault::Kubectl { code, reason: reason.map(Into::into) });
         let forbidden = "Warning: x\nError from server (Forbidden): pods is forbidden\n";
         assert_eq!(judge(code(0), "Warning: x", false), Ok(()));
         assert_eq!(judge(code(1), forbidden, false), kubectl(Some(1), Some("Forbidden")));

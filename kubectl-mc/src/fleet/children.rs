@@ -87,7 +87,7 @@ impl<'a> Children<'a> {
         for (at, target) in targets.iter().enumerate() {
             if let Some(reason) = target.not_ready() {
                 // It is told at once; nobody waits for it.
-                taken.skip(at, Fault::NotReady(reason.to_owned()), output);
+                taken.skip(at, Fault::NotReady(reason.clone()), output);
                 progress.ended(&target.name);
                 continue;
             }

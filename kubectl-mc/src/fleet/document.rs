@@ -127,7 +127,7 @@ mod tests {
             br#"{"kind": "Pod", "metadata": {"annotations": {"x": "y"}}} {"serverVersion": {}}"#,
         );
         assert_eq!(document.end(&name("m2"), Ok(())), Ok(()));
-        let fault = Fault::NotReady("gone".to_owned());
+        let fault = Fault::NotReady("gone".into());
         assert_eq!(document.end(&name("m3"), Err(fault.clone())), Err(fault));
         document.take(&name("m4"), b"{\"kind\": ");
         assert!(matches!(document.end(&name("m4"), Ok(())), Err(Fault::Other(_))));

@@ -6,14 +6,18 @@ use std::collections::HashMap;
 use kubectl_mc_api::ClusterName;
 
 use super::colors::{self, Colors};
+use super::output;
 use super::{Fault, Job};
-use crate::printer::{Printer, printable};
+use crate::printer::Printer;
+use crate::server_text::escaped;
 
 /// Prints lines with the cluster before each.
 pub(crate) struct Lines<'a> {
     printer: &'a Printer,
     /// What stands before each line of a cluster, on standard output and standard error.
     prefixes: HashMap<ClusterName, [Vec<u8>; 2]>,
+    /// Whether standard error is that of a program, which is shown as it is.
+    raw_errors: bool,
     /// The beginnings of lines, by cluster and stream.
     torn: HashMap<(ClusterName, Stream), Vec<u8>>,
 }
@@ -36,7 +40,8 @@ impl<'a> Lines<'a> {
             };
             (name.clone(), [prefix(colors.out), prefix(colors.err)])
         });
-        Self { printer: job.printer, prefixes: prefixes.collect(), torn: HashMap::new() }
+        let raw_errors = output::shows_content(job.scanned);
+        Self { printer: job.printer, prefixes: prefixes.collect(), raw_errors, torn: HashMap::new() }
     }
 
     pub(crate) fn printer(&self) -> &'a Printer {
@@ -70,7 +75,7 @@ impl<'a> Lines<'a> {
         {
             // A server's error says that it is one, as kubectl writes it.
             let says = if matches!(fault, Fault::Answered { .. }) { "" } else { "error: " };
-            let line = format!("{says}{}", printable(&detail));
+            let line = format!("{says}{}", escaped(detail.trim()));
             self.print(Stream::Err, &self.whole(cluster, Stream::Err, line.as_bytes()));
         }
     }
@@ -112,7 +117,12 @@ impl<'a> Lines<'a> {
         let prefix =
             self.prefixes.get(cluster).map(|[out, err]| if stream == Stream::Out { out } else { err });
         let mut whole = prefix.cloned().unwrap_or_default();
-        whole.extend_from_slice(line);
+        if stream == Stream::Err && !self.raw_errors {
+            // kubectl prints the words of servers as they are.
+            whole.extend_from_slice(escaped(&String::from_utf8_lossy(line)).as_bytes());
+        } else {
+            whole.extend_from_slice(line);
+        }
         whole.push(b'\n');
         whole
     }

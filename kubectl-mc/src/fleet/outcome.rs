@@ -5,6 +5,7 @@ use std::time::Duration;
 use kubectl_mc_api::ClusterName;
 
 use crate::hop::{Hop, Refusal};
+use crate::server_text::ServerText;
 
 /// One cluster and what came of it.
 #[derive(Clone, Debug)]
@@ -17,16 +18,16 @@ pub(crate) struct Outcome {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fault {
     /// The host knew before that it does not answer.
-    NotReady(String),
+    NotReady(ServerText),
     /// Somebody on the way refused, or the member did, in their words.
     Refused(Refusal),
     /// It took longer than it was given.
     TimedOut(Duration),
     /// The member's own answer is an error; its reason is Kubernetes' (`NotFound`).
-    Answered { reason: String, message: String },
+    Answered { reason: ServerText, message: ServerText },
     /// kubectl, or what it ran there, ended with this code (none: killed), and told why itself; the
     /// reason is Kubernetes', where its words have one.
-    Kubectl { code: Option<i32>, reason: Option<String> },
+    Kubectl { code: Option<i32>, reason: Option<ServerText> },
     /// No failure: the answer is no (`auth can-i`), or there are differences (`diff`).
     SaidNo,
     /// Whatever else, in words.
@@ -47,17 +48,17 @@ impl Fault {
                 hop => hop.to_string(),
             },
             Self::TimedOut(after) => format!("timed out after {after:?}"),
-            Self::Answered { reason, .. } => match reason.as_str() {
+            Self::Answered { reason, .. } => match reason.raw() {
                 "Forbidden" => "forbidden by the member".to_owned(),
                 "NotFound" => "not found".to_owned(),
                 "" => "refused by the member".to_owned(),
-                reason => reason.to_owned(),
+                _ => reason.to_string(),
             },
             // kubectl's text does not tell a member's error from one of the host or the sidecar.
-            Self::Kubectl { reason: Some(reason), .. } => match reason.as_str() {
+            Self::Kubectl { reason: Some(reason), .. } => match reason.raw() {
                 "Forbidden" => "forbidden".to_owned(),
                 "NotFound" => "not found".to_owned(),
-                reason => reason.to_owned(),
+                _ => reason.to_string(),
             },
             Self::Kubectl { code: Some(code), reason: None } => format!("exit code {code}"),
             Self::Kubectl { code: None, reason: None } => "killed".to_owned(),

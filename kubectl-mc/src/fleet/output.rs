@@ -104,18 +104,20 @@ impl<'a> Output<'a> {
     }
 }
 
+/// Whether the output is that of a program or a file, and not kubectl's own words.
+pub(super) fn shows_content(scanned: &Scanned) -> bool {
+    let verb = scanned.verb().unwrap_or_default();
+    !scanned.verb_is_builtin() || CONTENT.iter().any(|command| verb == *command)
+}
+
 /// The form that kubectl's answer will have.
 pub(super) fn shape(scanned: &Scanned) -> Shape {
     let verb = scanned.verb().unwrap_or_default();
     let output = scanned.value("output").map(|output| output.to_string_lossy().into_owned());
-    let commands = ["exec", "logs", "cp", "attach", "run", "debug", "diff"];
     if verb == "port-forward" {
         return Shape::Ports;
     }
-    if !scanned.verb_is_builtin()
-        || verb::is_stream(scanned)
-        || commands.iter().any(|command| verb == *command)
-    {
+    if verb::is_stream(scanned) || shows_content(scanned) {
         return Shape::Lines;
     }
     let tables = ["get", "top", "events", "api-resources"];
@@ -128,6 +130,8 @@ pub(super) fn shape(scanned: &Scanned) -> Shape {
         _ => Shape::Lines,
     }
 }
+
+const CONTENT: &[&str] = &["exec", "logs", "cp", "attach", "run", "debug", "diff"];
 
 #[cfg(test)]
 mod tests {

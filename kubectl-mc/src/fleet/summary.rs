@@ -78,6 +78,7 @@ mod tests {
     use super::*;
     use crate::fleet::Fault;
     use crate::hop::{Hop, Refusal};
+    use crate::server_text::ServerText;
 
     fn outcomes(faults: Vec<Option<Fault>>) -> Vec<Outcome> {
         faults
@@ -93,8 +94,8 @@ mod tests {
     #[test]
     fn failures_are_grouped_by_cause() {
         let unreachable =
-            || Some(Fault::Refused(Refusal { hop: Hop::MemberUnreachable, message: String::new() }));
-        let forbidden = Some(Fault::Answered { reason: "Forbidden".to_owned(), message: String::new() });
+            || Some(Fault::Refused(Refusal { hop: Hop::MemberUnreachable, message: ServerText::default() }));
+        let forbidden = Some(Fault::Answered { reason: "Forbidden".into(), message: ServerText::default() });
         let summary = Summary::of(&outcomes(vec![None, forbidden, unreachable(), None, unreachable()]));
         assert_eq!(
             summary.to_string(),

@@ -10,6 +10,7 @@ use kubectl_mc_api::ClusterName;
 use tokio::time::Instant;
 
 use crate::native::TabWriter;
+use crate::server_text::escaped;
 
 /// The tables, as they come.
 #[derive(Debug, Default)]
@@ -102,13 +103,13 @@ fn cells(line: &str, starts: &[usize]) -> Vec<String> {
     let letters: Vec<char> = line.chars().collect();
     let keeps = starts.iter().all(|&start| start == 0 || letters.get(start - 1).is_none_or(|c| *c == ' '));
     if !keeps {
-        return vec![line.replace('\t', " ")];
+        return vec![escaped(&line.replace('\t', " "))];
     }
     let ends = starts.iter().skip(1).copied().chain([letters.len()]);
     let cell = |(start, end): (usize, usize)| {
         let cell =
             letters.get(start.min(letters.len())..end.min(letters.len()).max(start.min(letters.len())));
-        cell.unwrap_or_default().iter().collect::<String>().trim_end().replace('\t', " ")
+        escaped(&cell.unwrap_or_default().iter().collect::<String>().trim_end().replace('\t', " "))
     };
     starts.iter().copied().zip(ends).map(cell).collect()
 }

@@ -5,7 +5,7 @@ use crate::host::User;
 
 fn refusal(status: u16, hop: Option<Hop>, body: &str) -> Option<(Hop, String)> {
     let status = StatusCode::from_u16(status).unwrap();
-    Refusal::of(status, hop, body.as_bytes()).map(|refusal| (refusal.hop, refusal.message))
+    Refusal::of(status, hop, body.as_bytes()).map(|refusal| (refusal.hop, refusal.message.raw().to_owned()))
 }
 
 /// A Status that names a hop in its causes, as the sidecar's do and a member's can.
@@ -111,7 +111,7 @@ fn a_long_page_is_cut() {
 
 #[test]
 fn an_unknown_cluster_has_an_exit_code_of_its_own() {
-    let of = |hop| Refusal { hop, message: String::new() }.exit_status();
+    let of = |hop| Refusal { hop, message: ServerText::default() }.exit_status();
     assert_eq!(of(Hop::ClusterUnknown), ExitStatus::NoSuchCluster);
     assert_eq!(of(Hop::MemberUnreachable), ExitStatus::Failed);
 }

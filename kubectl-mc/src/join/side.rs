@@ -14,6 +14,7 @@ use crate::client;
 use crate::connect::{Connection, Target};
 use crate::error::{Explain, chain};
 use crate::hop::{self, Hop};
+use crate::server_text::ServerText;
 
 /// A cluster and what it is to this command.
 #[derive(Clone)]
@@ -37,11 +38,11 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// What a Status says, or the text.
-    pub(crate) fn message(&self) -> String {
+    pub(crate) fn message(&self) -> ServerText {
         let text = self.body["message"].as_str().or_else(|| self.body.as_str()).unwrap_or_default();
         match text.trim() {
-            "" => self.status.to_string(),
-            text => text.chars().take(MAX_MESSAGE).collect(),
+            "" => self.status.to_string().into(),
+            text => text.chars().take(MAX_MESSAGE).collect::<String>().into(),
         }
     }
 }
@@ -152,7 +153,7 @@ pub(crate) enum SideError {
     #[error("the {side}, does not know who you are: its credential in the kubeconfig is expired or wrong")]
     Unauthorized { side: String, kubectl: String },
     #[error("the {side}, refuses to {what}: {message}")]
-    Refused { side: String, what: String, status: StatusCode, message: String },
+    Refused { side: String, what: String, status: StatusCode, message: ServerText },
 }
 
 impl Explain for SideError {
@@ -187,8 +188,8 @@ mod tests {
     #[test]
     fn an_answer_says_what_its_status_says() {
         let answer = |body| Answer { status: StatusCode::FORBIDDEN, hop: None, date: None, body };
-        assert_eq!(answer(json!({"message": "no"})).message(), "no");
-        assert_eq!(answer(json!("an error page\n")).message(), "an error page");
-        assert_eq!(answer(json!({})).message(), "403 Forbidden");
+        assert_eq!(answer(json!({"message": "no"})).message().raw(), "no");
+        assert_eq!(answer(json!("an error page\n")).message().raw(), "an error page");
+        assert_eq!(answer(json!({})).message().raw(), "403 Forbidden");
     }
 }

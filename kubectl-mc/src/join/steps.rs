@@ -74,7 +74,7 @@ impl Steps<'_> {
         let delete = Delete { dry_run: false, timeout };
         let deleted = delete.all(member.target(), surplus.into_iter()).await?;
         ended(step, "member", &written, printer);
-        deleted.iter().for_each(|one| printer.out(&format!("member: {one} deleted\n")));
+        deleted.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted")));
 
         let step = progress.step("giving the sidecar its tokens");
         let manager = name.manager_secret();
@@ -129,7 +129,7 @@ async fn token(member: &Side, account: &str, life: Duration) -> Result<String, S
 fn ended(step: Step<'_>, side: &str, written: &[Applied], printer: &Printer) {
     step.done();
     for applied in written {
-        printer.out(&format!("{side}: {}", applied.line(false)));
+        printer.out_line(&format!("{side}: {}", applied.line(false)));
     }
 }
 

@@ -135,7 +135,7 @@ async fn sidecar(host: &Side) -> Result<Sidecar, SideError> {
     let answer = host.send(Method::GET, &format!("{}?limit=1", path::CLUSTERS_PATH), None).await?;
     Ok(match answer.status {
         StatusCode::NOT_FOUND => Sidecar::Missing,
-        status if status.is_server_error() => Sidecar::Unavailable(answer.message()),
+        status if status.is_server_error() => Sidecar::Unavailable(answer.message().to_string()),
         // Who may not list the clusters may still join one.
         _ => Sidecar::Installed,
     })

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::failure::Failure;
+use crate::server_text::ServerText;
 use crate::table::age_text;
 
 /// A `Table`, or what some servers answer instead.
@@ -37,7 +38,7 @@ pub(super) struct ListMeta {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub(super) struct Column {
     #[serde(default)]
-    name: String,
+    name: ServerText,
     #[serde(default, rename = "type")]
     kind: String,
     #[serde(default)]
@@ -65,11 +66,11 @@ struct Object {
 #[serde(rename_all = "camelCase")]
 struct ObjectMeta {
     #[serde(default)]
-    name: String,
+    name: ServerText,
     #[serde(default)]
-    namespace: String,
+    namespace: ServerText,
     #[serde(default, deserialize_with = "or_default")]
-    labels: BTreeMap<String, String>,
+    labels: BTreeMap<String, ServerText>,
     #[serde(default)]
     resource_version: String,
     creation_timestamp: Option<String>,
@@ -139,7 +140,8 @@ impl Table {
         let visible = |column: &&Column| extra.wide || column.priority == 0;
         let mut header: Vec<String> = Vec::new();
         header.extend(namespace.then(|| "NAMESPACE".to_owned()));
-        header.extend(columns.iter().filter(visible).map(|column| column.name.to_uppercase()));
+        let upper = |column: &Column| ServerText::from(column.name.raw().to_uppercase()).to_string();
+        header.extend(columns.iter().filter(visible).map(upper));
         header.extend(
             extra.labels.iter().map(|label| label.rsplit('/').next().unwrap_or(label).to_uppercase()),
         );
@@ -155,14 +157,16 @@ impl Table {
                     }
                     let object = object.unwrap_or_default().metadata;
                     let mut line: Vec<String> = Vec::new();
-                    line.extend(namespace.then(|| escaped(&object.namespace)));
+                    line.extend(namespace.then(|| object.namespace.to_string()));
                     let cells = cells.iter().zip(columns).filter(|(_, column)| visible(column));
-                    line.extend(cells.map(|(cell, _)| cell_text(cell)));
-                    line.extend(extra.labels.iter().map(|label| {
-                        object.labels.get(label).map_or_else(String::new, |value| escaped(value))
-                    }));
-                    line.extend(extra.show_labels.then(|| escaped(&labels_text(&object.labels))));
-                    let name = format!("{}/{}", object.namespace, object.name);
+                    line.extend(cells.map(|(cell, _)| cell_text(cell).to_string()));
+                    line.extend(
+                        extra.labels.iter().map(|label| {
+                            object.labels.get(label).map_or_else(String::new, ToString::to_string)
+                        }),
+                    );
+                    line.extend(extra.show_labels.then(|| labels_text(&object.labels).to_string()));
+                    let name = format!("{}/{}", object.namespace.raw(), object.name.raw());
                     objects.push(Shadow { name, version: object.resource_version });
                     line.join("\t")
                 })
@@ -173,7 +177,7 @@ impl Table {
     /// kubectl's table of what has no table: names and ages.
     fn of_objects(answer: &Value, now: Timestamp) -> Self {
         let column = |name: &str, format: &str| Column {
-            name: name.to_owned(),
+            name: name.into(),
             kind: "string".to_owned(),
             format: format.to_owned(),
             priority: 0,
@@ -187,7 +191,7 @@ impl Table {
                 |_| "<unknown>".to_owned(),
                 |created| age_text(now.as_second() - created.as_second()),
             );
-            Row { cells: vec![object.metadata.name.clone().into(), age.into()], object: Some(object) }
+            Row { cells: vec![object.metadata.name.raw().into(), age.into()], object: Some(object) }
         });
         Self {
             kind: "Table".to_owned(),
@@ -202,23 +206,18 @@ impl Table {
 }
 
 pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
-    serde_json::from_slice(body).map_err(|error| Failure::Unreadable(error.to_string()))
+    serde_json::from_slice(body).map_err(|error| Failure::Unreadable(error.to_string().into()))
 }
 
 /// A cell as kubectl prints it: its first line only, nothing for null.
-fn cell_text(cell: &Value) -> String {
+fn cell_text(cell: &Value) -> ServerText {
     let text = go_text(cell);
     if cell.is_string()
         && let Some(end) = text.find(['\n', '\r', '\x0c'])
     {
-        return format!("{}...", escaped(&text[..end]));
+        return format!("{}...", &text[..end]).into();
     }
-    escaped(&text)
-}
-
-/// What kubectl does with characters that steer a terminal.
-fn escaped(text: &str) -> String {
-    text.replace('\x1b', "^[").replace('\r', "\\r")
+    text.into()
 }
 
 /// Go's `fmt.Sprint` of a value that was JSON.
@@ -241,11 +240,12 @@ fn go_inner(value: &Value) -> String {
 }
 
 /// `labels.FormatLabels`
-fn labels_text(labels: &BTreeMap<String, String>) -> String {
+fn labels_text(labels: &BTreeMap<String, ServerText>) -> ServerText {
     if labels.is_empty() {
-        return "<none>".to_owned();
+        return "<none>".into();
     }
-    labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+    let label = |(name, value): (&String, &ServerText)| format!("{name}={}", value.raw());
+    labels.iter().map(label).collect::<Vec<_>>().join(",").into()
 }
 
 /// Go writes an empty list or map as null.
@@ -305,7 +305,7 @@ mod tests {
             ("[1,\"a\",null]", "[1 a <nil>]"),
             ("{\"b\":1,\"a\":[]}", "map[a:[] b:1]"),
         ] {
-            assert_eq!(cell_text(&serde_json::from_str(json).unwrap()), text);
+            assert_eq!(cell_text(&serde_json::from_str(json).unwrap()).raw(), text);
         }
     }
 }

@@ -13,6 +13,7 @@ use super::tabwriter::TabWriter;
 use super::{Failure, Task};
 use crate::argv::Scanned;
 use crate::client::ClientError;
+use crate::server_text::escaped;
 
 /// What is compared: the objects of a `kubectl get`.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,11 +108,12 @@ fn render(name: &str, differences: &[Difference], answered: &[usize], task: &Tas
     let mut writer = TabWriter::default();
     let clusters = answered.iter().filter_map(|place| task.clusters.get(*place));
     let clusters: Vec<_> = clusters.map(ToString::to_string).collect();
-    writer.line(&format!("{name}\t{}", clusters.join("\t")));
+    writer.line(&format!("{}\t{}", escaped(name), clusters.join("\t")));
     let secret = name.starts_with("Secret ");
     for (field, values) in differences {
         let values = if secret && fields::is_secret(field) { veiled(values) } else { values.clone() };
-        writer.line(&format!("{field}\t{}", values.join("\t")));
+        let values: Vec<_> = values.iter().map(|value| escaped(value)).collect();
+        writer.line(&format!("{}\t{}", escaped(field), values.join("\t")));
     }
     writer.flush()
 }

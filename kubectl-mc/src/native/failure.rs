@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::client::{ClientError, Reply};
 use crate::hop::{self, Hop, Refusal};
+use crate::server_text::ServerText;
 
 /// One failure at one member.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -16,16 +17,16 @@ pub(crate) enum Failure {
     Refused(Refusal),
     /// The member's own answer, in kubectl's words.
     #[error("Error from server{}: {message}", in_parentheses(reason))]
-    Server { code: u16, reason: String, message: String },
+    Server { code: u16, reason: ServerText, message: ServerText },
     /// Nothing came for so long.
     #[error("no answer within {}", seconds(*.0))]
     TimedOut(Duration),
     /// An answer that cannot be read.
     #[error("the answer cannot be read: {0}")]
-    Unreadable(String),
+    Unreadable(ServerText),
     /// The answer was cut off.
     #[error("the answer broke off: {0}")]
-    BrokenOff(String),
+    BrokenOff(ServerText),
     /// No failure: there are differences.
     #[error("it differs")]
     Differs,
@@ -52,14 +53,14 @@ impl Failure {
 
     /// There is no object of that name.
     pub(super) fn not_found(kind: &str, name: &str) -> Self {
-        let message = format!("{kind} {name:?} not found");
-        Self::Server { code: 404, reason: "NotFound".to_owned(), message }
+        let message = format!("{kind} {name:?} not found").into();
+        Self::Server { code: 404, reason: "NotFound".into(), message }
     }
 
     pub(super) fn of_client(error: &ClientError) -> Self {
         match error {
             ClientError::Unreachable(_) => {
-                Self::Refused(Refusal { hop: Hop::HostUnreachable, message: error.reason() })
+                Self::Refused(Refusal { hop: Hop::HostUnreachable, message: error.reason().into() })
             }
             _ => Self::Said(crate::error::chain(error)),
         }
@@ -104,12 +105,12 @@ pub(super) struct Status {
     #[serde(default)]
     pub(super) code: u16,
     #[serde(default)]
-    pub(super) reason: String,
+    pub(super) reason: ServerText,
     #[serde(default)]
-    pub(super) message: String,
+    pub(super) message: ServerText,
 }
 
-fn in_parentheses(reason: &str) -> String {
+fn in_parentheses(reason: &ServerText) -> String {
     if reason.is_empty() { String::new() } else { format!(" ({reason})") }
 }
 

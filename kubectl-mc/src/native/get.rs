@@ -245,7 +245,7 @@ impl<'a> Sinks<'a> {
             {
                 if !plan.all_namespaces && namespaced {
                     let namespace = task.namespace(plan.namespace.as_deref());
-                    task.printer.note(&format!("No resources found in {namespace} namespace.\n"));
+                    task.printer.note_line(&format!("No resources found in {namespace} namespace."));
                 } else {
                     task.printer.note("No resources found\n");
                 }

@@ -8,7 +8,7 @@ use kubectl_mc_api::ClusterName;
 use super::{Failure, Merge, Plan, Task, Text};
 use crate::error::Failure as CommandFailure;
 use crate::fleet::{Fault, Job, Lines, Outcome, Progress};
-use crate::printer::printable;
+use crate::server_text::escaped;
 
 impl Plan {
     /// Does it for a job; the outcomes are in the order of its targets.
@@ -20,7 +20,7 @@ impl Plan {
         let mut lines = Lines::new(job);
         for target in job.targets.iter() {
             if let Some(reason) = target.not_ready() {
-                lines.end(&target.name, &Err(Fault::NotReady(reason.to_owned())));
+                lines.end(&target.name, &Err(Fault::NotReady(reason.clone())));
             }
         }
         let ready = job.targets.iter().filter(|target| target.not_ready().is_none());
@@ -39,7 +39,7 @@ impl Plan {
         let mut results = self.run(&task, &mut lines).await?.into_iter();
         let outcome = |target: &crate::selection::Target| {
             let result = match target.not_ready() {
-                Some(reason) => Err(Fault::NotReady(reason.to_owned())),
+                Some(reason) => Err(Fault::NotReady(reason.clone())),
                 None => {
                     let result = results.next().unwrap_or(Ok(())).map_err(Fault::from);
                     lines.end(&target.name, &result);
@@ -59,7 +59,7 @@ impl Text for Lines<'_> {
     }
 
     fn remark(&mut self, cluster: &ClusterName, remark: &str) {
-        self.err(cluster, format!("{}\n", printable(remark)).as_bytes());
+        self.err(cluster, format!("{}\n", escaped(remark)).as_bytes());
     }
 
     fn end(&mut self, cluster: &ClusterName) {

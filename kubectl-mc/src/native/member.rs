@@ -17,13 +17,14 @@ use super::patience::Patience;
 use super::pool::{self, Stream};
 use crate::client::{self, Reply};
 use crate::hop::{self, Hop, Refusal};
-use crate::printer::{Printer, printable};
+use crate::printer::Printer;
+use crate::server_text::ServerText;
 
 /// All members that are asked.
 pub(super) struct Members {
     pub(super) all: Vec<Member>,
-    warnings: mpsc::UnboundedReceiver<String>,
-    warned: HashSet<String>,
+    warnings: mpsc::UnboundedReceiver<ServerText>,
+    warned: HashSet<ServerText>,
 }
 
 impl Members {
@@ -42,9 +43,8 @@ impl Members {
     /// Tells what the members have warned of, each warning once.
     pub(super) fn warn(&mut self, printer: &Printer) {
         while let Ok(warning) = self.warnings.try_recv() {
-            let warning = format!("Warning: {}\n", printable(&warning));
             if self.warned.insert(warning.clone()) {
-                printer.note(&warning);
+                printer.note_line(&format!("Warning: {warning}"));
             }
         }
     }
@@ -58,7 +58,7 @@ pub(super) struct Member {
     /// Its place among the members, by which streams are spread over connections.
     pub(super) place: usize,
     patience: Patience,
-    warnings: mpsc::UnboundedSender<String>,
+    warnings: mpsc::UnboundedSender<ServerText>,
 }
 
 impl Member {
@@ -115,7 +115,7 @@ impl Member {
         for warning in response.headers().get_all(header::WARNING) {
             if let Some(text) = warning.to_str().ok().and_then(warning_text) {
                 // Nobody may be left to hear it.
-                let _ = self.warnings.send(text);
+                let _ = self.warnings.send(text.into());
             }
         }
         if response.status().is_success() {
@@ -146,10 +146,10 @@ impl Member {
         let mut body = response.into_body();
         let mut whole = Vec::new();
         while let Some(frame) = self.in_time(body.frame()).await? {
-            let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string()))?;
+            let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string().into()))?;
             if let Ok(data) = frame.into_data() {
                 if whole.len() + data.len() > most {
-                    return Err(Failure::Unreadable(format!("it is longer than {most} bytes")));
+                    return Err(Failure::Unreadable(format!("it is longer than {most} bytes").into()));
                 }
                 whole.extend_from_slice(&data);
             }

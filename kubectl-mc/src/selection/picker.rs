@@ -4,6 +4,7 @@
 use std::io::{self, BufRead, Write};
 
 use super::{Choice, Target, TermError};
+use crate::server_text::escaped;
 
 /// Shows the clusters and reads the choice; `None` when the answer is empty.
 pub(crate) fn pick(
@@ -30,7 +31,7 @@ pub(crate) fn pick(
         }
         match read(line.trim(), all) {
             Ok(choice) => return Ok(choice),
-            Err(error) => writeln!(output, "{}", crate::printer::printable(&error.to_string()))?,
+            Err(error) => writeln!(output, "{}", escaped(&error.to_string()))?,
         }
     }
 }

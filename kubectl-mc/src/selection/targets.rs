@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use kubectl_mc_api::ClusterName;
 use serde_json::Value;
 
+use crate::server_text::ServerText;
+
 /// At least one cluster, in order, none twice.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Targets(Vec<Target>);
@@ -20,8 +22,8 @@ pub(crate) struct Target {
 /// What the host's list says of a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Listed {
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) version: Option<String>,
+    pub(crate) labels: BTreeMap<ServerText, ServerText>,
+    pub(crate) version: Option<ServerText>,
     pub(crate) ready: Readiness,
 }
 
@@ -30,7 +32,7 @@ pub(crate) struct Listed {
 pub(crate) enum Readiness {
     Ready,
     /// Known not to answer, with the reason that the condition gives.
-    NotReady(String),
+    NotReady(ServerText),
     #[default]
     Unknown,
 }
@@ -75,7 +77,7 @@ impl Target {
     }
 
     /// Why the host knows that it does not answer.
-    pub(crate) fn not_ready(&self) -> Option<&str> {
+    pub(crate) fn not_ready(&self) -> Option<&ServerText> {
         match &self.listed.as_ref()?.ready {
             Readiness::NotReady(reason) => Some(reason),
             Readiness::Ready | Readiness::Unknown => None,
@@ -89,7 +91,7 @@ impl Target {
         let labels = labels
             .into_iter()
             .flatten()
-            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+            .filter_map(|(key, value)| Some((key.clone().into(), value.as_str()?.into())));
         let conditions = item.pointer("/status/conditions").and_then(Value::as_array);
         let mut conditions = conditions.into_iter().flatten();
         let ready = conditions.find(|condition| condition.get("type").is_some_and(|kind| kind == "Ready"));
@@ -101,12 +103,12 @@ impl Target {
                         .iter()
                         .filter_map(|key| text(condition.get(*key)))
                         .find(|text| !text.is_empty());
-                    Readiness::NotReady(said.unwrap_or_else(|| "not ready".to_owned()))
+                    Readiness::NotReady(said.map_or_else(|| "not ready".into(), Into::into))
                 }
                 _ => Readiness::Unknown,
             }
         });
-        let version = text(item.pointer("/status/version"));
+        let version = text(item.pointer("/status/version")).map(Into::into);
         Some(Self { name, listed: Some(Listed { labels: labels.collect(), version, ready }) })
     }
 }

@@ -1,8 +1,9 @@
 use super::targets::Listed;
 use super::*;
+use crate::server_text::ServerText;
 
 fn target(name: &str, label: &str) -> Target {
-    let labels = BTreeMap::from([("env".to_owned(), label.to_owned())]);
+    let labels = BTreeMap::from([("env".into(), label.into())]);
     Target {
         name: name.parse().unwrap(),
         listed: Some(Listed { labels, version: None, ready: Readiness::Ready }),
@@ -32,7 +33,7 @@ fn resolve(choice: &Choice) -> (Result<Vec<String>, SelectionError>, Vec<Option<
         let wanted = |target: &Target| {
             selector.is_none_or(|selector| {
                 selector.split(',').all(|one| {
-                    let value = &target.listed.as_ref().unwrap().labels["env"];
+                    let value = target.listed.as_ref().unwrap().labels[&"env".into()].raw();
                     one.strip_prefix("env=").is_some_and(|wanted| wanted == value)
                 })
             })
@@ -120,8 +121,11 @@ fn the_list_tells_labels_and_readiness() {
             {"type": "Ready", "status": "False", "reason": "Unreachable", "message": "no route to host"}]}},
         {"metadata": {"name": "m2"}}]});
     let targets = Target::of_list(&list);
-    assert_eq!(targets[0].not_ready(), Some("no route to host"));
+    assert_eq!(targets[0].not_ready(), Some(&"no route to host".into()));
     let listed = targets[0].listed.as_ref().unwrap();
-    assert_eq!((listed.labels["env"].as_str(), listed.version.as_deref()), ("prod", Some("v1.36.3")));
+    assert_eq!(
+        (listed.labels[&"env".into()].raw(), listed.version.as_ref().map(ServerText::raw)),
+        ("prod", Some("v1.36.3"))
+    );
     assert_eq!(targets[1].listed.as_ref().unwrap().ready, Readiness::Unknown);
 }

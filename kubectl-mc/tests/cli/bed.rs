@@ -205,11 +205,11 @@ impl From<Output> for Ran {
 
 /// A `metav1.Status` that names a hop, as the sidecar writes it.
 pub(crate) fn status(code: u16, hop: &str, message: &str) -> Answer {
-    let body = format!(
-        r#"{{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": {code}, "message": {message:?},
-            "details": {{"causes": [{{"reason": "Hop", "message": "{hop}"}}]}}}}"#
-    );
-    Answer::from((code, "application/json", body)).of(hop)
+    let body = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message,
+        "details": {"causes": [{"reason": "Hop", "message": hop}]},
+    });
+    Answer::from((code, "application/json", body.to_string())).of(hop)
 }
 
 fn serve(

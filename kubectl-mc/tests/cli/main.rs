@@ -12,5 +12,6 @@ mod install;
 mod one_cluster;
 mod preflight;
 mod promises;
+mod server_text;
 mod terminal;
 mod usage;

@@ -62,19 +62,19 @@ pub(super) async fn run(
     let difference = Difference::of(&rules, &reader.actual().await?);
 
     for (right, reasons) in &difference.missing {
-        printer.out(&format!("+ {right}{}\n", because(reasons)));
+        printer.out_line(&format!("+ {right}{}", because(reasons)));
     }
     for right in &difference.surplus {
-        printer.out(&format!("- {right}: nobody on the host is entitled to it\n"));
+        printer.out_line(&format!("- {right}: nobody on the host is entitled to it"));
     }
     for (subject, left_out) in &rules.left_out {
-        printer.note(&format!("left out: {subject}: {}{}\n", left_out.why, because(&left_out.because)));
+        printer.note_line(&format!("left out: {subject}: {}{}", left_out.why, because(&left_out.because)));
     }
     if let Some(note) = shown.note() {
         printer.note(note);
     }
     if difference.is_none() {
-        printer.note(&format!("{cluster} is as it should be: {}\n", rules.summary()));
+        printer.note_line(&format!("{cluster} is as it should be: {}", rules.summary()));
         return Ok(ExitStatus::Success);
     }
     Ok(ExitStatus::Failed)

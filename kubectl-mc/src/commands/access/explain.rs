@@ -70,7 +70,7 @@ pub(super) async fn run(
     }
     let object = object.as_ref().map(|object| format!(" {object}")).unwrap_or_default();
     let place = namespace.as_ref().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
-    printer.out(&format!("May {} {verb} {resource}{object}{place} on {cluster}?\n", who.user));
+    printer.out_line(&format!("May {} {verb} {resource}{object}{place} on {cluster}?", who.user));
     printer.out(&hops.table());
     // About oneself the member was really asked.
     if let Some(note) = rules.note().filter(|_| user.is_some()) {

@@ -36,8 +36,8 @@ pub(super) async fn grant(
             // The member first: a right to enter without one to do anything there helps nobody.
             let on_member = apply.all(member.target(), [grant.on_member()]).await?;
             let on_host = apply.all(host.target(), [grant.host_role(reach), grant.host_binding()]).await?;
-            on_host.iter().for_each(|one| printer.out(&format!("host: {}", one.line(*dry_run))));
-            on_member.iter().for_each(|one| printer.out(&format!("{cluster}: {}", one.line(*dry_run))));
+            on_host.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(*dry_run))));
+            on_member.iter().for_each(|one| printer.out_line(&format!("{cluster}: {}", one.line(*dry_run))));
         }
         if !dry_run {
             printer.out(&next(cluster, role, namespace.as_deref(), &subjects[0]));
@@ -66,13 +66,13 @@ pub(super) async fn revoke(
             // The host first: who is shut out there is out at once.
             let on_host = delete.all(host.target(), std::iter::once(grant.host_binding())).await?;
             let on_member = delete.all(member.target(), std::iter::once(grant.on_member())).await?;
-            on_host.iter().for_each(|one| printer.out(&format!("host: {one} deleted{remark}\n")));
-            on_member.iter().for_each(|one| printer.out(&format!("{cluster}: {one} deleted{remark}\n")));
+            on_host.iter().for_each(|one| printer.out_line(&format!("host: {one} deleted{remark}")));
+            on_member.iter().for_each(|one| printer.out_line(&format!("{cluster}: {one} deleted{remark}")));
             any |= !on_host.is_empty() || !on_member.is_empty();
         }
         if !any {
-            printer.note(&format!(
-                "nothing to revoke on {cluster}: no such grant was made by `kubectl mc access grant`\n"
+            printer.note_line(&format!(
+                "nothing to revoke on {cluster}: no such grant was made by `kubectl mc access grant`"
             ));
         } else if !dry_run {
             sweep(host, cluster, role, delete, printer).await?;
@@ -95,7 +95,7 @@ async fn sweep(
     let mut bindings = bindings["items"].as_array().into_iter().flatten();
     if bindings.all(|binding| binding["roleRef"]["name"] != role.as_str()) {
         let deleted = delete.all(host.target(), std::iter::once(object("ClusterRole", &role, None))).await?;
-        deleted.iter().for_each(|one| printer.out(&format!("host: {one} deleted\n")));
+        deleted.iter().for_each(|one| printer.out_line(&format!("host: {one} deleted")));
     }
     Ok(())
 }

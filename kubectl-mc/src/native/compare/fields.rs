@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::server_text::is_unsafe;
+
 /// The fields of an object by their paths.
 pub(super) fn of(object: &Value) -> BTreeMap<String, String> {
     let mut object = object.clone();
@@ -59,7 +61,7 @@ fn named(fields: &Map<String, Value>) -> Option<&str> {
 
 /// A text that stays on its line and in its column.
 fn one_line(text: &str) -> String {
-    if text.chars().any(char::is_control) || text.is_empty() { format!("{text:?}") } else { text.to_owned() }
+    if text.chars().any(is_unsafe) || text.is_empty() { format!("{text:?}") } else { text.to_owned() }
 }
 
 /// Parents and names of what each cluster writes of itself.

@@ -17,6 +17,7 @@ use crate::native::failure::Failure;
 use crate::native::member::Query;
 use crate::native::ordered::Sink;
 use crate::native::{Merge, Task, json, yaml};
+use crate::server_text::escaped;
 
 /// Where objects are asked for.
 #[derive(Clone)]
@@ -163,7 +164,7 @@ impl Items {
         let marked = self.merge == Merge::Marked;
         if self.form == Form::Name {
             let named: Named = parse(item.get().as_bytes())?;
-            let name = format!("{}/{}", resource.prefix(), named.metadata.name);
+            let name = escaped(&format!("{}/{}", resource.prefix(), named.metadata.name));
             let width = self.width;
             return Ok(if marked { format!("{:width$} | {name}", member.name.as_str()) } else { name });
         }

@@ -199,13 +199,13 @@ impl Watch {
         loop {
             let data = match body.frame().await {
                 None => return Gap::Ended,
-                Some(Err(error)) => return Gap::Failed(Failure::BrokenOff(error.to_string())),
+                Some(Err(error)) => return Gap::Failed(Failure::BrokenOff(error.to_string().into())),
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             };
             pending.extend_from_slice(&data);
             let Some(end) = pending.iter().rposition(|byte| *byte == b'\n') else {
                 if pending.len() > MAX_EVENT {
-                    return Gap::Failed(Failure::Unreadable("an event without end".to_owned()));
+                    return Gap::Failed(Failure::Unreadable("an event without end".into()));
                 }
                 continue;
             };
@@ -342,7 +342,7 @@ impl<'a> Screen<'a> {
     fn remark(&mut self, place: usize, remark: &str) -> ControlFlow<()> {
         self.show()?;
         let name = self.names.get(&place).map_or("", String::as_str);
-        self.task.printer.note(&format!("- {name}: {}\n", crate::printer::printable(remark)));
+        self.task.printer.note_line(&format!("- {name}: {remark}"));
         ControlFlow::Continue(())
     }
 

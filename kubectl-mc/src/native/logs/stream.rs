@@ -11,6 +11,7 @@ use super::plan::{Plan, Since};
 use super::pods;
 use crate::native::failure::Failure;
 use crate::native::member::{Member, Query};
+use crate::server_text::escaped;
 
 /// Where it is, and how it is asked for.
 pub(super) struct Stream {
@@ -31,7 +32,7 @@ impl Stream {
         let mut lines = Whole::default();
         let prefix = self.prefix();
         while let Some(frame) = self.member.in_time(body.frame()).await? {
-            let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string()))?;
+            let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string().into()))?;
             lines.take(&frame.into_data().unwrap_or_default(), &prefix);
             if !lines.ready.is_empty()
                 && sender.send(Said::Lines(std::mem::take(&mut lines.ready))).await.is_err()
@@ -95,7 +96,7 @@ impl Stream {
         }
         *pause = FIRST_PAUSE;
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string()))?;
+            let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string().into()))?;
             let data = frame.into_data().unwrap_or_default();
             self.send(sender, Said::Lines, |line| cutter.take(&data, line)).await;
             if sender.is_closed() {
@@ -138,7 +139,7 @@ impl Stream {
     /// kubectl's `--prefix`.
     fn prefix(&self) -> String {
         let Self { plan, pod, container, .. } = self;
-        if plan.prefix { format!("[pod/{pod}/{container}] ") } else { String::new() }
+        if plan.prefix { escaped(&format!("[pod/{pod}/{container}] ")) } else { String::new() }
     }
 
     fn path(&self, query: &Query) -> String {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::cli::ExplainArgs;
 use crate::commands::access::kinds::Resource;
-use crate::printer::printable;
+use crate::server_text::escaped;
 
 /// What a hop says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +49,9 @@ impl Hops {
                 Verdict::No(why, fix) => ("no", why, Some(fix)),
                 Verdict::Unknown(why, help) => ("?", why, help.as_ref()),
             };
-            text.push_str(&format!("{hop:width$}  {word:3}  {}\n", printable(why)));
+            text.push_str(&format!("{hop:width$}  {word:3}  {}\n", escaped(why)));
             if let Some(fix) = fix {
-                text.push_str(&format!("{:width$}       fix: {}\n", "", printable(fix)));
+                text.push_str(&format!("{:width$}       fix: {}\n", "", escaped(fix)));
             }
         }
         text
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(
             hops.table(),
             "host                  yes  jane\n\
-             member authorization  no   nothing allows it\n\
+             member authorization  no   nothing\\nallows it\n\
              \x20                          fix: grant\n"
         );
     }

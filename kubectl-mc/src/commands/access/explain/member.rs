@@ -73,7 +73,10 @@ impl Question<'_> {
         let not_asked = |why: String| Verdict::Unknown(why, None);
         Ok(match through::refusal(&answer) {
             Some(Refusal { hop: Hop::MemberImpersonation, message }) => vec![
-                ("member impersonation", Verdict::no(message, format!("kubectl mc access diff {cluster}"))),
+                (
+                    "member impersonation",
+                    Verdict::no(message.to_string(), format!("kubectl mc access diff {cluster}")),
+                ),
                 ("member authorization", not_asked("the member is not shown you".to_owned())),
             ],
             Some(refusal) => {

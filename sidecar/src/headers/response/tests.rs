@@ -163,7 +163,7 @@ fn a_sniffing_option_of_the_members_is_replaced() {
 }
 
 #[test]
-fn a_connection_header_that_cannot_be_read_nominates_all_headers() {
+fn an_unreadable_connection_header_nominates_all_headers() {
     for connection in [&b"etag, \xff"[..], "a,".repeat(super::super::MAX_NOMINATED + 1).as_bytes()] {
         let mut headers = map(&[("etag", "\"a\""), ("content-type", "application/json")]);
         headers.append(header::CONNECTION, HeaderValue::from_bytes(connection).unwrap());

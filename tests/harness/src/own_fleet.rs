@@ -52,11 +52,16 @@ impl OwnFleet {
 
     /// A sidecar of this namespace whose controllers run when it leads, and do not take their time.
     pub fn sidecar(&self, flags: &[&str]) -> Result<OwnSidecar> {
+        self.sidecar_logging(None, flags)
+    }
+
+    /// The same, which logs as much (`RUST_LOG`).
+    pub fn sidecar_logging(&self, log: Option<&str>, flags: &[&str]) -> Result<OwnSidecar> {
         let namespace = format!("--namespace={}", self.namespace);
         let own = [namespace.as_str(), "--controllers=*", "--member-monitor-period=200ms"];
         let own = own.into_iter().filter(|flag| !names(flags, flag));
         let all: Vec<_> = own.chain(flags.iter().copied()).collect();
-        OwnSidecar::with(&Difference { flags: &all, ..Difference::default() })
+        OwnSidecar::with(&Difference { flags: &all, log, ..Difference::default() })
     }
 
     /// Registers a member; `data` are its Secret's keys.

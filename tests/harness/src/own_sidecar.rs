@@ -25,6 +25,8 @@ pub struct Difference<'a> {
     pub host: Option<SocketAddr>,
     /// The most files that it may have open.
     pub open_files: Option<u32>,
+    /// What it logs (`RUST_LOG`).
+    pub log: Option<&'a str>,
 }
 
 /// The process. It is killed when it is let go.
@@ -64,6 +66,7 @@ impl OwnSidecar {
         let limit = difference.open_files.map_or_else(String::new, |files| format!("ulimit -n {files} && "));
         let log = folder.path().join("log");
         let child = Command::new("sh")
+            .envs(difference.log.map(|log| ("RUST_LOG", log)))
             .args(["-c", &format!("{limit}exec \"$0\" \"$@\"")])
             .arg(format!("/proc/{}/exe", bed.pid))
             .args(arguments)

@@ -1,6 +1,7 @@
 //! Nothing a client sends adds to, hides or replaces the identity that the member sees.
 //! Each attack goes straight to the sidecar and through the host, as a plain request and
-//! as an upgrade. It may be refused; what must not happen is that it arrives as somebody else.
+//! as an upgrade, to the member's API and to a program behind its inner proxy, where headers pass that the Kubernetes API
+//! does not know. It may be refused; what must not happen is that it arrives as somebody else.
 
 use anyhow::{Context, Result, ensure};
 use harness::bed::{bed, sidecar};
@@ -8,6 +9,7 @@ use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Request, Step, ok};
 use harness::http1::{Endpoint, member_path};
 use harness::scene::{EVERY_VERB, Scene, grant};
+use harness::tool::contains;
 use serde_json::json;
 
 #[test]
@@ -192,31 +194,42 @@ fn fault_16_a_second_authorization_does_not_arrive() -> Result<()> {
 fn fault_32_ambiguous_bodies_do_not_smuggle_a_second_request() -> Result<()> {
     let attack = Attack::prepare("smuggle")?;
     let smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\nImpersonate-User: admin\r\n\r\n";
+    let both = format!("Content-Length: {}\r\nTransfer-Encoding: chunked", 5 + smuggled.len());
     for headers in [
-        format!("Content-Length: {}\r\nTransfer-Encoding: chunked", 5 + smuggled.len()),
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity".to_owned(),
-        "Transfer-Encoding: gzip, chunked".to_owned(),
-        "Transfer-Encoding: xchunked".to_owned(),
-        "Content-Length: 5\r\nContent-Length: 0".to_owned(),
-        "Content-Length: +5".to_owned(),
+        both.as_str(),
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: xchunked",
+        "Content-Length: 5\r\nContent-Length: 0",
+        "Content-Length: +5",
     ] {
         for way in attack.ways()? {
-            let path = member_path(&attack.fake.name, "/body");
+            let path = member_path(&attack.fake.name, &way.to("/body"));
             let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\n{}{headers}\r\n\r\n", way.authorization);
             let mut connection = way.endpoint.connect()?;
             connection.send(format!("{head}0\r\n\r\n{smuggled}").as_bytes())?;
-            connection.head().with_context(|| format!("{headers:?} {way:?}"))?;
+            let answer = connection.head().with_context(|| format!("{headers:?} {way:?}"))?;
+            // What the host passes on is in one reading already. Here the coding may count, and then the length is dropped
+            // (RFC 9112, 6.3).
+            let may_be_read = way.entrance == "host" || (headers == both && answer.status == 200);
+            ensure!(may_be_read || answer.status == 400, "{headers:?} {way:?}: {answer:?}");
         }
     }
     assert_eq!(attack.fake.requests("/smuggled").len(), 0);
-    attack.fake.requests("/body").iter().try_for_each(|request| attack.is_honest(request))
+    for request in attack.fake.requests("/body") {
+        attack.is_honest(&request)?;
+        let framings = [request.values("content-length"), request.values("transfer-encoding")].concat();
+        ensure!(framings.len() <= 1, "{}", request.head);
+        ensure!(!contains(&request.received, "smuggled"), "{request:?}");
+    }
+    Ok(())
 }
 
 #[test]
 fn fault_19_trailers_bring_no_identity() -> Result<()> {
     let attack = Attack::prepare("trailers")?;
     for way in attack.ways()? {
-        let path = member_path(&attack.fake.name, "/trailers");
+        let path = member_path(&attack.fake.name, &way.to("/trailers"));
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: x\r\n{}Transfer-Encoding: chunked\r\nTrailer: Impersonate-User\r\n\r\n",
             way.authorization
@@ -244,6 +257,8 @@ struct Way {
     endpoint: Endpoint,
     entrance: &'static str,
     upgrade: bool,
+    /// What the target at the member begins with.
+    prefix: &'static str,
     authorization: String,
 }
 
@@ -261,15 +276,17 @@ impl Attack {
         Ok(Self { fake, caller })
     }
 
-    /// Every way in, plain and upgraded.
+    /// Every way in, plain and upgraded, to the member's API and to a pod behind it.
     fn ways(&self) -> Result<Vec<Way>> {
         let direct = Endpoint::sidecar(sidecar()?, None)?;
         let host = Endpoint::cluster(&bed()?.host, None)?;
         let mut ways = Vec::new();
         for upgrade in [false, true] {
             for (entrance, endpoint) in [("direct", &direct), ("host", &host)] {
-                let (endpoint, authorization) = (endpoint.clone(), self.caller.authorization());
-                ways.push(Way { endpoint, entrance, upgrade, authorization });
+                for prefix in ["", INNER_PROXY] {
+                    let (endpoint, authorization) = (endpoint.clone(), self.caller.authorization());
+                    ways.push(Way { endpoint, entrance, upgrade, prefix, authorization });
+                }
             }
         }
         Ok(ways)
@@ -287,7 +304,7 @@ impl Attack {
     /// Sends one attack; what arrived at the member, if it did, is what the caller may be there.
     fn send(&self, headers: &str, way: &Way) -> Result<Option<Request>> {
         let before = self.fake.requests("/target").len();
-        let path = member_path(&self.fake.name, "/target");
+        let path = member_path(&self.fake.name, &way.to("/target"));
         let headers = if headers.is_empty() { String::new() } else { format!("{headers}\r\n") };
         let upgrade = if way.upgrade {
             "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n"
@@ -327,7 +344,8 @@ impl Attack {
         let credential = format!("Bearer {}", self.fake.token);
         ensure!(request.values("authorization") == [credential.as_str()], "{}", request.head);
         let head = request.head.to_lowercase();
-        for word in ["x-remote-", "x_remote_", "impersonate_", "proxy-authorization", "ulrike-token"] {
+        for word in ["x-remote", "x_remote", "impersonate_", "user_:", "proxy-authorization", "ulrike-token"]
+        {
             ensure!(!head.contains(word), "{word} arrived: {}", request.head);
         }
         for connection in request.values("connection") {
@@ -342,8 +360,16 @@ impl Attack {
     }
 }
 
-impl std::fmt::Debug for Way {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.entrance, if self.upgrade { "upgrade" } else { "plain" })
+impl Way {
+    fn to(&self, target: &str) -> String {
+        format!("{}{target}", self.prefix)
     }
 }
+
+impl std::fmt::Debug for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {}", self.entrance, if self.upgrade { "upgrade" } else { "plain" }, self.prefix)
+    }
+}
+
+const INNER_PROXY: &str = "/api/v1/namespaces/x/pods/p/proxy";

@@ -54,7 +54,8 @@ fn fault_32_a_head_that_is_not_http_is_a_bad_request() -> Result<()> {
 #[test]
 fn fault_32_what_may_be_read_in_one_way_only_is_passed_on_in_that_way() -> Result<()> {
     let (fake, direct) = member("one-reading")?;
-    let path = member_path(&fake.name, "/body");
+    // Behind the inner proxy headers pass that the Kubernetes API does not know, and a length among them.
+    let path = member_path(&fake.name, "/api/v1/namespaces/x/pods/p/proxy/body");
     // The coding counts and the length is dropped (RFC 9112, 6.3), or it is refused.
     let length = 5 + SMUGGLED.len();
     let both = format!("Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}");
@@ -79,7 +80,7 @@ fn fault_32_what_may_be_read_in_one_way_only_is_passed_on_in_that_way() -> Resul
     }
     // A bare line feed may be read as a line's end, and is never sent on as one.
     let mut connection = direct.connect()?;
-    connection.send(format!("GET {path}/lf HTTP/1.1\nHost: x\nX-Kubernetes-A: b\n\n").as_bytes())?;
+    connection.send(format!("GET {path}/lf HTTP/1.1\nHost: x\nX-Anything: b\n\n").as_bytes())?;
     ensure!([200, 400].contains(&connection.head()?.status), "a bare line feed");
     for request in fake.requests("/lf") {
         ensure!(!request.head.replace("\r\n", "").contains('\n'), "{:?}", request.head);

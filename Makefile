@@ -58,6 +58,15 @@ conformance: kubernetes ## Upstream's own tests of kubectl through the proxy (FO
 fuzz: ## Fuzz for long: each target for FUZZ_SECONDS (3600)
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-3600} FUZZ_PROFILE=fuzz tests/fuzz.sh
 
+# What decides who a caller is, what a member is told of them, and what they may do.
+MUTATED := $(foreach module,authentication authorization headers impersonation limits query request_info unescape upgrade, \
+	sidecar/src/$(module).rs sidecar/src/$(module)/**/*.rs) sidecar/api/src/access.rs sidecar/api/src/access/**/*.rs
+
+.PHONY: mutants
+mutants: ## Change the code of identity, rights and limits in small ways, and see its unit tests fail: hours (FILES=sidecar/src/headers.rs: only there)
+	@tests/setup.sh --mutants
+	cargo mutants --jobs 1 $(foreach glob,$(or $(FILES),$(MUTATED)),--file '$(glob)')
+
 .PHONY: soak
 soak: kubernetes ## SOAK_REQUESTS (1,000,000) mixed requests and SOAK_TUNNEL_MIB (10,240) through tunnels, with faults; ENDURANCE_SECONDS (1,800) of restarts
 	$(MAKE) program

@@ -66,4 +66,9 @@ if [ "${1:-}" != --no-deny ] && ! cargo deny --version >/dev/null 2>&1; then
     CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
         cargo install --quiet --locked --root target/tools cargo-deny@0.20.2 || exit 1
 fi
+if [ "${1:-}" = --mutants ] && ! cargo mutants --version >/dev/null 2>&1; then
+    echo "setup: installing cargo-mutants (cargo install)"
+    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+        cargo install --quiet --locked --root target/tools cargo-mutants@27.1.0 || exit 1
+fi
 echo "setup: complete"

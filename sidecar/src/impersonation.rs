@@ -151,8 +151,12 @@ pub enum Error {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::mpsc::channel;
+
+    use serde_json::json;
 
     use super::*;
+    use crate::fake_host::host;
 
     fn ask(by: By, lines: &[(&'static str, &'static str)]) -> (Result<Option<Requested>, Error>, HeaderMap) {
         let mut headers = HeaderMap::new();
@@ -213,5 +217,66 @@ mod tests {
         assert!(matches!(asked, Err(Error::WithoutUser)));
         let (asked, _) = ask(By::Token, &[("impersonate-user", "")]);
         assert!(matches!(asked, Err(Error::WithoutUser)));
+    }
+
+    /// What a host is asked when an identity is requested, and whom the request goes on as. It allows everything but one name.
+    async fn check(requested: Identity, denied: &'static str) -> (Vec<String>, Result<Subject, Error>) {
+        let (sender, asked) = channel();
+        let (client, _) = host(move |review| {
+            let attributes = &review["spec"]["resourceAttributes"];
+            let text = |key: &str| attributes[key].as_str().unwrap_or_default().to_owned();
+            let words = ["verb", "group", "resource", "subresource", "namespace", "name"].map(text);
+            assert_eq!(review["spec"]["user"], "jane", "the right is the caller's");
+            sender.send(words.join("/")).unwrap();
+            let status = json!({"allowed": attributes["name"] != denied});
+            (201, json!({"kind": "SubjectAccessReview", "metadata": {}, "spec": {}, "status": status}))
+        });
+        let jane = Arc::new(Identity { user: "jane".to_owned(), ..Identity::default() });
+        let checked = Requested(requested).check(&jane, Caller::of_hash(1), &Authorizer::new(client)).await;
+        (asked.try_iter().collect(), checked)
+    }
+
+    #[tokio::test]
+    async fn fault_12_each_item_takes_a_right_of_its_own() {
+        let requested = Identity {
+            user: "bob".to_owned(),
+            uid: Some("7".to_owned()),
+            groups: vec!["dev".to_owned(), "ops".to_owned()],
+            extra: BTreeMap::from([("scopes".to_owned(), vec!["x".to_owned(), "y".to_owned()])]),
+        };
+        let (asked, checked) = check(requested.clone(), "").await;
+        let items = [
+            "impersonate//users///bob",
+            "impersonate//groups///dev",
+            "impersonate//groups///ops",
+            "impersonate/authentication.k8s.io/uids///7",
+            "impersonate/authentication.k8s.io/userextras/scopes//x",
+            "impersonate/authentication.k8s.io/userextras/scopes//y",
+        ];
+        assert_eq!(asked, items);
+        assert_eq!(checked.unwrap().identity().user, "bob");
+        for denied in ["bob", "dev", "ops", "7", "x", "y"] {
+            let (_, checked) = check(requested.clone(), denied).await;
+            assert!(matches!(checked, Err(Error::Denied(authorization::Error::Denied(_)))), "{denied}");
+        }
+        let account = Identity { user: "system:serviceaccount:ns:n".to_owned(), ..Identity::default() };
+        assert_eq!(check(account, "").await.0, ["impersonate//serviceaccounts//ns/n"]);
+    }
+
+    #[tokio::test]
+    async fn impersonated_users_get_the_groups_that_upstream_gives_them() {
+        const ACCOUNT: &str = "system:serviceaccount:ns:n";
+        for (user, groups, expected) in [
+            ("bob", &[][..], &["system:authenticated"][..]),
+            ("bob", &["dev"], &["dev", "system:authenticated"]),
+            ("system:anonymous", &[], &["system:unauthenticated"]),
+            (ACCOUNT, &[], &["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"]),
+            (ACCOUNT, &["dev"], &["dev", "system:authenticated"]),
+        ] {
+            let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+            let requested = Identity { user: user.to_owned(), groups, ..Identity::default() };
+            let (_, checked) = check(requested, "").await;
+            assert_eq!(checked.unwrap().identity().groups, expected, "{user}");
+        }
     }
 }

@@ -201,3 +201,19 @@ fn each_part_of_an_identity_takes_a_right_of_its_own_on_the_member() {
     expected.sort_by_key(|right| format!("{right:?}"));
     assert_eq!(rights, expected);
 }
+
+#[test]
+fn omitted_extra_is_what_a_pattern_matches() {
+    for (pattern, omitted) in [
+        ("a.io/b", &["a.io/b"][..]),
+        ("a.io/*", &["a.io/b", "a.io/bc"]),
+        ("*/b", &["a.io/b", "c.io/b"]),
+        ("*.io/b*", &["a.io/b", "a.io/bc", "c.io/b"]),
+        ("b", &[]),
+    ] {
+        let rules = Rules { omitted_extra: vec![pattern.to_owned()], ..Rules::default() };
+        let keys = ["a.io/b", "a.io/bc", "c.io/b"];
+        let found: Vec<_> = keys.into_iter().filter(|key| rules.omits(key)).collect();
+        assert_eq!(found, omitted, "{pattern}");
+    }
+}

@@ -21,7 +21,7 @@ pub fn cancels(endpoint: Endpoint, target: String, burst: usize, bounds: Bounds)
             if shift.is_over() {
                 break;
             }
-            let (requests, resets) = self::burst(&mut http2, &target, burst)?;
+            let (requests, resets) = self::burst(&mut http2, &target, &[], burst)?;
             match dice.below(DELAYS.len()) {
                 0 => http2.send_bytes(&[requests, resets].concat())?,
                 delay => {
@@ -39,10 +39,15 @@ pub fn cancels(endpoint: Endpoint, target: String, burst: usize, bounds: Bounds)
 }
 
 /// The frames of so many requests, and those of their resets.
-pub fn burst(http2: &mut Http2, target: &str, count: usize) -> Result<(Vec<u8>, Vec<u8>)> {
+pub fn burst(
+    http2: &mut Http2,
+    target: &str,
+    lines: &[(&str, &str)],
+    count: usize,
+) -> Result<(Vec<u8>, Vec<u8>)> {
     let (mut requests, mut resets) = (Vec::new(), Vec::new());
-    let lines = [(":method", "GET"), (":scheme", "https"), (":authority", "x"), (":path", target)];
-    let block: Vec<u8> = lines.iter().flat_map(|(name, value)| literal(name, value)).collect();
+    let pseudo = [(":method", "GET"), (":scheme", "https"), (":authority", "x"), (":path", target)];
+    let block: Vec<u8> = pseudo.iter().chain(lines).flat_map(|(name, value)| literal(name, value)).collect();
     for _ in 0..count {
         let stream = http2.next_stream();
         requests.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)?);

@@ -21,17 +21,20 @@ pub enum Stage {
     Idle,
 }
 
-/// Each client holds so many connections, and opens another one for each that the server closed.
+/// Each client opens so many connections at once, and from then on new ones in the place of those that the server
+/// closed.
 pub fn connections(endpoint: Endpoint, stage: Stage, each: usize, bounds: Bounds) -> Attack {
     Attack::start(bounds, move |shift| {
         let mut open: Vec<Held> = Vec::new();
+        let mut room = each;
         while !shift.is_over() {
-            open.retain(Held::is_open);
-            while open.len() < each && !shift.is_over() {
+            for _ in 0..room {
                 open.push(Held::open(&endpoint, stage)?);
                 shift.sent(1);
             }
             shift.pause(PACE);
+            open.retain(Held::is_open);
+            room = (each - open.len()).min(AGAIN);
         }
         Ok(())
     })
@@ -74,4 +77,6 @@ impl Held {
     }
 }
 
+/// New connections at each pace: a server that closes all of them must not cost the test its machine.
+const AGAIN: usize = 30;
 const PACE: Duration = Duration::from_millis(100);

@@ -1,6 +1,9 @@
 //! Requests whose answers the client never reads, in each way in which a client can fail to: what the sidecar
 //! must end without the client's help.
 
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
 use anyhow::Result;
 
 use super::Protocol;
@@ -12,9 +15,9 @@ use crate::http2::{Http2, INITIAL_WINDOW_SIZE};
 pub enum Stall {
     /// HTTP/1.1 through a socket with a small receive buffer that is never read.
     Http1,
-    /// HTTP/2 with a window of nothing for every stream.
+    /// HTTP/2 with a window of nothing for every stream. The client answers pings: the connection is well.
     Window,
-    /// The same, and a connection that takes no byte more: not even the end of a stream gets through.
+    /// HTTP/2 whose connection takes no byte more: not even the end of a stream gets through.
     Connection,
 }
 
@@ -33,7 +36,12 @@ pub struct Unread {
     /// Never touched: a connection is open for as long as it is kept.
     _http1: Vec<Connection>,
     http2: Vec<Http2>,
+    /// Connections whose frames a thread reads.
+    _answering: Vec<Answering>,
 }
+
+/// Reads frames and answers pings until it is let go, and never gives the server a window.
+struct Answering(TcpStream);
 
 impl Stall {
     pub const ALL: [Self; 3] = [Self::Http1, Self::Window, Self::Connection];
@@ -87,7 +95,13 @@ impl Unread {
                 }
             }
         }
-        Ok(Self { stall, _http1: http1, http2 })
+        let mut answering = Vec::new();
+        if stall == Stall::Window {
+            for http2 in http2.drain(..) {
+                answering.push(Answering::begin(http2)?);
+            }
+        }
+        Ok(Self { stall, _http1: http1, http2, _answering: answering })
     }
 
     /// Makes the connections take no byte more, for [`Stall::Connection`]. The server reads in its turn, so this
@@ -100,6 +114,25 @@ impl Unread {
     }
 }
 
+impl Answering {
+    fn begin(mut http2: Http2) -> Result<Self> {
+        let connection = http2.connection();
+        connection.set_patience(FOREVER)?;
+        let socket = connection.socket().try_clone()?;
+        std::thread::spawn(move || while let Ok(Some(_)) = http2.frame() {});
+        Ok(Self(socket))
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        // The thread's read ends with it; the server may have closed before.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// Longer than any test.
+const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// The kernel makes about twice the least of it.
 const SMALL: usize = 4096;
 /// As many as a connection may have.

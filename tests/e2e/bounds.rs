@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use harness::bed::sidecar;
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Step, ok};
+use harness::hostile::unread::{Request, Stall, Unread};
 use harness::http1::{Connection, Endpoint, member_path, plain_get};
 use harness::http2::{END_HEADERS, END_STREAM, HEADERS, Http2, frame, literal};
 use harness::noise::MEBIBYTE;
@@ -36,24 +37,28 @@ fn a_member_that_hangs_slows_no_other() -> Result<()> {
 
 #[test]
 fn one_caller_who_floods_a_member_keeps_no_other_out() -> Result<()> {
-    let fake = FakeMember::start("e2e-flooded", |request| match request.target() {
-        target if target.contains("/hang") => vec![Step::Hang],
-        _ => ok(),
-    })?;
-    let flooder = direct("flooder")?;
-    // A member's limit is 100, and nobody holds more than three quarters.
-    let mut flood = Vec::new();
-    for number in 0..80 {
-        flood.push(ask(&flooder, &fake, &format!("/hang/{number}"))?);
+    // The flooder does not read, so that nothing that is meant for the flooder can be waited for.
+    for stall in Stall::ALL {
+        let name = format!("e2e-flooded-{stall:?}").to_lowercase();
+        let fake = FakeMember::start(&name, |request| match request.target() {
+            target if target.contains("/flood") => flood(),
+            _ => ok(),
+        })?;
+        let flooder = direct("flooder")?;
+        // A member's limit is 100, and no caller holds more than three quarters.
+        let requests = vec![Request::get(member_path(&fake.name, "/flood")); 80];
+        let mut flood = Unread::send(stall, &flooder, &requests)?;
+        let arrived = || fake.requests("/flood").len();
+        eventually("the flood is there", SOON, || Ok((arrived() == 75).then_some(())))?;
+        flood.settle()?;
+        let mut polite = ask(&direct("polite")?, &fake, "/polite")?;
+        ensure!(polite.response()?.status() == 200, "{stall:?}: another caller does not get through");
+        // A quarter of its second is how long one more of the flood waits for its turn.
+        let refused = ask(&flooder, &fake, "/flood/refused?timeout=1s")?.response()?;
+        ensure!(refused.status() == 429, "{stall:?}: {} {}", refused.status(), refused.text());
+        ensure!(refused.head.value("retry-after") == Some("1"), "{:?}", refused.head);
+        ensure!(arrived() == 75, "{stall:?}: more than a share arrived");
     }
-    eventually("the flood is there", SOON, || Ok((fake.requests("/hang").len() == 75).then_some(())))?;
-    let mut polite = ask(&direct("polite")?, &fake, "/polite")?;
-    ensure!(polite.response()?.status() == 200, "somebody else does not get through");
-    // A quarter of its second is how long one more of the flood waits for its turn.
-    let refused = ask(&flooder, &fake, "/hang/refused?timeout=1s")?.response()?;
-    ensure!(refused.status() == 429, "{} {}", refused.status(), refused.text());
-    ensure!(refused.head.value("retry-after") == Some("1"), "{:?}", refused.head);
-    ensure!(fake.requests("/hang").len() == 75, "more than its share arrived");
     Ok(())
 }
 
@@ -215,6 +220,12 @@ fn refused(name: &str, headers: &str) -> Result<()> {
     assert_eq!(fake.requests("/large").len(), 0);
     ensure!(ask(&endpoint, &fake, "/next")?.response()?.status() == 200, "the next request is not served");
     Ok(())
+}
+
+/// Far more than sockets buffer.
+fn flood() -> Vec<Step> {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 256 * MEBIBYTE);
+    vec![Step::Send(head.into()), Step::Repeat(vec![b'x'; MEBIBYTE], 256)]
 }
 
 /// 32 s, on a busy machine.

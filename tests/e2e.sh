@@ -37,7 +37,7 @@ cargo test --package kubectl-mc --test chart
 cargo test --package kubectl-mc --test e2e --no-run
 # What takes all that the machine has comes last, and alone; and so does what promises that something is done
 # within seconds, or that nobody notices it.
-export alone='authority:: crowds:: fleet:: killed_pods:: soak:: unified_auth::'
+export alone='authority:: crowds:: fleet:: hostile:: killed_pods:: soak:: unified_auth::'
 e2e() { # WHAT IS LEFT OUT
     local of_many=(--test-threads 4) filter
     for filter in $alone; do of_many+=(--skip "$filter"); done

@@ -95,32 +95,6 @@ fn who_may_not_enter_a_member_takes_none_of_its_places() -> Result<()> {
 }
 
 #[test]
-fn fault_36_a_client_that_does_not_read_slows_no_other() -> Result<()> {
-    // Far more than sockets buffer: the sidecar must hold it back at the member.
-    let fake = FakeMember::start("e2e-flood", |request| {
-        if !request.target().ends_with("/flood") {
-            return ok();
-        }
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 256 * MEBIBYTE);
-        let mut steps = vec![Step::Send(head.into())];
-        steps.extend((0..256).map(|_| Step::Send(vec![b'x'; MEBIBYTE])));
-        steps
-    })?;
-    let before = resident_memory()?;
-    let mut waiting = Vec::new();
-    for _ in 0..10 {
-        let mut connection = ask(&direct("flood")?, &fake, "/flood")?;
-        connection.head()?;
-        waiting.push(connection);
-    }
-    let mut other = ask(&direct("flood")?, &fake, "/other")?;
-    ensure!(other.response()?.status() == 200, "another request does not get through");
-    let grown = resident_memory()?.saturating_sub(before);
-    ensure!(grown < 64 * MEBIBYTE, "it keeps {} MiB for clients that do not read", grown / MEBIBYTE);
-    Ok(())
-}
-
-#[test]
 fn a_header_of_two_mebibytes_is_refused() -> Result<()> {
     refused("header", &format!("X-Large: {}\r\n", "x".repeat(2 * MEBIBYTE)))
 }

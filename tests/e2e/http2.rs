@@ -9,9 +9,8 @@ use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Gate, Step, ok};
 use harness::http1::{Endpoint, member_path};
 use harness::http2::{
-    ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, Http2,
-    INITIAL_WINDOW_SIZE, PING, PROTOCOL_ERROR, REFUSED_STREAM, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame,
-    literal, remembered,
+    ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, Http2, PING,
+    PROTOCOL_ERROR, REFUSED_STREAM, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, literal, remembered,
 };
 use harness::noise::MEBIBYTE;
 use harness::own_sidecar::{Difference, OwnSidecar};
@@ -122,31 +121,6 @@ fn fault_37_settings_and_pings_that_nobody_reads_the_answers_of_cost_little() ->
         }
         Ok(())
     })
-}
-
-#[test]
-fn fault_37_answers_that_nobody_lets_in_wait_at_the_member() -> Result<()> {
-    let site = Site::start("zero-window", |request| {
-        if !request.target().contains("/large") {
-            return ok();
-        }
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 16 * MEBIBYTE);
-        let mut steps = vec![Step::Send(head.into())];
-        steps.extend((0..16).map(|_| Step::Send(vec![b'x'; MEBIBYTE])));
-        steps
-    })?;
-    let before = usage::resident(site.own.pid())?;
-    let mut stalled = Http2::with_settings(&site.endpoint, &[(INITIAL_WINDOW_SIZE, 0)])?;
-    let path = site.path("/large");
-    // Fewer than one caller may have under way at one member.
-    let streams = (0..70).map(|_| stalled.get(&path, &[])).collect::<Result<Vec<_>>>()?;
-    for stream in streams {
-        assert_eq!(stalled.until(stream, |stream| stream.status.is_some())?.status, Some(200));
-    }
-    site.serves_others()?;
-    let grown = usage::resident(site.own.pid())?.saturating_sub(before);
-    ensure!(grown < 64 * MEBIBYTE, "it keeps {} MiB for windows of nothing", grown / MEBIBYTE);
-    Ok(())
 }
 
 #[test]

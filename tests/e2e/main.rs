@@ -24,6 +24,7 @@ mod exec;
 mod fleet;
 mod front_proxy;
 mod host_faults;
+mod hostile;
 mod http2;
 mod identity;
 mod identity_attacks;

@@ -1,0 +1,5 @@
+//! Hostile clients beside good callers: nothing that the attackers do costs the others anything they notice. Each
+//! test takes all that a small machine has, so they run alone.
+
+mod places;
+mod site;

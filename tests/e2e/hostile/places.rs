@@ -1,0 +1,90 @@
+//! A member's places are taken by clients that do not read, of answers that do not end: the places come back at
+//! the requests' deadline, whatever the client and the member do.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use harness::hostile::unread::{Request, Stall, Unread};
+use harness::noise::MEBIBYTE;
+use harness::usage;
+use harness::wait::{SOON, eventually};
+
+use super::site::{HALF, LARGE, SILENT, Site, TRICKLE};
+
+#[test]
+fn fault_36_37_unread_answers_free_their_places_in_time() -> Result<()> {
+    Stall::ALL.into_iter().try_for_each(|stall| places_come_back("unread", LARGE, stall))
+}
+
+#[test]
+fn fault_46_withheld_heads_free_their_places_in_time() -> Result<()> {
+    Stall::ALL.into_iter().try_for_each(|stall| places_come_back("silent", SILENT, stall))
+}
+
+#[test]
+fn fault_46_withheld_bodies_free_their_places_in_time() -> Result<()> {
+    Stall::ALL.into_iter().try_for_each(|stall| places_come_back("half", HALF, stall))
+}
+
+#[test]
+fn fault_46_trickling_bodies_free_their_places_in_time() -> Result<()> {
+    Stall::ALL.into_iter().try_for_each(|stall| places_come_back("trickle", TRICKLE, stall))
+}
+
+/// Two callers who do not read take all hundred places of a member. Nobody gets in until their deadline, and
+/// everybody a second after it.
+fn places_come_back(name: &str, rest: &str, stall: Stall) -> Result<()> {
+    let name = format!("{name}-{stall:?}").to_lowercase();
+    let timeout = format!("--request-timeout={}", DEADLINE.as_secs());
+    let site = Site::start(&name, &[&timeout])?;
+    let polite = site.admin("polite")?;
+    let asked = |timeout: &str| {
+        let path = site.path(&format!("/polite?timeout={timeout}"));
+        polite.exchange(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+    };
+    ensure!(asked("2s")?.status() == 200, "{name}: the member is not reached");
+    let memory = usage::resident(site.own.pid())?;
+
+    let begun = Instant::now();
+    let mut flood = Vec::new();
+    // One caller holds three quarters at most.
+    for (caller, places) in [("first", 75), ("second", 25)] {
+        let requests = vec![Request::get(site.path(rest)); places];
+        flood.push(Unread::send(stall, &site.admin(caller)?, &requests)?);
+    }
+    let arrived = || site.fake.requests(rest);
+    eventually("the member is full", SOON, || Ok((arrived().len() == 100).then_some(())))?;
+    let full = Instant::now();
+    flood.iter_mut().try_for_each(Unread::settle)?;
+    let refused = asked("1s")?.status();
+    ensure!(begun.elapsed() < DEADLINE, "{name}: the test itself was too slow: {:?}", begun.elapsed());
+    ensure!(refused == 429, "{name}: the member is not full: {refused}");
+
+    let over = |what: &str| {
+        let late = full.elapsed().saturating_sub(DEADLINE);
+        ensure!(late <= LATE, "{name}: {what} {late:.1?} after the deadline");
+        Ok(())
+    };
+    let closed = eventually("the member's connections are closed", SOON, || {
+        let open = arrived().iter().filter(|request| !request.ended).count();
+        ensure!(open == 0, "{open} are open");
+        Ok(Some(()))
+    });
+    closed.with_context(|| name.clone())?;
+    over("the member's connections were closed")?;
+    eventually("the polite caller gets in", SOON, || Ok((asked("1s")?.status() == 200).then_some(())))?;
+    over("the polite caller got in")?;
+    eventually("no request is under way", SOON, || {
+        Ok((site.own.metric("mc_sidecar_requests_in_flight ")? <= 0.0).then_some(()))
+    })?;
+    over("the last request was over")?;
+    let grown = usage::peak(site.own.pid())?.saturating_sub(memory);
+    ensure!(grown < 64 * MEBIBYTE, "{name}: it kept {} MiB for clients that do not read", grown / MEBIBYTE);
+    drop(flood);
+    Ok(())
+}
+
+/// Long enough for a hundred handshakes on a small machine.
+const DEADLINE: Duration = Duration::from_secs(6);
+/// How late an end may be.
+const LATE: Duration = Duration::from_secs(1);

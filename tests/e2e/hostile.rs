@@ -1,5 +1,6 @@
 //! Hostile clients beside good callers: nothing that the attackers do costs the others anything they notice. Each
 //! test takes all that a small machine has, so they run alone.
 
+mod cancels;
 mod places;
 mod site;

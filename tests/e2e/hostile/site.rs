@@ -5,6 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Request, Step, ok};
+use harness::good_caller;
+use harness::hostile::Protocol;
 use harness::http1::{Endpoint, member_path};
 use harness::own_sidecar::{Difference, OwnSidecar};
 
@@ -31,6 +33,12 @@ impl Site {
         let admin = Caller::certificate(&format!("{}-{name}", self.fake.name), &["system:masters"])?;
         self.own.endpoint(admin.certificate.as_deref())
     }
+}
+
+/// A good caller over HTTP/1.1 who sends these header lines.
+pub(super) fn good(name: &str, endpoint: Endpoint, lines: &[(&str, &str)]) -> good_caller::Caller {
+    let lines = lines.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    good_caller::Caller { name: name.to_owned(), endpoint, protocol: Protocol::Http1, lines }
 }
 
 /// The target says how the member fails to answer.

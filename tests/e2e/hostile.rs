@@ -2,5 +2,6 @@
 //! test takes all that a small machine has, so they run alone.
 
 mod cancels;
+mod ends;
 mod places;
 mod site;

@@ -3,5 +3,6 @@
 
 mod cancels;
 mod ends;
+mod heads;
 mod places;
 mod site;

@@ -5,4 +5,5 @@ mod cancels;
 mod ends;
 mod heads;
 mod places;
+mod reviews;
 mod site;

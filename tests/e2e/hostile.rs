@@ -2,6 +2,7 @@
 //! test takes all that a small machine has, so they run alone.
 
 mod cancels;
+mod connections;
 mod ends;
 mod heads;
 mod places;

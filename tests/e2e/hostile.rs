@@ -8,3 +8,4 @@ mod heads;
 mod places;
 mod reviews;
 mod site;
+mod watches;

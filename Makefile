@@ -68,11 +68,12 @@ mutants: ## Change the code of identity, rights and limits in small ways, and se
 	cargo mutants --jobs 1 $(foreach glob,$(or $(FILES),$(MUTATED)),--file '$(glob)')
 
 .PHONY: soak
-soak: kubernetes ## SOAK_REQUESTS (1,000,000) mixed requests and SOAK_TUNNEL_MIB (10,240) through tunnels, with faults; ENDURANCE_SECONDS (1,800) of restarts
+soak: kubernetes ## SOAK_REQUESTS (1,000,000) mixed requests and SOAK_TUNNEL_MIB (10,240) through tunnels, with faults; ENDURANCE_SECONDS (1,800) of restarts, SOAK_HOSTILE_SECONDS (600) among hostile clients
 	$(MAKE) program
 	cargo test --package kubectl-mc --test e2e --no-run
 	SOAK_REQUESTS=$${SOAK_REQUESTS:-1000000} SOAK_TUNNEL_MIB=$${SOAK_TUNNEL_MIB:-10240} \
 		ENDURANCE_SECONDS=$${ENDURANCE_SECONDS:-1800} ENDURANCE_RATE=$${ENDURANCE_RATE:-200} \
+		SOAK_HOSTILE_SECONDS=$${SOAK_HOSTILE_SECONDS:-600} \
 		$(TESTBED) run --members 2 --node m1 --sidecar $(PROGRAM) -- \
 		cargo test --offline --package kubectl-mc --test e2e -- --nocapture --test-threads 1 soak::
 

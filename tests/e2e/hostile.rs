@@ -9,3 +9,5 @@ mod places;
 mod reviews;
 mod site;
 mod watches;
+
+pub(crate) use site::{LARGE, SILENT, script};

@@ -1,6 +1,6 @@
 //! Many requests of many callers at once, while members fail and headers are nasty: each arrives as its
 //! caller, as nobody else and never as the sidecar itself; and many bytes through many tunnels, none of
-//! which is lost, doubled or moved. `make soak` does the same for longer.
+//! which is lost, doubled or moved; and good callers among hostile ones. `make soak` does the same for longer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -13,6 +13,7 @@ use harness::usage;
 
 mod callers;
 mod endurance;
+mod hostile;
 mod member;
 mod nasty;
 mod over_http1;

@@ -1,0 +1,139 @@
+//! Good callers among hostile clients of every kind, through the host and past it, for as long as one likes: no
+//! request of a good caller fails or waits noticeably. `make soak` does the same for longer.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use harness::bed::{bed, sidecar};
+use harness::caller::Caller;
+use harness::fake_member::FakeMember;
+use harness::good_caller::{self, GoodCaller};
+use harness::hostile::Protocol;
+use harness::hostile::attack::{Attack, Bounds};
+use harness::hostile::cancels::cancels;
+use harness::hostile::crowds::{Stage, connections};
+use harness::hostile::floods::{Load, heads, tokens, users};
+use harness::hostile::trickles;
+use harness::hostile::unread::{Request, Stall, Unread};
+use harness::http1::{Endpoint, member_path};
+use harness::scene::{EVERY_VERB, Scene};
+
+use super::{count, say};
+use crate::hostile::{LARGE, SILENT, script};
+
+#[test]
+fn good_callers_notice_no_hostile_client() -> Result<()> {
+    let time = Duration::from_secs(count("SOAK_HOSTILE_SECONDS", 30));
+    let scene = Scene::on("m2", "soak-hostile")?;
+    let fake = FakeMember::start("e2e-soak-hostile", script)?;
+    let ways = Ways { scene, fake };
+    let good = ways.good_callers()?;
+    let attacks = ways.attacks(time)?;
+    let mut tallies = Vec::new();
+    for (name, attack) in attacks {
+        tallies.push((name, attack.last()));
+    }
+    let measured = good.into_iter().map(GoodCaller::stop).collect::<Result<Vec<_>>>()?;
+    for (name, tally) in &tallies {
+        say(&format!("{name}: {tally}"));
+    }
+    measured.iter().for_each(|measured| say(&measured.to_string()));
+    for (name, tally) in tallies {
+        ensure!(tally.sent > 0, "{name} was no attack");
+    }
+    // Five a second of each, which is little: the machine is the attackers' as well.
+    measured.iter().try_for_each(|measured| measured.is_well_served(time.as_secs() as usize * 5))
+}
+
+/// The member, and the ways to it.
+struct Ways {
+    scene: Scene,
+    fake: FakeMember,
+}
+
+impl Ways {
+    fn path(&self, rest: &str) -> String {
+        member_path(&self.fake.name, rest)
+    }
+
+    /// Somebody who may enter the member.
+    fn caller(&self, name: &str) -> Result<Caller> {
+        let caller = Caller::certificate(&format!("e2e-soak-hostile-{name}"), &[])?;
+        self.scene.let_in(&caller, &[&self.fake.name], EVERY_VERB)?;
+        Ok(caller)
+    }
+
+    /// Reads and watches through the host and past it, by certificate and by token.
+    fn good_callers(&self) -> Result<Vec<GoodCaller>> {
+        let certified = |name: &str| self.caller(name);
+        let theo = Caller::token("theo")?;
+        self.scene.let_in(&theo, &[&self.fake.name], EVERY_VERB)?;
+        let token = format!("Bearer {}", theo.token.as_deref().context("no token")?);
+        let (read, watch) = (self.path("/api/v1/pods"), self.path("/api/v1/pods?watch=true"));
+        let mut all = Vec::new();
+        for (name, protocol, path) in [
+            ("a read by HTTP/1.1", Protocol::Http1, &read),
+            ("a read by HTTP/2", Protocol::Http2, &read),
+            ("a watch by HTTP/1.1", Protocol::Http1, &watch),
+            ("a watch by HTTP/2", Protocol::Http2, &watch),
+        ] {
+            let through = certified(&format!("through-{}", all.len()))?;
+            let past = certified(&format!("past-{}", all.len()))?;
+            let through = Endpoint::cluster(&bed()?.host, through.certificate.as_deref())?;
+            all.push((format!("{name} through the host"), protocol, through, vec![], path.clone()));
+            let past = Endpoint::sidecar(sidecar()?, past.certificate.as_deref())?;
+            all.push((format!("{name} past the host"), protocol, past, vec![], path.clone()));
+        }
+        let lines = vec![("authorization".to_owned(), token)];
+        let past = Endpoint::sidecar(sidecar()?, None)?;
+        all.push(("a token past the host".to_owned(), Protocol::Http1, past, lines, read));
+        let start = |(name, protocol, endpoint, lines, path): (String, _, _, _, String)| {
+            GoodCaller::start(good_caller::Caller { name, endpoint, protocol, lines }, move |_| path.clone())
+        };
+        Ok(all.into_iter().map(start).collect())
+    }
+
+    /// All kinds, from another address than the good callers wherever they come past the host.
+    fn attacks(&self, time: Duration) -> Result<Vec<(&'static str, Attack)>> {
+        let bounds = |clients| Bounds { clients, time };
+        let past = |caller: Option<&Caller>| {
+            let certificate = caller.and_then(|caller| caller.certificate.as_deref());
+            Ok::<_, anyhow::Error>(Endpoint::sidecar(sidecar()?, certificate)?.from_address([127, 0, 0, 66]))
+        };
+        let through = |caller: &Caller| Endpoint::cluster(&bed()?.host, caller.certificate.as_deref());
+        let (stranger, any) = (past(None)?, self.path("/any"));
+        let unread = self.caller("unread")?;
+        let cancelling = self.caller("cancels")?;
+        let impersonating = Caller::certificate("e2e-soak-hostile-users", &[])?;
+        let trickling = self.caller("trickles")?;
+        let load = Load { streams: 250, fields: 1_800 };
+        let silent = self.path(SILENT);
+        Ok(vec![
+            ("answers unread", self.unread(past(Some(&unread))?, bounds(3))),
+            ("cancels past the host", cancels(past(Some(&cancelling))?, silent.clone(), 30, bounds(1))),
+            ("cancels through the host", cancels(through(&cancelling)?, silent, 30, bounds(1))),
+            ("large heads", heads(stranger.clone(), any.clone(), load, bounds(4))),
+            ("made-up tokens", tokens(stranger.clone(), any.clone(), 50, bounds(20))),
+            ("made-up users", users(past(Some(&impersonating))?, any.clone(), 240, bounds(10))),
+            ("trickling heads", trickles::heads(stranger.clone(), bounds(20))),
+            ("trickling bodies", trickles::bodies(past(Some(&trickling))?, &any, bounds(20))),
+            ("silent connections", connections(stranger.clone(), Stage::Silent, 1_000, bounds(1))),
+            ("half a hello", connections(stranger.clone(), Stage::HalfHello, 1_000, bounds(1))),
+            ("idle connections", connections(stranger, Stage::Idle, 200, bounds(1))),
+        ])
+    }
+
+    /// Each client takes a third of a caller's places, holds them unread, and begins again.
+    fn unread(&self, endpoint: Endpoint, bounds: Bounds) -> Attack {
+        let requests = vec![Request::get(self.path(&format!("{LARGE}?timeout=4s"))); 25];
+        Attack::start(bounds, move |shift| {
+            let stall = Stall::ALL[shift.number % Stall::ALL.len()];
+            let mut unread = Unread::send(stall, &endpoint, &requests)?;
+            shift.sent(requests.len());
+            shift.pause(Duration::from_secs(1));
+            unread.settle()?;
+            shift.pause(Duration::from_secs(4));
+            Ok(())
+        })
+    }
+}

@@ -63,7 +63,7 @@ impl Attack {
                 while !shift.is_over() {
                     if session(&shift).is_err() {
                         shift.state.cut.fetch_add(1, Ordering::Relaxed);
-                        // A server that refuses must not make the test's own machine spin.
+                        // A server that refuses at once must not make the machine of the test spin.
                         shift.pause(REFUSED);
                     }
                 }
@@ -143,7 +143,7 @@ impl fmt::Display for Tally {
 
 /// The nice value of whoever yields to all others (`PRIO_PROCESS` of Linux is the thread's own).
 const LOWEST: i32 = 19;
-const REFUSED: Duration = Duration::from_millis(200);
+const REFUSED: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

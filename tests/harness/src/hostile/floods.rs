@@ -1,6 +1,6 @@
 //! Floods of requests before or without a right to anything: heads that are small on the wire and large in
 //! memory, tokens that the client made up, users that the client asks to be. Each client fills one HTTP/2
-//! connection with streams, waits until all of them ended, and begins again.
+//! connection with streams, waits until all of them ended, and begins again a second later.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -77,6 +77,7 @@ fn flood(
             stream.is_none_or(|stream| !stream.ended && stream.reset.is_none())
         });
     }
+    shift.pause(PAUSE);
     Ok(())
 }
 
@@ -90,5 +91,7 @@ fn made_up() -> String {
     format!("made-up-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Between a client's floods: what they are about is how much is open at once, not how fast a machine is.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Longer than a review may take.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use kubectl_mc_api::access::sent::BUILTIN_ADMIN_GROUPS;
-
 use crate::controllers::credentials::DEFAULT_RENEWAL_FRACTION;
 use crate::deadline;
 use crate::impersonation::member::DEFAULT_OMITTED_EXTRA;
@@ -92,8 +90,9 @@ pub struct Serve {
     /// to both ends of the host's name, as '^https://example\.com(:|$)'.
     #[arg(long, value_name = "REGEX", value_delimiter = ',')]
     pub cors_allowed_origins: Vec<String>,
-    /// Groups that are never sent to a member; kubectl-mc:host-admins is sent in their place.
-    #[arg(long, value_name = "GROUP", value_delimiter = ',', default_values = BUILTIN_ADMIN_GROUPS)]
+    /// Further groups of administrators, beside system:masters, kubeadm:cluster-admins and
+    /// system:cluster-admins: a member sees kubectl-mc:host-admins in place of each.
+    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     pub admin_groups: Vec<String>,
     /// Extra keys that are never sent to a member; * at either end matches any text.
     #[arg(long, value_name = "KEY", value_delimiter = ',', default_values = DEFAULT_OMITTED_EXTRA)]

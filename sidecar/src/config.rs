@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kubectl_mc_api::access::sent;
+
 use crate::args::{LogFormat, Serve};
 use crate::controllers::{self, credentials, leader};
 use crate::cors::Cors;
@@ -116,6 +118,7 @@ impl TryFrom<Serve> for Config {
                 trust.insert(key.to_owned(), serde_json::json!(list).to_string());
             }
         }
+        let admin_groups = sent::admin_groups(admin_groups);
         crate::authentication::trust::Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
         Ok(Self {
             kubeconfig,
@@ -223,6 +226,15 @@ mod tests {
             ["system:masters", "kubeadm:cluster-admins", "system:cluster-admins"]
         );
         assert!(config.trust.is_empty());
+    }
+
+    #[test]
+    fn admin_groups_flag_keeps_the_builtin_groups() {
+        let config = config(&["--admin-groups=platform,ops"]).unwrap();
+        let expected =
+            ["system:masters", "kubeadm:cluster-admins", "system:cluster-admins", "platform", "ops"];
+        assert_eq!(config.rules.admin_groups, expected);
+        assert_eq!(*config.controllers.admin_groups, expected);
     }
 
     #[test]

@@ -161,10 +161,10 @@ mod tests {
     }
 
     #[test]
-    fn who_is_an_administrator_is_the_sidecars_flags_to_say() {
+    fn admin_groups_flag_adds_to_the_builtin_groups() {
         let rules = Rules::of_args(&["serve", "--admin-groups=platform", "--allow-privileged-identity"]);
         let there = named("root", &["system:masters", "platform"]).on_member(&rules).unwrap();
-        assert_eq!(there.groups, ["system:masters", "kubectl-mc:host-admins"]);
+        assert_eq!(there.groups, ["kubectl-mc:host-admins"]);
         assert!(named("system:kube-scheduler", &["x"]).on_member(&rules).is_ok());
     }
 

@@ -1,7 +1,7 @@
 //! By which rules the sidecar shows its callers to members: the flags of its Deployment on the host, as far as
 //! the caller may read them. Elsewhere its defaults are assumed, and that is told.
 
-use kubectl_mc_api::access::sent::BUILTIN_ADMIN_GROUPS;
+use kubectl_mc_api::access::sent;
 use kubectl_mc_api::manifests::SIDECAR;
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::join::survey;
 /// What the sidecar's flags say of identities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// `--admin-groups`
+    /// The built-in ones and those of `--admin-groups`.
     pub(super) admin_groups: Vec<String>,
     /// `--omit-extra`
     omitted_extra: Vec<String>,
@@ -26,7 +26,7 @@ impl Default for Rules {
     fn default() -> Self {
         let list = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
         Self {
-            admin_groups: list(BUILTIN_ADMIN_GROUPS),
+            admin_groups: sent::admin_groups([]),
             omitted_extra: list(DEFAULT_OMITTED_EXTRA),
             privileged: false,
             assumed: true,
@@ -50,7 +50,7 @@ impl Rules {
     pub(super) fn of_args(args: &[&str]) -> Self {
         let mut rules = Self { assumed: false, ..Self::default() };
         if let Some(groups) = values(args, "--admin-groups") {
-            rules.admin_groups = groups;
+            rules.admin_groups = sent::admin_groups(groups);
         }
         if let Some(keys) = values(args, "--omit-extra") {
             rules.omitted_extra = keys;
@@ -113,16 +113,17 @@ mod tests {
             "--omit-extra=*.example.com,scopes",
             "--allow-privileged-identity",
         ]);
-        assert_eq!(rules.admin_groups, ["system:masters", "platform", "root"]);
+        let builtin = ["system:masters", "kubeadm:cluster-admins", "system:cluster-admins"];
+        assert_eq!(rules.admin_groups, [&builtin[..], &["platform", "root"]].concat());
         assert!(!rules.sends_extra("a.example.com") && !rules.sends_extra("scopes"));
         assert!(rules.sends_extra("scopes2") && rules.sends_extra("authentication.kubernetes.io/pod-name"));
         assert!(rules.privileged && rules.note().is_none());
     }
 
     #[test]
-    fn a_flag_that_is_not_there_is_its_default_and_a_list_can_be_empty() {
+    fn absent_and_empty_flags_leave_the_defaults() {
         let rules = Rules::of_args(&["serve", "--secure-port=10250", "--admin-groups="]);
-        assert!(rules.admin_groups.is_empty() && !rules.privileged);
+        assert!(rules.admin_groups == Rules::default().admin_groups && !rules.privileged);
         assert!(!rules.sends_extra("authentication.kubernetes.io/pod-name") && rules.sends_extra("scopes"));
         assert!(Rules::default().note().is_some_and(|note| note.contains("assumed")));
     }

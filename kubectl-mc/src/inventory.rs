@@ -84,10 +84,11 @@ impl Explain for InventoryError {
         }
     }
 
-    /// What the host finds wrong with the request is the label selector.
+    /// The part of the request that can be wrong is the label selector.
     fn status(&self) -> ExitStatus {
         match self {
-            Self::Status { status: StatusCode::BAD_REQUEST, .. } => ExitStatus::Usage,
+            Self::Status { status: StatusCode::BAD_REQUEST, .. }
+            | Self::Refused { refusal: Refusal { hop: Hop::Request, .. }, .. } => ExitStatus::Usage,
             _ => ExitStatus::Failed,
         }
     }

@@ -1,6 +1,6 @@
 //! `kubectl mc clusters`.
 
-use crate::bed::Bed;
+use crate::bed::{Bed, status};
 
 const TABLE: &str = r#"{"kind": "Table", "apiVersion": "meta.k8s.io/v1",
   "columnDefinitions": [
@@ -120,6 +120,14 @@ fn who_refused_is_told() {
     let bed = Bed::unreachable();
     let ran = bed.run(&["clusters"]);
     assert!(ran.failed().1.contains("host unreachable: "), "{}", ran.err);
+}
+
+#[test]
+fn a_bad_label_selector_is_a_usage_error() {
+    let bed = Bed::answering(status(400, "request", "unable to parse requirement"));
+    let ran = bed.run(&["clusters", "-l", "env=("]);
+    assert_eq!(ran.failed().0, 2, "{ran:?}");
+    assert!(ran.err.contains("request: unable to parse requirement\nhint: check the command"), "{ran:?}");
 }
 
 #[test]

@@ -229,6 +229,38 @@ mod tests {
         }
     }
 
+    #[test]
+    fn every_line_of_a_credential_is_removed() {
+        let name = |name| vec![HeaderName::from_static(name)];
+        let names = request_header::HeaderNames {
+            user: name("x-remote-user"),
+            uid: name("x-remote-uid"),
+            group: name("x-remote-group"),
+            extra: vec!["x-remote-extra-".to_owned()],
+        };
+        let lines = [
+            "authorization",
+            "x-remote-user",
+            "x-remote-uid",
+            "x-remote-group",
+            "x-remote-extra-a",
+            "accept",
+        ];
+        let headers = || -> HeaderMap {
+            let twice = lines.iter().chain(&lines);
+            twice.map(|name| (HeaderName::from_static(name), HeaderValue::from_static("x"))).collect()
+        };
+        let removed = |trust: &Trust| {
+            let mut headers = headers();
+            remove_credentials(&mut headers, trust);
+            lines.iter().filter(|name| !headers.contains_key(**name)).count()
+        };
+        let mut trust = Trust::default();
+        assert_eq!(removed(&trust), 1, "without a front proxy its headers are anybody's");
+        trust.front_proxy = Some(names);
+        assert_eq!(removed(&trust), 5);
+    }
+
     fn authorization(lines: &[&'static str]) -> HeaderMap {
         lines.iter().map(|line| (header::AUTHORIZATION, HeaderValue::from_static(line))).collect()
     }

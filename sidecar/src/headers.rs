@@ -269,6 +269,7 @@ mod tests {
         assert_eq!(via(&[], Version::HTTP_2).unwrap(), "2.0 kubectl-mc");
         let once = [("via", "1.1 nginx, 2.0 Kubectl-MC (a comment)")];
         assert_eq!(via(&once, Version::HTTP_11).unwrap(), "1.1 kubectl-mc, 1.1 kubectl-mc");
+        assert_eq!(via(&once, Version::HTTP_2).unwrap(), "1.1 kubectl-mc, 2.0 kubectl-mc");
         for twice in [&[("via", "1.1 kubectl-mc,2.0  kubectl-mc")][..], &[("via", "1.1 kubectl-mc"); 2]] {
             assert!(via(twice, Version::HTTP_2).is_err(), "{twice:?}");
         }

@@ -72,21 +72,19 @@ fn fault_22_24_25_26_a_spelling_that_others_could_read_differently_is_refused() 
 
 #[test]
 fn the_verb_of_a_proxy_request_is_its_methods() {
-    for (method, verb) in [
-        ("GET", "get"),
-        ("HEAD", "get"),
-        ("POST", "create"),
-        ("PUT", "update"),
-        ("PATCH", "patch"),
-        ("DELETE", "delete"),
-        ("OPTIONS", ""),
+    for (method, verb, is_read) in [
+        ("GET", "get", true),
+        ("HEAD", "get", true),
+        ("POST", "create", false),
+        ("PUT", "update", false),
+        ("PATCH", "patch", false),
+        ("DELETE", "delete", false),
+        ("OPTIONS", "", false),
     ] {
-        assert_eq!(
-            parse(method, &format!("{M1}/proxy/api?watch=true")).unwrap().verb.as_str(),
-            verb,
-            "{method}"
-        );
+        let found = parse(method, &format!("{M1}/proxy/api?watch=true")).unwrap().verb;
+        assert_eq!((found.as_str(), found.is_read()), (verb, is_read), "{method}");
     }
+    assert!(Verb::List.is_read() && Verb::Watch.is_read());
     for method in ["TRACE", "get", "PROPFIND"] {
         assert!(matches!(parse(method, &format!("{M1}/proxy/api")), Err(Error::Method(_))), "{method}");
     }
@@ -128,11 +126,48 @@ fn the_static_documents_are_found() {
 
 #[test]
 fn more_headers_than_any_caller_has_groups_are_refused() {
-    let mut request = Request::builder().uri(format!("{M1}/proxy/api")).header("host", "h");
-    for n in 0..MAX_HEADERS {
-        request = request.header(format!("x-{n}"), "");
+    let with = |headers: usize| {
+        let mut request = Request::builder().uri(format!("{M1}/proxy/api")).header("host", "h");
+        for n in 1..headers {
+            request = request.header(format!("x-{n}"), "");
+        }
+        RequestInfo::parse(&request.body(()).unwrap())
+    };
+    assert!(with(MAX_HEADERS).is_ok());
+    assert!(matches!(with(MAX_HEADERS + 1), Err(Error::Framing(_))));
+}
+
+#[test]
+fn health_and_metrics_are_found_and_only_read() {
+    for (target, found) in [
+        ("/livez", Route::Health(Health::Live)),
+        ("/healthz", Route::Health(Health::Live)),
+        ("/readyz", Route::Health(Health::Ready)),
+        ("/metrics", Route::Metrics),
+        ("/apis", Route::Discovery(Document::Groups)),
+    ] {
+        for method in ["GET", "HEAD"] {
+            let info = parse(method, target).unwrap();
+            assert_eq!((info.verb, &info.route), (Verb::Get, &found), "{method} {target}");
+        }
+        for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+            assert!(matches!(parse(method, target), Err(Error::Method(_))), "{method} {target}");
+        }
     }
-    assert!(matches!(RequestInfo::parse(&request.body(()).unwrap()), Err(Error::Framing(_))));
+}
+
+#[test]
+fn only_a_member_is_asked_for_an_upgrade() {
+    for (target, upgrade) in [
+        (format!("{M1}/proxy/api"), Some(Protocol::Spdy)),
+        (M1.to_owned(), None),
+        ("/version".to_owned(), None),
+    ] {
+        let request = Request::builder().uri(&target).header("host", "h");
+        let request = request.header("connection", "upgrade").header("upgrade", "SPDY/3.1");
+        let info = RequestInfo::parse(&request.body(()).unwrap()).unwrap();
+        assert_eq!((info.upgrade, info.is_long_running(None)), (upgrade, upgrade.is_some()), "{target}");
+    }
 }
 
 #[test]

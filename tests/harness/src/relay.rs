@@ -1,12 +1,15 @@
-//! A way to somewhere that can be cut and mended: bytes pass both ways until it is cut.
+//! A way to somewhere that can be cut and mended, or be slow: bytes pass both ways until it is cut.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::Result;
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 
 use crate::bed::bed;
 
@@ -23,8 +26,17 @@ impl Relay {
         Self::at(bed()?.address, server)
     }
 
+    /// The same, whose answers arrive so much later.
+    pub fn slow(server: &str, delay: Duration) -> Result<Self> {
+        Self::with(bed()?.address, server, delay)
+    }
+
     /// The same from an address of choice.
     pub fn at(address: IpAddr, server: &str) -> Result<Self> {
+        Self::with(address, server, Duration::ZERO)
+    }
+
+    fn with(address: IpAddr, server: &str, delay: Duration) -> Result<Self> {
         let target: SocketAddr = server.trim_start_matches("https://").parse()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((address, 0)))?;
@@ -33,7 +45,7 @@ impl Relay {
         let is_open = open.subscribe();
         runtime.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(carry(client, target, is_open.clone()));
+                tokio::spawn(carry(client, target, delay, is_open.clone()));
             }
         });
         Ok(Self { address, open, _runtime: runtime })
@@ -49,14 +61,51 @@ impl Relay {
     }
 }
 
-async fn carry(mut client: TcpStream, target: SocketAddr, mut open: watch::Receiver<bool>) -> Result<()> {
+async fn carry(
+    client: TcpStream,
+    target: SocketAddr,
+    delay: Duration,
+    mut open: watch::Receiver<bool>,
+) -> Result<()> {
     if !*open.borrow_and_update() {
         return Ok(());
     }
-    let mut server = TcpStream::connect(target).await?;
+    let server = TcpStream::connect(target).await?;
+    let (mut requests, answers) = client.into_split();
+    let (late, mut asked) = server.into_split();
+    let asking = async {
+        copy(&mut requests, &mut asked).await?;
+        asked.shutdown().await
+    };
+    let both = async { tokio::try_join!(asking, answer(late, answers, delay)) };
     tokio::select! {
-        copied = copy_bidirectional(&mut client, &mut server) => drop(copied?),
+        copied = both => drop(copied?),
         cut = open.wait_for(|&open| !open) => drop(cut?),
     }
     Ok(())
 }
+
+/// Passes each piece on when its time has come, and reads the next ones meanwhile.
+async fn answer(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration) -> std::io::Result<()> {
+    let (sender, mut pieces) = mpsc::channel(PIECES);
+    let reading = async move {
+        loop {
+            let mut piece = Vec::with_capacity(64 * 1024);
+            let read = from.read_buf(&mut piece).await?;
+            if read == 0 || sender.send((Instant::now() + delay, piece)).await.is_err() {
+                return Ok(());
+            }
+        }
+    };
+    let writing = async move {
+        while let Some((due, piece)) = pieces.recv().await {
+            sleep_until(due).await;
+            to.write_all(&piece).await?;
+        }
+        to.shutdown().await
+    };
+    tokio::try_join!(reading, writing).map(drop)
+}
+
+/// As many as are under way at once.
+const PIECES: usize = 1024;

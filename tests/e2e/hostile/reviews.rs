@@ -1,13 +1,17 @@
 //! Reviews by the host, which made-up tokens and made-up users cost: each address and each caller has a share, so
-//! that the others do not wait for theirs.
+//! that the others do not wait for theirs. The host is slow: reviews are scarce, and the machine is not.
 
 use std::time::Duration;
 
 use anyhow::Result;
+use harness::bed::bed;
 use harness::caller;
+use harness::fake_member::{FakeMember, ok};
 use harness::good_caller::{Caller, GoodCaller};
 use harness::hostile::attack::{Attack, Bounds};
 use harness::hostile::floods::{tokens, users};
+use harness::own_sidecar::{Difference, OwnSidecar};
+use harness::relay::Relay;
 use harness::scene::{EVERY_VERB, Scene};
 use harness::usage;
 use harness::wait::{SOON, eventually};
@@ -17,7 +21,7 @@ use crate::soak::say;
 
 #[test]
 fn made_up_users_of_one_caller_delay_no_other_caller() -> Result<()> {
-    let site = Site::start("users", &[])?;
+    let (site, _relay) = slow("users")?;
     let scene = Scene::on("m2", "hostile-users")?;
     let welcome = |name: &str| {
         let caller = caller::Caller::certificate(&format!("e2e-hostile-users-{name}"), &[])?;
@@ -28,14 +32,14 @@ fn made_up_users_of_one_caller_delay_no_other_caller() -> Result<()> {
     let new = ["new-0", "new-1", "new-2", "new-3"].map(welcome).into_iter().collect::<Result<Vec<_>>>()?;
     let attacker = caller::Caller::certificate("e2e-hostile-users-attacker", &[])?;
     let endpoint = site.own.endpoint(attacker.certificate.as_deref())?.from_address(ELSEWHERE);
-    let bounds = Bounds { clients: 60, time: TIME };
+    let bounds = Bounds { clients: 10, time: TIME };
     let path = site.path("/asked");
     beside(&site, known, &new, || users(endpoint, path, 240, bounds))
 }
 
 #[test]
 fn made_up_tokens_of_one_address_delay_no_other_token() -> Result<()> {
-    let site = Site::start("tokens", &[])?;
+    let (site, _relay) = slow("tokens")?;
     let scene = Scene::on("m2", "hostile-tokens")?;
     let welcome = |name: &str, caller: &caller::Caller| {
         scene.let_in(caller, &[&site.fake.name], EVERY_VERB)?;
@@ -49,9 +53,17 @@ fn made_up_tokens_of_one_address_delay_no_other_token() -> Result<()> {
         welcome(name, &caller)
     });
     let new = new.into_iter().collect::<Result<Vec<_>>>()?;
-    let bounds = Bounds { clients: 300, time: TIME };
+    let bounds = Bounds { clients: 60, time: TIME };
     let (path, stranger) = (site.path("/asked"), site.own.endpoint(None)?.from_address(ELSEWHERE));
     beside(&site, known, &new, || tokens(stranger, path, 50, bounds))
+}
+
+/// A sidecar whose host takes its time for each answer.
+fn slow(name: &str) -> Result<(Site, Relay)> {
+    let relay = Relay::slow(&bed()?.host.server, DELAY)?;
+    let fake = FakeMember::start(&format!("e2e-hostile-{name}"), |_| ok())?;
+    let own = OwnSidecar::with(&Difference { host: Some(relay.address), ..Difference::default() })?;
+    Ok((Site { fake, own }, relay))
 }
 
 /// Beside the attack a caller goes on, and others come whom the sidecar has not seen yet.
@@ -72,5 +84,7 @@ fn beside(site: &Site, known: Caller, new: &[Caller], attack: impl FnOnce() -> A
 
 /// Another address than that of the good callers.
 const ELSEWHERE: [u8; 4] = [127, 0, 0, 66];
+/// A new caller needs two answers of the host, for the token and for the right.
+const DELAY: Duration = Duration::from_millis(200);
 /// Longer than the host's verdicts are kept.
 const TIME: Duration = Duration::from_secs(15);

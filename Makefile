@@ -73,7 +73,7 @@ soak: kubernetes ## SOAK_REQUESTS (1,000,000) mixed requests and SOAK_TUNNEL_MIB
 	cargo test --package kubectl-mc --test e2e --no-run
 	SOAK_REQUESTS=$${SOAK_REQUESTS:-1000000} SOAK_TUNNEL_MIB=$${SOAK_TUNNEL_MIB:-10240} \
 		ENDURANCE_SECONDS=$${ENDURANCE_SECONDS:-1800} ENDURANCE_RATE=$${ENDURANCE_RATE:-200} \
-		SOAK_HOSTILE_SECONDS=$${SOAK_HOSTILE_SECONDS:-600} \
+		SOAK_HOSTILE_SECONDS=$${SOAK_HOSTILE_SECONDS:-600} SOAK_HOSTILE_SCALE=$${SOAK_HOSTILE_SCALE:-5} \
 		$(TESTBED) run --members 2 --node m1 --sidecar $(PROGRAM) -- \
 		cargo test --offline --package kubectl-mc --test e2e -- --nocapture --test-threads 1 soak::
 

@@ -204,7 +204,7 @@ pub const MOST: Duration = Duration::from_secs(2);
 /// After which an answer is a failure, whenever it comes.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two requests: a caller, not a flood.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(50);
 const REQUESTS: usize = 1000;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authorization::Attributes;
 use crate::identity::Identity;
-use crate::learning::{Ended, Learning, Room};
+use crate::learning::{Learning, Learnt, Room};
 use crate::limits::{self, Caller, MemberBounds, Permit};
 use crate::upstream::Upstream;
 
@@ -37,13 +37,13 @@ pub trait Inventory: Send + Sync {
         refused: &'a Cluster,
     ) -> Pin<Box<dyn Future<Output = Option<Arc<Cluster>>> + Send + 'a>>;
 
-    /// Has the member let us be `identity`, if it can be had: it lacks these rights.
+    /// Has the member let us be `identity`, if it can be had. These `rights` are what it takes there.
     fn learn<'a>(
         &'a self,
         cluster: &'a Cluster,
         identity: &'a Arc<Identity>,
-        lacking: &'a [Attributes],
-    ) -> Pin<Box<dyn Future<Output = Ended> + Send + 'a>>;
+        rights: &'a [Attributes],
+    ) -> Pin<Box<dyn Future<Output = Learnt> + Send + 'a>>;
 }
 
 /// A member that requests can be sent to.
@@ -111,9 +111,9 @@ impl Inventory for HostInventory {
         &'a self,
         cluster: &'a Cluster,
         identity: &'a Arc<Identity>,
-        lacking: &'a [Attributes],
-    ) -> Pin<Box<dyn Future<Output = Ended> + Send + 'a>> {
-        Box::pin(self.learning.learn(cluster, identity, lacking))
+        rights: &'a [Attributes],
+    ) -> Pin<Box<dyn Future<Output = Learnt> + Send + 'a>> {
+        Box::pin(self.learning.learn(cluster, identity, rights))
     }
 }
 

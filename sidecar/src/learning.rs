@@ -1,11 +1,11 @@
-//! People whom the host lets in and whom a member does not let us be yet. A binding to a group names no
-//! users, and RBAC asks about the user's name too; so who comes is written into ConfigMap
-//! `<cluster>.learnt` on the host, the leader's access controller gives the right for it, and the request
-//! that waited for it goes on.
+//! On-demand access: users whom the host authorizes but whom the member does not let the sidecar impersonate
+//! yet. A binding to a group names no users, and RBAC asks about the user's name too. So the sidecar records
+//! such a user in ConfigMap `<cluster>.learnt` on the host, the leader's access controller adds the right on
+//! the member, and the request that waited for it goes on.
 //!
-//! Only requests that the host allowed get here, and only after the member refused: others pay nothing.
-//! At most [`MAX_WAITING`] people wait for a member at once, each for [`PATIENCE`], and whoever got no
-//! right then is refused at once for a while.
+//! Only requests that the host allowed get here, and only after the member refused them: others pay nothing.
+//! At most [`room::MAX_WAITING`] users wait for one member at once, each for [`PATIENCE`]. A user who got no
+//! right by then is refused at once for [`KEPT`], by any credential and without another write or question.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,9 +18,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use kubectl_mc_api::ClusterName;
-use kubectl_mc_api::access::Learnt;
+use kubectl_mc_api::access::Learnt as Entry;
 use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
@@ -28,22 +27,25 @@ use crate::authorization::Attributes;
 use crate::identity::Identity;
 use crate::inventory::Cluster;
 use crate::kept::Kept;
+use crate::upstream::grant::Lacking;
 
-/// Writes down who came.
+pub mod room;
+
+pub use room::Room;
+
+/// Records users for on-demand access.
 pub struct Learning {
     config_maps: Api<ConfigMap>,
-    /// How it ended for whom; whoever comes meanwhile waits along.
-    ended: Kept<(ClusterName, Arc<Identity>), Ended>,
+    /// How it ended for a user with these groups. A credential's id and other extra make no difference: no
+    /// right depends on them that is given on demand.
+    ended: Kept<(ClusterName, String), Learnt>,
 }
 
-/// Room for those who wait for one member.
-#[derive(Clone, Debug)]
-pub struct Room(Arc<Semaphore>);
-
-impl Default for Room {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_WAITING)))
-    }
+/// How on-demand access ended, and what the member's grant lacks if it lacks something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Learnt {
+    pub ended: Ended,
+    pub lacking: Option<Arc<str>>,
 }
 
 /// How learning ended.
@@ -64,30 +66,49 @@ impl Learning {
         Self { config_maps: Api::namespaced(host, namespace), ended: Kept::new(MAX_KEPT, KEPT) }
     }
 
-    /// Has the member let us be `identity`, whom the host let in, where it lacks these rights.
-    pub async fn learn(&self, cluster: &Cluster, identity: &Arc<Identity>, lacking: &[Attributes]) -> Ended {
+    /// Has the member let us be `identity`, whom the host authorized and the member refused. These `rights` are
+    /// what it takes there.
+    pub async fn learn(&self, cluster: &Cluster, identity: &Arc<Identity>, rights: &[Attributes]) -> Learnt {
+        let recent = self.ended.get(&(cluster.name.clone(), key(identity)));
+        if let Some(refused) = recent.filter(|learnt| learnt.ended == Ended::Late) {
+            return refused;
+        }
+        match cluster.upstream.lacking(identity, rights).await {
+            Some(lacking) => self.acquire(cluster, identity, &lacking).await,
+            None => Learnt { ended: Ended::NotLearnable, lacking: None },
+        }
+    }
+
+    /// Has the member give what is `lacking`.
+    pub(crate) async fn acquire(&self, cluster: &Cluster, identity: &Identity, lacking: &Lacking) -> Learnt {
+        let words = Some(lacking.words.clone());
         if !cluster.managed
-            || lacking.is_empty()
-            || !lacking.iter().all(is_learnable)
+            || lacking.rights.is_empty()
+            || !lacking.rights.iter().all(is_learnable)
             || identity.size() > MAX_SIZE
         {
-            return Ended::NotLearnable;
+            return Learnt { ended: Ended::NotLearnable, lacking: words };
         }
-        let key = (cluster.name.clone(), identity.clone());
-        self.ended.get_or_ask(&key, self.wait(cluster, identity, lacking), |_| true).await
+        let key = (cluster.name.clone(), key(identity));
+        let ended = async {
+            let ended = self.wait(cluster, identity, &lacking.rights).await;
+            Learnt { ended, lacking: words }
+        };
+        // A place is free again in a moment.
+        self.ended.get_or_ask(&key, ended, |learnt| learnt.ended != Ended::Busy).await
     }
 
     async fn wait(&self, cluster: &Cluster, identity: &Identity, lacking: &[Attributes]) -> Ended {
-        let Ok(_place) = cluster.room.0.try_acquire() else { return Ended::Busy };
+        let Some(_place) = cluster.room.enter(&identity.user) else { return Ended::Busy };
         let granted = async {
             if let Err(error) = self.write(&cluster.name, identity).await {
-                warn!(cluster = %cluster.name, error = %error, "who came cannot be written down");
+                warn!(cluster = %cluster.name, error = %error, "cannot record the user for on-demand access");
                 return Ended::Late;
             }
             while !cluster.upstream.grants(lacking).await {
                 sleep(PACE).await;
             }
-            info!(cluster = %cluster.name, user = identity.user, "the member lets the sidecar be this user now");
+            info!(cluster = %cluster.name, user = identity.user, "on-demand access granted");
             Ended::Granted
         };
         timeout(PATIENCE, granted).await.unwrap_or(Ended::Late)
@@ -96,8 +117,8 @@ impl Learning {
     async fn write(&self, cluster: &ClusterName, identity: &Identity) -> Result<(), kube::Error> {
         let (name, key) = (cluster.learnt_config_map(), key(identity));
         let at = Time(Timestamp::now());
-        let learnt = Learnt { user: identity.user.clone(), groups: identity.groups.clone(), at };
-        let text = serde_json::to_string(&learnt).map_err(kube::Error::SerdeError)?;
+        let entry = Entry { user: identity.user.clone(), groups: identity.groups.clone(), at };
+        let text = serde_json::to_string(&entry).map_err(kube::Error::SerdeError)?;
         let data: Map<String, Value> = [(key.clone(), text.clone().into())].into_iter().collect();
         let (parameters, patch) = (PatchParams::default(), Patch::Merge(json!({"data": data})));
         let patched = || self.config_maps.patch(&name, &parameters, &patch);
@@ -122,10 +143,11 @@ impl Learning {
     }
 }
 
-/// A key of ConfigMaps for a user and groups, in any order.
+/// A key of ConfigMaps for a user and groups, in any order and number.
 fn key(identity: &Identity) -> String {
     let mut groups: Vec<&str> = identity.groups.iter().map(String::as_str).collect();
     groups.sort_unstable();
+    groups.dedup();
     let text = json!([identity.user, groups]).to_string();
     digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -141,37 +163,11 @@ pub const LABEL: &str = "fleet.kubectl-mc.dev/learnt";
 /// A caller waits for it. The leader hears of a new entry at once and writes one object.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PACE: Duration = Duration::from_millis(100);
-/// Who was not learnt is not waited for again so soon, and costs no second write.
+/// A user who got no right is not recorded again so soon.
 const KEPT: Duration = Duration::from_secs(15);
 const MAX_KEPT: usize = 10_000;
-/// People, for one member, on one replica.
-const MAX_WAITING: usize = 32;
 /// Of name, groups and the like: hundreds of groups. The object that it goes into is bounded.
 const MAX_SIZE: usize = 16 * 1024;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_of_the_user_and_the_set_of_groups() {
-        let of = |user: &str, groups: &[&str]| {
-            let groups = groups.iter().map(|&group| group.to_owned()).collect();
-            key(&Identity { user: user.to_owned(), groups, ..Identity::default() })
-        };
-        assert_eq!(of("jane", &["a", "b"]), of("jane", &["b", "a"]));
-        assert_ne!(of("jane", &["a", "b"]), of("jane", &["a"]));
-        assert_ne!(of("jane", &["a", "b"]), of("jane", &["ab"]));
-        assert_ne!(of("jane", &[]), of("bob", &[]));
-        let key = of("jané o'neill", &["küche"]);
-        assert!(key.len() == 64 && key.bytes().all(|byte| byte.is_ascii_hexdigit()), "{key}");
-    }
-
-    #[test]
-    fn names_are_learnt_and_nothing_else() {
-        assert!(is_learnable(&Attributes::impersonate("", "users", "", "", "jane")));
-        assert!(is_learnable(&Attributes::impersonate("", "groups", "", "", "dev")));
-        assert!(is_learnable(&Attributes::impersonate("", "serviceaccounts", "", "ns", "n")));
-        assert!(!is_learnable(&Attributes::impersonate("authentication.k8s.io", "uids", "", "", "1")));
-    }
-}
+mod tests;

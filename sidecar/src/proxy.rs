@@ -20,7 +20,7 @@ use crate::identity::Identity;
 use crate::impersonation::member::last::LastMade;
 use crate::impersonation::{self, member};
 use crate::inventory::{Cluster, Inventory};
-use crate::learning::Ended;
+use crate::learning::{Ended, Learnt};
 use crate::request_info::MemberPath;
 use crate::upgrade::Protocol;
 use crate::upstream::outgoing::{self, Outgoing};
@@ -136,17 +136,12 @@ impl<'a> Draft<'a> {
         message: String,
     ) -> Option<Error> {
         let rights = self.identity_headers(cluster).map(|headers| headers.rights()).unwrap_or_default();
-        let lacking = cluster.upstream.lacking(&self.identity, &rights).await;
-        let learnt = match &lacking {
-            Some(lacking) => inventory.learn(cluster, &self.identity, &lacking.rights).await,
-            None => Ended::NotLearnable,
-        };
-        let lacking = lacking.map(|lacking| lacking.words.clone());
-        match learnt {
+        let Learnt { ended, lacking } = inventory.learn(cluster, &self.identity, &rights).await;
+        match ended {
             Ended::Granted => None,
             Ended::Busy => Some(Error::Learning { cluster: name }),
             Ended::Late | Ended::NotLearnable => {
-                Some(Error::Impersonation { cluster: name, message, lacking, waited: learnt == Ended::Late })
+                Some(Error::Impersonation { cluster: name, message, lacking, waited: ended == Ended::Late })
             }
         }
     }

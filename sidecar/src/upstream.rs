@@ -255,7 +255,7 @@ pub enum Error {
          sent: try again"
     )]
     Granted { cluster: ClusterName },
-    #[error("too many people who never used member {cluster} came at once: try again")]
+    #[error("too many users wait for on-demand access to member {cluster}: try again")]
     Learning { cluster: ClusterName },
     #[error("member {cluster} switched protocols though nobody asked it to")]
     Switched { cluster: ClusterName },

@@ -13,6 +13,7 @@ use crate::identity::Identity;
 use crate::learning::{Ended, Learning};
 use crate::limits::{Limits, MemberSize, Size};
 use crate::readiness::Readiness;
+use crate::upstream::grant::Lacking;
 
 const ONE: Size = Size::new(1, 0);
 const ONE_EACH: MemberSize = MemberSize { in_flight: ONE, watches: ONE };
@@ -223,14 +224,15 @@ async fn no_more_people_wait_for_a_member_than_it_has_room_for_whatever_becomes_
         std::future::pending::<std::io::Result<http::Response<kube::client::Body>>>()
     });
     let learning = Learning::new(kube::Client::new(silent, "default"), "ns");
-    let lacking = [Attributes::impersonate("", "users", "", "", "jane")];
+    let rights = vec![Attributes::impersonate("", "users", "", "", "jane")];
+    let lacking = Lacking { rights, words: Arc::from("") };
     let people: Vec<_> = (0..40).map(|number| Arc::new(person(number))).collect();
     let come = people.iter().zip([&before, &after].into_iter().cycle());
-    let ended = join_all(come.map(|(person, cluster)| learning.learn(cluster, person, &lacking))).await;
-    let of = |end: Ended| ended.iter().filter(|ended| **ended == end).count();
+    let ended = join_all(come.map(|(person, cluster)| learning.acquire(cluster, person, &lacking))).await;
+    let of = |end: Ended| ended.iter().filter(|learnt| learnt.ended == end).count();
     assert_eq!((of(Ended::Late), of(Ended::Busy)), (32, 8), "{ended:?}");
     // And there is room again.
-    assert_eq!(learning.learn(&after, &Arc::new(person(40)), &lacking).await, Ended::Late);
+    assert_eq!(learning.acquire(&after, &person(40), &lacking).await.ended, Ended::Late);
 }
 
 fn person(number: usize) -> Identity {

@@ -1,0 +1,74 @@
+//! Places for the users who wait for on-demand access to one member: a bound in all, and of it a share for
+//! each user, so that one user with many sets of groups leaves places for the others.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::DerefMut;
+use std::sync::{Arc, PoisonError};
+
+/// The places of one member. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Room(Arc<Mutex<HashMap<String, usize>>>);
+
+#[expect(clippy::disallowed_types, reason = "held for one look-up, and never over an await")]
+type Mutex<T> = std::sync::Mutex<T>;
+
+/// A place that is given back when this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    room: Room,
+    user: String,
+}
+
+impl Room {
+    /// A place for this user, if there is one.
+    pub fn enter(&self, user: &str) -> Option<Place> {
+        let mut waiting = self.waiting();
+        let is_full = waiting.values().sum::<usize>() >= MAX_WAITING;
+        if is_full || waiting.get(user).is_some_and(|places| *places >= MAX_WAITING_PER_USER) {
+            return None;
+        }
+        *waiting.entry(user.to_owned()).or_default() += 1;
+        drop(waiting);
+        Some(Place { room: self.clone(), user: user.to_owned() })
+    }
+
+    fn waiting(&self) -> impl DerefMut<Target = HashMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut waiting = self.room.waiting();
+        if let Entry::Occupied(mut places) = waiting.entry(std::mem::take(&mut self.user)) {
+            *places.get_mut() -= 1;
+            if *places.get() == 0 {
+                places.remove();
+            }
+        }
+    }
+}
+
+/// Users who wait for one member, on one replica.
+pub const MAX_WAITING: usize = 32;
+/// Sets of groups with which one user waits: a few, as a login changes.
+pub const MAX_WAITING_PER_USER: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_leaves_places_for_others() {
+        let room = Room::default();
+        let own: Vec<_> = (0..10).filter_map(|_| room.enter("jane")).collect();
+        assert_eq!(own.len(), MAX_WAITING_PER_USER);
+        let others: Vec<_> = (0..100).filter_map(|number| room.enter(&format!("user-{number}"))).collect();
+        assert_eq!(others.len(), MAX_WAITING - MAX_WAITING_PER_USER);
+        drop(own);
+        assert!(room.enter("jane").is_some());
+        drop(others);
+        assert!(room.waiting().is_empty());
+    }
+}

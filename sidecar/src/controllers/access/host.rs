@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use futures_util::{Stream, StreamExt, stream};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
+use kubectl_mc_api::MemberCluster;
 use kubectl_mc_api::access::{Affected, Index};
 use tracing::warn;
 
@@ -15,14 +16,44 @@ pub(super) enum Change {
     Binding(watcher::Event<ClusterRoleBinding>),
     /// A list cannot be read.
     Failed(watcher::Error),
+    /// The host serves no RBAC, its discovery says so too.
+    Absent(watcher::Error),
 }
 
 pub(super) fn changes(host: &kube::Client) -> impl Stream<Item = Change> + use<> {
     let roles = watcher(Api::<ClusterRole>::all(host.clone()), watcher::Config::default());
     let bindings = watcher(Api::<ClusterRoleBinding>::all(host.clone()), watcher::Config::default());
-    let roles = roles.default_backoff().map(|event| event.map_or_else(Change::Failed, Change::Role));
-    let bindings = bindings.default_backoff().map(|event| event.map_or_else(Change::Failed, Change::Binding));
+    let of_roles = host.clone();
+    let roles = roles.default_backoff().then(move |event| change(of_roles.clone(), event, Change::Role));
+    let of_bindings = host.clone();
+    let bindings =
+        bindings.default_backoff().then(move |event| change(of_bindings.clone(), event, Change::Binding));
     stream::select(roles, bindings)
+}
+
+async fn change<K>(
+    host: kube::Client,
+    event: watcher::Result<watcher::Event<K>>,
+    of: fn(watcher::Event<K>) -> Change,
+) -> Change {
+    match event {
+        Ok(event) => of(event),
+        Err(error) if is_not_found(&error) && serves_no_rbac(&host).await => Change::Absent(error),
+        Err(error) => Change::Failed(error),
+    }
+}
+
+fn is_not_found(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
+}
+
+/// Whether the host's discovery lists no RBAC. A list that is 404 is no proof: a proxy or a kube-apiserver that
+/// is about to start can say that of any path, and every member would lose all rights. While a kube-apiserver
+/// starts, its discovery can be incomplete too; a complete one lists the group of MemberClusters.
+async fn serves_no_rbac(host: &kube::Client) -> bool {
+    let Ok(discovery) = host.list_api_groups().await else { return false };
+    let lists = |name: &str| discovery.groups.iter().any(|group| group.name == name);
+    lists(MemberCluster::group(&()).as_ref()) && !lists(ClusterRole::group(&()).as_ref())
 }
 
 /// The rules so far.
@@ -32,6 +63,7 @@ pub(super) struct HostRbac {
     roles: Names,
     bindings: Names,
     failed: Option<String>,
+    /// A host that does not authorize by RBAC need not serve it.
     absent: bool,
 }
 
@@ -57,6 +89,11 @@ impl HostRbac {
                 self.failed(&error);
                 Affected::nobody()
             }
+            Change::Absent(error) => {
+                warn!(error = %error, "the host serves no RBAC");
+                self.absent = true;
+                Affected::nobody()
+            }
         };
         if self.roles.synced && self.bindings.synced {
             self.absent = false;
@@ -69,11 +106,9 @@ impl HostRbac {
 
     fn failed(&mut self, error: &watcher::Error) {
         warn!(error = %error, "the host's RBAC cannot be read");
-        // A host that does not authorize by RBAC need not serve it.
-        if matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
-        {
-            self.absent = true;
-        } else if !self.is_synced() {
+        // Whatever it was, the host may serve RBAC after all.
+        self.absent = false;
+        if !self.is_synced() {
             self.failed =
                 Some(format!("the host's ClusterRoles and ClusterRoleBindings cannot be listed: {error}"));
         }
@@ -205,16 +240,18 @@ mod tests {
         assert_eq!(users(&rbac), ["user \"c\""]);
     }
 
+    /// As a list that failed.
+    fn error(code: u16) -> watcher::Error {
+        let status = kube::core::Status { code, ..kube::core::Status::default() };
+        watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)))
+    }
+
     #[test]
     fn a_host_without_rbac_has_nobody_to_list_and_it_is_said() {
-        let not_found = |code| {
-            let status = kube::core::Status { code, ..kube::core::Status::default() };
-            Change::Failed(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status))))
-        };
         let mut rbac = HostRbac::default();
-        rbac.take(not_found(403));
+        rbac.take(Change::Failed(error(403)));
         assert!(!rbac.is_synced() && rbac.unreadable().is_some());
-        assert_eq!(rbac.take(not_found(404)), Affected::All);
+        assert_eq!(rbac.take(Change::Absent(error(404))), Affected::All);
         assert!(rbac.is_synced() && rbac.unreadable().is_none());
         assert!(rbac.note().is_some_and(|note| note.contains("no RBAC")));
         // It was not there for a moment only.
@@ -222,5 +259,47 @@ mod tests {
         rbac.take(Change::Binding(watcher::Event::Init));
         rbac.take(Change::Binding(watcher::Event::InitDone));
         assert_eq!((rbac.is_synced(), rbac.note()), (true, None));
+    }
+
+    #[test]
+    fn failed_list_ends_the_belief_that_rbac_is_absent() {
+        let mut rbac = HostRbac::default();
+        rbac.take(Change::Absent(error(404)));
+        rbac.take(Change::Failed(error(500)));
+        assert!(!rbac.is_synced() && rbac.unreadable().is_some());
+    }
+
+    /// Asks a host whose lists fail with `code` and whose discovery has these groups, or fails.
+    async fn first_change(code: u16, groups: Option<&[&str]>) -> Change {
+        let groups: Option<Vec<_>> = groups.map(|groups| {
+            let version = json!({"groupVersion": "g/v1", "version": "v1"});
+            groups.iter().map(|name| json!({"name": name, "versions": [version]})).collect()
+        });
+        let (client, _) = crate::fake_host::host(move |_| match &groups {
+            Some(groups) => (200, json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})),
+            None => (503, json!({})),
+        });
+        let failed: watcher::Result<watcher::Event<ClusterRole>> = Err(error(code));
+        change(client, failed, Change::Role).await
+    }
+
+    #[tokio::test]
+    async fn missing_list_is_believed_only_with_discovery() {
+        const OURS: &str = "fleet.kubectl-mc.dev";
+        const RBAC: &str = "rbac.authorization.k8s.io";
+        assert!(matches!(first_change(404, Some(&["apps", OURS])).await, Change::Absent(_)));
+        for (code, groups) in [
+            (404, Some(&["apps", OURS, RBAC][..])),
+            (404, Some(&["apps"])),
+            (404, Some(&[])),
+            (404, None),
+            (403, Some(&["apps", OURS])),
+            (500, Some(&["apps", OURS])),
+        ] {
+            assert!(matches!(first_change(code, groups).await, Change::Failed(_)), "{code} {groups:?}");
+            let mut rbac = HostRbac::default();
+            rbac.take(first_change(code, groups).await);
+            assert!(!rbac.is_synced(), "nothing is taken away: {code} {groups:?}");
+        }
     }
 }

@@ -32,7 +32,7 @@ fn made_up_users_of_one_caller_delay_no_other_caller() -> Result<()> {
     let new = ["new-0", "new-1", "new-2", "new-3"].map(welcome).into_iter().collect::<Result<Vec<_>>>()?;
     let attacker = caller::Caller::certificate("e2e-hostile-users-attacker", &[])?;
     let endpoint = site.own.endpoint(attacker.certificate.as_deref())?.from_address(ELSEWHERE);
-    let bounds = Bounds { clients: 10, time: TIME };
+    let bounds = Bounds { clients: 5, time: TIME };
     let path = site.path("/asked");
     beside(&site, known, &new, || users(endpoint, path, 240, bounds))
 }
@@ -53,7 +53,7 @@ fn made_up_tokens_of_one_address_delay_no_other_token() -> Result<()> {
         welcome(name, &caller)
     });
     let new = new.into_iter().collect::<Result<Vec<_>>>()?;
-    let bounds = Bounds { clients: 60, time: TIME };
+    let bounds = Bounds { clients: 30, time: TIME };
     let (path, stranger) = (site.path("/asked"), site.own.endpoint(None)?.from_address(ELSEWHERE));
     beside(&site, known, &new, || tokens(stranger, path, 50, bounds))
 }
@@ -85,6 +85,6 @@ fn beside(site: &Site, known: Caller, new: &[Caller], attack: impl FnOnce() -> A
 /// Another address than that of the good callers.
 const ELSEWHERE: [u8; 4] = [127, 0, 0, 66];
 /// A new caller needs two answers of the host, for the token and for the right.
-const DELAY: Duration = Duration::from_millis(200);
+const DELAY: Duration = Duration::from_millis(400);
 /// Longer than the host's verdicts are kept.
 const TIME: Duration = Duration::from_secs(15);

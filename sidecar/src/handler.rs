@@ -43,6 +43,8 @@ pub async fn handle(
 ) -> Response<Guarded> {
     let Arrival { waiting, cutoff } = arrival;
     let version = request.version();
+    // Before the audit id becomes one of its fields.
+    let head = peer.heads.check(request.headers());
     let audit_id = AuditId::of(request.headers_mut());
     if request.version() == Version::HTTP_2 && app.goaway.hits() {
         peer.retire();
@@ -57,7 +59,10 @@ pub async fn handle(
         answered(&record, version, pin!(ready(Ok(cors::preflight())))).await
     } else {
         // Pinned here and not passed on: it is large, and each move would copy it.
-        let responding = pin!(respond(&app, &peer, waiting, request, &record));
+        let responding = pin!(async {
+            head?;
+            respond(&app, &peer, waiting, request, &record).await
+        });
         answered(&record, version, responding).await
     };
     if let Some(origin) = origin {
@@ -93,7 +98,6 @@ async fn respond(
     mut request: Request<Incoming>,
     record: &Record,
 ) -> Result<Response<Body>, Error> {
-    peer.heads.check(request.headers())?;
     let info = RequestInfo::parse(&request)?;
     record.understood(&info);
     // These wait for nobody, neither host nor member.

@@ -69,7 +69,10 @@ pub async fn run(
             }
         };
         // Closed at once where there is no place for it: what comes after it in the kernel's queue may have one.
-        let Some(place) = places.connection(address) else { continue };
+        let Some(place) = places.connection(address) else {
+            app.metrics.connections_refused.inc();
+            continue;
+        };
         // The worker's reactor is to watch it.
         let Ok(stream) = stream.into_std() else { continue };
         let (acceptor, app, shutdown) = (acceptor.clone(), app.clone(), shutdown.clone());
@@ -108,6 +111,7 @@ async fn serve(
     let mut peer = Peer::new(address, session.peer_certificates(), Some(place));
     let proof = app.authenticator.proof(&peer);
     if !peer.may_stay(proof) {
+        app.metrics.connections_refused.inc();
         return Err("no place for a connection of a peer that is not known".into());
     }
     if proof == Proof::FrontProxy {

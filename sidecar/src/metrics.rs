@@ -26,6 +26,7 @@ pub struct Metrics {
     pub in_flight: Gauge,
     pub tunnels: Gauge,
     pub connections: Gauge,
+    pub connections_refused: Counter,
     pub members: Gauge<f64, AtomicU64>,
     pub panics: Counter,
     pub members_unreachable: Gauge,
@@ -88,7 +89,7 @@ impl Default for Metrics {
         let buckets: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 4.0, 8));
         let duration = Family::new_with_constructor(buckets);
         let (in_flight, tunnels, connections, members, members_unreachable) = Default::default();
-        let panics = Counter::default();
+        let (panics, connections_refused) = (Counter::default(), Counter::default());
         registry.register("requests", "Requests that are over", Family::clone(&requests));
         registry.register_with_unit(
             "request_duration",
@@ -103,6 +104,11 @@ impl Default for Metrics {
         );
         registry.register("tunnels", "Upgraded connections that are open", Gauge::clone(&tunnels));
         registry.register("connections", "Downstream connections that are open", Gauge::clone(&connections));
+        registry.register(
+            "connections_refused",
+            "Downstream connections that were closed because there was no place for them",
+            Counter::clone(&connections_refused),
+        );
         registry.register("members", "Members that are registered", Gauge::clone(&members));
         registry.register(
             "members_unreachable",
@@ -124,6 +130,7 @@ impl Default for Metrics {
             in_flight,
             tunnels,
             connections,
+            connections_refused,
             members,
             members_unreachable,
             panics,

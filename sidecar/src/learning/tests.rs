@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::room::MAX_WAITING;
 use super::*;
 use crate::fake_host::host;
-use crate::limits::{Bound, Size};
+use crate::limits::{MemberBounds, MemberSize, Size};
 use crate::upstream::Upstream;
 use crate::upstream::connection::Connection;
 
@@ -47,7 +47,7 @@ fn cluster() -> Cluster {
         forwarded: Default::default(),
         upstream: Arc::new(Upstream::new("m1".parse().unwrap(), connection, Gauge::default()).unwrap()),
         gone: Default::default(),
-        in_flight: Bound::new(Size { places: 1, queued_per_caller: 0 }),
+        bounds: MemberBounds::new(MemberSize { in_flight: Size::new(1, 0), watches: Size::new(1, 0) }),
         managed: true,
         room: Room::default(),
     }

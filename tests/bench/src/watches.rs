@@ -37,7 +37,10 @@ pub(crate) fn measure(site: &Site, files: usize, quick: bool) -> Result<()> {
         String::new()
     };
     let (member, address) = site.endless_member("endless")?;
-    let sidecar = OwnSidecar::with(&Difference { flags: &["--max-watches=0", "--max-member-watches=0"], ..Difference::default() })?;
+    let sidecar = OwnSidecar::with(&Difference {
+        flags: &["--max-watches=0", "--max-member-watches=0"],
+        ..Difference::default()
+    })?;
     let endpoint = sidecar.endpoint(None)?;
     let held = |watches| {
         let bytes = usage::resident(sidecar.pid())?;

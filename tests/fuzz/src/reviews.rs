@@ -9,8 +9,9 @@ use http::{Request, Response};
 use kube::client::Body;
 use serde_json::Value;
 use sidecar::authentication::token_review::{LastAccepted, TokenReviews};
-use sidecar::authorization::{Attributes, Authorizer};
+use sidecar::authorization::{Asker, Attributes, Authorizer};
 use sidecar::identity::Identity;
+use sidecar::limits::Caller;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::lines;
@@ -44,7 +45,7 @@ fn asks(status: u16, body: &[u8]) -> bool {
     let identity = Arc::new(Identity { user: "jane".to_owned(), ..Identity::default() });
     // Another one each time: decisions are remembered.
     let attributes = Attributes::impersonate("", "users", "", "", &host.next());
-    host.runtime.block_on(host.authorizer.check(&identity, &attributes)).is_ok()
+    host.runtime.block_on(host.authorizer.check(&identity, &attributes, Asker::Renewal)).is_ok()
 }
 
 fn authenticates(status: u16, body: &[u8], audience: Option<&str>) -> Option<Arc<Identity>> {
@@ -55,7 +56,9 @@ fn authenticates(status: u16, body: &[u8], audience: Option<&str>) -> Option<Arc
         Some(AUDIENCE) => &host.tokens_for_us,
         Some(_) => return None,
     };
-    host.runtime.block_on(reviews.authenticate(&host.next(), &LastAccepted::default())).ok()
+    host.runtime
+        .block_on(reviews.authenticate(&host.next(), Caller::of_hash(0), &LastAccepted::default()))
+        .ok()
 }
 
 fn is_as_said(identity: &Identity, said: &Value, audience: Option<&str>) {

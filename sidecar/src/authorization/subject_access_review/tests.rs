@@ -148,7 +148,7 @@ async fn fault_76_a_slow_host_is_asked_so_many_questions_at_once_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn flood_of_one_caller_leaves_reviews_to_others_and_to_renewals() {
+async fn fault_76_flood_of_one_caller_leaves_reviews_to_others() {
     let (reviews, _) = slow_host();
     let others = async {
         tokio::task::yield_now().await;

@@ -207,6 +207,22 @@ fn fault_32_a_request_with_two_lengths_is_refused() {
 }
 
 #[test]
+fn request_of_one_length_is_understood() {
+    for line in [
+        ("content-length", "3"),
+        ("transfer-encoding", "chunked"),
+        ("transfer-encoding", "Chunked"),
+        ("accept", "*/*"),
+    ] {
+        let request = Request::builder().method("POST").header("host", "a").header(line.0, line.1);
+        assert!(
+            RequestInfo::parse(&request.uri(format!("{M1}/proxy/api")).body(()).unwrap()).is_ok(),
+            "{line:?}"
+        );
+    }
+}
+
+#[test]
 fn fault_32_a_request_without_a_host_is_refused_where_http_demands_one() {
     let request =
         |version| Request::builder().version(version).uri(format!("{M1}/proxy/api")).body(()).unwrap();

@@ -40,7 +40,7 @@ pub struct Serve {
     /// Port to serve HTTPS on.
     #[arg(long, value_name = "PORT", default_value_t = 10250)]
     pub secure_port: u16,
-    /// Address of /livez, /readyz and /metrics by plain HTTP.
+    /// Address of /livez and /readyz by plain HTTP, and of /metrics if it is a loopback address.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
     pub admin_bind_address: SocketAddr,
     /// Serving certificate (PEM); without it and --rotate-server-certificates one that nobody can verify is made.

@@ -219,4 +219,4 @@ pub(crate) fn metrics(app: &App) -> Response<Body> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

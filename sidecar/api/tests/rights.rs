@@ -97,6 +97,9 @@ fn what(rule: &Value) -> String {
         names if names.is_empty() => "any".to_owned(),
         names => names,
     };
+    if rule["nonResourceURLs"].is_array() {
+        return format!("{} | {} | {names}", list("verbs"), list("nonResourceURLs"));
+    }
     format!("{} | {} of {:?} | {names}", list("verbs"), list("resources"), list("apiGroups"))
 }
 

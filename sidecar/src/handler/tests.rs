@@ -18,7 +18,7 @@ use super::*;
 use crate::cutoff::Listed;
 use crate::metrics::Metrics;
 
-mod chain;
+pub(crate) mod chain;
 
 /// A body that says one word, and panics when it is told to.
 struct LastWord {

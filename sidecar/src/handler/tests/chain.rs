@@ -38,13 +38,14 @@ struct Flags {
     cors: bool,
 }
 
-/// jane's token is `jane`; a token called `broken` the host cannot review. Everybody may do everything.
+/// jane's token is `jane` and bob's `bob`; a token called `broken` the host cannot review. Everybody may do
+/// everything, but bob nothing.
 fn answer(review: &Value) -> (u16, Value) {
     let status = match review["spec"]["token"].as_str() {
-        Some("jane") => json!({"authenticated": true, "user": {"username": "jane"}}),
+        Some(name @ ("jane" | "bob")) => json!({"authenticated": true, "user": {"username": name}}),
         Some("broken") => return (400, json!({"kind": "Status", "status": "Failure", "code": 400})),
         Some(_) => json!({"authenticated": false}),
-        None => json!({"allowed": true, "reason": review["spec"]["user"]}),
+        None => json!({"allowed": review["spec"]["user"] != "bob", "reason": review["spec"]["user"]}),
     };
     (
         201,
@@ -77,6 +78,11 @@ fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<App>, impl Fn() -> usize 
         cors: Cors::new(flags.cors.then(|| r"^https://ui\.example$".to_owned()).as_slice()).unwrap(),
     };
     (Arc::new(app), move || asked.load(Ordering::SeqCst))
+}
+
+/// For a test that needs an [`App`] and asks nothing of it.
+pub(crate) fn any_app() -> Arc<App> {
+    app(Flags::default(), &front_proxy()).0
 }
 
 fn stranger() -> Arc<Peer> {
@@ -136,6 +142,7 @@ fn retires(peer: &Peer) -> bool {
 
 const PODS: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/pods";
 const JANE: Option<(&str, &str)> = Some(("authorization", "Bearer jane"));
+const BOB: Option<(&str, &str)> = Some(("authorization", "Bearer bob"));
 const MALLORY: Option<(&str, &str)> = Some(("authorization", "Bearer mallory"));
 
 #[tokio::test]
@@ -278,4 +285,18 @@ async fn at_the_end_nothing_is_begun_that_would_not_end_by_itself() {
     assert!(closing(&body) && asked() == before, "{body}");
     let (.., body) = send(&app, &stranger(), Version::HTTP_2, PODS, JANE).await;
     assert!(!closing(&body), "a short request is still served: {body}");
+}
+
+#[tokio::test]
+async fn metrics_on_the_secure_port_need_the_hosts_authorization() {
+    let (app, asked) = app(Flags::default(), &front_proxy());
+    for (header, code) in [(None, 401), (MALLORY, 401), (BOB, 403), (JANE, 200)] {
+        let (status, _, body) = send(&app, &stranger(), Version::HTTP_11, "/metrics", header).await;
+        assert_eq!(
+            (status.as_u16(), body.contains("mc_sidecar_")),
+            (code, code == 200),
+            "{header:?}: {body}"
+        );
+    }
+    assert_eq!(asked(), 5, "three TokenReviews and two SubjectAccessReviews");
 }

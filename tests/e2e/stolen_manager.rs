@@ -183,6 +183,22 @@ fn it_lets_no_role_flow_into_another() -> Result<()> {
 }
 
 #[test]
+fn manager_sets_no_finalizer_and_no_owner() -> Result<()> {
+    let thief = managed()?.thief_of_manager()?;
+    let owner = json!({"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": "1"});
+    for (field, value) in [("finalizers", json!(["example.com/stay"])), ("ownerReferences", json!([owner]))] {
+        let mut cluster_role = role("ClusterRole", OURS, &json!([]));
+        cluster_role["metadata"][field] = value.clone();
+        refused(&thief, "PATCH", &self::cluster_role(), &cluster_role, "no finalizers and no owners")?;
+        let mut role = role("Role", OURS, &json!([]));
+        role["metadata"][field] = value;
+        let path = format!("{RBAC}/namespaces/default/roles/{OURS}");
+        refused(&thief, "PATCH", &path, &role, "no finalizers and no owners")?;
+    }
+    Ok(())
+}
+
+#[test]
 fn it_reaches_no_account_of_the_control_plane_or_of_its_own_in_a_namespace() -> Result<()> {
     let thief = managed()?.thief_of_manager()?;
     let accounts = json!([{"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}]);

@@ -16,7 +16,7 @@ use crate::authentication::By;
 use crate::body::{Body, Guarded};
 use crate::cutoff::Cutoff;
 use crate::error::Error;
-use crate::head_limit::HeadLimit;
+use crate::head_limit::{HeadLimit, TooLarge};
 use crate::peer::{Peer, Waiting};
 use crate::proxy::Draft;
 use crate::record::Record;
@@ -59,10 +59,7 @@ pub async fn handle(
         answered(&record, version, pin!(ready(Ok(cors::preflight())))).await
     } else {
         // Pinned here and not passed on: it is large, and each move would copy it.
-        let responding = pin!(async {
-            head?;
-            respond(&app, &peer, waiting, request, &record).await
-        });
+        let responding = pin!(respond(&app, &peer, waiting, head, request, &record));
         answered(&record, version, responding).await
     };
     if let Some(origin) = origin {
@@ -95,9 +92,11 @@ async fn respond(
     app: &App,
     peer: &Peer,
     waiting: Option<Waiting>,
+    head: Result<(), TooLarge>,
     mut request: Request<Incoming>,
     record: &Record,
 ) -> Result<Response<Body>, Error> {
+    head?;
     let info = RequestInfo::parse(&request)?;
     record.understood(&info);
     // These wait for nobody, neither host nor member.

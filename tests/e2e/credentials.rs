@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use harness::bed::{SYSTEM, bed, host, sidecar};
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Step, ok, reply};
-use harness::http1::{Endpoint, member_path, plain_get};
+use harness::http1::{Endpoint, Response, member_path, plain_get};
 use harness::own_fleet::OwnFleet;
 use harness::scene::{EVERY_VERB, Scene};
 use harness::wait::{SOON, eventually};
@@ -114,6 +114,25 @@ fn a_members_token_is_in_no_answer_log_or_metric() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// Metrics name members. The bed's admin port is not on a loopback address, as in the manifests.
+#[test]
+fn metrics_are_for_authorized_callers_only() -> Result<()> {
+    let get = |caller: Option<&Caller>| -> Result<Response> {
+        let certificate = caller.and_then(|caller| caller.certificate.as_deref());
+        let endpoint = Endpoint::sidecar(sidecar()?, certificate)?;
+        endpoint.exchange(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    };
+    let stranger = Caller::certificate("e2e-metrics-stranger", &["e2e-metrics-strangers"])?;
+    let admin = Caller::certificate("e2e-metrics-admin", &["system:masters"])?;
+    assert_eq!(get(None)?.status(), 401);
+    assert_eq!(get(Some(&stranger))?.status(), 403);
+    let metrics = get(Some(&admin))?;
+    ensure!(metrics.status() == 200 && metrics.text().contains("mc_sidecar_"), "{}", metrics.text());
+    let plain = plain_get(&sidecar()?.admin, "/metrics")?;
+    ensure!(plain.status() == 404 && !plain.text().contains("mc_sidecar_"), "{}", plain.text());
     Ok(())
 }
 

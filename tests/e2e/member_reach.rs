@@ -8,7 +8,7 @@ use harness::bed::{bed, sidecar};
 use harness::black_hole::BlackHole;
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Manners, ok, reply};
-use harness::http1::{Connection, Endpoint, Response, member_path, plain_get};
+use harness::http1::{Connection, Endpoint, Response, member_path};
 use harness::registration::register;
 use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
@@ -213,7 +213,9 @@ fn unreachable(answer: &Response, words: &str) -> Result<()> {
 
 /// The metric, for all members of the bed together.
 fn unreachable_members() -> Result<u32> {
-    let metrics = plain_get(&sidecar()?.admin, "/metrics")?.text();
+    let admin = Caller::certificate("e2e-reach-metrics", &["system:masters"])?;
+    let endpoint = Endpoint::sidecar(sidecar()?, admin.certificate.as_deref())?;
+    let metrics = endpoint.exchange(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?.text();
     let line = metrics.lines().find_map(|line| line.strip_prefix("mc_sidecar_members_unreachable "));
     Ok(line.with_context(|| metrics.clone())?.parse()?)
 }

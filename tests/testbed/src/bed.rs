@@ -150,7 +150,7 @@ pub struct Sidecar {
     /// `https://address:port`
     pub url: String,
     pub ca_certificate: PathBuf,
-    /// `http://address:port` of /readyz and /metrics.
+    /// `http://address:port` of /livez and /readyz, and of /metrics on a loopback address.
     pub admin: String,
     pub log: PathBuf,
     pub pid: u32,

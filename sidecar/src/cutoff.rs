@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::limits::{Bound, Caller, Size};
 
-    const NEVER_POLLED: Duration = Duration::from_secs(1);
+    const MARGIN: Duration = Duration::from_secs(1);
 
     fn is_cut(cutoff: &Cutoff) -> bool {
         cutoff.cut.load(Ordering::Acquire)
@@ -228,7 +228,7 @@ mod tests {
         let (sooner, never) = (cutoffs.list(Arc::default(), None), cutoffs.list(Arc::default(), Some(now)));
         sooner.set_due(Some(now));
         never.set_due(None);
-        cutoffs.sweep(now + NEVER_POLLED);
+        cutoffs.sweep(now + MARGIN);
         assert!(is_cut(sooner.cutoff()) && !is_cut(never.cutoff()));
     }
 
@@ -237,7 +237,7 @@ mod tests {
         let cutoffs = Cutoffs::new();
         let listed = cutoffs.list(Arc::default(), None);
         let cutoff = listed.cutoff();
-        let later = Instant::now() + UNREAD_TIMEOUT + NEVER_POLLED;
+        let later = Instant::now() + UNREAD_TIMEOUT + MARGIN;
         cutoff.given();
         cutoff.taken();
         cutoffs.sweep(later);
@@ -255,7 +255,7 @@ mod tests {
         let listed = cutoffs.list(Arc::default(), Some(Instant::now()));
         let cutoff = listed.cutoff().clone();
         drop(listed);
-        cutoffs.sweep(Instant::now() + NEVER_POLLED);
+        cutoffs.sweep(Instant::now() + MARGIN);
         assert!(!is_cut(&cutoff));
         assert!(cutoffs.with(workers::current(), |requests| requests.under_way.is_empty()));
     }
@@ -281,7 +281,7 @@ mod tests {
         drop(listed);
         cutoffs.sweep(now);
         assert!(bound.admit_now(jane).is_none());
-        cutoffs.sweep(now + CANCELLED + NEVER_POLLED);
+        cutoffs.sweep(now + CANCELLED + MARGIN);
         assert!(bound.admit_now(jane).is_some());
     }
 }

@@ -14,7 +14,7 @@ use crate::commands::access::through;
 use crate::error::Failure;
 use crate::hop::{Hop, Refusal};
 use crate::join::names::{IMPERSONATOR, SYSTEM};
-use crate::join::side::Side;
+use crate::join::side::{Answer, Side};
 
 /// What is asked, and of whom.
 pub(super) struct Question<'a> {
@@ -69,7 +69,11 @@ impl Question<'_> {
             return Ok(shown_nobody(why));
         }
         let review = hops::self_review(&self.attributes().await);
-        let answer = member.send(Method::POST, SELF_REVIEWS, Some(("application/json", &review))).await?;
+        let ask = || member.send(Method::POST, SELF_REVIEWS, Some(("application/json", &review)));
+        let mut answer = ask().await?;
+        if is_just_granted(&answer) {
+            answer = ask().await?;
+        }
         let not_asked = |why: String| Verdict::Unknown(why, None);
         Ok(match through::refusal(&answer) {
             Some(Refusal { hop: Hop::MemberImpersonation, message }) => vec![
@@ -123,6 +127,14 @@ impl Question<'_> {
         }
         Verdict::no(hops::with_reason(&format!("nothing on {} allows it", self.cluster), reason), grant())
     }
+}
+
+/// Whether the member lets the sidecar impersonate the caller since a moment ago, which the question made happen:
+/// the sidecar does not repeat a request that has a body.
+fn is_just_granted(answer: &Answer) -> bool {
+    let refused = through::refusal(answer);
+    answer.status == StatusCode::SERVICE_UNAVAILABLE
+        && refused.is_some_and(|refusal| refusal.hop == Hop::MemberImpersonation)
 }
 
 fn shown_nobody(why: String) -> Verdicts {

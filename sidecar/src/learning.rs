@@ -94,8 +94,7 @@ impl Learning {
             let ended = self.wait(cluster, identity, &lacking.rights).await;
             Learnt { ended, lacking: words }
         };
-        // A place is free again in a moment.
-        self.ended.get_or_ask(&key, ended, |learnt| learnt.ended != Ended::Busy).await
+        self.ended.get_or_ask(&key, ended, is_kept).await
     }
 
     async fn wait(&self, cluster: &Cluster, identity: &Identity, lacking: &[Attributes]) -> Ended {
@@ -141,6 +140,12 @@ impl Learning {
             created => created.map(drop),
         }
     }
+}
+
+/// Whether an outcome holds for a while: only a refusal. A place is free again in a moment, and a member that
+/// refuses after it granted is another one of that name.
+fn is_kept(learnt: &Learnt) -> bool {
+    learnt.ended == Ended::Late
 }
 
 /// A key of ConfigMaps for a user and groups, in any order and number.

@@ -34,6 +34,15 @@ fn names_are_learnt_and_nothing_else() {
     assert!(!is_learnable(&Attributes::impersonate("authentication.k8s.io", "uids", "", "", "1")));
 }
 
+#[test]
+fn only_a_refusal_is_kept() {
+    for (ended, kept) in
+        [(Ended::Late, true), (Ended::Granted, false), (Ended::Busy, false), (Ended::NotLearnable, false)]
+    {
+        assert_eq!(is_kept(&Learnt { ended, lacking: None }), kept, "{ended:?}");
+    }
+}
+
 const DATA: [(&str, &str); 3] =
     [("server", "https://127.0.0.1:1"), ("insecure-skip-tls-verify", "true"), ("token", "t")];
 

@@ -151,7 +151,7 @@ async fn made_up_tokens_of_one_address_leave_reviews_to_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn made_up_tokens_leave_reviews_to_an_accepted_token_of_their_address() {
+async fn made_up_tokens_leave_reviews_to_accepted_tokens() {
     let reviews = slow_host();
     user(&reviews, "jane").await.unwrap();
     tokio::time::advance(KEPT).await;

@@ -207,27 +207,57 @@ const SMALL: usize = 1024;
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
+    use std::sync::Arc;
+
+    use http::{HeaderMap, Method, Request};
     use http_body_util::{BodyExt, Empty};
     use hyper::client::conn::http1;
     use hyper_util::rt::TokioIo;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::audit_id::AuditId;
+    use crate::cutoff::Listed;
+    use crate::metrics::Metrics;
+    use crate::peer::Peer;
 
-    #[tokio::test]
-    async fn fault_58_trailers_of_a_member_are_cleaned() {
-        let (client, mut member) = tokio::io::duplex(4096);
-        let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: Set-Cookie, Grpc-Status\r\n\r\n\
-            1\r\nx\r\n0\r\nSet-Cookie: session=1\r\nGrpc-Status: 0\r\n\r\n";
+    /// What a member answers, as the body of a response.
+    async fn answered(answer: Vec<u8>) -> Body {
+        let (client, mut member) = tokio::io::duplex(1024 * 1024);
         let (mut sender, connection) = http1::handshake(TokioIo::new(client)).await.unwrap();
         tokio::spawn(connection);
         let response = tokio::spawn(sender.send_request(Request::new(Empty::<Bytes>::new())));
         member.read_u8().await.unwrap();
-        member.write_all(answer.as_bytes()).await.unwrap();
-        let response = response.await.unwrap().unwrap();
-        let collected =
-            Body::Upstream(MemberBody::alone(response.into_body(), None)).collect().await.unwrap();
+        member.write_all(&answer).await.unwrap();
+        Body::Upstream(MemberBody::alone(response.await.unwrap().unwrap().into_body(), None))
+    }
+
+    fn record() -> Record {
+        let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
+        let audit_id = AuditId::of(&mut HeaderMap::new());
+        Record::begin(Arc::new(Metrics::default()), peer, Listed::alone(), &Method::GET, audit_id)
+    }
+
+    #[tokio::test]
+    async fn last_byte_for_http2_waits_for_the_rest_to_fit() {
+        let length = 40_000;
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{}", "x".repeat(length));
+        let body = answered(answer.into_bytes()).await;
+        let mut body = Guarded::new(body, record(), Version::HTTP_2);
+        let mut pieces = Vec::new();
+        while let Some(frame) = body.frame().await {
+            pieces.push(frame.unwrap().into_data().unwrap().len());
+        }
+        assert_eq!(pieces.iter().sum::<usize>(), length);
+        assert!(pieces.iter().all(|piece| *piece <= PIECE), "{pieces:?}");
+        assert_eq!(pieces.last(), Some(&1), "{pieces:?}");
+    }
+
+    #[tokio::test]
+    async fn fault_58_trailers_of_a_member_are_cleaned() {
+        let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: Set-Cookie, Grpc-Status\r\n\r\n\
+            1\r\nx\r\n0\r\nSet-Cookie: session=1\r\nGrpc-Status: 0\r\n\r\n";
+        let collected = answered(answer.as_bytes().to_vec()).await.collect().await.unwrap();
         let trailers = collected.trailers().unwrap();
         assert_eq!(trailers.keys().collect::<Vec<_>>(), ["grpc-status"]);
         assert_eq!(collected.to_bytes(), "x");

@@ -116,8 +116,8 @@ impl Cutoffs {
         Listed { cutoffs: self.clone(), cutoff, worker, key }
     }
 
-    /// Keeps the permits of a request that its client cancelled for a while: who cancels everything gets no
-    /// more than a caller's share of requests in that time, on a connection that others may share.
+    /// Keeps the permits of a request that its client cancelled for a while: a client that cancels everything
+    /// gets no more than a caller's share of requests in that time, on a connection that others may share.
     fn keep(&self, permits: [Option<Permit>; 2]) {
         let until = Instant::now() + CANCELLED;
         self.with(workers::current(), |requests| requests.cancelled.push((until, permits)));
@@ -135,7 +135,7 @@ impl Cutoffs {
 
     fn sweep(&self, now: Instant) {
         for worker in 0..self.0.len() {
-            // Given back outside of the lock: whoever waits for a permit is woken by that.
+            // Dropped outside of the lock: a permit that is given back wakes the next request in the queue.
             let over: Vec<_> = self.with(worker, |requests| {
                 for (_, Entry { cutoff, due }) in &requests.under_way {
                     if due.is_some_and(|due| due + GRACE <= now) || cutoff.is_unread(now) {

@@ -135,7 +135,7 @@ async fn flood(reviews: &SubjectAccessReviews, count: usize, asker: Asker) -> us
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault_76_a_slow_host_is_asked_so_many_questions_at_once_and_no_more() {
+async fn fault_76_reviews_of_a_slow_host_are_bounded() {
     let (reviews, most) = slow_host();
     let (jane, bob, renewals) = tokio::join!(
         flood(&reviews, MAX_OF_CALLERS, JANE),

@@ -16,4 +16,5 @@ pub(crate) mod remains;
 pub(crate) mod side;
 pub(crate) mod steps;
 pub(crate) mod survey;
+pub(crate) mod token_policy;
 pub(crate) mod wait;

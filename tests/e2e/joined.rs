@@ -12,6 +12,7 @@ use harness::caller::Caller;
 use harness::own_fleet::OwnFleet;
 use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
+use serde_json::{Value, json};
 
 use crate::plugin;
 
@@ -25,6 +26,7 @@ fn a_cluster_is_joined_used_and_taken_away_without_a_trace() -> Result<()> {
     ensure!(said.contains(&format!("host: membercluster.fleet.kubectl-mc.dev/{NAME} created")), "{said}");
     ensure!(said.contains("member: serviceaccount/kubectl-mc-manager created"), "{said}");
     follow(&both, &said)?;
+    tokens_are_limited(&alone)?;
     let labelled = plugin(&both)?.ok(&["clusters", "-l", "env=e2e", "-o", "name"])?;
     ensure!(labelled.contains(NAME), "{labelled}");
 
@@ -82,6 +84,7 @@ fn what_is_printed_works_when_it_is_pasted() -> Result<()> {
         String::from_utf8_lossy(&pasted.stdout),
         String::from_utf8_lossy(&pasted.stderr)
     );
+    tokens_are_limited(&alone)?;
     let cluster = format!("--cluster={NAME}");
     eventually("it can be used", 4 * SOON, || plugin(&both)?.ok(&[&cluster, "get", "namespaces"]).map(Some))?;
     plugin(&both)?.ok(&["unjoin", NAME, "--member-context=member", "--yes"])?;
@@ -200,6 +203,21 @@ impl Drop for Joined {
         // Whether that works is for other tests to say.
         let _ = self.admin.run(&["unjoin", self.name, "--member-context=member", "--yes"]);
     }
+}
+
+/// The member's policy names the audiences of its API and the life that join asked for.
+fn tokens_are_limited(alone: &Alone) -> Result<()> {
+    let member = Api::admin(alone.cluster)?;
+    let token = "/api/v1/namespaces/kube-system/serviceaccounts/default/token";
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let own = member.create(token, &request)?["spec"]["audiences"].clone();
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let policy = member.get(&format!("{policies}/kubectl-mc-manager-tokens"))?;
+    let variables = &policy["spec"]["variables"];
+    let audiences = variables[0]["expression"].as_str().unwrap_or_default().replace('\'', "\"");
+    ensure!(serde_json::from_str::<Value>(&audiences)? == own, "{variables} and not {own}");
+    ensure!(variables[1]["expression"] == "86400", "{variables}");
+    Ok(())
 }
 
 /// Runs what the join says comes next.

@@ -254,6 +254,8 @@ fn it_cannot_loosen_what_binds_it() -> Result<()> {
     for path in [
         format!("{admission}/validatingadmissionpolicies/kubectl-mc-manager"),
         format!("{admission}/validatingadmissionpolicybindings/kubectl-mc-manager"),
+        format!("{admission}/validatingadmissionpolicies/kubectl-mc-manager-tokens"),
+        format!("{admission}/validatingadmissionpolicybindings/kubectl-mc-manager-tokens"),
         "/api/v1/namespaces/kubectl-mc-system/configmaps/kubectl-mc-manager".to_owned(),
         "/api/v1/namespaces/kubectl-mc-system".to_owned(),
     ] {
@@ -286,6 +288,28 @@ fn it_gets_no_token_but_of_the_two_accounts() -> Result<()> {
     )?;
     // Nor does it impersonate by itself.
     forbidden(&thief.with(&["Impersonate-User: admin"]), "GET", "/api/v1/secrets", &Value::Null)
+}
+
+#[test]
+fn manager_gets_tokens_for_the_api_alone_and_for_its_life() -> Result<()> {
+    let thief = managed()?.thief_of_manager()?;
+    let token = "/api/v1/namespaces/kubectl-mc-system/serviceaccounts/kubectl-mc-impersonator/token";
+    let request =
+        |spec: Value| json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+    let granted = thief.create(token, &request(json!({"expirationSeconds": 86_400})))?;
+    let own = &granted["spec"]["audiences"][0];
+    thief.create(token, &request(json!({"audiences": [own]})))?;
+    for (spec, words) in [
+        (json!({"audiences": ["vault"]}), "for the API of this cluster only"),
+        (json!({"audiences": [own, "vault"]}), "for the API of this cluster only"),
+        (json!({"expirationSeconds": 86_401}), "no token for longer than 86400 seconds"),
+    ] {
+        // A kube-apiserver takes a moment until it enforces what a policy says now.
+        eventually("the policy is in force", SOON, || {
+            refused(&thief, "POST", token, &request(spec.clone()), words).map(Some)
+        })?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -110,6 +110,7 @@ async fn join(
         validates: on_member.validates,
         foreign_namespace: objects::is_foreign(on_member.namespace.as_ref()),
         keeps_policy: on_member.has_policy,
+        token_life: *token_duration,
     };
     let member_objects = side.objects(manifest::member()?);
     let surplus = side.surplus(member.readable(HOST_ADMINS_BINDING).await?.as_ref());

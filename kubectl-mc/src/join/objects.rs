@@ -1,6 +1,7 @@
 //! What a join writes, as values: the registration on the host and the member's side of it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
 use super::names::{CLUSTER, HOST, HOST_ADMINS, KUBECTL_MC, MANAGED_BY, SECRET_TYPE, UID};
+use super::token_policy;
 
 /// The registration: a name with labels, and the uid by which the cluster is known again.
 pub(crate) fn member_cluster(name: &ClusterName, labels: &[(String, String)], uid: Option<&str>) -> Value {
@@ -63,12 +65,15 @@ pub(crate) struct MemberSide<'a> {
     pub(crate) foreign_namespace: bool,
     /// Whether the member's administrators have a policy there already: it is theirs.
     pub(crate) keeps_policy: bool,
+    /// How long the member's tokens live.
+    pub(crate) token_life: Duration,
 }
 
 impl MemberSide<'_> {
     /// The objects in the order in which they are applied.
     pub(crate) fn objects(&self, manifest: Vec<Value>) -> Vec<Value> {
-        let Self { cluster, host_uid, host_admins, validates, foreign_namespace, keeps_policy } = self;
+        let Self { cluster, host_uid, host_admins, validates, foreign_namespace, keeps_policy, token_life } =
+            self;
         let wanted = |object: &Value| {
             let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
             (kind != "ConfigMap" || !*keeps_policy)
@@ -77,6 +82,9 @@ impl MemberSide<'_> {
         };
         let mut objects: Vec<Value> = manifest.into_iter().filter(wanted).collect();
         for object in &mut objects {
+            if token_policy::is_policy(object) {
+                token_policy::set_longest(object, *token_life);
+            }
             if text(object, "/kind") != "Namespace" {
                 continue;
             }
@@ -154,6 +162,7 @@ mod tests {
             validates: true,
             foreign_namespace: false,
             keeps_policy: false,
+            token_life: Duration::from_secs(3600),
         }
     }
 

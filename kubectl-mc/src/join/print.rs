@@ -9,6 +9,7 @@ use super::endpoint::Endpoint;
 use super::manifest;
 use super::names::{HOST_ADMINS, IMPERSONATOR, MANAGER, SECRET_TYPE, SYSTEM, UID};
 use super::objects::MemberSide;
+use super::token_policy;
 use crate::apply::diff::documents;
 use crate::cli::JoinArgs;
 use crate::error::Failure;
@@ -41,12 +42,13 @@ impl Halves<'_> {
             validates: true,
             foreign_namespace: false,
             keeps_policy: false,
+            token_life: *token_duration,
         };
         let objects = side.objects(manifest::member()?);
         let life = token_duration.as_secs();
         let token = |account| format!("$({kubectl} -n {SYSTEM} create token {account} --duration={life}s)");
         let mut text = format!(
-            "# On the member, as its administrator. Before Kubernetes 1.30, leave out ValidatingAdmissionPolicy and its binding.\n{kubectl} apply --server-side --field-manager=kubectl-mc -f - <<'EOF'\n"
+            "# On the member, as its administrator. Before Kubernetes 1.30, leave out what has ValidatingAdmissionPolicy in its name.\n{kubectl} apply --server-side --field-manager=kubectl-mc -f - <<'EOF'\n"
         );
         text.push_str(&documents(&objects));
         // What an earlier join may have made.
@@ -54,10 +56,12 @@ impl Halves<'_> {
             true => format!("{kubectl} delete clusterrolebinding {HOST_ADMINS} --ignore-not-found\n"),
             false => String::new(),
         };
+        let audiences = token_policy::shell(kubectl, SYSTEM, MANAGER);
         let _ = write!(
             text,
             "EOF\n\
              {surplus}\
+             {audiences}\
              export MEMBER_UID=$({kubectl} get namespace kube-system -o jsonpath='{{.metadata.uid}}')\n\
              export IMPERSONATOR_TOKEN={}\n\
              export MANAGER_TOKEN={}\n\

@@ -12,7 +12,7 @@ use super::endpoint::Endpoint;
 use super::names::{self, IMPERSONATOR, MANAGER, SYSTEM};
 use super::objects;
 use super::side::{Side, SideError};
-use super::wait;
+use super::{token_policy, wait};
 use crate::apply::delete::{Delete, DeleteError};
 use crate::apply::{Applied, Apply, ApplyError};
 use crate::printer::Printer;
@@ -70,6 +70,9 @@ impl Steps<'_> {
         step.done();
 
         let step = progress.step("preparing the member");
+        // The policy on tokens waits for the first token, which tells it the audiences.
+        let (mut token_policies, member_objects): (Vec<_>, Vec<_>) =
+            member_objects.into_iter().partition(token_policy::is_policy);
         let written = apply.all(member.target(), member_objects).await?;
         let delete = Delete { dry_run: false, timeout };
         let deleted = delete.all(member.target(), surplus.into_iter()).await?;
@@ -79,8 +82,12 @@ impl Steps<'_> {
         let step = progress.step("giving the sidecar its tokens");
         let manager = name.manager_secret();
         let written = connection(host, namespace, &manager, endpoint, apply).await?;
+        let mut limited = Vec::new();
         for (account, secret) in [(MANAGER, &manager), (IMPERSONATOR, &secret)] {
-            let token = token(member, account, token_life).await?;
+            let Granted { token, audiences } = token(member, account, token_life).await?;
+            token_policies.iter_mut().for_each(|policy| token_policy::set_audiences(policy, &audiences));
+            // Before the host has the manager's token.
+            limited.extend(apply.all(member.target(), std::mem::take(&mut token_policies)).await?);
             host.merge(
                 &names::secret(namespace, secret),
                 &json!({"data": {"token": STANDARD.encode(token)}}),
@@ -88,6 +95,7 @@ impl Steps<'_> {
             .await?;
         }
         ended(step, "host", &written, printer);
+        print_applied("member", &limited, printer);
 
         let mut step = progress.step(&format!("waiting until {name} is ready"));
         wait::until_true(host, name, &["AuthSynced", "Ready"], timeout, &mut step, |_| true).await?;
@@ -113,8 +121,15 @@ async fn connection(
     Ok(apply.all(host.target(), [objects::secret(namespace, secret, endpoint)]).await?)
 }
 
+/// What a TokenRequest gave.
+struct Granted {
+    token: String,
+    /// Those that the member's kube-apiserver filled in, its own.
+    audiences: Vec<String>,
+}
+
 /// A token of an account of the member's sidecar namespace (TokenRequest).
-async fn token(member: &Side, account: &str, life: Duration) -> Result<String, StepError> {
+async fn token(member: &Side, account: &str, life: Duration) -> Result<Granted, StepError> {
     let path = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts/{account}/token");
     let request = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
@@ -122,12 +137,18 @@ async fn token(member: &Side, account: &str, life: Duration) -> Result<String, S
     });
     let answer = member.create(&path, &request).await?;
     let token = answer["status"]["token"].as_str().filter(|token| !token.is_empty());
-    token.map(str::to_owned).ok_or_else(|| StepError::NoToken(account.to_owned()))
+    let token = token.ok_or_else(|| StepError::NoToken(account.to_owned()))?.to_owned();
+    let audiences = serde_json::from_value(answer["spec"]["audiences"].clone()).unwrap_or_default();
+    Ok(Granted { token, audiences })
 }
 
-/// Says what a step has written, side first.
+/// Ends a step and prints what it has written.
 fn ended(step: Step<'_>, side: &str, written: &[Applied], printer: &Printer) {
     step.done();
+    print_applied(side, written, printer);
+}
+
+fn print_applied(side: &str, written: &[Applied], printer: &Printer) {
     for applied in written {
         printer.out_line(&format!("{side}: {}", applied.line(false)));
     }

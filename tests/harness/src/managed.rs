@@ -117,7 +117,17 @@ fn member_cluster() -> String {
 fn apply_manifest(cluster: &Cluster) -> Result<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sidecar/deploy/member.yaml");
     let path = path.to_str().context("the path is no text")?;
-    Tool::admin(cluster)?.ok(&["apply", "--server-side", "--force-conflicts", "-f", path]).map(drop)
+    let member = Tool::admin(cluster)?;
+    member.ok(&["apply", "--server-side", "--force-conflicts", "-f", path])?;
+    // What a join learns from the first token.
+    let accounts = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts");
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let answer = Api::admin(cluster)?.create(&format!("{accounts}/kubectl-mc-manager/token"), &request)?;
+    let audiences = json!({"spec": {"variables": [
+        {"name": "audiences", "expression": answer["spec"]["audiences"].to_string()},
+    ]}});
+    let policy = ["validatingadmissionpolicy", "kubectl-mc-manager-tokens", "--patch"];
+    member.ok(&[&["patch"], &policy[..], &[&audiences.to_string()]].concat()).map(drop)
 }
 
 /// A kube-apiserver takes a moment until it enforces a new policy.

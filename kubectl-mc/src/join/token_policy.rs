@@ -1,0 +1,59 @@
+//! The member's policy on the manager's TokenRequests: which audiences, and for how long. A kube-apiserver fills its
+//! own audiences into a TokenRequest that names none, so the first token tells them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// The name of the policy and of its binding in `sidecar/deploy/member.yaml`.
+const NAME: &str = "kubectl-mc-manager-tokens";
+
+/// Writes the longest life of a token into the policy.
+pub(crate) fn set_longest(policy: &mut Value, life: Duration) {
+    set(policy, "maxSeconds", &life.as_secs().to_string());
+}
+
+/// Writes the audiences of the member's API into the policy, as a CEL list: JSON's strings are CEL's.
+pub(crate) fn set_audiences(policy: &mut Value, audiences: &[String]) {
+    set(policy, "audiences", &json!(audiences).to_string());
+}
+
+/// Whether an object of the manifest is the policy.
+pub(crate) fn is_policy(object: &Value) -> bool {
+    object["kind"] == "ValidatingAdmissionPolicy" && object["metadata"]["name"] == NAME
+}
+
+/// Commands that write the audiences that `kubectl create token` of this account tells.
+pub(crate) fn shell(kubectl: &str, namespace: &str, account: &str) -> String {
+    format!(
+        "AUDIENCES=$({kubectl} -n {namespace} create token {account} -o jsonpath='{{.spec.audiences}}' | tr '\"' \"'\")\n\
+         {kubectl} patch validatingadmissionpolicy {NAME} --type=json --field-manager=kubectl-mc \\\n  \
+         -p \"[{{\\\"op\\\":\\\"replace\\\",\\\"path\\\":\\\"/spec/variables/0/expression\\\",\\\"value\\\":\\\"$AUDIENCES\\\"}}]\"\n"
+    )
+}
+
+fn set(policy: &mut Value, name: &str, expression: &str) {
+    let variables = policy["spec"]["variables"].as_array_mut().into_iter().flatten();
+    for variable in variables.filter(|variable| variable["name"] == name) {
+        variable["expression"] = expression.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::join::manifest;
+
+    #[test]
+    fn manifest_has_the_policy_and_its_variables() {
+        let mut policies: Vec<Value> = manifest::member().unwrap().into_iter().filter(is_policy).collect();
+        let [policy] = policies.as_mut_slice() else { panic!("{policies:?}") };
+        set_longest(policy, Duration::from_secs(7200));
+        set_audiences(policy, &["https://kubernetes.default.svc".to_owned(), "a\"b".to_owned()]);
+        let expected = json!([
+            {"name": "audiences", "expression": r#"["https://kubernetes.default.svc","a\"b"]"#},
+            {"name": "maxSeconds", "expression": "7200"},
+        ]);
+        assert_eq!(policy["spec"]["variables"], expected);
+    }
+}

@@ -20,6 +20,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::limits::Permit;
 use crate::workers;
 
+mod cancelled;
+
+use cancelled::Cancelled;
+
 /// Ends what carries one answer.
 #[derive(Debug)]
 pub struct Cutoff {
@@ -33,7 +37,10 @@ pub struct Cutoff {
 
 /// The requests under way, a sheet for each worker so that their threads do not contend.
 #[derive(Debug)]
-pub struct Cutoffs(Vec<Sheet>);
+pub struct Cutoffs {
+    sheets: Vec<Sheet>,
+    cancelled: Cancelled,
+}
 
 #[expect(clippy::disallowed_types, reason = "held for a few steps on a slab, and never over an await")]
 type Sheet = std::sync::Mutex<Requests>;
@@ -41,8 +48,6 @@ type Sheet = std::sync::Mutex<Requests>;
 #[derive(Debug, Default)]
 struct Requests {
     under_way: Slab<Entry>,
-    /// Permits of requests that were cancelled, and until when they are kept.
-    cancelled: Vec<(Instant, [Option<Permit>; 2])>,
 }
 
 #[derive(Debug)]
@@ -105,7 +110,8 @@ impl Cutoff {
 
 impl Cutoffs {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self((0..workers::count()).map(|_| Sheet::default()).collect()))
+        let sheets = (0..workers::count()).map(|_| Sheet::default()).collect();
+        Arc::new(Self { sheets, cancelled: Cancelled::default() })
     }
 
     /// Lists a request that must be over when it is `due`, if it ever is.
@@ -114,13 +120,6 @@ impl Cutoffs {
         let entry = Entry { cutoff: cutoff.clone(), due };
         let key = self.with(worker, |requests| requests.under_way.insert(entry));
         Listed { cutoffs: self.clone(), cutoff, worker, key }
-    }
-
-    /// Keeps the permits of a request that its client cancelled for a while: a client that cancels everything
-    /// gets no more than a caller's share of requests in that time, on a connection that others may share.
-    fn keep(&self, permits: [Option<Permit>; 2]) {
-        let until = Instant::now() + CANCELLED;
-        self.with(workers::current(), |requests| requests.cancelled.push((until, permits)));
     }
 
     /// Cuts off what is over, until it is dropped.
@@ -134,22 +133,20 @@ impl Cutoffs {
     }
 
     fn sweep(&self, now: Instant) {
-        for worker in 0..self.0.len() {
-            // Dropped outside of the lock: a permit that is given back wakes the next request in the queue.
-            let over: Vec<_> = self.with(worker, |requests| {
+        for worker in 0..self.sheets.len() {
+            self.with(worker, |requests| {
                 for (_, Entry { cutoff, due }) in &requests.under_way {
                     if due.is_some_and(|due| due + GRACE <= now) || cutoff.is_unread(now) {
                         cutoff.cut();
                     }
                 }
-                requests.cancelled.extract_if(.., |(until, _)| *until <= now).collect()
             });
-            drop(over);
         }
+        drop(self.cancelled.expired(now));
     }
 
     fn with<T>(&self, worker: usize, change: impl FnOnce(&mut Requests) -> T) -> T {
-        change(&mut self.0[worker].lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.sheets[worker].lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -167,9 +164,9 @@ impl Listed {
         });
     }
 
-    /// Keeps the permits of a request that was cancelled for a while.
-    pub fn keep(&self, permits: [Option<Permit>; 2]) {
-        self.cutoffs.keep(permits);
+    /// Takes the permits of a request that its client cancelled.
+    pub fn cancelled(&self, permits: [Option<Permit>; 2]) {
+        self.cutoffs.cancelled.keep(permits, Instant::now());
     }
 }
 
@@ -184,8 +181,6 @@ pub const GRACE: Duration = Duration::from_millis(250);
 const PACE: Duration = Duration::from_millis(250);
 /// A connection whose client takes nothing for so long is as good as lost (TCP_USER_TIMEOUT has the same).
 pub const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long the permits of a cancelled request stay taken.
-const CANCELLED: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 impl Listed {
@@ -200,7 +195,6 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
-    use crate::limits::{Bound, Caller, Size};
 
     const MARGIN: Duration = Duration::from_secs(1);
 
@@ -270,18 +264,5 @@ mod tests {
         tokio::task::yield_now().await;
         cutoff.cut();
         carrier.await.unwrap();
-    }
-
-    #[test]
-    fn permits_of_a_cancelled_request_stay_taken_for_a_second() {
-        let (cutoffs, bound) = (Cutoffs::new(), Bound::new(Size::without_queue(1)));
-        let (jane, now) = (Caller::of_hash(1), Instant::now());
-        let listed = cutoffs.list(Arc::default(), None);
-        listed.keep([bound.admit_now(jane), None]);
-        drop(listed);
-        cutoffs.sweep(now);
-        assert!(bound.admit_now(jane).is_none());
-        cutoffs.sweep(now + CANCELLED + MARGIN);
-        assert!(bound.admit_now(jane).is_some());
     }
 }

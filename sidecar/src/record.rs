@@ -197,7 +197,7 @@ impl Drop for Inner {
         let elapsed = now.saturating_duration_since(self.begun);
         if *self.code.get_mut() == 0 {
             let permits = [&mut self.admitted, &mut self.admitted_by_member];
-            self.listed.keep(permits.map(OnceLock::take));
+            self.listed.cancelled(permits.map(OnceLock::take));
         }
         let route = self.route.get().copied().unwrap_or(metrics::Route::Unknown);
         let code = self.code.load(Ordering::Relaxed);

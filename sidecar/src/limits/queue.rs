@@ -173,6 +173,11 @@ impl Permit {
     pub(super) fn unlimited() -> Self {
         Self(None)
     }
+
+    /// Who holds it; `None` where there is no limit.
+    pub fn caller(&self) -> Option<Caller> {
+        self.0.as_ref().map(|(_, caller)| *caller)
+    }
 }
 
 impl Drop for Permit {

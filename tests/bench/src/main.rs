@@ -3,6 +3,7 @@
 //! - [`site`], [`way`]: what is measured through: the ways to a member, and who takes them
 //! - [`nginx`], [`wrk`], [`stream`]: the programs that serve, ask and stream
 //! - [`requests`], [`streams`], [`plugin`]: the figures beside nginx and kubectl
+//! - [`against`]: one build of the sidecar beside another
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
 //! - [`controllers`]: what members cost that nobody asks for, [`access_index`]: what their rights do
 //! - [`many_clusters`]: the plugin's figures of scale; [`pods`]: what it gets
@@ -24,6 +25,7 @@ use crate::site::Site;
 use crate::table::{Goal, Table};
 
 mod access_index;
+mod against;
 mod bare;
 mod controllers;
 mod fleet;
@@ -59,6 +61,9 @@ struct Cli {
     /// How long the controllers are watched while nothing happens; what they do least often is every six minutes
     #[arg(long, value_name = "SECONDS", default_value_t = 360)]
     idle_seconds: u64,
+    /// Another build of the sidecar to measure the bed's against, in place of all other figures
+    #[arg(long, value_name = "PROGRAM")]
+    against: Option<PathBuf>,
     /// Only see that everything works: one short round, figures that mean little
     #[arg(long)]
     quick: bool,
@@ -97,7 +102,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let Cli { plugin, access_cost, idle_seconds, quick, only, role } = cli;
+    let Cli { plugin, access_cost, idle_seconds, against, quick, only, role } = cli;
     let files = usage::raise_open_files();
     if let Some(role) = role {
         return role.play();
@@ -105,6 +110,10 @@ fn run(cli: &Cli) -> Result<()> {
     let plugin = std::path::absolute(plugin)?;
     let wanted = |figure| only.is_empty() || only.contains(&figure);
     print("Machine", &machine::describe()?)?;
+    if let Some(program) = against {
+        let table = against::measure(&Site::new()?, program, *quick)?;
+        return print(&format!("Requests: this build against {}", program.display()), &table);
+    }
     // Before anybody asks it for anything.
     if wanted(Figure::Memory) {
         print("Memory of an idle sidecar, two members", &memory()?)?;

@@ -11,13 +11,13 @@ use crate::wrk::{self, Load};
 
 /// Connections, and how many rounds of a second: many short ones, because what else the machine does comes and goes within
 /// seconds, and most of them where there is the most room for it.
-const CONNECTIONS: [(usize, usize); 3] = [(1, 63), (16, 21), (64, 21)];
+pub(crate) const CONNECTIONS: [(usize, usize); 3] = [(1, 63), (16, 21), (64, 21)];
 
 /// One run of wrk.
-struct Round {
-    load: Load,
+pub(crate) struct Round {
+    pub(crate) load: Load,
     /// Of the proxy, per request, in microseconds.
-    cpu: Cpu,
+    pub(crate) cpu: Cpu,
 }
 
 /// All ways by turns, so that whatever else the machine does meets them alike.
@@ -92,7 +92,7 @@ pub(crate) fn measure(ways: &Ways, quick: bool) -> Result<Table> {
     Ok(table)
 }
 
-fn round(way: &Way, connections: usize) -> Result<Round> {
+pub(crate) fn round(way: &Way, connections: usize) -> Result<Round> {
     let before = Cpu::of(&way.pids)?;
     let load = wrk::run(&way.url(), &way.headers(), connections, Duration::from_secs(1))?;
     let used = Cpu::of(&way.pids)? - before;

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -27,6 +27,8 @@ pub struct Difference<'a> {
     pub open_files: Option<u32>,
     /// What it logs (`RUST_LOG`).
     pub log: Option<&'a str>,
+    /// Another program than the bed's.
+    pub program: Option<&'a Path>,
 }
 
 /// The process. It is killed when it is let go.
@@ -65,10 +67,11 @@ impl OwnSidecar {
         // Through a shell, which alone can limit what it becomes.
         let limit = difference.open_files.map_or_else(String::new, |files| format!("ulimit -n {files} && "));
         let log = folder.path().join("log");
+        let bed_program = PathBuf::from(format!("/proc/{}/exe", bed.pid));
         let child = Command::new("sh")
             .envs(difference.log.map(|log| ("RUST_LOG", log)))
             .args(["-c", &format!("{limit}exec \"$0\" \"$@\"")])
-            .arg(format!("/proc/{}/exe", bed.pid))
+            .arg(difference.program.unwrap_or(&bed_program))
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -1,0 +1,54 @@
+//! One build of the sidecar against another, each with a process of its own on the same member: what a change costs.
+
+use std::path::Path;
+
+use anyhow::Result;
+use harness::own_sidecar::{Difference, OwnSidecar};
+
+use crate::requests::{CONNECTIONS, Round, round};
+use crate::site::Site;
+use crate::table::{Spread, Table, median};
+use crate::usage;
+
+/// The bed's build and `program`, by turns.
+pub(crate) fn measure(site: &Site, program: &Path, quick: bool) -> Result<Table> {
+    let other = OwnSidecar::with(&Difference { program: Some(program), ..Difference::default() })?;
+    let own = OwnSidecar::start()?;
+    let idle = [usage::resident(own.pid())?, usage::resident(other.pid())?];
+    let ways = [site.member.sidecar.by(&own.sidecar), site.member.sidecar.by(&other.sidecar)];
+    ways.iter().try_for_each(|way| way.warm_up())?;
+    let mut table = Table::new(&[
+        "connections",
+        "requests/s",
+        "of the other build",
+        "CPU µs/request",
+        "of the other build",
+        "idle MB",
+        "of the other build",
+    ]);
+    for (connections, rounds) in CONNECTIONS {
+        let mut pairs: Vec<[Round; 2]> = Vec::new();
+        for number in 0..if quick { 1 } else { rounds } {
+            let pair = match number % 2 {
+                0 => [round(&ways[0], connections)?, round(&ways[1], connections)?],
+                _ => {
+                    let second = round(&ways[1], connections)?;
+                    [round(&ways[0], connections)?, second]
+                }
+            };
+            pairs.push(pair);
+        }
+        let middle = |of: fn(&Round) -> f64| median(pairs.iter().map(|[own, _]| of(own)));
+        let ratio = |of: fn(&Round) -> f64| Spread::of(pairs.iter().map(|[own, other]| of(own) / of(other)));
+        table.row([
+            connections.to_string(),
+            format!("{:.0}", middle(|round| round.load.rate)),
+            ratio(|round| round.load.rate).to_string(),
+            format!("{:.0}", middle(|round| round.cpu.total)),
+            ratio(|round| round.cpu.total).to_string(),
+            format!("{:.1}", idle[0]),
+            format!("{:.2}", idle[0] / idle[1]),
+        ]);
+    }
+    Ok(table)
+}

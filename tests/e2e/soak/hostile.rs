@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use harness::bed::{bed, sidecar};
 use harness::caller::Caller;
 use harness::fake_member::FakeMember;
-use harness::good_caller::{self, GoodCaller};
+use harness::good_caller::{self, GoodCaller, Measured};
 use harness::hostile::Protocol;
 use harness::hostile::attack::{Attack, Bounds};
 use harness::hostile::cancels::cancels;
@@ -16,7 +16,10 @@ use harness::hostile::floods::{Load, heads, tokens, users};
 use harness::hostile::trickles;
 use harness::hostile::unread::{Request, Stall, Unread};
 use harness::http1::{Endpoint, member_path};
+use harness::noise::MEBIBYTE;
 use harness::scene::{EVERY_VERB, Scene};
+use harness::usage;
+use harness::wait::eventually;
 
 use super::{count, say};
 use crate::hostile::{LARGE, SILENT, script};
@@ -28,22 +31,46 @@ fn good_callers_notice_no_hostile_client() -> Result<()> {
     let fake = FakeMember::start("e2e-soak-hostile", script)?;
     let ways = Ways { scene, fake };
     let good = ways.good_callers()?;
+    std::thread::park_timeout(ALONE.min(time));
+    let alone = stopped(good)?;
+    let memory = || usage::resident(sidecar()?.pid);
+    let before = memory()?;
+    let good = ways.good_callers()?;
     let attacks = ways.attacks(time)?;
     let mut tallies = Vec::new();
     for (name, attack) in attacks {
         tallies.push((name, attack.last()));
     }
-    let measured = good.into_iter().map(GoodCaller::stop).collect::<Result<Vec<_>>>()?;
+    let measured = stopped(good)?;
+    let during = memory()?;
     for (name, tally) in &tallies {
         say(&format!("{name}: {tally}"));
     }
-    measured.iter().for_each(|measured| say(&measured.to_string()));
+    for (measured, alone) in measured.iter().zip(&alone) {
+        let ratio = measured.percentile(0.99).as_secs_f64() / alone.percentile(0.99).as_secs_f64();
+        say(&format!("{measured}; alone {alone}; 99 % is {ratio:.2} of alone"));
+    }
+    let rested = eventually("the memory comes back", REST, || {
+        let now = memory()?;
+        ensure!(now <= before + 20 * MEBIBYTE, "{now} bytes after {before} and {during}");
+        Ok(Some(now))
+    })?;
+    say(&format!("resident: {before} before, {during} at the end of the attacks, {rested} after a rest"));
     for (name, tally) in tallies {
         ensure!(tally.sent > 0, "{name} was no attack");
     }
     // Two a second of each, which is little: the machine is the attackers' as well.
     measured.iter().try_for_each(|measured| measured.is_well_served(time.as_secs() as usize * 2))
 }
+
+fn stopped(callers: Vec<GoodCaller>) -> Result<Vec<Measured>> {
+    callers.into_iter().map(GoodCaller::stop).collect()
+}
+
+/// How long the good callers have the sidecar for themselves before the attacks.
+const ALONE: Duration = Duration::from_secs(30);
+/// Memory is back by then.
+const REST: Duration = Duration::from_secs(60);
 
 /// The member, and the ways to it.
 struct Ways {

@@ -214,3 +214,36 @@ impl Drop for Inner {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+
+    use super::*;
+    use crate::cutoff::Cutoffs;
+    use crate::limits::{Bound, Caller, Size};
+
+    /// How many of 200 requests of one caller, one after the other, find the only place.
+    fn admitted(answered: bool) -> usize {
+        let (cutoffs, bound) = (Cutoffs::new(), Bound::new(Size::without_queue(1)));
+        let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
+        let permits = (0..200).map_while(|_| {
+            let permit = bound.admit_now(Caller::of_hash(1))?;
+            let listed = cutoffs.list(Arc::default(), None);
+            let audit_id = AuditId::of(&mut HeaderMap::new());
+            let record = Record::begin(Arc::default(), peer.clone(), listed, &Method::GET, audit_id);
+            record.admitted_by_member(permit);
+            if answered {
+                record.answered(StatusCode::OK);
+            }
+            Some(())
+        });
+        permits.count()
+    }
+
+    #[test]
+    fn only_requests_without_an_answer_count_as_cancelled() {
+        assert_eq!(admitted(true), 200);
+        assert!(admitted(false) < 200);
+    }
+}

@@ -68,6 +68,7 @@ mod several_clusters;
 mod shutdown;
 mod slow_members;
 mod soak;
+mod stalled_watches;
 mod stolen_impersonator;
 mod stolen_manager;
 mod streams;

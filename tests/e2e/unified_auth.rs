@@ -3,11 +3,16 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use harness::bed::host;
+use harness::caller::Caller;
+use harness::http1::member_path;
 use harness::managed::{Managed, condition, managed};
+use harness::own_sidecar::OwnSidecar;
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
+
+use crate::learnt::welcome;
 
 #[test]
 fn a_users_right_follows_the_hosts_binding_within_five_seconds_both_ways() -> Result<()> {
@@ -130,43 +135,115 @@ fn a_namespace_that_the_member_lacks_is_said_and_tried_again() -> Result<()> {
     within("the account is known", LATEST_RETRY, || member.may_be_account("e2e-unified-late", "robot"))
 }
 
-/// The host's administrators, its control plane and its controllers all are bound to roles that reach
-/// everything. None of them may be impersonated; the host's administrators come by a group of our own. (The group
-/// of everybody is left out as well; bound here, it would let everybody into the member of all tests.)
+/// Whom Kubernetes itself binds, by its own bootstrap policy, and further components of a host. The group of
+/// everybody is left out as well; bound here, it would let everybody into the member of all tests.
 #[test]
 fn no_administrator_and_no_control_plane_is_listed_and_it_is_said() -> Result<()> {
     let member = managed()?;
-    bind(
-        "unified-privileged",
-        &rule(&["*"], &["*"], &[]),
-        &[
-            &named("Group", "kubeadm:cluster-admins"),
-            &named("Group", "system:nodes"),
-            &named("Group", "e2e-unified-plain"),
-            &named("User", "system:kube-controller-manager"),
-            &named("User", "system:node:n1"),
-            &named("User", "kubectl-mc:anybody"),
-            &json!({"kind": "ServiceAccount", "name": "generic-garbage-collector", "namespace": "kube-system"}),
-            &json!({"kind": "ServiceAccount", "name": "kubectl-mc-manager", "namespace": "kubectl-mc-system"}),
-        ],
-    )?;
+    let mut subjects = bootstrap_subjects()?;
+    ensure!(subjects.len() > 20, "a kube-apiserver binds more: {subjects:?}");
+    subjects.extend([
+        named("Group", "kubeadm:cluster-admins"),
+        named("Group", "system:bootstrappers:kubeadm:default-node-token"),
+        named("User", "system:bootstrap:abcdef"),
+        named("User", "system:node:n1"),
+        named("User", "kubectl-mc:anybody"),
+        json!({"kind": "ServiceAccount", "name": "kubectl-mc-manager", "namespace": "kubectl-mc-system"}),
+    ]);
+    let plain = named("Group", "e2e-unified-plain");
+    let bound: Vec<_> = subjects.iter().chain([&plain]).collect();
+    bind("unified-privileged", &rule(&["*"], &["*"], &[]), &bound)?;
     within("the plain one is known", SOON, || member.may_be_in("e2e-unified-plain"))?;
     ensure!(member.may_be_in("kubectl-mc:host-admins")?);
-    for group in ["system:masters", "kubeadm:cluster-admins", "system:authenticated", "system:nodes"] {
-        ensure!(!member.may_be_in(group)?, "{group}");
-    }
-    for user in ["system:kube-controller-manager", "system:node:n1", "kubectl-mc:anybody"] {
-        ensure!(!member.may_be_user(user)?, "{user}");
-    }
-    for (namespace, name) in
-        [("kube-system", "generic-garbage-collector"), ("kubectl-mc-system", "kubectl-mc-manager")]
-    {
-        ensure!(!member.may_be_account(namespace, name)?, "{namespace}/{name}");
+    for subject in &subjects {
+        let name = subject["name"].as_str().unwrap_or_default();
+        let listed = match (subject["kind"].as_str(), subject["namespace"].as_str()) {
+            (Some("Group"), _) => member.may_be_in(name)?,
+            (Some("User"), _) => member.may_be_user(name)?,
+            (_, Some(namespace)) => member.may_be_account(namespace, name)?,
+            _ => anyhow::bail!("{subject}"),
+        };
+        ensure!(!listed, "{subject}");
     }
     within("what was left out is said", SOON, || {
         let message = condition()?["message"].as_str().unwrap_or_default().to_owned();
         Ok(message.contains("left out: ") && message.contains("system:masters"))
     })
+}
+
+/// The subjects of the bindings that the kube-apiserver makes for itself and for what Kubernetes runs, without
+/// those that are everybody, or that monitor.
+fn bootstrap_subjects() -> Result<Vec<Value>> {
+    let mut subjects = Vec::new();
+    for kind in ["clusterrolebindings", "rolebindings"] {
+        let label = "labelSelector=kubernetes.io/bootstrapping%3Drbac-defaults";
+        let bindings = host()?.get(&format!("{RBAC}/{kind}?{label}"))?;
+        for binding in bindings["items"].as_array().into_iter().flatten() {
+            subjects.extend(binding["subjects"].as_array().cloned().unwrap_or_default());
+        }
+    }
+    let everybody =
+        ["system:authenticated", "system:unauthenticated", "system:serviceaccounts", "system:monitoring"];
+    subjects.retain(|subject| subject["name"].as_str().is_some_and(|name| !everybody.contains(&name)));
+    Ok(subjects)
+}
+
+/// Beside a user whom the member's administrators refuse, and who comes with many certificates.
+#[test]
+fn refused_user_keeps_no_newcomer_waiting() -> Result<()> {
+    let member = managed()?;
+    let group = "e2e-unified-newcomers";
+    welcome(member, "unified-newcomers", &named("Group", group))?;
+    within("the group is known", FIVE_SECONDS, || member.may_be_in(group))?;
+    let refused = Refused::named("e2e-unified-refused")?;
+    let own = OwnSidecar::start()?;
+    let read = |caller: &Caller| -> Result<u16> {
+        let path = member_path(member.name, "/api/v1/namespaces/e2e-unified-newcomers/configmaps");
+        let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        Ok(own.endpoint(caller.certificate.as_deref())?.exchange(head.as_bytes())?.status())
+    };
+    let statuses = std::thread::scope(|scope| {
+        let crowd: Vec<_> = (0..40)
+            .map(|_| scope.spawn(|| read(&Caller::certificate("e2e-unified-refused", &[group])?)))
+            .collect();
+        let newcomers: Vec<_> = (0..5)
+            .map(|number| {
+                let name = format!("e2e-unified-newcomer-{number}");
+                scope.spawn(move || read(&Caller::certificate(&name, &[group])?))
+            })
+            .collect();
+        let all = |asked: Vec<std::thread::ScopedJoinHandle<'_, Result<u16>>>| -> Result<Vec<u16>> {
+            asked.into_iter().map(|one| one.join().map_err(|_| anyhow!("it panicked"))?).collect()
+        };
+        Ok::<_, anyhow::Error>([all(crowd)?, all(newcomers)?])
+    })?;
+    drop(refused);
+    let [crowd, newcomers] = statuses;
+    ensure!(newcomers.iter().all(|status| *status == 200), "{newcomers:?} beside {crowd:?}");
+    ensure!(crowd.iter().all(|status| *status == 403), "{crowd:?}");
+    Ok(())
+}
+
+/// A user whom the member's administrators refuse, until this is dropped.
+struct Refused;
+
+impl Refused {
+    fn named(user: &str) -> Result<Self> {
+        Self::set(user)?;
+        Ok(Self)
+    }
+
+    fn set(users: &str) -> Result<()> {
+        let map = "/api/v1/namespaces/kubectl-mc-system/configmaps/kubectl-mc-manager";
+        managed()?.api.merge(map, &json!({"data": {"refused-users": users}})).map(drop)
+    }
+}
+
+impl Drop for Refused {
+    fn drop(&mut self) {
+        // A test that fails because of this says so by itself.
+        let _ = Self::set("");
+    }
 }
 
 #[test]

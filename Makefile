@@ -95,7 +95,6 @@ kubernetes: ## Build the real Kubernetes of the tests (minutes once, then nothin
 # are read at a start, so packed they are memory saved; a linker that cannot says so and goes on. Where crates lie on the
 # machine is not told in the program.
 PROGRAM_FLAGS := -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs \
-	-C link-arg=-Wl,-T,sidecar/image/request.ld \
 	--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo $(if $(CROSS),-C linker=$(CROSS)gcc)
 
 .PHONY: program
@@ -103,18 +102,6 @@ program: ## The sidecar as it is in the image: one static program (PLATFORM=aarc
 	$(if $(CROSS),rustup target add $(PLATFORM))
 	RUSTFLAGS="$(PROGRAM_FLAGS)" cargo build --profile $(PROFILE) --locked --package sidecar --target $(PLATFORM) \
 		$(if $(MESSAGES),--message-format $(MESSAGES))
-
-.PHONY: layout
-layout: ## Find anew which functions a request runs through (sidecar/image/request.ld), for them to lie together
-	@tests/setup.sh --bench
-	cargo build --package testbed --package bench
-	CARGO_PROFILE_RELEASE_STRIP=none $(MAKE) --no-print-directory program
-	mkdir -p target/layout && rm -f target/layout/account*
-	printf '#!/bin/sh\nexec valgrind -q --tool=callgrind --instr-atstart=no --dump-instr=yes --demangle=no --callgrind-out-file=%s %s "$$@"\n' \
-		$(CURDIR)/target/layout/account $(CURDIR)/$(PROGRAM) >target/layout/mc-sidecar
-	chmod +x target/layout/mc-sidecar
-	$(TESTBED) run --members 2 --sidecar target/layout/mc-sidecar -- target/debug/bench layout \
-		--program $(PROGRAM) --account target/layout/account --script sidecar/image/request.ld
 
 .PHONY: image
 image: ## The sidecar's image IMAGE=NAME (PLATFORMS=linux/amd64,linux/arm64: for both; PUSH=yes, ARCHIVE=FILE: where to)

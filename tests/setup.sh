@@ -23,7 +23,7 @@ needs=(
     node:nodejs
     npm:npm
 )
-if [ "${1:-}" = --bench ]; then needs+=(nginx:nginx-light wrk:wrk valgrind:valgrind); fi
+if [ "${1:-}" = --bench ]; then needs+=(nginx:nginx-light wrk:wrk); fi
 # The program for the other processor: built by a cross compiler, and run by an emulator.
 if [ "${1:-}" = --arm64 ]; then
     needs+=(aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static)

@@ -76,24 +76,6 @@ fn its_program_is_of_its_platform_and_static() -> Result<()> {
 }
 
 #[test]
-fn what_a_request_runs_through_lies_together_in_its_program() -> Result<()> {
-    for image in images()? {
-        let sections = run(Command::new("readelf").arg("-SW").arg(image.program()?))?;
-        let columns =
-            sections.lines().find_map(|line| line.split_once(" .text.request ")).unwrap_or_default().1;
-        let size = columns.split_whitespace().nth(3).unwrap_or("0");
-        let size = u64::from_str_radix(size, 16)?;
-        let names = "the names of sidecar/image/request.ld fit no more? `make layout` makes it anew";
-        ensure!(
-            size > LEAST_TOGETHER,
-            "in the program for {} it is {size} bytes: {names}",
-            image.architecture
-        );
-    }
-    Ok(())
-}
-
-#[test]
 fn its_program_tells_nothing_of_the_machine_that_built_it() -> Result<()> {
     let home = env::var("CARGO_HOME").or_else(|_| env::var("HOME").map(|home| format!("{home}/.cargo")))?;
     for image in images()? {
@@ -341,5 +323,3 @@ const KEPT: [&str; 7] =
 
 /// What a node fetches, compressed, in bytes.
 const LARGEST: u64 = 8 << 20;
-/// Two thirds of what it was when it was made, in bytes.
-const LEAST_TOGETHER: u64 = 700_000;

@@ -7,7 +7,6 @@
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
 //! - [`controllers`]: what members cost that nobody asks for, [`access_index`]: what their rights do
 //! - [`many_clusters`]: the plugin's figures of scale; [`pods`]: what it gets
-//! - [`layout`]: where the sidecar's functions lie, of what a request runs through
 //! - [`role`], [`member`], [`bare`]: what this program is when it starts itself
 //! - [`usage`]: what processes cost; [`machine`]: on what; [`table`]: how it is told
 
@@ -30,7 +29,6 @@ mod bare;
 mod controllers;
 mod fleet;
 mod isolation;
-mod layout;
 mod machine;
 mod many_clusters;
 mod member;

@@ -9,7 +9,6 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
-use crate::layout::Layout;
 use crate::nginx::Certificates;
 use crate::{bare, member};
 
@@ -22,8 +21,6 @@ pub(crate) enum Role {
     /// Hold watches of that member without a proxy, and say what they take
     #[command(hide = true)]
     Bare(Holding),
-    /// Find which functions of the sidecar a request runs through, for the linker to lay them side by side
-    Layout(Layout),
 }
 
 #[derive(Args)]
@@ -62,7 +59,6 @@ impl Role {
         match self {
             Self::Member(serving) => runtime.block_on(member::serve(serving)),
             Self::Bare(holding) => runtime.block_on(bare::hold(holding)),
-            Self::Layout(layout) => layout.find(),
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::cutoff::Cutoffs;
 use crate::goaway::Goaway;
 use crate::impersonation::member;
 use crate::inventory::renewal::Renewals;
-use crate::inventory::{self, HostInventory, Inventory};
+use crate::inventory::{self, Inventory};
 use crate::learning::Learning;
 use crate::lease::Lease;
 use crate::limits::{self, Limits};
@@ -46,7 +46,7 @@ pub struct App {
     pub authenticator: Authenticator,
     pub authorizer: Arc<Authorizer>,
     pub limits: Limits,
-    pub inventory: Arc<dyn Inventory>,
+    pub inventory: Arc<Inventory>,
     pub registry: Registry,
     pub rules: member::Rules,
     pub request_timeout: Duration,
@@ -135,7 +135,7 @@ impl App {
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
         let size = |places| limits::Size::new(places, queued_per_caller);
-        let inventory = Arc::new(HostInventory::new(renewals, Learning::new(host.clone(), &namespace)));
+        let inventory = Arc::new(Inventory::new(renewals, Learning::new(host.clone(), &namespace)));
         let (registry, writer) = Registry::new();
         let (fleet, told) = watch::channel(Arc::default());
         let controllers = Controllers::start(controllers, host.clone(), &namespace, told, metrics.clone());

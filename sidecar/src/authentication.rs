@@ -116,7 +116,7 @@ impl Authenticator {
         let mut refused = proven.refused.map(Error::Certificate);
         for token in bearer.into_iter().chain(protocol.map(Ok)) {
             let reviewed = match token {
-                Ok(token) => self.tokens.authenticate(&token, peer.holder(), &peer.last_token).await,
+                Ok(token) => self.tokens.authenticate(&token, peer.holder()).await,
                 Err(error) => Err(error),
             };
             match reviewed {

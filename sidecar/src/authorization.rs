@@ -7,17 +7,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use kubectl_mc_api::{ClusterName, path};
-use tokio::time::Instant;
 use tracing::warn;
 
 use crate::identity::{Identity, MASTERS};
 use crate::limits::Caller;
 use crate::request_info::{RequestInfo, Route, Verb};
 
-pub mod last;
 pub mod subject_access_review;
 
-use last::LastAllowed;
 use subject_access_review::{Decision, SubjectAccessReviews};
 
 /// Asks the host, and remembers for a while what it said.
@@ -79,41 +76,19 @@ impl Authorizer {
         Self { reviews: SubjectAccessReviews::new(host) }
     }
 
-    /// Asks for every right that the request needs, which came over the connection that `last` belongs to.
+    /// Asks for every right that the request needs.
     pub async fn authorize(
         &self,
         subject: Subject,
         caller: Caller,
         info: &RequestInfo,
-        last: Option<&LastAllowed>,
     ) -> Result<Allowed, Error> {
-        // An upgrade and an impersonation need more than one right.
-        let last = last.filter(|_| info.upgrade.is_none() && subject.rights.is_empty());
-        if let Some(allowed) = last.and_then(|last| last.again(&subject.identity, info)) {
-            return Ok(allowed);
-        }
-        let (allowed, until) = Box::pin(self.ask(subject, caller, info)).await?;
-        if let (Some(last), Some(until)) = (last, until) {
-            last.remember(info, &allowed, until);
-        }
-        Ok(allowed)
-    }
-
-    /// Asks for every right that the request needs. Tells until when they may be counted on.
-    async fn ask(
-        &self,
-        subject: Subject,
-        caller: Caller,
-        info: &RequestInfo,
-    ) -> Result<(Allowed, Option<Instant>), Error> {
         let Subject { identity, mut rights } = subject;
-        let mut until = None;
         for attributes in Attributes::of(info) {
-            let kept = self.check(&identity, &attributes, Asker::Caller(caller)).await?;
-            until = Some(until.map_or(kept, |until: Instant| until.min(kept)));
+            self.check(&identity, &attributes, Asker::Caller(caller)).await?;
             rights.push(Right { holder: identity.clone(), attributes });
         }
-        Ok((Allowed { identity, rights: rights.into() }, until))
+        Ok(Allowed { identity, rights: rights.into() })
     }
 
     /// Asks again for what was allowed.
@@ -124,19 +99,19 @@ impl Authorizer {
         Ok(())
     }
 
-    /// Asks for one right. Tells until when the answer may be counted on.
+    /// Asks for one right.
     pub async fn check(
         &self,
         identity: &Arc<Identity>,
         attributes: &Attributes,
         asker: Asker,
-    ) -> Result<Instant, Error> {
+    ) -> Result<(), Error> {
         // As in every apiserver, this group is allowed without asking.
         if identity.is_in(MASTERS) {
-            return Ok(Instant::now());
+            return Ok(());
         }
         match self.reviews.decide(identity, attributes, asker).await {
-            Ok(Decision { allowed: true, until, .. }) => Ok(until),
+            Ok(Decision { allowed: true, .. }) => Ok(()),
             Ok(Decision { reason, .. }) => {
                 let (user, attributes) = (identity.user.clone(), attributes.clone());
                 Err(Error::Denied(Box::new(Denied { user, attributes, reason })))
@@ -171,11 +146,6 @@ impl From<Arc<Identity>> for Subject {
 }
 
 impl Allowed {
-    /// The same for another request.
-    fn again(&self) -> Self {
-        Self { identity: self.identity.clone(), rights: self.rights.clone() }
-    }
-
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }

@@ -138,8 +138,7 @@ async fn respond(
     drop(waiting);
     let caller = caller?;
     // The front proxy's connection is everybody's, and its heads may be large for the sake of identities.
-    let own = (caller.by != By::RequestHeader).then_some(peer);
-    if own.is_none() {
+    if caller.by == By::RequestHeader {
         HeadLimit::CALLER.check(request.headers())?;
     }
 
@@ -155,7 +154,7 @@ async fn respond(
         None => caller.identity.into(),
     };
     record.authenticated(subject.identity());
-    let allowed = app.authorizer.authorize(subject, user, &info, own.map(|peer| &peer.last_allowed)).await?;
+    let allowed = app.authorizer.authorize(subject, user, &info).await?;
 
     let (name, path) = match &info.route {
         Route::Proxy(name, path) => (name, path),
@@ -174,8 +173,7 @@ async fn respond(
     }
 
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
-    let last = own.map(|peer| &peer.last_shown);
-    let draft = Draft::new(request, path, info.upgrade, &allowed, &app.rules, last);
+    let draft = Draft::new(request, path, info.upgrade, &allowed, &app.rules);
     if long_running {
         record.leased(app.lease(allowed, Some(cluster.gone.clone()), record));
     }

@@ -1,10 +1,6 @@
-//! The members that are known, and the way to each. The request's path asks one question and does
-//! not know where the answer comes from: [`HostInventory`] is fed by the host's MemberClusters and
-//! Secrets.
+//! The members that requests can be sent to, read from the host's MemberClusters and Secrets by [`watch`].
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,27 +20,6 @@ pub mod renewal;
 pub mod watch;
 
 use renewal::Renewals;
-
-/// Where members are looked up.
-pub trait Inventory: Send + Sync {
-    /// The member of this name, if requests can be sent to it.
-    fn find(&self, name: &ClusterName) -> Result<Arc<Cluster>, Error>;
-
-    /// The same member by the same way with another credential than the one that it `refused`, if
-    /// there is one.
-    fn renewed<'a>(
-        &'a self,
-        refused: &'a Cluster,
-    ) -> Pin<Box<dyn Future<Output = Option<Arc<Cluster>>> + Send + 'a>>;
-
-    /// Has the member let us be `identity`, if it can be had. These `rights` are what it takes there.
-    fn learn<'a>(
-        &'a self,
-        cluster: &'a Cluster,
-        identity: &'a Arc<Identity>,
-        rights: &'a [Attributes],
-    ) -> Pin<Box<dyn Future<Output = Learnt> + Send + 'a>>;
-}
 
 /// A member that requests can be sent to.
 #[derive(Debug)]
@@ -73,7 +48,7 @@ impl Cluster {
 }
 
 /// The members that the host registers: a snapshot that one writer replaces.
-pub struct HostInventory {
+pub struct Inventory {
     members: ArcSwap<Option<Members>>,
     renewals: Renewals,
     learning: Learning,
@@ -82,8 +57,13 @@ pub struct HostInventory {
 /// Each registered member, or why nothing can be sent to it.
 type Members = HashMap<ClusterName, Result<Arc<Cluster>, Arc<str>>>;
 
-impl Inventory for HostInventory {
-    fn find(&self, name: &ClusterName) -> Result<Arc<Cluster>, Error> {
+impl Inventory {
+    pub fn new(renewals: Renewals, learning: Learning) -> Self {
+        Self { members: ArcSwap::default(), renewals, learning }
+    }
+
+    /// The member of this name, if requests can be sent to it.
+    pub fn find(&self, name: &ClusterName) -> Result<Arc<Cluster>, Error> {
         let snapshot = self.members.load();
         let members = snapshot.as_ref().as_ref().ok_or(Error::NotSynced)?;
         match members.get(name) {
@@ -93,33 +73,20 @@ impl Inventory for HostInventory {
         }
     }
 
-    fn renewed<'a>(
-        &'a self,
-        refused: &'a Cluster,
-    ) -> Pin<Box<dyn Future<Output = Option<Arc<Cluster>>> + Send + 'a>> {
-        Box::pin(async move {
-            // The watch may have been faster.
-            if let Some(renewed) = self.other_than(refused) {
-                return Some(renewed);
-            }
-            self.renewals.read(&refused.name).await;
-            self.other_than(refused)
-        })
+    /// The same member at the same address with another credential than the one that it `refused`, if there is
+    /// one.
+    pub async fn renewed(&self, refused: &Cluster) -> Option<Arc<Cluster>> {
+        // The watch may have been faster.
+        if let Some(renewed) = self.other_than(refused) {
+            return Some(renewed);
+        }
+        self.renewals.read(&refused.name).await;
+        self.other_than(refused)
     }
 
-    fn learn<'a>(
-        &'a self,
-        cluster: &'a Cluster,
-        identity: &'a Arc<Identity>,
-        rights: &'a [Attributes],
-    ) -> Pin<Box<dyn Future<Output = Learnt> + Send + 'a>> {
-        Box::pin(self.learning.learn(cluster, identity, rights))
-    }
-}
-
-impl HostInventory {
-    pub fn new(renewals: Renewals, learning: Learning) -> Self {
-        Self { members: ArcSwap::default(), renewals, learning }
+    /// Has the member let the sidecar impersonate `identity`, if it can. These `rights` are what that takes there.
+    pub async fn learn(&self, cluster: &Cluster, identity: &Arc<Identity>, rights: &[Attributes]) -> Learnt {
+        self.learning.learn(cluster, identity, rights).await
     }
 
     fn other_than(&self, refused: &Cluster) -> Option<Arc<Cluster>> {

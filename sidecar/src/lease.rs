@@ -175,7 +175,7 @@ mod tests {
                 asked.check(&caller.identity, Caller::of_hash(1), &authorizer).await.unwrap()
             }
         };
-        let permit = authorizer.authorize(subject, Caller::of_hash(1), &info, None).await.unwrap();
+        let permit = authorizer.authorize(subject, Caller::of_hash(1), &info).await.unwrap();
         let gone = CancellationToken::new();
         (Lease::grant(authorizer, permit, CancellationToken::new(), Some(gone.clone()), Arc::default()), gone)
     }

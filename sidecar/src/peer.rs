@@ -15,11 +15,8 @@ use futures_util::task::AtomicWaker;
 use rustls_pki_types::CertificateDer;
 use tokio::sync::Notify;
 
-use crate::authentication::token_review::LastAccepted;
 use crate::authentication::trust::{Proven, Trust};
-use crate::authorization::last::LastAllowed;
 use crate::head_limit::HeadLimit;
-use crate::impersonation::member::last::LastMade;
 use crate::limits::{self, Caller, Permit};
 use crate::listener::places::{Place, Proof};
 
@@ -37,9 +34,6 @@ pub struct Peer {
     ended: AtomicUsize,
     /// Of the last request, in milliseconds since it was opened.
     last_end: AtomicU64,
-    pub last_token: LastAccepted,
-    pub last_allowed: LastAllowed,
-    pub last_shown: LastMade,
     /// How large the heads of its requests may be.
     pub heads: HeadLimit,
     /// Requests that wait for the peer to be known.
@@ -79,9 +73,6 @@ impl Peer {
             begun: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
             last_end: AtomicU64::new(0),
-            last_token: LastAccepted::default(),
-            last_allowed: LastAllowed::default(),
-            last_shown: LastMade::default(),
             heads: HeadLimit::CALLER,
             waiting: AtomicUsize::new(0),
             reader: AtomicWaker::new(),

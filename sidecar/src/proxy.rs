@@ -17,7 +17,6 @@ use crate::authorization::Allowed;
 use crate::body::Body;
 use crate::headers;
 use crate::identity::Identity;
-use crate::impersonation::member::last::LastMade;
 use crate::impersonation::{self, member};
 use crate::inventory::{Cluster, Inventory};
 use crate::learning::{Ended, Learnt};
@@ -36,8 +35,6 @@ pub struct Draft<'a> {
     upgrade: Option<Protocol>,
     identity: Arc<Identity>,
     rules: &'a member::Rules,
-    /// Where the headers are that were made before, if they may be the same.
-    last: Option<&'a LastMade>,
 }
 
 /// A request that is ready for a member: clean headers, the member's address, our credential and
@@ -72,7 +69,6 @@ impl<'a> Draft<'a> {
         upgrade: Option<Protocol>,
         allowed: &Allowed,
         rules: &'a member::Rules,
-        last: Option<&'a LastMade>,
     ) -> Self {
         let (parts, body) = request.into_parts();
         Self {
@@ -82,7 +78,6 @@ impl<'a> Draft<'a> {
             upgrade,
             identity: allowed.identity().clone(),
             rules,
-            last,
         }
     }
 
@@ -115,7 +110,7 @@ impl<'a> Draft<'a> {
     /// where it can be; then the answer is what comes when it is asked `again`, if it may be.
     pub async fn settled<T, F: Future<Output = Result<T, Error>>>(
         &mut self,
-        inventory: &dyn Inventory,
+        inventory: &Inventory,
         cluster: &Cluster,
         answered: Result<T, Error>,
         again: Option<impl FnOnce(Prepared) -> F>,
@@ -130,13 +125,13 @@ impl<'a> Draft<'a> {
 
     async fn refused(
         &self,
-        inventory: &dyn Inventory,
+        inventory: &Inventory,
         cluster: &Cluster,
         name: ClusterName,
         message: String,
     ) -> Option<Error> {
         let rights = self.identity_headers(cluster).map(|headers| headers.rights()).unwrap_or_default();
-        let Learnt { ended, lacking } = inventory.learn(cluster, &self.identity, &rights).await;
+        let Learnt { ended, lacking } = Box::pin(inventory.learn(cluster, &self.identity, &rights)).await;
         match ended {
             Ended::Granted => None,
             Ended::Busy => Some(Error::Learning { cluster: name }),
@@ -146,11 +141,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn identity_headers(&self, cluster: &Cluster) -> Result<Arc<member::Headers>, member::Error> {
-        match self.last {
-            Some(last) => last.headers(self.rules, &self.identity, cluster.forwarded),
-            None => member::Headers::new(self.rules, &self.identity, cluster.forwarded).map(Arc::new),
-        }
+    fn identity_headers(&self, cluster: &Cluster) -> Result<member::Headers, member::Error> {
+        member::Headers::new(self.rules, &self.identity, cluster.forwarded)
     }
 
     /// Whether the request only reads, so that it makes no difference if it is done twice.
@@ -162,7 +154,7 @@ impl<'a> Draft<'a> {
 /// Sends a request and passes the member's answer on, head first and then each chunk as it comes.
 /// The head must be there when the request is `due`, if it ever is.
 pub async fn forward(
-    inventory: &dyn Inventory,
+    inventory: &Inventory,
     cluster: &Cluster,
     draft: Draft<'_>,
     due: Option<Instant>,
@@ -180,7 +172,7 @@ pub async fn forward(
 /// Sends a request, and once more if the connection had ended before, and once more with another
 /// credential if ours was refused and there is another. One with a body is not repeated: it was sent.
 async fn exchange(
-    inventory: &dyn Inventory,
+    inventory: &Inventory,
     cluster: &Cluster,
     mut draft: Draft<'_>,
 ) -> Result<Response<Body>, crate::Error> {
@@ -194,7 +186,7 @@ async fn exchange(
         answered = Box::pin(cluster.upstream.send(draft.prepare(cluster)?, Over::New)).await;
     }
     if matches!(answered, Err(Error::Credential { .. }))
-        && let Some(renewed) = inventory.renewed(cluster).await
+        && let Some(renewed) = Box::pin(inventory.renewed(cluster)).await
         && repeatable
     {
         answered = Box::pin(renewed.upstream.send(draft.prepare(&renewed)?, Over::Any)).await;

@@ -112,7 +112,7 @@ pub fn downstream(request: &mut Request<Incoming>) -> OnUpgrade {
 
 /// Sends an upgrade to the member and, if it agrees, joins the two connections.
 pub async fn forward(
-    inventory: &dyn Inventory,
+    inventory: &Inventory,
     cluster: &Cluster,
     draft: Draft<'_>,
     protocol: Protocol,
@@ -169,13 +169,13 @@ pub async fn forward(
 /// Asks the member, and once more with another credential if ours was refused and there is another, or
 /// if it lets us impersonate the caller only now: nothing of the client's stream was sent.
 async fn exchange(
-    inventory: &dyn Inventory,
+    inventory: &Inventory,
     cluster: &Cluster,
     mut draft: Draft<'_>,
 ) -> Result<Exchange, crate::Error> {
     let answered = cluster.upstream.upgrade(draft.prepare(cluster)?).await;
     if matches!(answered, Err(upstream::Error::Credential { .. }))
-        && let Some(renewed) = inventory.renewed(cluster).await
+        && let Some(renewed) = Box::pin(inventory.renewed(cluster)).await
     {
         let answered = renewed.upstream.upgrade(draft.prepare(&renewed)?).await;
         let again = |prepared| renewed.upstream.upgrade(prepared);

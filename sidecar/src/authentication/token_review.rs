@@ -1,19 +1,15 @@
 //! Bearer tokens, reviewed by the host (apiserver: `plugin/pkg/authenticator/token/webhook` behind
 //! `authentication/token/cache`). Verdicts are kept for 10 seconds, equal look-ups are joined, and
 //! the reviews under way are bounded, so that strangers with made-up tokens cost the host little.
-//! A connection remembers the token it was last used with, since most are used with one.
 
 use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::{hmac, rand};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use kube::api::Api;
-use secrecy::{ExposeSecret, SecretString};
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -29,31 +25,13 @@ pub struct TokenReviews {
     audiences: Vec<String>,
     /// Tokens are kept only as a keyed digest.
     key: hmac::Key,
-    verdicts: Kept<[u8; 32], Result<Verdict, Error>>,
+    verdicts: Kept<[u8; 32], Result<Option<Arc<Identity>>, Error>>,
     /// Tokens that the host accepted not long ago.
     accepted: Kept<[u8; 32], ()>,
     /// Reviews under way of other tokens, of which each address has a share.
     strangers: Bound,
     /// Reviews under way of those that were accepted: strangers cannot hold these up.
     renewals: Bound,
-}
-
-/// What the host said of a token, and until when that counts.
-#[derive(Clone, Debug)]
-struct Verdict {
-    user: Option<Arc<Identity>>,
-    until: Instant,
-}
-
-/// The token that was accepted last on one connection.
-#[derive(Debug, Default)]
-pub struct LastAccepted(ArcSwapOption<Accepted>);
-
-#[derive(Debug)]
-struct Accepted {
-    token: SecretString,
-    user: Arc<Identity>,
-    until: Instant,
 }
 
 impl TokenReviews {
@@ -70,23 +48,12 @@ impl TokenReviews {
         })
     }
 
-    /// The user of a token that came from an address over the connection that `last` belongs to.
-    pub async fn authenticate(
-        &self,
-        token: &str,
-        address: Caller,
-        last: &LastAccepted,
-    ) -> Result<Arc<Identity>, Error> {
-        if let Some(user) = last.user_of(token) {
-            return Ok(user);
-        }
-        let Verdict { user, until } = self.verdict(token, address).await?;
-        let user = user.ok_or(Error::Token)?;
-        last.remember(token, &user, until);
-        Ok(user)
+    /// The user of a token that came from an address.
+    pub async fn authenticate(&self, token: &str, address: Caller) -> Result<Arc<Identity>, Error> {
+        self.verdict(token, address).await?.ok_or(Error::Token)
     }
 
-    async fn verdict(&self, token: &str, address: Caller) -> Result<Verdict, Error> {
+    async fn verdict(&self, token: &str, address: Caller) -> Result<Option<Arc<Identity>>, Error> {
         let digest = self.digest(token);
         if let Some(verdict) = self.verdicts.get(&digest) {
             return verdict;
@@ -96,7 +63,7 @@ impl TokenReviews {
             if user.is_some() {
                 self.accepted.get_or_ask(&digest, ready(()), |()| true).await;
             }
-            Ok(Verdict { user, until: Instant::now() + KEPT })
+            Ok(user)
         };
         Box::pin(self.verdicts.get_or_ask(&digest, review, Result::is_ok)).await
     }
@@ -139,20 +106,6 @@ impl TokenReviews {
         let mut digest = [0; 32];
         digest.copy_from_slice(hmac::sign(&self.key, token.as_bytes()).as_ref());
         digest
-    }
-}
-
-impl LastAccepted {
-    fn user_of(&self, token: &str) -> Option<Arc<Identity>> {
-        let last = self.0.load();
-        let last = last.as_ref()?;
-        let same = verify_slices_are_equal(last.token.expose_secret().as_bytes(), token.as_bytes());
-        (same.is_ok() && Instant::now() < last.until).then(|| last.user.clone())
-    }
-
-    fn remember(&self, token: &str, user: &Arc<Identity>, until: Instant) {
-        let (token, user) = (SecretString::from(token), user.clone());
-        self.0.store(Some(Arc::new(Accepted { token, user, until })));
     }
 }
 

@@ -10,7 +10,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::Api;
 use kubectl_mc_api::path;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::{Asker, Attributes};
 use crate::identity::Identity;
@@ -33,8 +33,6 @@ pub struct SubjectAccessReviews {
 pub struct Decision {
     pub allowed: bool,
     pub reason: String,
-    /// How long it may be counted on.
-    pub until: Instant,
 }
 
 impl SubjectAccessReviews {
@@ -55,15 +53,13 @@ impl SubjectAccessReviews {
         asker: Asker,
     ) -> Result<Decision, Arc<Error>> {
         if identity.size() + attributes.size() >= MAX_KEPT_SIZE {
-            return Box::pin(self.review(identity, attributes, asker, Duration::ZERO))
-                .await
-                .map_err(Arc::new);
+            return Box::pin(self.review(identity, attributes, asker)).await.map_err(Arc::new);
         }
         let key = (identity.clone(), attributes.clone());
         if let Some(decision) = self.decisions.get(&key) {
             return decision;
         }
-        let review = async { self.review(identity, attributes, asker, KEPT).await.map_err(Arc::new) };
+        let review = async { self.review(identity, attributes, asker).await.map_err(Arc::new) };
         Box::pin(self.decisions.get_or_ask(&key, review, Result::is_ok)).await
     }
 
@@ -72,7 +68,6 @@ impl SubjectAccessReviews {
         identity: &Identity,
         attributes: &Attributes,
         asker: Asker,
-        kept: Duration,
     ) -> Result<Decision, Error> {
         let review =
             SubjectAccessReview { spec: spec(identity, attributes), ..SubjectAccessReview::default() };
@@ -87,7 +82,6 @@ impl SubjectAccessReviews {
         Ok(Decision {
             allowed: status.allowed && status.denied != Some(true),
             reason: status.reason.unwrap_or_default(),
-            until: Instant::now() + kept,
         })
     }
 }

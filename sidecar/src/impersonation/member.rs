@@ -19,8 +19,6 @@ use super::{EXTRA, GROUP, UID, USER, is_impersonation};
 use crate::authorization::Attributes;
 use crate::identity::Identity;
 
-pub mod last;
-
 /// The rules that flags may change.
 #[derive(Clone, Debug)]
 pub struct Rules {

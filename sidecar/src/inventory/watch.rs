@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use super::fleet::{Fleet, Registered};
 use super::renewal::Read;
-use super::{Cluster, HostInventory, Members};
+use super::{Cluster, Inventory, Members};
 use crate::clusters;
 use crate::learning::Room;
 use crate::limits::{MemberBounds, MemberSize};
@@ -30,7 +30,7 @@ use crate::upstream::connection::Connection;
 /// What the watch writes to, and by which rules.
 pub struct Watch {
     pub namespace: String,
-    pub inventory: Arc<HostInventory>,
+    pub inventory: Arc<Inventory>,
     /// Secrets that were read again, because their credential was refused.
     pub read: mpsc::Receiver<Read>,
     pub registry: clusters::Writer,
@@ -161,7 +161,7 @@ impl<T: Clone> Listed<T> {
 }
 
 struct State {
-    inventory: Arc<HostInventory>,
+    inventory: Arc<Inventory>,
     registry: clusters::Writer,
     fleet: watch::Sender<Arc<Fleet>>,
     metrics: Arc<Metrics>,

@@ -33,7 +33,7 @@ fn reviews(audiences: &[&str]) -> (TokenReviews, impl Fn() -> usize) {
 
 /// The user of a token that comes over a connection of its own.
 async fn user(reviews: &TokenReviews, token: &str) -> Result<Arc<Identity>, Error> {
-    reviews.authenticate(token, HERE, &LastAccepted::default()).await
+    reviews.authenticate(token, HERE).await
 }
 
 #[tokio::test]
@@ -96,26 +96,6 @@ async fn a_token_for_another_audience_is_refused() {
     assert!(user(&ours, "jane").await.is_ok());
 }
 
-#[tokio::test]
-async fn a_connection_knows_its_last_token_and_no_other() {
-    let (reviews, _) = reviews(&[]);
-    let last = LastAccepted::default();
-    let jane = reviews.authenticate("jane", HERE, &last).await.unwrap();
-    assert!(last.user_of("jane").is_some_and(|user| Arc::ptr_eq(&user, &jane)));
-    for other in ["", "j", "jan", "janet", "eve"] {
-        assert!(last.user_of(other).is_none(), "{other:?}");
-    }
-    assert!(matches!(reviews.authenticate("eve", HERE, &last).await, Err(Error::Token)));
-    assert!(last.user_of("eve").is_none(), "a refused token is not remembered");
-}
-
-#[test]
-fn a_connection_trusts_its_last_token_no_longer_than_the_verdict() {
-    let last = LastAccepted::default();
-    last.remember("jane", &Arc::default(), Instant::now());
-    assert!(last.user_of("jane").is_none());
-}
-
 /// A host that takes a second for each token, all of which it refuses but jane's.
 fn slow_host() -> TokenReviews {
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| async move {
@@ -142,7 +122,7 @@ async fn made_up_tokens_of_one_address_leave_reviews_to_another() {
     let polite = async {
         tokio::task::yield_now().await;
         let begun = tokio::time::Instant::now();
-        reviews.authenticate("jane", ELSEWHERE, &LastAccepted::default()).await.unwrap();
+        reviews.authenticate("jane", ELSEWHERE).await.unwrap();
         assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     };
     let (refused, ()) = tokio::join!(flood(&reviews, 15_000), polite);

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::*;
 use crate::fake_host::host;

@@ -37,7 +37,7 @@ impl Host {
         let readiness = Readiness::default();
         let (_, registry) = clusters::Registry::new();
         let state = State {
-            inventory: Arc::new(HostInventory::new(renewals, Learning::new(client, "ns"))),
+            inventory: Arc::new(Inventory::new(renewals, Learning::new(client, "ns"))),
             registry,
             fleet: watch::Sender::default(),
             metrics: Arc::default(),
@@ -72,7 +72,7 @@ impl Host {
     /// What follows the credential of `refused`, and what the watch does for it.
     async fn renewed(&mut self, refused: &Cluster) -> Option<Arc<Cluster>> {
         let inventory = self.state.inventory.clone();
-        let mut renewed = inventory.renewed(refused);
+        let mut renewed = std::pin::pin!(inventory.renewed(refused));
         loop {
             tokio::select! {
                 renewed = &mut renewed => return renewed,

@@ -39,7 +39,7 @@ pub struct Caller(u64);
 pub struct Size {
     /// How many may be under way at once; 0 is no limit.
     pub places: usize,
-    /// How many of them one caller may hold.
+    /// How many of them one caller may hold while no other caller holds any.
     pub share: usize,
     /// How many requests of one caller may wait for a place.
     pub queued_per_caller: usize,

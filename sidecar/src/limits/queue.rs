@@ -1,8 +1,10 @@
-//! The places of one bound, and who waits for them. Whoever finds a place free takes it, in one short
-//! lock. When there is none, or a caller holds as many as one may, the request waits; a place that
-//! is given back goes to the callers in turns, one request each, however many of them wait.
+//! The places of one bound, and the requests that wait for them. A request takes a free place in one short lock,
+//! unless its caller holds too many for the places that are left (a dynamic threshold, as switches share their
+//! buffers: A. Choudhury and E. Hahne, 1998). One caller alone can hold its share. Of several that take all they
+//! can, each holds less, and some places stay free for callers who hold few. Otherwise the request waits: a place
+//! that is given back goes to the callers in turns, one request each, however many of them wait.
 //!
-//! While a place is free, nobody waits who may have it: so a newcomer who takes one passes nobody.
+//! No request waits that may have a free place, so taking one is fair.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -18,7 +20,8 @@ use super::{Caller, Size};
 #[derive(Debug)]
 #[expect(clippy::disallowed_types, reason = "held for a few steps on maps, and never over an await")]
 pub(super) struct Queue {
-    /// How many places one caller may hold.
+    places: usize,
+    /// How many places a caller may hold where no other caller holds any.
     share: usize,
     queued_per_caller: usize,
     /// How many may wait in all: as many as there are places.
@@ -55,7 +58,7 @@ impl Queue {
         let state =
             State { free: places, waiting: 0, last_turn: 0, callers: HashMap::new(), order: VecDeque::new() };
         let queued = places.max(queued_per_caller);
-        Self { share, queued_per_caller, queued, state: state.into() }
+        Self { places, share, queued_per_caller, queued, state: state.into() }
     }
 
     /// A place, or one in the queue; `None` when that is full. In a full queue, who comes with fewer
@@ -63,7 +66,7 @@ impl Queue {
     pub(super) fn place(self: &Arc<Self>, caller: Caller) -> Option<Place> {
         self.with(|state| {
             let holder = state.callers.entry(caller).or_default();
-            if state.free > 0 && holder.held < self.share {
+            if self.may_take(holder.held, state.free) {
                 state.free -= 1;
                 holder.held += 1;
                 return Some(Place::Free(self.permit(caller)));
@@ -87,23 +90,31 @@ impl Queue {
         })
     }
 
+    /// Whether a caller who holds so many places may take one more of those that are free: each caller's places
+    /// stay below a multiple of the free ones, which leaves one caller alone its share.
+    fn may_take(&self, held: usize, free: usize) -> bool {
+        free > 0 && held * (self.places - self.share) < free * self.share
+    }
+
     fn permit(self: &Arc<Self>, caller: Caller) -> Permit {
         Permit(Some((self.clone(), caller)))
     }
 
     /// Takes a place back and hands it to whose turn it is.
     fn give_back(self: &Arc<Self>, caller: Caller) {
-        let next = self.with(|state| {
+        let admitted: Vec<_> = self.with(|state| {
             state.free += 1;
             if let Some(holder) = state.callers.get_mut(&caller) {
                 holder.held -= 1;
             }
-            let next = state.next(self.share);
+            // The caller may be below its threshold now, beside the one whose turn it is.
+            let admitted =
+                std::iter::from_fn(|| state.next(|held, free| self.may_take(held, free))).collect();
             state.forget_if_idle(caller);
-            next
+            admitted
         });
-        if let Some((next, sender)) = next {
-            // Who no longer waits gives it back in turn: outside of the lock.
+        for (next, sender) in admitted {
+            // A request that no longer waits gives its place back: outside of the lock.
             let _ = sender.send(self.permit(next));
         }
     }
@@ -127,10 +138,13 @@ impl Queue {
 }
 
 impl State {
-    /// The request that gets the place that is free, if one may have it.
-    fn next(&mut self, share: usize) -> Option<(Caller, oneshot::Sender<Permit>)> {
-        let callers = &self.callers;
-        let may = |caller: &Caller| callers.get(caller).is_some_and(|holder| holder.held < share);
+    /// The next request that gets a free place, if one may.
+    fn next(&mut self, may_take: impl Fn(usize, usize) -> bool) -> Option<(Caller, oneshot::Sender<Permit>)> {
+        if self.waiting == 0 {
+            return None;
+        }
+        let (callers, free) = (&self.callers, self.free);
+        let may = |caller: &Caller| callers.get(caller).is_some_and(|holder| may_take(holder.held, free));
         let at = self.order.iter().position(may)?;
         let caller = self.order.remove(at)?;
         let holder = self.callers.get_mut(&caller)?;
@@ -213,6 +227,13 @@ impl Drop for Turn {
 
 #[cfg(test)]
 impl Queue {
+    /// Whether no request waits that may have a free place.
+    pub(super) fn is_fair(&self) -> bool {
+        self.with(|state| {
+            !state.order.iter().any(|caller| self.may_take(state.callers[caller].held, state.free))
+        })
+    }
+
     /// Whether nobody holds or waits, and nobody is remembered.
     pub(super) fn is_idle(&self, places: usize) -> bool {
         self.with(|state| {

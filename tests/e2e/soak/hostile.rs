@@ -17,9 +17,11 @@ use harness::hostile::trickles;
 use harness::hostile::unread::{Request, Stall, Unread};
 use harness::http1::{Endpoint, member_path};
 use harness::noise::MEBIBYTE;
+use harness::own_sidecar::OwnSidecar;
 use harness::scene::{EVERY_VERB, Scene};
 use harness::usage;
 use harness::wait::eventually;
+use testbed::Sidecar;
 
 use super::{count, say};
 use crate::hostile::{LARGE, SILENT, script};
@@ -33,10 +35,18 @@ fn good_callers_notice_no_hostile_client() -> Result<()> {
     let good = ways.good_callers()?;
     std::thread::park_timeout(ALONE.min(time));
     let alone = stopped(good)?;
+    // The same attacks on another sidecar: the machine is as busy.
+    let other = OwnSidecar::start()?;
+    let good = ways.good_callers()?;
+    for (_, attack) in ways.attacks(&other.sidecar, time.min(BESIDE))? {
+        attack.last();
+    }
+    let beside = stopped(good)?;
+    drop(other);
     let memory = || usage::resident(sidecar()?.pid);
     let before = memory()?;
     let good = ways.good_callers()?;
-    let attacks = ways.attacks(time)?;
+    let attacks = ways.attacks(sidecar()?, time)?;
     let mut tallies = Vec::new();
     for (name, attack) in attacks {
         tallies.push((name, attack.last()));
@@ -46,9 +56,12 @@ fn good_callers_notice_no_hostile_client() -> Result<()> {
     for (name, tally) in &tallies {
         say(&format!("{name}: {tally}"));
     }
-    for (measured, alone) in measured.iter().zip(&alone) {
-        let ratio = measured.percentile(0.99).as_secs_f64() / alone.percentile(0.99).as_secs_f64();
-        say(&format!("{measured}; alone {alone}; 99 % is {ratio:.2} of alone"));
+    for ((measured, beside), alone) in measured.iter().zip(&beside).zip(&alone) {
+        let to =
+            |other: &Measured| measured.percentile(0.99).as_secs_f64() / other.percentile(0.99).as_secs_f64();
+        say(&format!("attacked: {measured}"));
+        say(&format!("    while another sidecar is attacked: {beside}; 99 % is {:.2} of that", to(beside)));
+        say(&format!("    alone: {alone}; 99 % is {:.2} of that", to(alone)));
     }
     let rested = eventually("the memory comes back", REST, || {
         let now = memory()?;
@@ -69,6 +82,8 @@ fn stopped(callers: Vec<GoodCaller>) -> Result<Vec<Measured>> {
 
 /// How long the good callers have the sidecar for themselves before the attacks.
 const ALONE: Duration = Duration::from_secs(30);
+/// How long another sidecar is attacked, for comparison.
+const BESIDE: Duration = Duration::from_secs(120);
 /// Memory is back by then.
 const REST: Duration = Duration::from_secs(60);
 
@@ -121,13 +136,13 @@ impl Ways {
     }
 
     /// All kinds, from another address than the good callers wherever they come past the host.
-    fn attacks(&self, time: Duration) -> Result<Vec<(&'static str, Attack)>> {
+    fn attacks(&self, sidecar: &Sidecar, time: Duration) -> Result<Vec<(&'static str, Attack)>> {
         let bounds = |clients| Bounds { clients, time };
         // As many as a debug build stands beside all that it costs by itself.
         let scale = count("SOAK_HOSTILE_SCALE", 1) as usize;
         let past = |caller: Option<&Caller>| {
             let certificate = caller.and_then(|caller| caller.certificate.as_deref());
-            Ok::<_, anyhow::Error>(Endpoint::sidecar(sidecar()?, certificate)?.from_address([127, 0, 0, 66]))
+            Ok::<_, anyhow::Error>(Endpoint::sidecar(sidecar, certificate)?.from_address([127, 0, 0, 66]))
         };
         let through = |caller: &Caller| Endpoint::cluster(&bed()?.host, caller.certificate.as_deref());
         let (stranger, any) = (past(None)?, self.path("/any"));

@@ -36,7 +36,7 @@ lint: ## Format, clippy, dependencies, generated files
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
 	cargo deny --log-level error check bans licenses sources
 	cargo run --quiet --package sidecar -- crds | diff -u sidecar/deploy/crd.yaml -
-	tests/cli-reference.sh | diff -u docs/cli.md -
+	tests/cli-reference.sh | diff -u docs/reference/cli.md -
 	for table in requests queries; do \
 		tests/request-info/generate.sh $$table | diff -u tests/request-info/$$table.tsv -; \
 	done
@@ -78,7 +78,7 @@ soak: kubernetes ## SOAK_REQUESTS (1,000,000) mixed requests and SOAK_TUNNEL_MIB
 		cargo test --offline --package kubectl-mc --test e2e -- --nocapture --test-threads 1 soak::
 
 .PHONY: bench
-bench: ## Measure against nginx and the member itself; see docs/benchmarks.md (BENCH=--quick: only try it)
+bench: ## Measure against nginx and the member itself; see docs/dev/benchmarks.md (BENCH=--quick: only try it)
 	@tests/setup.sh --bench
 	cargo build --package testbed --package bench
 	cargo build --release --package kubectl-mc

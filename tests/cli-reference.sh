@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints docs/cli.md: the help of both programs, as they print it themselves.
+# Prints docs/reference/cli.md: the help of both programs, as they print it themselves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build --quiet --package kubectl-mc --package sidecar

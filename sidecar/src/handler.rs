@@ -1,5 +1,5 @@
 //! The request's path, read downwards. Each step takes the value that the step before it made, so
-//! that none can be left out. `docs/request-path.md` tells the same story in prose.
+//! that none can be left out. `docs/explanation/request-path.md` tells the same story in prose.
 
 use std::future::ready;
 use std::pin::{Pin, pin};

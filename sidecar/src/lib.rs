@@ -1,8 +1,8 @@
 //! The cluster proxy beside a host cluster's kube-apiserver: it learns who a caller is, asks the
 //! host whether they may use a member, and forwards the request to the member as that user.
 //!
-//! [`handler`] is the request's path, read downwards; `docs/request-path.md` tells it in prose and
-//! `docs/architecture.md` is the map of these modules.
+//! [`handler`] is the request's path, read downwards; `docs/explanation/request-path.md` tells it in prose and
+//! `docs/explanation/architecture.md` is the map of these modules.
 
 // The program
 pub mod app;

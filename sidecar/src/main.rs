@@ -34,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 /// Gives memory back after a burst, by a thread of its own: the C library's keeps nearly all of it, because what
-/// lives longer lies in between (docs/decisions/0010-jemalloc.md).
+/// lives longer lies in between (docs/dev/decisions/0010-jemalloc.md).
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -62,7 +62,7 @@ fn a_key_that_is_not_known_is_refused_with_the_nearest() {
 fn the_schema_is_that_of_the_types() {
     let schema = schemars::schema_for!(ConfigFile);
     let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/config.schema.json");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/config.schema.json");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&file, &text).unwrap();
     }

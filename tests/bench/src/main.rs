@@ -1,4 +1,4 @@
-//! `bench`: the figures of `docs/benchmarks.md`, measured in a running test bed and printed as Markdown.
+//! `bench`: the figures of `docs/dev/benchmarks.md`, measured in a running test bed and printed as Markdown.
 //!
 //! - [`site`], [`way`]: what is measured through: the ways to a member, and who takes them
 //! - [`nginx`], [`wrk`], [`stream`]: the programs that serve, ask and stream

@@ -1,4 +1,4 @@
-//! `docs/faults.md` says which test shows what: that there are these tests is tested here. The test of a
+//! `docs/dev/faults.md` says which test shows what: that there are these tests is tested here. The test of a
 //! fault has the fault's number in its name.
 
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ fn named() -> Vec<(Option<u32>, String)> {
 
 /// The first and the last cell of each row.
 fn rows() -> Vec<(String, String)> {
-    let text = fs::read_to_string(root().join("docs/faults.md")).unwrap();
+    let text = fs::read_to_string(root().join("docs/dev/faults.md")).unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
     let cells = rows.filter_map(|row| Some((row.split_once(" | ")?.0, row.rsplit_once(" | ")?.1)));
     cells.map(|(first, last)| (first.to_owned(), last.to_owned())).collect()

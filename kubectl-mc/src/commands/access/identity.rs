@@ -1,5 +1,5 @@
 //! Who somebody is on the host, and who they are then on a member: the sidecar's own rules
-//! (docs/request-path.md), for telling what will happen before it does.
+//! (docs/explanation/request-path.md), for telling what will happen before it does.
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 //! A component of the host is another program than the member's component of the same name. The sidecar
 //! never shows such a name to a member, and the member's policy (`sidecar/deploy/member.yaml`) refuses it.
 //! Kubernetes reserves every name that begins with `system:`, so all of them are refused but the few below
-//! that mean people or workloads. `docs/identities.md` lists each identity with its source.
+//! that mean people or workloads. `docs/reference/identities.md` lists each identity with its source.
 
 use super::sent::{AUTHENTICATED, MEMBER_NAMESPACE, SERVICE_ACCOUNTS, UNAUTHENTICATED};
 use super::sent::{accounts_of, service_account};
@@ -73,7 +73,7 @@ pub const PRIVILEGED_NAMESPACES: &[&str] = &[
 mod tests {
     use super::*;
 
-    /// Each of `docs/identities.md`, written out, so that a change of the rule shows here.
+    /// Each of `docs/reference/identities.md`, written out, so that a change of the rule shows here.
     const USERS: &[&str] = &[
         "system:node:n1",
         "system:kube-controller-manager",

@@ -37,6 +37,9 @@ lint: ## Format, clippy, dependencies, generated files
 	cargo deny --log-level error check bans licenses sources
 	cargo run --quiet --package sidecar -- crds | diff -u sidecar/deploy/crd.yaml -
 	tests/cli-reference.sh | diff -u docs/reference/cli.md -
+	for picture in path terminal; do for theme in light dark; do \
+		tests/diagrams.py $$picture $$theme | diff -u docs/images/$$picture-$$theme.svg -; \
+	done; done
 	for table in requests queries; do \
 		tests/request-info/generate.sh $$table | diff -u tests/request-info/$$table.tsv -; \
 	done

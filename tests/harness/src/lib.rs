@@ -50,4 +50,6 @@ pub mod vanishing;
 pub mod wait;
 
 #[cfg(test)]
+mod doc_links;
+#[cfg(test)]
 mod faults_table;

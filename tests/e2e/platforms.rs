@@ -1,5 +1,6 @@
-//! What differs between platforms, row by row of the table in docs/how-to/join.md, in each one's own shape: its kubeconfig, the
-//! names that its network knows, and what its control plane reaches. What kubeadm needs, nothing, is [`crate::joined`]'s.
+//! What differs between platforms, row by row of the table in docs/how-to/join.md, in each one's own shape: its
+//! kubeconfig, the names that its network knows, and what its control plane reaches. What kubeadm needs, nothing, is
+//! [`crate::joined`]'s.
 
 pub(crate) mod network;
 

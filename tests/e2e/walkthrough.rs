@@ -10,7 +10,8 @@ use harness::bed::{bed, member};
 #[test]
 fn every_command_works_and_prints_what_the_page_shows() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the package is in a workspace")?;
-    let Page { commands, shown } = Page::parse(&std::fs::read_to_string(root.join("docs/tutorials/walkthrough.md"))?);
+    let Page { commands, shown } =
+        Page::parse(&std::fs::read_to_string(root.join("docs/tutorials/walkthrough.md"))?);
     ensure!(!commands.is_empty() && !shown.is_empty(), "the page has no commands or shows nothing");
     let home = tempfile::tempdir()?;
     let output = Command::new("bash")

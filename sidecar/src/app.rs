@@ -29,14 +29,14 @@ use crate::goaway::Goaway;
 use crate::impersonation::member;
 use crate::inventory::renewal::Renewals;
 use crate::inventory::{self, Inventory};
-use crate::learning::Learning;
-use crate::lease::Lease;
 use crate::limits::{self, Limits};
 use crate::metrics::Metrics;
+use crate::on_demand_access::OnDemandAccess;
 use crate::readiness::Readiness;
 use crate::record::Record;
+use crate::revalidation::Revalidation;
 use crate::tls::certificates::ServingCertificate;
-use crate::tls::self_made::SelfMade;
+use crate::tls::rotation::SelfManaged;
 use crate::upgrade::Tunnels;
 use crate::workers::Workers;
 use crate::{admin, listener, tls};
@@ -75,9 +75,14 @@ pub struct Bound {
 
 impl App {
     /// The leave of a long-running request that was just allowed.
-    pub fn lease(&self, allowed: Allowed, gone: Option<CancellationToken>, record: &Record) -> Lease {
+    pub fn revalidate(
+        &self,
+        allowed: Allowed,
+        gone: Option<CancellationToken>,
+        record: &Record,
+    ) -> Revalidation {
         let (authorizer, stop) = (self.authorizer.clone(), self.tunnels.stop.clone());
-        Lease::grant(authorizer, allowed, stop, gone, record.cutoff().clone())
+        Revalidation::grant(authorizer, allowed, stop, gone, record.cutoff().clone())
     }
 
     /// Puts the server together and begins to follow the host.
@@ -115,10 +120,10 @@ impl App {
                 tokio::spawn(certificates.clone().follow(files));
                 certificates
             }
-            Certificate::SelfMade => {
+            Certificate::SelfManaged => {
                 let certificates = self_signed()?;
                 let pending = readiness.pending();
-                let made = SelfMade::new(host.clone(), &namespace, certificates.clone(), pending);
+                let made = SelfManaged::new(host.clone(), &namespace, certificates.clone(), pending);
                 tokio::spawn(made.run());
                 certificates
             }
@@ -135,7 +140,7 @@ impl App {
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
         let size = |places| limits::Size::new(places, queued_per_caller);
-        let inventory = Arc::new(Inventory::new(renewals, Learning::new(host.clone(), &namespace)));
+        let inventory = Arc::new(Inventory::new(renewals, OnDemandAccess::new(host.clone(), &namespace)));
         let (registry, writer) = Registry::new();
         let (fleet, told) = watch::channel(Arc::default());
         let controllers = Controllers::start(controllers, host.clone(), &namespace, told, metrics.clone());

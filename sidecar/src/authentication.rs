@@ -16,14 +16,14 @@ use crate::listener::places::Proof;
 use crate::metrics::Metrics;
 use crate::peer::Peer;
 
-mod attempted;
+mod credential_kinds;
 pub mod request_header;
 pub mod token_review;
 pub mod trust;
 pub mod websocket_protocol;
 pub mod x509;
 
-pub use attempted::Attempted;
+pub use credential_kinds::CredentialKinds;
 use token_review::TokenReviews;
 use trust::Trust;
 
@@ -82,7 +82,7 @@ impl Authenticator {
     /// Finds out who sends `headers` over `peer`'s connection and removes every credential from them.
     /// A failure is logged and counted by what was attempted.
     pub async fn authenticate(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Error> {
-        let attempted = Attempted::by(peer, headers);
+        let attempted = CredentialKinds::by(peer, headers);
         let authenticated = self.chain(peer, headers).await;
         if let Err(error) = &authenticated {
             self.metrics.authentication_failed(attempted);
@@ -162,19 +162,19 @@ fn text(value: &HeaderValue) -> Result<&str, Error> {
 /// Why nobody is known to be calling.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    #[error("no credential was given")]
+    #[error("no credentials were provided")]
     NoCredential,
     #[error("the client certificate was refused: {0}")]
     Certificate(String),
     #[error("the token was refused")]
     Token,
-    #[error("a bearer token is one word")]
+    #[error("a bearer token must be a single word")]
     MalformedToken,
     #[error("an identity header is not UTF-8")]
     NotUtf8,
-    #[error("the websocket protocols carry a malformed token: {0}")]
+    #[error("malformed token in Sec-WebSocket-Protocol: {0}")]
     WebSocketToken(&'static str),
-    #[error("too many tokens are being reviewed")]
+    #[error("too many token reviews are in progress, try again later")]
     TooManyReviews,
     /// The reason is in the log: a caller who is not known learns nothing of the host.
     #[error("the host could not review the token")]

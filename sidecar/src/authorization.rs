@@ -257,10 +257,10 @@ impl fmt::Display for Denied {
 pub enum Error {
     #[error("{0}")]
     Denied(Box<Denied>),
-    #[error("too many permission checks of this user are under way, try again later")]
+    #[error("too many permission checks of this user are in progress, try again later")]
     TooManyReviews,
     /// The reason is in the log: an anonymous caller learns nothing of the host.
-    #[error("the host could not say whether this is allowed")]
+    #[error("the host could not authorize the request")]
     Review,
 }
 

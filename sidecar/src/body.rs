@@ -106,7 +106,7 @@ pub struct Guarded<B = Body> {
 /// watch is complete.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the request may not go on")]
+    #[error("the request was ended")]
     Over,
     #[error(transparent)]
     Upstream(hyper::Error),

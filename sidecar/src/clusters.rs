@@ -81,7 +81,7 @@ pub async fn respond(
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// 503: the host's MemberClusters are not listed yet.
-    #[error("the clusters are not read from the host yet")]
+    #[error("the sidecar has not read the list of members yet")]
     NotSynced,
     /// 404
     #[error("clusters.proxy.kubectl-mc.dev {:?} not found", .0.as_str())]

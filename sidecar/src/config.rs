@@ -47,7 +47,7 @@ pub struct Config {
 #[derive(Debug)]
 pub enum Certificate {
     Files(Files),
-    SelfMade,
+    SelfManaged,
     SelfSigned,
 }
 
@@ -127,7 +127,7 @@ impl TryFrom<Serve> for Config {
             admin_address: admin_bind_address,
             certificate: match tls_cert_file.zip(tls_private_key_file) {
                 Some((certificate, key)) => Certificate::Files(Files { certificate, key }),
-                None if rotate_server_certificates => Certificate::SelfMade,
+                None if rotate_server_certificates => Certificate::SelfManaged,
                 None => Certificate::SelfSigned,
             },
             trust,

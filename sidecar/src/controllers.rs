@@ -143,7 +143,7 @@ impl Enabled {
 
 /// A word of `--controllers` that names none.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no controller {0:?}; there are: {names}", names = Names)]
+#[error("unknown controller {0:?}; known controllers: {names}", names = Names)]
 pub struct UnknownController(String);
 
 struct Names;
@@ -212,7 +212,7 @@ async fn lead(enabled: Enabled, context: Context, writer: conditions::Writer) {
     let mut running = JoinSet::new();
     running.spawn(writer.run());
     for controller in ALL.iter().filter(|&controller| enabled.contains(controller)) {
-        running.spawn(again_and_again(controller, context.clone()));
+        running.spawn(run_with_restarts(controller, context.clone()));
     }
     while running.join_next().await.is_some() {}
 }
@@ -227,7 +227,7 @@ impl Drop for Quiet {
 }
 
 /// Runs a controller, and runs it again when it ends, which none does unless something is wrong.
-async fn again_and_again(controller: &'static Controller, context: Context) {
+async fn run_with_restarts(controller: &'static Controller, context: Context) {
     let name = controller.name;
     let mut pause = FIRST_PAUSE;
     loop {

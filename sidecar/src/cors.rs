@@ -71,7 +71,7 @@ const HEADERS: &str = "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Tok
 pub enum Error {
     #[error("{0:?} does not pin to start/end of host in the origin header")]
     Loose(String),
-    #[error("no regular expression: {0}")]
+    #[error("invalid regular expression: {0}")]
     Pattern(String),
 }
 

@@ -5,7 +5,7 @@
 //! the record.
 //!
 //! A request that can still end by itself does so first: the cutoff comes [`GRACE`] after the deadline, or
-//! after a long-running request lost its lease. A client that takes nothing of what it was sent for
+//! after a long-running request lost its right. A client that takes nothing of what it was sent for
 //! [`UNREAD_TIMEOUT`] is cut off as well.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,7 +53,7 @@ struct Requests {
 #[derive(Debug)]
 struct Entry {
     cutoff: Arc<Cutoff>,
-    /// `None` for a long-running request, which its lease ends.
+    /// `None` for a long-running request, which its revalidation ends.
     due: Option<Instant>,
 }
 

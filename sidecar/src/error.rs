@@ -2,8 +2,8 @@
 //! [`crate::status`] turns them into a response, which names the hop.
 
 use crate::{
-    authentication, authorization, clusters, deadline, head_limit, headers, impersonation, inventory, lease,
-    limits, panics, request_info, upgrade, upstream,
+    authentication, authorization, clusters, deadline, head_limit, headers, impersonation, inventory, limits,
+    panics, request_info, revalidation, upgrade, upstream,
 };
 
 /// Why a request was not answered as asked.
@@ -36,7 +36,7 @@ pub enum Error {
     #[error("the sidecar is shutting down, try again")]
     Closing,
     #[error(transparent)]
-    Ended(#[from] lease::End),
+    Ended(#[from] revalidation::End),
     #[error(transparent)]
     Panicked(#[from] panics::Panicked),
 }

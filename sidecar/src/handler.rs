@@ -124,7 +124,7 @@ async fn respond(
     let caller = app.authenticator.authenticate(peer, request.headers_mut()).await;
     match &caller {
         Ok(caller) if caller.by != By::Nothing => {
-            peer.is_now_known();
+            peer.mark_authenticated();
             if is_stranger {
                 record.of_stranger(None);
             }
@@ -160,7 +160,7 @@ async fn respond(
         Route::Proxy(name, path) => (name, path),
         Route::Clusters(name) => {
             if long_running {
-                record.leased(app.lease(allowed, None, record));
+                record.keep_revalidation(app.revalidate(allowed, None, record));
             }
             let (parts, _) = request.into_parts();
             return Ok(Box::pin(clusters::respond(&app.registry, info.verb, name.as_ref(), &parts)).await?);
@@ -175,7 +175,7 @@ async fn respond(
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
     let draft = Draft::new(request, path, info.upgrade, &allowed, &app.rules);
     if long_running {
-        record.leased(app.lease(allowed, Some(cluster.gone.clone()), record));
+        record.keep_revalidation(app.revalidate(allowed, Some(cluster.gone.clone()), record));
     }
     let inventory = app.inventory.as_ref();
     let mut response = match (info.upgrade, downstream) {

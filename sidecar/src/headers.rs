@@ -56,7 +56,9 @@ fn times_by_us(headers: &HeaderMap) -> usize {
 
 /// A request that came by here too often.
 #[derive(Debug, thiserror::Error)]
-#[error("the request came through kubectl-mc too often: one of the members leads back here")]
+#[error(
+    "routing loop: the request passed through kubectl-mc too often, because a member's address leads back here"
+)]
 pub struct Loop;
 
 /// Headers that `Connection` names are for one hop (RFC 9110, 7.6.1). There can be several

@@ -134,9 +134,9 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 /// Why an identity cannot be acted as.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the host left the header {0} in the request")]
+    #[error("the host did not remove the header {0} from the request")]
     LeftByHost(HeaderName),
-    #[error("the header {0} is not one of impersonation")]
+    #[error("unknown impersonation header {0}")]
     Unknown(HeaderName),
     #[error("groups, uid or extra were requested without a user to impersonate")]
     WithoutUser,

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authorization::Attributes;
 use crate::identity::Identity;
-use crate::learning::{Learning, Learnt, Room};
 use crate::limits::{self, Caller, MemberBounds, Permit};
+use crate::on_demand_access::{Answer, OnDemandAccess, WaiterLimit};
 use crate::upstream::Upstream;
 
 pub mod fleet;
@@ -33,7 +33,7 @@ pub struct Cluster {
     /// Whether somebody keeps the rights that it gives us.
     pub managed: bool,
     /// For those who wait until it lets us be them.
-    pub room: Room,
+    pub waiters: WaiterLimit,
 }
 
 impl Cluster {
@@ -51,15 +51,15 @@ impl Cluster {
 pub struct Inventory {
     members: ArcSwap<Option<Members>>,
     renewals: Renewals,
-    learning: Learning,
+    on_demand: OnDemandAccess,
 }
 
 /// Each registered member, or why nothing can be sent to it.
 type Members = HashMap<ClusterName, Result<Arc<Cluster>, Arc<str>>>;
 
 impl Inventory {
-    pub fn new(renewals: Renewals, learning: Learning) -> Self {
-        Self { members: ArcSwap::default(), renewals, learning }
+    pub fn new(renewals: Renewals, on_demand: OnDemandAccess) -> Self {
+        Self { members: ArcSwap::default(), renewals, on_demand }
     }
 
     /// The member of this name, if requests can be sent to it.
@@ -85,8 +85,13 @@ impl Inventory {
     }
 
     /// Has the member let the sidecar impersonate `identity`, if it can. These `rights` are what that takes there.
-    pub async fn learn(&self, cluster: &Cluster, identity: &Arc<Identity>, rights: &[Attributes]) -> Learnt {
-        self.learning.learn(cluster, identity, rights).await
+    pub async fn request_access(
+        &self,
+        cluster: &Cluster,
+        identity: &Arc<Identity>,
+        rights: &[Attributes],
+    ) -> Answer {
+        self.on_demand.request(cluster, identity, rights).await
     }
 
     fn other_than(&self, refused: &Cluster) -> Option<Arc<Cluster>> {

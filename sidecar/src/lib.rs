@@ -19,6 +19,7 @@ pub mod goaway;
 pub mod head_limit;
 pub mod listener;
 pub mod peer;
+mod read_hook;
 pub mod tls;
 pub mod workers;
 
@@ -34,11 +35,11 @@ pub mod cutoff;
 pub mod deadline;
 pub mod identity;
 pub mod impersonation;
-mod kept;
-pub mod learning;
-pub mod lease;
 pub mod limits;
+pub mod on_demand_access;
 mod retry;
+pub mod revalidation;
+mod ttl_cache;
 
 // The way to a member
 pub mod headers;

@@ -170,7 +170,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(15);
 /// Why a request must come again later.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("too many requests are under way, try again later")]
+    #[error("too many requests are in progress, try again later")]
     InAll,
     #[error("too many tunnels are open, try again later")]
     Tunnels,
@@ -180,7 +180,7 @@ pub enum Error {
     WatchesOfMember(String),
     #[error("too many requests from this address wait for a login, try again later")]
     Strangers,
-    #[error("too many requests to member {0} are under way, try again later")]
+    #[error("too many requests to member {0} are in progress, try again later")]
     ForMember(String),
 }
 

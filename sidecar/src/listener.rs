@@ -30,15 +30,15 @@ use crate::peer::Peer;
 use crate::workers::Workers;
 
 mod gate;
+mod header_timeout;
+mod own_waker;
 pub mod places;
-mod seldom;
-mod slow_head;
 mod streams;
 
-use gate::GatedStream;
+use gate::{Gate, GatedStream};
+use header_timeout::{HeaderTimeout, HeaderTimeoutStream};
+use own_waker::WithOwnWaker;
 use places::{Place, Places, Proof};
-use seldom::Seldom;
-use slow_head::CallerStream;
 use streams::{Streams, UnlessCut};
 
 /// Accepts connections until `shutdown`, each for the worker that serves the fewest.
@@ -118,7 +118,7 @@ async fn serve(
         peer.heads = HeadLimit::FRONT_PROXY;
     }
     if proof != Proof::Nothing {
-        peer.is_now_known();
+        peer.mark_authenticated();
     }
     let peer = Arc::new(peer);
     // kubectl's upgrades come without ALPN and mean HTTP/1.1.
@@ -134,16 +134,16 @@ async fn serve(
         // hyper keeps what made the answer's head for as long as the stream is open: what a watch
         // needs no more must not stay.
         let service = service_fn(|request| Box::pin(serve(&peer, streams.begin(), request)));
-        let stream = GatedStream::new(stream, peer.clone());
+        let stream = GatedStream::new(stream, Gate::new(peer.clone()));
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         Ok(drive(connection, http2::Connection::graceful_shutdown, &peer, &shutdown, true).await?)
     } else {
         // There is one request at a time, and its end may be the connection's.
         let cutoff: Arc<Cutoff> = Arc::default();
         let service = service_fn(|request| serve(&peer, cutoff.clone(), request));
-        let stream = CallerStream::new(stream, peer.clone());
+        let stream = HeaderTimeoutStream::new(stream, HeaderTimeout::new(peer.clone()));
         let connection = http1(proof).serve_connection(TokioIo::new(stream), service).with_upgrades();
-        let idle = Seldom::new(idle(&peer));
+        let idle = WithOwnWaker::new(idle(&peer));
         let driven =
             drive(connection, http1::UpgradeableConnection::graceful_shutdown, &peer, &shutdown, false);
         tokio::select! {
@@ -169,7 +169,7 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
     tokio::select! {
         biased;
         ended = connection.as_mut() => return ended,
-        () = Seldom::new(retirement(peer, shutdown, is_http2)) => retire(connection.as_mut()),
+        () = WithOwnWaker::new(retirement(peer, shutdown, is_http2)) => retire(connection.as_mut()),
     }
     if peer.is_known() {
         return connection.await;
@@ -229,7 +229,7 @@ fn random_fraction() -> f64 {
 
 fn http1(proof: Proof) -> http1::Builder {
     let mut builder = http1::Builder::new();
-    // One timer for idle connections and heads, made anew for each request: `idle` and `slow_head`
+    // One timer for idle connections and heads, made anew for each request: `idle` and `header_timeout`
     // tell the two apart, and cost a request nothing.
     builder.header_read_timeout(None);
     match proof {
@@ -274,7 +274,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The aggregator gives up after as long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// Go's, and half of its interval: together less than [`slow_head::TIMEOUT`].
+/// Go's, and half of its interval: together less than [`header_timeout::TIMEOUT`].
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// A kube-apiserver's.
@@ -299,7 +299,7 @@ mod tests {
     async fn lifetime(known: bool) -> Duration {
         let peer = Peer::new(([127, 0, 0, 1], 1).into(), None, None);
         if known {
-            peer.is_now_known();
+            peer.mark_authenticated();
         }
         let began = Instant::now();
         retirement(&peer, &CancellationToken::new(), true).await;
@@ -320,7 +320,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_old_http1_connection_is_not_closed_and_its_next_answer_is_the_last() {
         let peer = Peer::new(([127, 0, 0, 1], 1).into(), None, None);
-        peer.is_now_known();
+        peer.mark_authenticated();
         let never = CancellationToken::new();
         let hours = Duration::from_secs(7200);
         assert!(timeout(hours, retirement(&peer, &never, false)).await.is_err(), "it was closed");

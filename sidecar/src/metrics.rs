@@ -13,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::authentication::Attempted;
+use crate::authentication::CredentialKinds;
 use crate::controllers;
 use crate::request_info::{self, RequestInfo};
 
@@ -53,7 +53,7 @@ struct RequestLabels {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AttemptedLabels {
-    attempted: Attempted,
+    attempted: CredentialKinds,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -149,7 +149,7 @@ impl Metrics {
     }
 
     /// Counts a login that failed.
-    pub fn authentication_failed(&self, attempted: Attempted) {
+    pub fn authentication_failed(&self, attempted: CredentialKinds) {
         self.authentication_failures.get_or_create(&AttemptedLabels { attempted }).inc();
     }
 

@@ -81,7 +81,7 @@ impl Peer {
     }
 
     /// Notes that the peer is authenticated, by its certificate or by a request on this connection.
-    pub fn is_now_known(&self) {
+    pub fn mark_authenticated(&self) {
         if !self.known.swap(true, Ordering::Relaxed) {
             self.place.iter().for_each(Place::known);
             self.reader.wake();

@@ -19,7 +19,7 @@ use crate::headers;
 use crate::identity::Identity;
 use crate::impersonation::{self, member};
 use crate::inventory::{Cluster, Inventory};
-use crate::learning::{Ended, Learnt};
+use crate::on_demand_access::{Answer, Outcome};
 use crate::request_info::MemberPath;
 use crate::upgrade::Protocol;
 use crate::upstream::outgoing::{self, Outgoing};
@@ -131,13 +131,17 @@ impl<'a> Draft<'a> {
         message: String,
     ) -> Option<Error> {
         let rights = self.identity_headers(cluster).map(|headers| headers.rights()).unwrap_or_default();
-        let Learnt { ended, lacking } = Box::pin(inventory.learn(cluster, &self.identity, &rights)).await;
-        match ended {
-            Ended::Granted => None,
-            Ended::Busy => Some(Error::Learning { cluster: name }),
-            Ended::Late | Ended::NotLearnable => {
-                Some(Error::Impersonation { cluster: name, message, lacking, waited: ended == Ended::Late })
-            }
+        let Answer { outcome, lacking } =
+            Box::pin(inventory.request_access(cluster, &self.identity, &rights)).await;
+        match outcome {
+            Outcome::Granted => None,
+            Outcome::Busy => Some(Error::AccessQueueFull { cluster: name }),
+            Outcome::Late | Outcome::NotGrantable => Some(Error::Impersonation {
+                cluster: name,
+                message,
+                lacking,
+                waited: outcome == Outcome::Late,
+            }),
         }
     }
 

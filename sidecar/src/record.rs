@@ -16,11 +16,11 @@ use tracing::{debug, error};
 use crate::audit_id::AuditId;
 use crate::cutoff::{Cutoff, Listed};
 use crate::identity::Identity;
-use crate::lease::Lease;
 use crate::limits::Permit;
 use crate::metrics::{self, Metrics};
 use crate::peer::Peer;
 use crate::request_info::{RequestInfo, Route};
+use crate::revalidation::Revalidation;
 
 /// A handle on a request's record; clones share it.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ struct Inner {
     code: AtomicU16,
     admitted: OnceLock<Permit>,
     admitted_by_member: OnceLock<Permit>,
-    lease: OnceLock<Lease>,
+    revalidation: OnceLock<Revalidation>,
     deadline: OnceLock<Instant>,
     /// Ends the request where nothing else does.
     listed: Listed,
@@ -75,7 +75,7 @@ impl Record {
             code: AtomicU16::new(0),
             admitted: OnceLock::new(),
             admitted_by_member: OnceLock::new(),
-            lease: OnceLock::new(),
+            revalidation: OnceLock::new(),
             deadline: OnceLock::new(),
             listed,
             stranger: Default::default(),
@@ -115,12 +115,12 @@ impl Record {
     }
 
     /// Keeps the leave of a long-running request until the request is over.
-    pub fn leased(&self, lease: Lease) {
-        let _ = self.0.lease.set(lease);
+    pub fn keep_revalidation(&self, revalidation: Revalidation) {
+        let _ = self.0.revalidation.set(revalidation);
     }
 
     /// Sets how long the request may take from its beginning, and returns when that is over. A
-    /// long-running request has no limit but its lease.
+    /// long-running request has no limit but its revalidation.
     pub fn due_within(&self, limit: Option<Duration>) -> Option<Instant> {
         let due = limit.map(|limit| *self.0.deadline.get_or_init(|| self.0.begun + limit));
         self.0.listed.set_due(due);
@@ -137,11 +137,11 @@ impl Record {
         &self,
         work: impl Future<Output = Result<T, crate::Error>>,
     ) -> Result<T, crate::Error> {
-        let Some(lease) = self.0.lease.get() else { return work.await };
+        let Some(revalidation) = self.0.revalidation.get() else { return work.await };
         // Cancel-safe: what is dropped with the work ends at the member too.
         tokio::select! {
             biased;
-            end = lease.ended() => Err(end.into()),
+            end = revalidation.ended() => Err(end.into()),
             done = work => done,
         }
     }
@@ -149,8 +149,8 @@ impl Record {
     /// Resolves when the request must end: by its deadline, or for a long-running one when it may
     /// not go on.
     pub fn over(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        match (self.0.lease.get(), self.0.deadline.get()) {
-            (Some(lease), _) => Box::pin(lease.over()),
+        match (self.0.revalidation.get(), self.0.deadline.get()) {
+            (Some(revalidation), _) => Box::pin(revalidation.over()),
             (None, Some(deadline)) => Box::pin(sleep_until((*deadline).into())),
             (None, None) => Box::pin(pending()),
         }
@@ -158,8 +158,8 @@ impl Record {
 
     /// Whether the request must end now.
     pub fn is_over(&self) -> bool {
-        match (self.0.lease.get(), self.0.deadline.get()) {
-            (Some(lease), _) => lease.is_over(),
+        match (self.0.revalidation.get(), self.0.deadline.get()) {
+            (Some(revalidation), _) => revalidation.is_over(),
             (None, Some(deadline)) => *deadline <= Instant::now(),
             (None, None) => false,
         }

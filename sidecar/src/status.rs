@@ -18,9 +18,9 @@ use crate::error::Error;
 use crate::headers;
 use crate::impersonation::{Error as Impersonation, member};
 use crate::inventory::Error as Inventory;
-use crate::lease::End;
 use crate::record::Record;
 use crate::request_info::Error as RequestInfo;
+use crate::revalidation::End;
 use crate::upstream::Error as Upstream;
 use crate::upstream::breaker::Unreachable;
 
@@ -62,7 +62,7 @@ fn hop(error: &Error) -> Hop {
         Error::Inventory(Inventory::ProxyOff { .. }) => Hop::ProxyOff,
         Error::Upstream(Upstream::Credential { .. }) => Hop::MemberAuthentication,
         Error::Upstream(
-            Upstream::Impersonation { .. } | Upstream::Granted { .. } | Upstream::Learning { .. },
+            Upstream::Impersonation { .. } | Upstream::Granted { .. } | Upstream::AccessQueueFull { .. },
         ) => Hop::MemberImpersonation,
         Error::Ended(End::Denied | End::Unconfirmed) => Hop::HostAuthorization,
         Error::Ended(End::Stopped) => Hop::Sidecar,
@@ -174,7 +174,7 @@ impl Shape {
             Error::Upstream(Upstream::Impersonation { .. }) => forbidden(),
             // The member refused it, so nothing was done.
             Error::Upstream(Upstream::Granted { .. }) => Self { retry_after: A_SECOND, ..unavailable() },
-            Error::Upstream(Upstream::Learning { .. }) => {
+            Error::Upstream(Upstream::AccessQueueFull { .. }) => {
                 Self { retry_after: A_SECOND, ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
             }
             Error::Upstream(Upstream::Late { .. }) => shape(StatusCode::GATEWAY_TIMEOUT, "Timeout"),

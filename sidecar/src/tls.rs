@@ -14,7 +14,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 
 pub mod authority;
 pub mod certificates;
-pub mod self_made;
+pub mod rotation;
 
 /// The server's side of TLS: 1.2 and 1.3, h2 and http/1.1.
 pub fn server_config(certificates: Arc<dyn ResolvesServerCert>) -> ServerConfig {

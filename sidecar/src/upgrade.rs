@@ -100,7 +100,7 @@ fn opens_a_web_socket(headers: &HeaderMap) -> bool {
 #[derive(Clone, Debug)]
 pub struct Tunnels {
     pub tasks: TaskTracker,
-    /// Ends every tunnel, and every lease.
+    /// Ends every tunnel, and every long-running request.
     pub stop: CancellationToken,
     pub metrics: Arc<Metrics>,
 }

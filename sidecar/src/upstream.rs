@@ -26,9 +26,9 @@ pub mod connect;
 pub mod connection;
 pub mod grant;
 pub mod outgoing;
-pub mod own;
 pub mod pool;
 mod refusal;
+pub mod sidecar_client;
 mod stream;
 
 use breaker::{Attempt, Breaker};
@@ -111,7 +111,7 @@ impl Upstream {
         let _attempt = self.admit()?;
         let lost = |error| self.failed(Failed::New(error));
         let io = self.connector.connect().await.map_err(|error| self.failed(Failed::Connect(error)))?;
-        let before_head = io.inner().before_head();
+        let before_head = io.inner().hook().clone();
         before_head.begin();
         let (mut sender, connection) = http1::handshake(io).await.map_err(lost)?;
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
@@ -234,7 +234,7 @@ pub enum Error {
     /// Nothing was sent.
     #[error("member {cluster} is unreachable {cause}")]
     Open { cluster: ClusterName, cause: Box<breaker::Unreachable> },
-    #[error("member {cluster} gave an answer that is no answer: {reason}")]
+    #[error("member {cluster} sent an invalid HTTP response: {reason}")]
     Malformed { cluster: ClusterName, reason: String },
     #[error(
         "member {cluster} refused the sidecar's own credential (its Secret is {cluster}.member); \
@@ -246,22 +246,19 @@ pub enum Error {
     /// The member's words, and the rights that its grant lacks if that is known.
     #[error(
         "member {cluster} does not let the sidecar impersonate the caller: {message}{}{}",
-        lacks(.lacking.as_deref()), in_vain(*.waited, .cluster)
+        lacks(.lacking.as_deref()), retry_note(*.waited, .cluster)
     )]
     Impersonation { cluster: ClusterName, message: String, lacking: Option<Arc<str>>, waited: bool },
     /// The right came, but what the request carries was sent already.
-    #[error(
-        "member {cluster} lets the sidecar impersonate the caller as of now, and did not when this request was \
-         sent: try again"
-    )]
+    #[error("member {cluster} has just granted impersonation of the caller, try again")]
     Granted { cluster: ClusterName },
-    #[error("too many users wait for on-demand access to member {cluster}: try again")]
-    Learning { cluster: ClusterName },
-    #[error("member {cluster} switched protocols though nobody asked it to")]
+    #[error("too many users wait for on-demand access to member {cluster}, try again")]
+    AccessQueueFull { cluster: ClusterName },
+    #[error("member {cluster} switched protocols although the request did not ask for it")]
     Switched { cluster: ClusterName },
-    #[error("member {cluster} did not answer within the time that a request may take")]
+    #[error("member {cluster} did not answer before the request's deadline")]
     Late { cluster: ClusterName },
-    #[error("the answer of the member broke off")]
+    #[error("the member's response ended early")]
     Broken(#[from] hyper::Error),
     #[error("the path cannot be sent to a member: {0}")]
     Target(InvalidUri),
@@ -271,11 +268,11 @@ fn lacks(lacking: Option<&str>) -> String {
     lacking.map(|rights| format!("; the member's grant lacks: {rights}")).unwrap_or_default()
 }
 
-fn in_vain(waited: bool, cluster: &ClusterName) -> String {
+fn retry_note(waited: bool, cluster: &ClusterName) -> String {
     let config_map = cluster.learnt_config_map();
     let told = || {
         format!(
-            "; that was asked for (ConfigMap {config_map}) and not given in time: see the condition AuthSynced of MemberCluster {cluster}"
+            "; the sidecar requested them (ConfigMap {config_map}) and did not get them in time: see condition AuthSynced of MemberCluster {cluster}"
         )
     };
     waited.then(told).unwrap_or_default()
@@ -292,7 +289,7 @@ impl Error {
             | Self::Redirect { cluster, .. }
             | Self::Impersonation { cluster, .. }
             | Self::Granted { cluster }
-            | Self::Learning { cluster }
+            | Self::AccessQueueFull { cluster }
             | Self::Switched { cluster }
             | Self::Late { cluster } => Some(cluster),
             Self::Target(_) | Self::Broken(_) => None,

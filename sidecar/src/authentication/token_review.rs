@@ -15,9 +15,9 @@ use tracing::warn;
 
 use super::Error;
 use crate::identity::Identity;
-use crate::kept::Kept;
 use crate::limits::{Bound, Caller, Size};
 use crate::retry;
+use crate::ttl_cache::TtlCache;
 
 /// The host's verdicts on tokens.
 pub struct TokenReviews {
@@ -25,9 +25,9 @@ pub struct TokenReviews {
     audiences: Vec<String>,
     /// Tokens are kept only as a keyed digest.
     key: hmac::Key,
-    verdicts: Kept<[u8; 32], Result<Option<Arc<Identity>>, Error>>,
+    verdicts: TtlCache<[u8; 32], Result<Option<Arc<Identity>>, Error>>,
     /// Tokens that the host accepted not long ago.
-    accepted: Kept<[u8; 32], ()>,
+    accepted: TtlCache<[u8; 32], ()>,
     /// Reviews under way of other tokens, of which each address has a share.
     strangers: Bound,
     /// Reviews under way of those that were accepted: strangers cannot hold these up.
@@ -41,8 +41,8 @@ impl TokenReviews {
             reviews: Api::all(host),
             audiences,
             key: hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())?,
-            verdicts: Kept::new(MAX_VERDICTS, KEPT),
-            accepted: Kept::new(MAX_VERDICTS, ACCEPTED),
+            verdicts: TtlCache::new(MAX_VERDICTS, KEPT),
+            accepted: TtlCache::new(MAX_VERDICTS, ACCEPTED),
             strangers: Bound::new(Size::new(MAX_OF_STRANGERS, MAX_QUEUED)),
             renewals: Bound::new(Size::new(MAX_OF_RENEWALS, MAX_QUEUED)),
         })
@@ -61,11 +61,11 @@ impl TokenReviews {
         let review = async {
             let user = self.review(token, &digest, address).await?;
             if user.is_some() {
-                self.accepted.get_or_ask(&digest, ready(()), |()| true).await;
+                self.accepted.get_or_fetch(&digest, ready(()), |()| true).await;
             }
             Ok(user)
         };
-        Box::pin(self.verdicts.get_or_ask(&digest, review, Result::is_ok)).await
+        Box::pin(self.verdicts.get_or_fetch(&digest, review, Result::is_ok)).await
     }
 
     async fn review(

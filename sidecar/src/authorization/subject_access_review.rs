@@ -14,14 +14,14 @@ use tokio::time::timeout;
 
 use super::{Asker, Attributes};
 use crate::identity::Identity;
-use crate::kept::Kept;
 use crate::limits::{Bound, Caller, Size};
 use crate::retry;
+use crate::ttl_cache::TtlCache;
 
 /// The host's decisions.
 pub struct SubjectAccessReviews {
     reviews: Api<SubjectAccessReview>,
-    decisions: Kept<(Arc<Identity>, Attributes), Result<Decision, Arc<Error>>>,
+    decisions: TtlCache<(Arc<Identity>, Attributes), Result<Decision, Arc<Error>>>,
     /// Under way for callers, each of whom has a share.
     callers: Bound,
     /// Under way for requests that were allowed before: callers cannot hold these up.
@@ -39,7 +39,7 @@ impl SubjectAccessReviews {
     pub fn new(host: kube::Client) -> Self {
         Self {
             reviews: Api::all(host),
-            decisions: Kept::new(MAX_DECISIONS, KEPT),
+            decisions: TtlCache::new(MAX_DECISIONS, KEPT),
             callers: Bound::new(Size::new(MAX_OF_CALLERS, MAX_QUEUED)),
             renewals: Bound::new(Size::new(MAX_OF_RENEWALS, usize::MAX).with_share(MAX_OF_RENEWALS)),
         }
@@ -60,7 +60,7 @@ impl SubjectAccessReviews {
             return decision;
         }
         let review = async { self.review(identity, attributes, asker).await.map_err(Arc::new) };
-        Box::pin(self.decisions.get_or_ask(&key, review, Result::is_ok)).await
+        Box::pin(self.decisions.get_or_fetch(&key, review, Result::is_ok)).await
     }
 
     async fn review(

@@ -31,12 +31,12 @@ use crate::inventory::fleet::{Fleet, Registered};
 use crate::retry;
 
 mod host;
-mod learnt;
 mod member;
+mod observed_users;
 mod sync;
 
 use host::HostRbac;
-use learnt::LearntUsers;
+use observed_users::ObservedUsers;
 use sync::{Outcome, Sync};
 
 /// Runs until it is dropped.
@@ -44,11 +44,11 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
     Box::pin(async move {
         let mut fleet = context.fleet.clone();
         let mut rbac = pin!(host::changes(&context.host));
-        let mut learnt = pin!(learnt::changes(&context.host, &context.namespace));
+        let mut learnt = pin!(observed_users::changes(&context.host, &context.namespace));
         let mut access = Access {
             told: Arc::default(),
             rbac: HostRbac::default(),
-            learnt: LearntUsers::default(),
+            learnt: ObservedUsers::default(),
             members: HashMap::new(),
             context,
         };
@@ -86,7 +86,7 @@ struct Access {
     /// What the host said when it was looked at last.
     told: Arc<Fleet>,
     rbac: HostRbac,
-    learnt: LearntUsers,
+    learnt: ObservedUsers,
     /// Those that have a manager.
     members: HashMap<ClusterName, Member>,
 }
@@ -107,7 +107,7 @@ impl Access {
         let before = std::mem::replace(&mut self.told, fleet.clone());
         self.members.retain(|cluster, _| fleet.contains_key(cluster));
         for cluster in before.keys().filter(|&cluster| !fleet.contains_key(cluster)) {
-            tokio::spawn(learnt::forget(
+            tokio::spawn(observed_users::forget(
                 self.context.host.clone(),
                 self.context.namespace.clone(),
                 cluster.clone(),

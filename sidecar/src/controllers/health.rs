@@ -120,7 +120,7 @@ impl Monitor {
             upstream,
             turns: self.turns.clone(),
         };
-        Some(AbortOnDropHandle::new(tokio::spawn(asked.again_and_again(spread))))
+        Some(AbortOnDropHandle::new(tokio::spawn(asked.run_with_restarts(spread))))
     }
 }
 
@@ -165,7 +165,7 @@ struct Asked {
 }
 
 impl Asked {
-    async fn again_and_again(self, spread: bool) {
+    async fn run_with_restarts(self, spread: bool) {
         let period = self.context.settings.member_monitor_period;
         if spread {
             sleep(period.mul_f64(retry::random())).await;
@@ -257,7 +257,7 @@ mod tests {
         let (upstream, cluster) = (upstream(), "m1".parse().unwrap());
         let probing = size_of_val(&probe::probe(&upstream));
         let asked = Asked { context, cluster, upstream, turns: Arc::new(Semaphore::new(1)) };
-        let waiting = size_of_val(&asked.again_and_again(true));
+        let waiting = size_of_val(&asked.run_with_restarts(true));
         assert!(waiting < 1024 && waiting < probing, "{waiting} bytes, and {probing} for a probe");
     }
 

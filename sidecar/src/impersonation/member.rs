@@ -163,17 +163,17 @@ pub const DEFAULT_OMITTED_EXTRA: &[&str] =
 pub enum Error {
     #[error(
         "{0:?} is an identity of the host's own control plane and may not act on members \
-         (the sidecar's flag --allow-privileged-identity would let it)"
+         (the sidecar's flag --allow-privileged-identity allows it)"
     )]
     Privileged(String),
     #[error(
-        "{0:?} acts without the groups of a service account, and a member cannot be told so: \
-         it would add them (impersonate it without --as-group, or with all of its groups)"
+        "{0:?} lacks the groups of a service account, which a member would add: impersonate it without \
+         --as-group, or with all of its groups"
     )]
     WithoutGroups(String),
-    #[error("the {0} {1:?} cannot be sent to a member unchanged")]
+    #[error("the {0} {1:?} cannot be written into an impersonation header")]
     NotCarried(&'static str, String),
-    #[error("the request already bears an identity")]
+    #[error("the request already has impersonation headers")]
     Present,
 }
 

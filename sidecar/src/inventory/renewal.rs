@@ -11,12 +11,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::kept::Kept;
+use crate::ttl_cache::TtlCache;
 
 /// Reads members' Secrets, each at most once in [`INTERVAL`] however many ask.
 pub struct Renewals {
     secrets: Api<Secret>,
-    read: Kept<ClusterName, ()>,
+    read: TtlCache<ClusterName, ()>,
     watch: mpsc::Sender<Read>,
 }
 
@@ -32,12 +32,12 @@ impl Renewals {
     pub fn new(host: kube::Client, namespace: &str) -> (Self, mpsc::Receiver<Read>) {
         let (watch, read) = mpsc::channel(QUEUED);
         let secrets = Api::namespaced(host, namespace);
-        (Self { secrets, read: Kept::new(MAX_KEPT, INTERVAL), watch }, read)
+        (Self { secrets, read: TtlCache::new(MAX_KEPT, INTERVAL), watch }, read)
     }
 
     /// Returns when the watch knows what the host says now, or when that cannot be known.
     pub(super) async fn read(&self, cluster: &ClusterName) {
-        self.read.get_or_ask(cluster, self.read_now(cluster), |()| true).await;
+        self.read.get_or_fetch(cluster, self.read_now(cluster), |()| true).await;
     }
 
     async fn read_now(&self, cluster: &ClusterName) {

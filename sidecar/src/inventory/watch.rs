@@ -20,9 +20,9 @@ use super::fleet::{Fleet, Registered};
 use super::renewal::Read;
 use super::{Cluster, Inventory, Members};
 use crate::clusters;
-use crate::learning::Room;
 use crate::limits::{MemberBounds, MemberSize};
 use crate::metrics::Metrics;
+use crate::on_demand_access::WaiterLimit;
 use crate::readiness::Pending;
 use crate::upstream::Upstream;
 use crate::upstream::connection::Connection;
@@ -175,14 +175,14 @@ struct State {
     managers: Listed<Secret>,
     /// The way to a member stays, with its pool, as long as its Secret's content does.
     ways: HashMap<ClusterName, Way>,
-    /// Kept over changes of the Secret, or each change would grant the member's share anew.
+    /// TtlCache over changes of the Secret, or each change would grant the member's share anew.
     shares: HashMap<ClusterName, Share>,
 }
 
 /// How much one member may hold.
 struct Share {
     bounds: MemberBounds,
-    room: Room,
+    waiters: WaiterLimit,
 }
 
 struct Way {
@@ -255,13 +255,13 @@ impl State {
             let way = Way::next(ways.remove(name), name, member, secret, unreachable);
             let share = self.shares.entry(name.clone()).or_insert_with(|| Share {
                 bounds: MemberBounds::new(self.size_per_member),
-                room: Room::default(),
+                waiters: WaiterLimit::default(),
             });
             let cluster = way.upstream.clone().map(|upstream| {
                 let (name, forwarded, gone) = (name.clone(), member.forwarded(), way.gone.clone());
                 let managed = self.managers.objects.contains_key(&name);
-                let (bounds, room) = (share.bounds.clone(), share.room.clone());
-                Arc::new(Cluster { name, forwarded, upstream, gone, bounds, managed, room })
+                let (bounds, waiters) = (share.bounds.clone(), share.waiters.clone());
+                Arc::new(Cluster { name, forwarded, upstream, gone, bounds, managed, waiters })
             });
             members.insert(name.clone(), cluster);
             self.ways.insert(name.clone(), way);
@@ -269,12 +269,12 @@ impl State {
         ways.into_values().for_each(|way| way.gone.cancel());
         #[expect(clippy::cast_precision_loss, reason = "the number of members is small")]
         self.metrics.members.set(members.len() as f64);
-        self.fleet.send_replace(Arc::new(self.told_of(&members)));
+        self.fleet.send_replace(Arc::new(self.snapshot_for_controllers(&members)));
         self.inventory.members.store(Arc::new(Some(members)));
         self.pending.take();
     }
 
-    fn told_of(&self, members: &Members) -> Fleet {
+    fn snapshot_for_controllers(&self, members: &Members) -> Fleet {
         let registered = |(name, way): (&ClusterName, &Result<Arc<Cluster>, Arc<str>>)| {
             let registered = Registered {
                 member: self.members.objects.get(name)?.clone(),

@@ -8,25 +8,28 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::peer::Peer;
+use crate::read_hook::{Hooked, ReadHook};
 
 /// A connection that speaks HTTP/2, for hyper.
+pub(super) type GatedStream<S> = Hooked<S, Gate>;
+
+/// How much may be read of the bytes of a peer that is not known.
 #[derive(Debug)]
-pub(super) struct GatedStream<S> {
-    stream: S,
+pub(super) struct Gate {
     peer: Arc<Peer>,
-    /// What was read since no request waited.
+    /// Bytes read since no request waited.
     read: usize,
 }
 
-impl<S> GatedStream<S> {
-    pub(super) fn new(stream: S, peer: Arc<Peer>) -> Self {
-        Self { stream, peer, read: 0 }
+impl Gate {
+    pub(super) fn new(peer: Arc<Peer>) -> Self {
+        Self { peer, read: 0 }
     }
 
-    /// How much may be read now of a stranger's bytes; `None` once the peer is known.
+    /// How much may be read now; `None` once the peer is known.
     fn poll_room(&mut self, cx: &Context<'_>) -> Poll<Option<usize>> {
         if self.peer.is_known() {
             return Poll::Ready(None);
@@ -46,51 +49,25 @@ impl<S> GatedStream<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for GatedStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
+impl ReadHook for Gate {
+    fn poll_read<S: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut S,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        let room = match this.poll_room(cx) {
+        let room = match self.poll_room(cx) {
             Poll::Ready(room) => room,
             Poll::Pending => return Poll::Pending,
         };
-        let Some(room) = room else { return Pin::new(&mut this.stream).poll_read(cx, buf) };
+        let Some(room) = room else { return Pin::new(stream).poll_read(cx, buf) };
         let room = room.min(buf.remaining());
         let mut some = ReadBuf::new(buf.initialize_unfilled_to(room));
-        let read = Pin::new(&mut this.stream).poll_read(cx, &mut some);
+        let read = Pin::new(stream).poll_read(cx, &mut some);
         let filled = some.filled().len();
         buf.advance(filled);
-        this.read += filled;
+        self.read += filled;
         read
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for GatedStream<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -113,7 +90,7 @@ mod tests {
     fn pair() -> (GatedStream<DuplexStream>, DuplexStream, Arc<Peer>) {
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
         let (stream, client) = duplex(1024 * 1024);
-        (GatedStream::new(stream, peer.clone()), client, peer)
+        (GatedStream::new(stream, Gate::new(peer.clone())), client, peer)
     }
 
     async fn reads(stream: &mut GatedStream<DuplexStream>) -> Option<usize> {
@@ -127,7 +104,7 @@ mod tests {
         let (mut stream, mut client, peer) = pair();
         client.write_all(&vec![b'x'; 300_000]).await.unwrap();
         assert_eq!(reads(&mut stream).await, Some(AT_ONCE));
-        peer.is_now_known();
+        peer.mark_authenticated();
         assert_eq!(reads(&mut stream).await, Some(256 * 1024));
     }
 
@@ -163,7 +140,7 @@ mod tests {
         client.write_all(b"more").await.unwrap();
         let _waiting: Vec<_> = (0..MAX_WAITING).filter_map(|_| peer.request_of_stranger()).collect();
         let begun = tokio::time::Instant::now();
-        let (read, ()) = tokio::join!(reads(&mut stream), async { peer.is_now_known() });
+        let (read, ()) = tokio::join!(reads(&mut stream), async { peer.mark_authenticated() });
         assert_eq!(read, Some(4));
         assert!(begun.elapsed() < Duration::from_secs(1), "it was not woken");
     }

@@ -149,6 +149,11 @@ mod tests {
         std::iter::from_fn(connection).collect()
     }
 
+    /// Each address takes three quarters of what the ones before left.
+    fn fill_all(places: &Arc<Places>) -> Vec<Place> {
+        (0..100).flat_map(|last| fill(places, from(last))).collect()
+    }
+
     #[test]
     fn one_address_cannot_take_all_connections() {
         let places = Arc::new(Places::default());
@@ -160,22 +165,22 @@ mod tests {
     #[test]
     fn front_proxy_gets_in_when_all_places_are_taken() {
         let places = Arc::new(Places::default());
-        let _held = [fill(&places, from(1)), fill(&places, from(2))];
-        let stranger = places.connection(from(3)).unwrap();
+        let _held = fill_all(&places);
+        let stranger = places.connection(from(103)).unwrap();
         assert!(!stranger.after_handshake(Proof::Nothing));
-        let user = places.connection(from(3)).unwrap();
+        let user = places.connection(from(103)).unwrap();
         assert!(!user.after_handshake(Proof::User), "a place that is kept is given away");
-        let proxy = places.connection(from(3)).unwrap();
+        let proxy = places.connection(from(103)).unwrap();
         assert!(proxy.after_handshake(Proof::FrontProxy));
     }
 
     #[test]
     fn proving_places_are_shared_by_address() {
         let places = Arc::new(Places::default());
-        let _held = [fill(&places, from(1)), fill(&places, from(2))];
-        let proving: Vec<_> = std::iter::from_fn(|| places.connection(from(3))).collect();
+        let _held = fill_all(&places);
+        let proving: Vec<_> = std::iter::from_fn(|| places.connection(from(103))).collect();
         assert_eq!(proving.len(), PROVING / 4);
-        assert!(places.connection(from(4)).is_some());
+        assert!(places.connection(from(104)).is_some());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!   timeout), and one just opened that ends before its first answer. A connection from the pool that
 //!   ends says nothing of the member: fifty of them die together when it restarts, and the next
 //!   request opens a new one. Only if nothing was heard on it for as long as TCP waits does it count.
-//! - It opens when failures have gone on for [`PATIENCE`] with no answer in between: one attempt that
+//! - It opens when failures have gone on for [`TIMEOUT`] with no answer in between: one attempt that
 //!   took so long, or two so far apart. Any number of failures of one moment are one.
 //! - While it is open nothing is sent, for a pause that grows from [`FIRST_PAUSE`] to [`LAST_PAUSE`].
 //!   Then one request tries. A connection that opens lets all others go on too; only an answer,
@@ -172,7 +172,7 @@ impl State {
         failing.reason = reason();
         let was_open = self.next_try.is_some();
         // What began before it opened ends after it, too, and is no news.
-        if (was_open && !self.trying) || now.saturating_duration_since(failing.since) < PATIENCE {
+        if (was_open && !self.trying) || now.saturating_duration_since(failing.since) < TIMEOUT {
             return Change::Other;
         }
         let pause = self.pause.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LAST_PAUSE));
@@ -237,7 +237,7 @@ impl fmt::Display for Unreachable {
 }
 
 /// A restart's first moment is no outage.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(30);
 /// A trial that has neither connected nor failed by then, because it took a connection of the pool

@@ -27,7 +27,7 @@ use tower_service::Service;
 
 use super::breaker::Breaker;
 use super::connection::{self, Connection};
-use super::stream::MemberStream;
+use super::stream::{BeforeHead, MemberStream};
 use super::{innermost, is_timeout};
 
 pub(super) mod lookup;
@@ -90,7 +90,7 @@ impl Way {
         let transport = self.hop.clone().open(self.address.clone()).await?;
         let stream =
             TlsConnector::from(self.tls.clone()).connect(self.server_name.clone(), transport).await?;
-        Ok(TokioIo::new(MemberStream::new(stream)))
+        Ok(TokioIo::new(MemberStream::new(stream, BeforeHead::default())))
     }
 }
 

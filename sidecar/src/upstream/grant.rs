@@ -2,7 +2,7 @@
 //! names the first right only, and in words that read as if the caller were refused; so it is asked
 //! which of the rights that this identity takes our credential has not (SelfSubjectAccessReview).
 //!
-//! These requests bear our credential and nobody's identity ([`super::own`]). Their path is fixed, and a
+//! These requests bear our credential and nobody's identity ([`super::sidecar_client`]). Their path is fixed, and a
 //! caller's names are in them as JSON strings.
 
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use super::Upstream;
 use super::outgoing::{self, Outgoing};
 use crate::authorization::Attributes;
 use crate::identity::Identity;
-use crate::kept::Kept;
+use crate::ttl_cache::TtlCache;
 
 /// What is known of one member's grant. It is made when the member refuses for the first time.
 #[derive(Debug)]
 pub(super) struct Grant {
-    lacking: Kept<Arc<Identity>, Option<Arc<Lacking>>>,
+    lacking: TtlCache<Arc<Identity>, Option<Arc<Lacking>>>,
     under_way: Semaphore,
 }
 
@@ -37,7 +37,7 @@ pub struct Lacking {
 
 impl Default for Grant {
     fn default() -> Self {
-        Self { lacking: Kept::new(MAX_KEPT, KEPT), under_way: Semaphore::new(MAX_UNDER_WAY) }
+        Self { lacking: TtlCache::new(MAX_KEPT, KEPT), under_way: Semaphore::new(MAX_UNDER_WAY) }
     }
 }
 
@@ -47,14 +47,14 @@ impl Upstream {
     /// shares the answer.
     pub async fn lacking(&self, identity: &Arc<Identity>, rights: &[Attributes]) -> Option<Arc<Lacking>> {
         let grant = self.grant.get_or_init(Grant::default);
-        let asked = async { timeout(PATIENCE, self.ask(grant, rights)).await.ok().flatten() };
-        grant.lacking.get_or_ask(identity, asked, |_| true).await
+        let asked = async { timeout(TIMEOUT, self.ask(grant, rights)).await.ok().flatten() };
+        grant.lacking.get_or_fetch(identity, asked, |_| true).await
     }
 
     /// Whether our credential has all of these rights now.
     pub async fn grants(&self, rights: &[Attributes]) -> bool {
         let grant = self.grant.get_or_init(Grant::default);
-        let answers = timeout(PATIENCE, join_all(rights.iter().map(|right| self.may(grant, right)))).await;
+        let answers = timeout(TIMEOUT, join_all(rights.iter().map(|right| self.may(grant, right)))).await;
         let granted = answers.is_ok_and(|answers| answers.iter().all(|may| *may == Some(true)));
         if granted {
             // What was lacking is not any more.
@@ -127,7 +127,7 @@ const MAX_RIGHTS: usize = 32;
 /// Of one member, for all callers together.
 const MAX_UNDER_WAY: usize = 32;
 /// A caller who was refused waits for it.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// As decisions are.
 const KEPT: Duration = Duration::from_secs(10);
 const MAX_KEPT: usize = 128;

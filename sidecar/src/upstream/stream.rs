@@ -8,17 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 use super::connect::Transport;
+use crate::read_hook::{Hooked, ReadHook};
 
 /// A connection to a member, for hyper.
-#[derive(Debug)]
-pub(super) struct MemberStream {
-    stream: TlsStream<Transport>,
-    before_head: BeforeHead,
-}
+pub(super) type MemberStream = Hooked<TlsStream<Transport>, BeforeHead>;
 
 /// How many bytes may still come before the head; [`usize::MAX`] when none is waited for.
 #[derive(Clone, Debug)]
@@ -26,16 +23,12 @@ pub(super) struct BeforeHead(Arc<AtomicUsize>);
 
 /// A member that says much and never answers.
 #[derive(Debug, thiserror::Error)]
-#[error("it sent more than {MAX_BEFORE_HEAD} bytes before its answer")]
+#[error("more than {MAX_BEFORE_HEAD} bytes arrived before the response head")]
 pub(super) struct TooMuch;
 
-impl MemberStream {
-    pub(super) fn new(stream: TlsStream<Transport>) -> Self {
-        Self { stream, before_head: BeforeHead(Arc::new(AtomicUsize::new(usize::MAX))) }
-    }
-
-    pub(super) fn before_head(&self) -> BeforeHead {
-        self.before_head.clone()
+impl Default for BeforeHead {
+    fn default() -> Self {
+        Self(Arc::new(AtomicUsize::new(usize::MAX)))
     }
 }
 
@@ -61,41 +54,16 @@ impl BeforeHead {
     }
 }
 
-impl AsyncRead for MemberStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
+impl ReadHook for BeforeHead {
+    fn poll_read<S: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut S,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf)?;
-        read.map(|()| self.before_head.read(buf.filled().len() - before))
-    }
-}
-
-impl AsyncWrite for MemberStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let read = Pin::new(stream).poll_read(cx, buf)?;
+        read.map(|()| self.read(buf.filled().len() - before))
     }
 }
 
@@ -108,7 +76,7 @@ mod tests {
 
     #[test]
     fn bytes_are_counted_only_while_a_head_is_waited_for() {
-        let before_head = BeforeHead(Arc::new(AtomicUsize::new(usize::MAX)));
+        let before_head = BeforeHead::default();
         before_head.read(MAX_BEFORE_HEAD * 2).unwrap();
         before_head.begin();
         before_head.read(MAX_BEFORE_HEAD).unwrap();

@@ -143,9 +143,11 @@ async fn fault_76_reviews_of_a_slow_host_are_bounded() {
         flood(&reviews, MAX_OF_CALLERS, BOB),
         flood(&reviews, MAX_OF_RENEWALS, Asker::Renewal),
     );
-    assert_eq!(jane + bob, MAX_OF_CALLERS);
+    // Some places stay free for further callers.
+    let callers = jane + bob;
+    assert!((MAX_OF_CALLERS * 3 / 4..MAX_OF_CALLERS).contains(&callers), "{callers}");
     assert_eq!(renewals, MAX_OF_RENEWALS);
-    assert_eq!(most.load(Ordering::SeqCst), MAX_OF_CALLERS + MAX_OF_RENEWALS);
+    assert_eq!(most.load(Ordering::SeqCst), callers + MAX_OF_RENEWALS);
 }
 
 #[tokio::test(start_paused = true)]

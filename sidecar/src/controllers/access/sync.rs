@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use tracing::info;
 
 use super::super::conditions::Finding;
-use super::learnt::{self, Came};
 use super::member::{self, Applied};
-use crate::upstream::own;
+use super::observed_users::{self, MemberUsers};
+use crate::upstream::sidecar_client;
 
 /// Somebody whom the host's RBAC lets in, and why.
 pub(super) type Entitled = (Subject, Because);
@@ -30,7 +30,7 @@ pub(super) struct Sync {
     pub(super) impersonation: Impersonation,
     pub(super) entitled: Vec<Entitled>,
     pub(super) note: Option<&'static str>,
-    pub(super) learnt: Came,
+    pub(super) learnt: MemberUsers,
 }
 
 /// How it went.
@@ -42,7 +42,7 @@ pub(super) struct Outcome {
 
 impl Sync {
     pub(super) async fn run(self) -> Outcome {
-        let finding = match timeout(PATIENCE, self.attempt()).await {
+        let finding = match timeout(TIMEOUT, self.attempt()).await {
             Ok(Ok(outcome)) => return outcome,
             Ok(Err(finding)) => finding,
             Err(_) => Finding::no("SyncFailed", "the member did not answer in time"),
@@ -54,7 +54,7 @@ impl Sync {
         let Self { cluster, host, namespace, manager, admin_groups, impersonation, entitled, note, learnt } =
             self;
         // Made anew each time: between two syncs it would be of no use, and there are hundreds.
-        let member = own::client(&cluster, &manager).map_err(|error| {
+        let member = sidecar_client::client(&cluster, &manager).map_err(|error| {
             let message = format!("Secret {} cannot be used: {error}", cluster.manager_secret());
             Finding::no("ManagerUnusable", message)
         })?;
@@ -75,7 +75,7 @@ impl Sync {
             info!(%cluster, written, rights = rules.summary(), "the member's rights are in step again");
         }
         // Only after they have no right any more.
-        learnt::prune(&host, &namespace, &cluster, &learnt, pruned).await;
+        observed_users::prune(&host, &namespace, &cluster, &learnt, pruned).await;
         let finding = Finding::yes("Synced", message(&rules, &impersonation, &policy, note, &homeless));
         // What the member has to do before all is as the host says is looked for until it is done.
         Ok(Outcome {
@@ -137,5 +137,5 @@ fn failed(error: &kube::Error) -> Finding {
 }
 
 /// For all of it; the member may be far away.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_SHOWN: usize = 10;

@@ -21,7 +21,7 @@ fn access(members: usize) -> Access {
         context,
         told: Arc::default(),
         rbac: HostRbac::default(),
-        learnt: LearntUsers::default(),
+        learnt: ObservedUsers::default(),
         members: HashMap::new(),
     };
     for event in [Event::Init, Event::InitDone] {

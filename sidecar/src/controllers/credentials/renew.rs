@@ -20,7 +20,7 @@ use super::assess::Trouble;
 use super::token::{Life, Token};
 use crate::controllers::conditions::FIELD_MANAGER;
 use crate::upstream::connection::{self, Connection};
-use crate::upstream::{Upstream, own};
+use crate::upstream::{Upstream, sidecar_client};
 
 /// A token that is due.
 pub(super) struct Renewal {
@@ -39,7 +39,7 @@ impl Renewal {
             self.try_out(&token).await?;
             self.write(host, namespace, &token).await
         };
-        timeout(PATIENCE, renewed).await.unwrap_or_else(|_| Err(failed("it took too long")))
+        timeout(TIMEOUT, renewed).await.unwrap_or_else(|_| Err(failed("it took too long")))
     }
 
     /// Asks the member for a token of the same account and for the same time.
@@ -47,7 +47,8 @@ impl Renewal {
         let (Some(account), Some(life)) = (&self.token.account, self.token.life) else {
             return Err(failed("the token does not say whose it is, or for how long"));
         };
-        let member = own::client(&self.cluster, &self.manager).map_err(|e| unusable(&self.manager, &e))?;
+        let member =
+            sidecar_client::client(&self.cluster, &self.manager).map_err(|e| unusable(&self.manager, &e))?;
         let accounts = Api::<ServiceAccount>::namespaced(member, &account.namespace);
         let spec = TokenRequestSpec {
             // The member's own, whatever it calls itself by now.
@@ -141,4 +142,4 @@ fn told(error: &dyn std::error::Error) -> String {
 
 /// Kubernetes gives none for less.
 const SHORTEST: Duration = Duration::from_secs(600);
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(40);

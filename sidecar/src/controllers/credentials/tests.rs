@@ -46,7 +46,7 @@ fn finding(
             watches: crate::limits::Size::new(1, 0),
         }),
         managed: true,
-        room: Default::default(),
+        waiters: Default::default(),
     };
     let registered = Registered {
         member: Arc::new(MemberCluster::new("m1", Default::default())),

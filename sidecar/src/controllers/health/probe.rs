@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::controllers::conditions::Finding;
 use crate::upstream::Upstream;
-use crate::upstream::own::{Answer, Failure};
+use crate::upstream::sidecar_client::{Answer, Failure};
 
 /// What was seen.
 #[derive(Debug)]

@@ -24,8 +24,8 @@ use crate::goaway::Goaway;
 use crate::impersonation::member;
 use crate::inventory::Inventory;
 use crate::inventory::renewal::Renewals;
-use crate::learning::Learning;
 use crate::limits::{Limits, Size};
+use crate::on_demand_access::OnDemandAccess;
 use crate::readiness::Readiness;
 use crate::upgrade::Tunnels;
 
@@ -67,7 +67,7 @@ fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<App>, impl Fn() -> usize 
         authenticator: Authenticator::new(trust, tokens, flags.anonymous_auth, metrics.clone()),
         authorizer: Arc::new(Authorizer::new(client.clone())),
         limits: Limits::new(size, size, 0, 0),
-        inventory: Arc::new(Inventory::new(renewals, Learning::new(client, "ns"))),
+        inventory: Arc::new(Inventory::new(renewals, OnDemandAccess::new(client, "ns"))),
         registry: Registry::new().0,
         rules: member::Rules::default(),
         request_timeout: std::time::Duration::from_secs(60),

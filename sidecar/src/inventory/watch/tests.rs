@@ -10,8 +10,8 @@ use super::*;
 use crate::authorization::Attributes;
 use crate::fake_host::host;
 use crate::identity::Identity;
-use crate::learning::{Ended, Learning};
 use crate::limits::{Limits, MemberSize, Size};
+use crate::on_demand_access::{OnDemandAccess, Outcome};
 use crate::readiness::Readiness;
 use crate::upstream::grant::Lacking;
 
@@ -37,7 +37,7 @@ impl Host {
         let readiness = Readiness::default();
         let (_, registry) = clusters::Registry::new();
         let state = State {
-            inventory: Arc::new(Inventory::new(renewals, Learning::new(client, "ns"))),
+            inventory: Arc::new(Inventory::new(renewals, OnDemandAccess::new(client, "ns"))),
             registry,
             fleet: watch::Sender::default(),
             metrics: Arc::default(),
@@ -223,16 +223,16 @@ async fn no_more_people_wait_for_a_member_than_it_has_room_for_whatever_becomes_
     let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<std::io::Result<http::Response<kube::client::Body>>>()
     });
-    let learning = Learning::new(kube::Client::new(silent, "default"), "ns");
+    let access = OnDemandAccess::new(kube::Client::new(silent, "default"), "ns");
     let rights = vec![Attributes::impersonate("", "users", "", "", "jane")];
     let lacking = Lacking { rights, words: Arc::from("") };
     let people: Vec<_> = (0..40).map(|number| Arc::new(person(number))).collect();
     let come = people.iter().zip([&before, &after].into_iter().cycle());
-    let ended = join_all(come.map(|(person, cluster)| learning.acquire(cluster, person, &lacking))).await;
-    let of = |end: Ended| ended.iter().filter(|learnt| learnt.ended == end).count();
-    assert_eq!((of(Ended::Late), of(Ended::Busy)), (32, 8), "{ended:?}");
+    let ended = join_all(come.map(|(person, cluster)| access.acquire(cluster, person, &lacking))).await;
+    let of = |end: Outcome| ended.iter().filter(|answer| answer.outcome == end).count();
+    assert_eq!((of(Outcome::Late), of(Outcome::Busy)), (32, 8), "{ended:?}");
     // And there is room again.
-    assert_eq!(learning.acquire(&after, &person(40), &lacking).await.ended, Ended::Late);
+    assert_eq!(access.acquire(&after, &person(40), &lacking).await.outcome, Outcome::Late);
 }
 
 fn person(number: usize) -> Identity {

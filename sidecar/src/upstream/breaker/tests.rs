@@ -17,7 +17,7 @@ impl Scene {
     fn open() -> Self {
         let mut scene = Self::new();
         scene.fail(NOW);
-        scene.pass(PATIENCE);
+        scene.pass(TIMEOUT);
         assert_eq!(scene.fail(NOW), Change::Opened);
         scene
     }

@@ -55,7 +55,7 @@ impl Upstream {
     /// is found to be back.
     pub async fn open(&self) -> Result<Own<'_>, Failure> {
         let io = self.connector.connect().await.map_err(|error| Failure::of_connecting(error.as_ref()))?;
-        io.inner().before_head().begin();
+        io.inner().hook().begin();
         let (sender, connection) = http1::handshake(io).await.map_err(|error| Failure::of_asking(&error))?;
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
             // How it ended is told by the answers.
@@ -108,7 +108,7 @@ impl Own<'_> {
             let body = body.map_err(|error| Failure::of_connecting(error.as_ref()))?.to_bytes();
             Ok(Answer { status, body })
         };
-        timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(Failure::late()))
+        timeout(TIMEOUT, asked).await.unwrap_or_else(|_| Err(Failure::late()))
     }
 }
 
@@ -153,7 +153,7 @@ impl Client {
             let response = open.sender.send_request(request).await.map_err(|e| Failure::of_asking(&e))?;
             Ok((response, open))
         };
-        let (response, open) = timeout(PATIENCE, asked).await.map_err(|_| Failure::late())??;
+        let (response, open) = timeout(TIMEOUT, asked).await.map_err(|_| Failure::late())??;
         self.upstream.breaker.answered();
         Ok(response.map(|body| OwnBody { body, ended: false, open: Some((open, turn)) }))
     }
@@ -228,7 +228,7 @@ impl Drop for OwnBody {
 }
 
 /// For an answer, once there is a connection. A kube-apiserver that takes longer for these is of no use.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 * 1024;
 
 #[cfg(test)]

@@ -78,14 +78,14 @@ fn register(host: &Arc<Mutex<Host>>) {
     host.lock().unwrap().registration = Some(registration);
 }
 
-fn replica(host: &Arc<Mutex<Host>>, readiness: &Readiness) -> SelfMade {
+fn replica(host: &Arc<Mutex<Host>>, readiness: &Readiness) -> SelfManaged {
     crate::tls::install_provider();
     let shown = ServingCertificate::self_signed(vec!["localhost".to_owned()]).unwrap();
-    SelfMade::new(client(host), "n", Arc::new(shown), readiness.pending())
+    SelfManaged::new(client(host), "n", Arc::new(shown), readiness.pending())
 }
 
 /// As often as it takes.
-async fn settle(replica: &mut SelfMade) {
+async fn settle(replica: &mut SelfManaged) {
     for _ in 0..5 {
         if replica.step(OffsetDateTime::now_utc()).await.unwrap() {
             return;
@@ -94,7 +94,7 @@ async fn settle(replica: &mut SelfMade) {
     panic!("it does not settle");
 }
 
-fn signer(replica: &SelfMade) -> Vec<u8> {
+fn signer(replica: &SelfManaged) -> Vec<u8> {
     replica.leaf.as_ref().unwrap().signer.to_vec()
 }
 
@@ -167,7 +167,7 @@ async fn a_leaf_is_renewed_before_its_end() {
     register(&host);
     let mut replica = replica(&host, &readiness);
     settle(&mut replica).await;
-    let leaf = |replica: &SelfMade| replica.leaf.as_ref().unwrap().chain[0].to_vec();
+    let leaf = |replica: &SelfManaged| replica.leaf.as_ref().unwrap().chain[0].to_vec();
     let first = leaf(&replica);
     let now = OffsetDateTime::now_utc();
     assert!(replica.step(now + Duration::from_secs(19 * 24 * 3600)).await.unwrap());

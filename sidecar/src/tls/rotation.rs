@@ -26,7 +26,7 @@ use crate::tls::authority::{Authority, Leaf, State};
 use crate::tls::certificates::ServingCertificate;
 
 /// Keeps one replica's certificate and the host's knowledge of its authority right.
-pub struct SelfMade {
+pub struct SelfManaged {
     secrets: Api<Secret>,
     registrations: Api<APIService>,
     names: Vec<String>,
@@ -38,7 +38,7 @@ pub struct SelfMade {
     pending: Option<Pending>,
 }
 
-impl SelfMade {
+impl SelfManaged {
     pub fn new(
         host: kube::Client,
         namespace: &str,

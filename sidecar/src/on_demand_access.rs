@@ -4,7 +4,7 @@
 //! the member, and the request that waited for it goes on.
 //!
 //! Only requests that the host allowed get here, and only after the member refused them: others pay nothing.
-//! At most [`room::MAX_WAITING`] users wait for one member at once, each for [`PATIENCE`]. A user who got no
+//! At most [`waiter_limit::MAX_WAITING`] users wait for one member at once, each for [`TIMEOUT`]. A user who got no
 //! right by then is refused at once for [`KEPT`], by any credential and without another write or question.
 
 use std::collections::BTreeMap;
@@ -26,91 +26,96 @@ use tracing::{info, warn};
 use crate::authorization::Attributes;
 use crate::identity::Identity;
 use crate::inventory::Cluster;
-use crate::kept::Kept;
+use crate::ttl_cache::TtlCache;
 use crate::upstream::grant::Lacking;
 
-pub mod room;
+pub mod waiter_limit;
 
-pub use room::Room;
+pub use waiter_limit::WaiterLimit;
 
 /// Records users for on-demand access.
-pub struct Learning {
+pub struct OnDemandAccess {
     config_maps: Api<ConfigMap>,
     /// How it ended for a user with these groups. A credential's id and other extra make no difference: no
     /// right depends on them that is given on demand.
-    ended: Kept<(ClusterName, String), Learnt>,
+    outcomes: TtlCache<(ClusterName, String), Answer>,
 }
 
 /// How on-demand access ended, and what the member's grant lacks if it lacks something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Learnt {
-    pub ended: Ended,
+pub struct Answer {
+    pub outcome: Outcome,
     pub lacking: Option<Arc<str>>,
 }
 
-/// How learning ended.
+/// How a request for access ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum Outcome {
     /// The member lets us be them now.
     Granted,
     /// It will not by anything that is done here: the member has no manager, or lacks other rights.
-    NotLearnable,
+    NotGrantable,
     /// No right came in time.
     Late,
     /// Too many wait already.
     Busy,
 }
 
-impl Learning {
+impl OnDemandAccess {
     pub fn new(host: kube::Client, namespace: &str) -> Self {
-        Self { config_maps: Api::namespaced(host, namespace), ended: Kept::new(MAX_KEPT, KEPT) }
+        Self { config_maps: Api::namespaced(host, namespace), outcomes: TtlCache::new(MAX_KEPT, KEPT) }
     }
 
     /// Has the member let us be `identity`, whom the host authorized and the member refused. These `rights` are
     /// what it takes there.
-    pub async fn learn(&self, cluster: &Cluster, identity: &Arc<Identity>, rights: &[Attributes]) -> Learnt {
-        let recent = self.ended.get(&(cluster.name.clone(), key(identity)));
-        if let Some(refused) = recent.filter(|learnt| learnt.ended == Ended::Late) {
+    pub async fn request(
+        &self,
+        cluster: &Cluster,
+        identity: &Arc<Identity>,
+        rights: &[Attributes],
+    ) -> Answer {
+        let recent = self.outcomes.get(&(cluster.name.clone(), key(identity)));
+        if let Some(refused) = recent.filter(|answer| answer.outcome == Outcome::Late) {
             return refused;
         }
         match cluster.upstream.lacking(identity, rights).await {
             Some(lacking) => self.acquire(cluster, identity, &lacking).await,
-            None => Learnt { ended: Ended::NotLearnable, lacking: None },
+            None => Answer { outcome: Outcome::NotGrantable, lacking: None },
         }
     }
 
     /// Has the member give what is `lacking`.
-    pub(crate) async fn acquire(&self, cluster: &Cluster, identity: &Identity, lacking: &Lacking) -> Learnt {
+    pub(crate) async fn acquire(&self, cluster: &Cluster, identity: &Identity, lacking: &Lacking) -> Answer {
         let words = Some(lacking.words.clone());
         if !cluster.managed
             || lacking.rights.is_empty()
-            || !lacking.rights.iter().all(is_learnable)
+            || !lacking.rights.iter().all(is_grantable)
             || identity.size() > MAX_SIZE
         {
-            return Learnt { ended: Ended::NotLearnable, lacking: words };
+            return Answer { outcome: Outcome::NotGrantable, lacking: words };
         }
         let key = (cluster.name.clone(), key(identity));
         let ended = async {
-            let ended = self.wait(cluster, identity, &lacking.rights).await;
-            Learnt { ended, lacking: words }
+            let outcome = self.wait(cluster, identity, &lacking.rights).await;
+            Answer { outcome, lacking: words }
         };
-        self.ended.get_or_ask(&key, ended, is_kept).await
+        self.outcomes.get_or_fetch(&key, ended, is_kept).await
     }
 
-    async fn wait(&self, cluster: &Cluster, identity: &Identity, lacking: &[Attributes]) -> Ended {
-        let Some(_place) = cluster.room.enter(&identity.user) else { return Ended::Busy };
+    async fn wait(&self, cluster: &Cluster, identity: &Identity, lacking: &[Attributes]) -> Outcome {
+        let Some(_place) = cluster.waiters.enter(&identity.user) else { return Outcome::Busy };
         let granted = async {
             if let Err(error) = self.write(&cluster.name, identity).await {
                 warn!(cluster = %cluster.name, error = %error, "cannot record the user for on-demand access");
-                return Ended::Late;
+                return Outcome::Late;
             }
             while !cluster.upstream.grants(lacking).await {
                 sleep(PACE).await;
             }
             info!(cluster = %cluster.name, user = identity.user, "on-demand access granted");
-            Ended::Granted
+            Outcome::Granted
         };
-        timeout(PATIENCE, granted).await.unwrap_or(Ended::Late)
+        timeout(TIMEOUT, granted).await.unwrap_or(Outcome::Late)
     }
 
     async fn write(&self, cluster: &ClusterName, identity: &Identity) -> Result<(), kube::Error> {
@@ -144,8 +149,8 @@ impl Learning {
 
 /// Whether an outcome holds for a while: only a refusal. A place is free again in a moment, and a member that
 /// refuses after it granted is another one of that name.
-fn is_kept(learnt: &Learnt) -> bool {
-    learnt.ended == Ended::Late
+fn is_kept(answer: &Answer) -> bool {
+    answer.outcome == Outcome::Late
 }
 
 /// A key of ConfigMaps for a user and groups, in any order and number.
@@ -158,7 +163,7 @@ fn key(identity: &Identity) -> String {
 }
 
 /// Whether the access controller gives this right to who came.
-fn is_learnable(right: &Attributes) -> bool {
+fn is_grantable(right: &Attributes) -> bool {
     matches!(right, Attributes::Resource { group: "", resource: "users" | "groups" | "serviceaccounts", .. })
 }
 
@@ -166,7 +171,7 @@ fn is_learnable(right: &Attributes) -> bool {
 pub const LABEL: &str = "fleet.kubectl-mc.dev/learnt";
 
 /// A caller waits for it. The leader hears of a new entry at once and writes one object.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 const PACE: Duration = Duration::from_millis(100);
 /// A user who got no right is not recorded again so soon.
 const KEPT: Duration = Duration::from_secs(15);

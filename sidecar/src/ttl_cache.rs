@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 /// Answers of type `V` to questions of type `K`.
-pub(crate) struct Kept<K, V> {
+pub(crate) struct TtlCache<K, V> {
     answers: Mutex<Answers<K, V>>,
     time: Duration,
 }
@@ -31,7 +31,7 @@ struct Answer<V> {
     until: Instant,
 }
 
-impl<K: Hash + Eq, V: Clone> Kept<K, V> {
+impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
     /// Keeps each answer for `time`, and `capacity` of them.
     pub(crate) fn new(capacity: usize, time: Duration) -> Self {
         let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
@@ -53,7 +53,7 @@ impl<K: Hash + Eq, V: Clone> Kept<K, V> {
     }
 
     /// The answer, or what asking comes to, for everybody who came meanwhile. It is kept if it `lasts`.
-    pub(crate) async fn get_or_ask<Q>(
+    pub(crate) async fn get_or_fetch<Q>(
         &self,
         key: &Q,
         ask: impl Future<Output = V>,
@@ -99,9 +99,9 @@ impl<K: Hash + Eq, V: Clone> Kept<K, V> {
     }
 }
 
-impl<K, V> fmt::Debug for Kept<K, V> {
+impl<K, V> fmt::Debug for TtlCache<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kept").finish_non_exhaustive()
+        f.debug_struct("TtlCache").finish_non_exhaustive()
     }
 }
 
@@ -131,29 +131,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_kept_for_its_time_and_no_longer() {
-        let (kept, asked) = (Kept::new(8, TIME), Asked(AtomicUsize::new(0)));
+        let (kept, asked) = (TtlCache::new(8, TIME), Asked(AtomicUsize::new(0)));
         assert_eq!(kept.get("a"), None);
-        assert_eq!(kept.get_or_ask("a", asked.ask(), |_| true).await, 1);
+        assert_eq!(kept.get_or_fetch("a", asked.ask(), |_| true).await, 1);
         advance(TIME - Duration::from_millis(1)).await;
         assert_eq!(kept.get("a"), Some(1));
-        assert_eq!(kept.get_or_ask("a", asked.ask(), |_| true).await, 1);
+        assert_eq!(kept.get_or_fetch("a", asked.ask(), |_| true).await, 1);
         advance(Duration::from_millis(1)).await;
         assert_eq!(kept.get("a"), None);
-        assert_eq!(kept.get_or_ask("a", asked.ask(), |_| true).await, 2);
+        assert_eq!(kept.get_or_fetch("a", asked.ask(), |_| true).await, 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_asks_meanwhile_shares_even_an_answer_that_is_not_kept() {
-        let (kept, asked) = (Kept::new(8, TIME), Asked(AtomicUsize::new(0)));
-        let answers = join_all((0..100).map(|_| kept.get_or_ask("a", asked.ask(), |_| false))).await;
+        let (kept, asked) = (TtlCache::new(8, TIME), Asked(AtomicUsize::new(0)));
+        let answers = join_all((0..100).map(|_| kept.get_or_fetch("a", asked.ask(), |_| false))).await;
         assert!(answers.iter().all(|answer| *answer == 1), "{answers:?}");
         assert_eq!(kept.get("a"), None);
-        assert_eq!(kept.get_or_ask("a", asked.ask(), |_| false).await, 2);
+        assert_eq!(kept.get_or_fetch("a", asked.ask(), |_| false).await, 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_who_goes_away_while_he_asks_leaves_it_to_the_next() {
-        let (kept, asked) = (Arc::new(Kept::new(8, TIME)), Asked(AtomicUsize::new(0)));
+        let (kept, asked) = (Arc::new(TtlCache::new(8, TIME)), Asked(AtomicUsize::new(0)));
         let started = Arc::new(Semaphore::new(0));
         let first = tokio::spawn({
             let (kept, started) = (kept.clone(), started.clone());
@@ -162,29 +162,29 @@ mod tests {
                     started.add_permits(1);
                     std::future::pending().await
                 };
-                kept.get_or_ask("a", forever, |_| true).await
+                kept.get_or_fetch("a", forever, |_| true).await
             }
         });
         let _ = started.acquire().await.unwrap();
-        let second = kept.get_or_ask("a", asked.ask(), |_| true);
+        let second = kept.get_or_fetch("a", asked.ask(), |_| true);
         let (_, second) = tokio::join!(async { first.abort() }, second);
         assert_eq!(second, 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_not_asked_for_the_longest_goes_first() {
-        let kept = Kept::new(3, TIME);
+        let kept = TtlCache::new(3, TIME);
         for key in [1, 2, 3] {
-            kept.get_or_ask(&key, async { key }, |_| true).await;
+            kept.get_or_fetch(&key, async { key }, |_| true).await;
         }
         assert_eq!(kept.get(&1), Some(1));
-        kept.get_or_ask(&4, async { 4 }, |_| true).await;
+        kept.get_or_fetch(&4, async { 4 }, |_| true).await;
         assert_eq!([1, 2, 3, 4].map(|key| kept.get(&key)), [Some(1), None, Some(3), Some(4)]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_under_way_when_all_is_cleared_is_not_kept() {
-        let kept = Arc::new(Kept::new(8, TIME));
+        let kept = Arc::new(TtlCache::new(8, TIME));
         let (begun, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
         let first = tokio::spawn({
             let (kept, begun, go) = (kept.clone(), begun.clone(), go.clone());
@@ -194,7 +194,7 @@ mod tests {
                     go.acquire().await.unwrap().forget();
                     1
                 };
-                kept.get_or_ask("a", ask, |_| true).await
+                kept.get_or_fetch("a", ask, |_| true).await
             }
         });
         begun.acquire().await.unwrap().forget();
@@ -206,9 +206,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_cleared_is_asked_for_again() {
-        let (kept, asked) = (Kept::new(8, TIME), Asked(AtomicUsize::new(0)));
-        kept.get_or_ask("a", asked.ask(), |_| true).await;
+        let (kept, asked) = (TtlCache::new(8, TIME), Asked(AtomicUsize::new(0)));
+        kept.get_or_fetch("a", asked.ask(), |_| true).await;
         kept.clear();
-        assert_eq!(kept.get_or_ask("a", asked.ask(), |_| true).await, 2);
+        assert_eq!(kept.get_or_fetch("a", asked.ask(), |_| true).await, 2);
     }
 }

@@ -1,5 +1,5 @@
 //! The leave of a long-running request to go on. It was allowed when it began; whether it still is,
-//! the host is asked every 30 seconds. The lease is over on a deny, after ten minutes without an
+//! the host is asked every 30 seconds. The right is over on a denial, after ten minutes without an
 //! answer, when the member is deleted, when its connection leads elsewhere, and when the process ends.
 
 use std::future::Future;
@@ -16,7 +16,7 @@ use crate::cutoff::{self, Cutoff};
 
 /// Held by a long-running request for as long as it runs.
 #[derive(Debug)]
-pub struct Lease {
+pub struct Revalidation {
     over: CancellationToken,
     why: Arc<OnceLock<End>>,
     _task: AbortOnDropHandle<()>,
@@ -27,15 +27,17 @@ pub struct Lease {
 pub enum End {
     #[error("the sidecar is shutting down, try again")]
     Stopped,
-    #[error("the member was deleted, or its connection changed, while the request was under way: try again")]
+    #[error(
+        "the member was deleted, or its connection changed, while the request was in progress, try again"
+    )]
     MemberGone,
-    #[error("the host took the right to this request away while it was under way")]
+    #[error("the host revoked the right to this request while it was in progress")]
     Denied,
-    #[error("the host has not confirmed the right to this request for too long: try again")]
+    #[error("the host has not reconfirmed the right to this request in time, try again")]
     Unconfirmed,
 }
 
-impl Lease {
+impl Revalidation {
     /// Grants what was just allowed. `stop` and `gone` end it at once; what does not end by itself then,
     /// because its client reads nothing, is cut off.
     pub fn grant(
@@ -92,11 +94,11 @@ async fn lapsed(authorizer: &Authorizer, allowed: &Allowed) -> End {
             Ok(()) => confirmed = Instant::now(),
             Err(authorization::Error::Denied(_)) => return End::Denied,
             Err(error) if confirmed.elapsed() >= UNCONFIRMED => {
-                warn!(error = %error, "lease not confirmed by the host for too long");
+                warn!(error = %error, "authorization not confirmed by the host for too long");
                 return End::Unconfirmed;
             }
             // A host that cannot answer has not said no; new requests are refused.
-            Err(error) => debug!(error = %error, "the lease cannot be renewed yet"),
+            Err(error) => debug!(error = %error, "authorization not confirmed yet"),
         }
     }
 }
@@ -145,9 +147,9 @@ mod tests {
         Arc::new(Identity { user: user.to_owned(), groups, ..Identity::default() })
     }
 
-    /// A lease on a watch of jane's, or of bob's acting as jane, and the token that ends it. What
+    /// A revalidation of a watch of jane's, or of bob's acting as jane, and the token that ends it. What
     /// becomes of the right to `verb` is as told; other rights stay.
-    async fn lease(verb: &'static str, then: Then, by: By) -> (Lease, CancellationToken) {
+    async fn revalidation(verb: &'static str, then: Then, by: By) -> (Revalidation, CancellationToken) {
         let granted = AtomicBool::new(false);
         let (client, _) = host(move |review| {
             let asked = review["spec"]["resourceAttributes"]["verb"] == verb;
@@ -177,7 +179,16 @@ mod tests {
         };
         let permit = authorizer.authorize(subject, Caller::of_hash(1), &info).await.unwrap();
         let gone = CancellationToken::new();
-        (Lease::grant(authorizer, permit, CancellationToken::new(), Some(gone.clone()), Arc::default()), gone)
+        (
+            Revalidation::grant(
+                authorizer,
+                permit,
+                CancellationToken::new(),
+                Some(gone.clone()),
+                Arc::default(),
+            ),
+            gone,
+        )
     }
 
     enum By {
@@ -185,8 +196,8 @@ mod tests {
         BobAsJane,
     }
 
-    async fn is_over_within(lease: &Lease, seconds: u64) -> bool {
-        timeout(Duration::from_secs(seconds), lease.over()).await.is_ok()
+    async fn is_over_within(revalidation: &Revalidation, seconds: u64) -> bool {
+        timeout(Duration::from_secs(seconds), revalidation.over()).await.is_ok()
     }
 
     #[test]
@@ -199,35 +210,35 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn it_lasts_as_long_as_the_right() {
-        let (lease, _gone) = lease("get", Then::Stays, By::Jane).await;
-        assert!(!is_over_within(&lease, 3600).await);
+        let (revalidation, _gone) = revalidation("get", Then::Stays, By::Jane).await;
+        assert!(!is_over_within(&revalidation, 3600).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn fault_73_it_is_over_soon_after_the_right_is_taken_away() {
-        let (lease, _gone) = lease("get", Then::Goes, By::Jane).await;
-        assert!(is_over_within(&lease, 31).await);
+        let (revalidation, _gone) = revalidation("get", Then::Goes, By::Jane).await;
+        assert!(is_over_within(&revalidation, 31).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn fault_73_it_is_over_soon_after_the_right_to_impersonate_is_taken_away() {
-        let (lease, _gone) = lease("impersonate", Then::Goes, By::BobAsJane).await;
-        assert!(is_over_within(&lease, 31).await);
-        let (lease, _gone) = self::lease("impersonate", Then::Stays, By::BobAsJane).await;
-        assert!(!is_over_within(&lease, 3600).await);
+        let (revalidation, _gone) = revalidation("impersonate", Then::Goes, By::BobAsJane).await;
+        assert!(is_over_within(&revalidation, 31).await);
+        let (revalidation, _gone) = self::revalidation("impersonate", Then::Stays, By::BobAsJane).await;
+        assert!(!is_over_within(&revalidation, 3600).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_outlives_a_silence_of_the_host_for_ten_minutes_and_no_longer() {
-        let (lease, _gone) = lease("get", Then::Silence, By::Jane).await;
-        assert!(!is_over_within(&lease, 590).await);
-        assert!(is_over_within(&lease, 60).await);
+        let (revalidation, _gone) = revalidation("get", Then::Silence, By::Jane).await;
+        assert!(!is_over_within(&revalidation, 590).await);
+        assert!(is_over_within(&revalidation, 60).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn fault_73_it_is_over_at_once_with_the_member() {
-        let (lease, gone) = lease("get", Then::Stays, By::Jane).await;
+        let (revalidation, gone) = revalidation("get", Then::Stays, By::Jane).await;
         gone.cancel();
-        assert!(is_over_within(&lease, 1).await);
+        assert!(is_over_within(&revalidation, 1).await);
     }
 }

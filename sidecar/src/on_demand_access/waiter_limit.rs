@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 
 /// The places of one member. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Room(Arc<Mutex<HashMap<String, usize>>>);
+pub struct WaiterLimit(Arc<Mutex<HashMap<String, usize>>>);
 
 #[expect(clippy::disallowed_types, reason = "held for one look-up, and never over an await")]
 type Mutex<T> = std::sync::Mutex<T>;
@@ -16,11 +16,11 @@ type Mutex<T> = std::sync::Mutex<T>;
 /// A place that is given back when this is dropped.
 #[derive(Debug)]
 pub struct Place {
-    room: Room,
+    limit: WaiterLimit,
     user: String,
 }
 
-impl Room {
+impl WaiterLimit {
     /// A place for this user, if there is one.
     pub fn enter(&self, user: &str) -> Option<Place> {
         let mut waiting = self.waiting();
@@ -30,7 +30,7 @@ impl Room {
         }
         *waiting.entry(user.to_owned()).or_default() += 1;
         drop(waiting);
-        Some(Place { room: self.clone(), user: user.to_owned() })
+        Some(Place { limit: self.clone(), user: user.to_owned() })
     }
 
     fn waiting(&self) -> impl DerefMut<Target = HashMap<String, usize>> {
@@ -40,7 +40,7 @@ impl Room {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut waiting = self.room.waiting();
+        let mut waiting = self.limit.waiting();
         if let Entry::Occupied(mut places) = waiting.entry(std::mem::take(&mut self.user)) {
             *places.get_mut() -= 1;
             if *places.get() == 0 {
@@ -61,14 +61,14 @@ mod tests {
 
     #[test]
     fn one_user_leaves_places_for_others() {
-        let room = Room::default();
-        let own: Vec<_> = (0..10).filter_map(|_| room.enter("jane")).collect();
+        let limit = WaiterLimit::default();
+        let own: Vec<_> = (0..10).filter_map(|_| limit.enter("jane")).collect();
         assert_eq!(own.len(), MAX_WAITING_PER_USER);
-        let others: Vec<_> = (0..100).filter_map(|number| room.enter(&format!("user-{number}"))).collect();
+        let others: Vec<_> = (0..100).filter_map(|number| limit.enter(&format!("user-{number}"))).collect();
         assert_eq!(others.len(), MAX_WAITING - MAX_WAITING_PER_USER);
         drop(own);
-        assert!(room.enter("jane").is_some());
+        assert!(limit.enter("jane").is_some());
         drop(others);
-        assert!(room.waiting().is_empty());
+        assert!(limit.waiting().is_empty());
     }
 }

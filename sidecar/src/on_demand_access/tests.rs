@@ -5,7 +5,7 @@ use k8s_openapi::ByteString;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
-use super::room::MAX_WAITING;
+use super::waiter_limit::MAX_WAITING;
 use super::*;
 use crate::fake_host::host;
 use crate::limits::{MemberBounds, MemberSize, Size};
@@ -28,18 +28,21 @@ fn a_key_is_of_the_user_and_the_set_of_groups() {
 
 #[test]
 fn names_are_learnt_and_nothing_else() {
-    assert!(is_learnable(&Attributes::impersonate("", "users", "", "", "jane")));
-    assert!(is_learnable(&Attributes::impersonate("", "groups", "", "", "dev")));
-    assert!(is_learnable(&Attributes::impersonate("", "serviceaccounts", "", "ns", "n")));
-    assert!(!is_learnable(&Attributes::impersonate("authentication.k8s.io", "uids", "", "", "1")));
+    assert!(is_grantable(&Attributes::impersonate("", "users", "", "", "jane")));
+    assert!(is_grantable(&Attributes::impersonate("", "groups", "", "", "dev")));
+    assert!(is_grantable(&Attributes::impersonate("", "serviceaccounts", "", "ns", "n")));
+    assert!(!is_grantable(&Attributes::impersonate("authentication.k8s.io", "uids", "", "", "1")));
 }
 
 #[test]
 fn only_a_refusal_is_kept() {
-    for (ended, kept) in
-        [(Ended::Late, true), (Ended::Granted, false), (Ended::Busy, false), (Ended::NotLearnable, false)]
-    {
-        assert_eq!(is_kept(&Learnt { ended, lacking: None }), kept, "{ended:?}");
+    for (ended, kept) in [
+        (Outcome::Late, true),
+        (Outcome::Granted, false),
+        (Outcome::Busy, false),
+        (Outcome::NotGrantable, false),
+    ] {
+        assert_eq!(is_kept(&Answer { outcome: ended, lacking: None }), kept, "{ended:?}");
     }
 }
 
@@ -58,14 +61,14 @@ fn cluster() -> Cluster {
         gone: Default::default(),
         bounds: MemberBounds::new(MemberSize { in_flight: Size::new(1, 0), watches: Size::new(1, 0) }),
         managed: true,
-        room: Room::default(),
+        waiters: WaiterLimit::default(),
     }
 }
 
 /// A host that accepts every write, and how many there were.
-fn learning() -> (Learning, Arc<AtomicUsize>) {
+fn on_demand_access() -> (OnDemandAccess, Arc<AtomicUsize>) {
     let (client, written) = host(|_| (200, json!({"metadata": {"name": "m1.learnt"}})));
-    (Learning::new(client, "ns"), written)
+    (OnDemandAccess::new(client, "ns"), written)
 }
 
 /// The user with a certificate of this number.
@@ -81,19 +84,19 @@ fn lacking() -> Lacking {
     Lacking { rights, words: Arc::from("impersonate users \"jane\"") }
 }
 
-fn ends(learnt: &[Learnt], end: Ended) -> usize {
-    learnt.iter().filter(|learnt| learnt.ended == end).count()
+fn ends(answers: &[Answer], end: Outcome) -> usize {
+    answers.iter().filter(|answer| answer.outcome == end).count()
 }
 
 #[tokio::test(start_paused = true)]
 async fn refused_user_is_recorded_once_for_all_certificates() {
-    let (cluster, (learning, written)) = (cluster(), learning());
-    let refused = learning.acquire(&cluster, &user("jane", &["dev", "ops"], 0), &lacking()).await;
-    assert_eq!(refused, Learnt { ended: Ended::Late, lacking: Some(lacking().words) });
+    let (cluster, (access, written)) = (cluster(), on_demand_access());
+    let refused = access.acquire(&cluster, &user("jane", &["dev", "ops"], 0), &lacking()).await;
+    assert_eq!(refused, Answer { outcome: Outcome::Late, lacking: Some(lacking().words) });
     let (first, begun) = (written.load(Ordering::SeqCst), Instant::now());
     for certificate in 1..=40 {
         let jane = user("jane", &["ops", "dev", "dev"], certificate);
-        assert_eq!(learning.learn(&cluster, &jane, &lacking().rights).await, refused, "{certificate}");
+        assert_eq!(access.request(&cluster, &jane, &lacking().rights).await, refused, "{certificate}");
     }
     assert_eq!(written.load(Ordering::SeqCst), first, "no other write");
     assert_eq!(begun.elapsed(), Duration::ZERO, "no wait and no question to the member");
@@ -101,37 +104,37 @@ async fn refused_user_is_recorded_once_for_all_certificates() {
 
 #[tokio::test(start_paused = true)]
 async fn certificates_of_one_user_take_one_place() {
-    let (cluster, (learning, _)) = (cluster(), learning());
+    let (cluster, (access, _)) = (cluster(), on_demand_access());
     let lacking = lacking();
     let certificates = (0..40).map(|certificate| user("jane", &["dev"], certificate));
     let others = (1..MAX_WAITING).map(|number| user(&format!("user-{number}"), &["dev"], number));
     let all: Vec<_> = certificates.chain(others).collect();
-    let ended = join_all(all.iter().map(|user| learning.acquire(&cluster, user, &lacking))).await;
-    assert_eq!(ends(&ended, Ended::Busy), 0, "{ended:?}");
+    let ended = join_all(all.iter().map(|user| access.acquire(&cluster, user, &lacking))).await;
+    assert_eq!(ends(&ended, Outcome::Busy), 0, "{ended:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_user_with_many_groups_leaves_places_for_others() {
-    let (cluster, (learning, _)) = (cluster(), learning());
+    let (cluster, (access, _)) = (cluster(), on_demand_access());
     let lacking = lacking();
     let sets: Vec<_> = (0..40).map(|number| user("jane", &[&format!("group-{number}")], 0)).collect();
     let others: Vec<_> = (0..20).map(|number| user(&format!("user-{number}"), &[], 0)).collect();
     let (sets, others) = tokio::join!(
-        join_all(sets.iter().map(|user| learning.acquire(&cluster, user, &lacking))),
-        join_all(others.iter().map(|user| learning.acquire(&cluster, user, &lacking))),
+        join_all(sets.iter().map(|user| access.acquire(&cluster, user, &lacking))),
+        join_all(others.iter().map(|user| access.acquire(&cluster, user, &lacking))),
     );
-    assert_eq!((ends(&sets, Ended::Late), ends(&sets, Ended::Busy)), (4, 36));
-    assert_eq!(ends(&others, Ended::Late), 20, "{others:?}");
+    assert_eq!((ends(&sets, Outcome::Late), ends(&sets, Outcome::Busy)), (4, 36));
+    assert_eq!(ends(&others, Outcome::Late), 20, "{others:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn busy_user_gets_the_next_free_place() {
-    let (cluster, (learning, written)) = (cluster(), learning());
-    let places: Vec<_> = (0..MAX_WAITING).map(|number| cluster.room.enter(&number.to_string())).collect();
+    let (cluster, (access, written)) = (cluster(), on_demand_access());
+    let places: Vec<_> = (0..MAX_WAITING).map(|number| cluster.waiters.enter(&number.to_string())).collect();
     let jane = user("jane", &[], 0);
-    assert_eq!(learning.acquire(&cluster, &jane, &lacking()).await.ended, Ended::Busy);
+    assert_eq!(access.acquire(&cluster, &jane, &lacking()).await.outcome, Outcome::Busy);
     assert_eq!(written.load(Ordering::SeqCst), 0);
     drop(places);
-    assert_eq!(learning.acquire(&cluster, &jane, &lacking()).await.ended, Ended::Late);
+    assert_eq!(access.acquire(&cluster, &jane, &lacking()).await.outcome, Outcome::Late);
     assert!(written.load(Ordering::SeqCst) > 0, "the user is recorded");
 }

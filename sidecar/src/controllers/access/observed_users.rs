@@ -1,5 +1,5 @@
-//! Who came to a member without being named by a binding: the ConfigMaps `<cluster>.learnt`, which every
-//! replica writes to ([`crate::learning`]), and who of them the host would let in again.
+//! Users who reached a member without being named by a binding, and which of them the host still authorizes. Every
+//! replica records them in ConfigMap `<cluster>.learnt` ([`crate::on_demand_access`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use tracing::warn;
 
 use super::sync::Entitled;
-use crate::learning::LABEL;
+use crate::on_demand_access::LABEL;
 use crate::retry;
 
 pub(super) fn changes(
@@ -28,33 +28,35 @@ pub(super) fn changes(
     let config_maps = Api::<ConfigMap>::namespaced(host.clone(), namespace);
     let events = watcher(config_maps, watcher::Config::default().labels(LABEL)).default_backoff();
     events.filter_map(async |event| {
-        event.inspect_err(|error| warn!(error = %error, "who was learnt cannot be read")).ok()
+        event
+            .inspect_err(|error| warn!(error = %error, "cannot read the users recorded for on-demand access"))
+            .ok()
     })
 }
 
-/// Who was learnt, by member.
+/// The recorded users, by member.
 #[derive(Default)]
-pub(super) struct LearntUsers {
-    members: HashMap<ClusterName, Came>,
-    anew: HashMap<ClusterName, Came>,
+pub(super) struct ObservedUsers {
+    members: HashMap<ClusterName, MemberUsers>,
+    anew: HashMap<ClusterName, MemberUsers>,
     synced: bool,
 }
 
 /// The entries of one member, by key, and the version of the object that they are from.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Came {
+pub(super) struct MemberUsers {
     pub(super) entries: BTreeMap<String, Option<Learnt>>,
     version: Option<String>,
 }
 
-impl LearntUsers {
+impl ObservedUsers {
     /// Takes what the host says, and tells which members it is about.
     pub(super) fn take(&mut self, event: watcher::Event<ConfigMap>) -> Vec<ClusterName> {
         let cluster = |map: &ConfigMap| ClusterName::of_learnt_config_map(&map.name_any());
         match event {
             watcher::Event::Init => self.anew.clear(),
             watcher::Event::InitApply(map) => {
-                self.anew.extend(cluster(&map).map(|cluster| (cluster, Came::of(&map))));
+                self.anew.extend(cluster(&map).map(|cluster| (cluster, MemberUsers::of(&map))));
             }
             watcher::Event::InitDone => {
                 let anew = std::mem::take(&mut self.anew);
@@ -65,7 +67,7 @@ impl LearntUsers {
             }
             watcher::Event::Apply(map) => {
                 if let Some(cluster) = cluster(&map) {
-                    self.members.insert(cluster.clone(), Came::of(&map));
+                    self.members.insert(cluster.clone(), MemberUsers::of(&map));
                     return vec![cluster];
                 }
             }
@@ -83,12 +85,12 @@ impl LearntUsers {
         self.synced
     }
 
-    pub(super) fn of(&self, cluster: &ClusterName) -> Came {
+    pub(super) fn of(&self, cluster: &ClusterName) -> MemberUsers {
         self.members.get(cluster).cloned().unwrap_or_default()
     }
 }
 
-impl Came {
+impl MemberUsers {
     fn of(map: &ConfigMap) -> Self {
         let entry = |(key, text): (&String, &String)| (key.clone(), serde_json::from_str(text).ok());
         Self { entries: map.data.iter().flatten().map(entry).collect(), version: map.resource_version() }
@@ -146,7 +148,7 @@ pub(super) async fn prune(
     host: &kube::Client,
     namespace: &str,
     cluster: &ClusterName,
-    came: &Came,
+    came: &MemberUsers,
     keys: Vec<String>,
 ) {
     if keys.is_empty() {

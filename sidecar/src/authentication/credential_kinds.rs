@@ -11,7 +11,7 @@ use crate::peer::Peer;
 
 /// The kinds of credential that came with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Attempted {
+pub struct CredentialKinds {
     scheme: Option<Scheme>,
     x509: bool,
 }
@@ -22,7 +22,7 @@ enum Scheme {
     Bearer,
 }
 
-impl Attempted {
+impl CredentialKinds {
     pub fn by(peer: &Peer, headers: &HeaderMap) -> Self {
         let scheme = headers.get(header::AUTHORIZATION).and_then(|value| {
             let value = value.as_bytes().trim_ascii();
@@ -50,7 +50,7 @@ impl Attempted {
     }
 }
 
-impl fmt::Display for Attempted {
+impl fmt::Display for CredentialKinds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.as_str() {
             "" => f.write_str("no credentials provided"),
@@ -59,7 +59,7 @@ impl fmt::Display for Attempted {
     }
 }
 
-impl EncodeLabelValue for Attempted {
+impl EncodeLabelValue for CredentialKinds {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
         self.as_str().encode(encoder)
     }
@@ -72,11 +72,11 @@ mod tests {
 
     use super::*;
 
-    fn attempted(certificate: bool, header: Option<(&'static str, &'static str)>) -> Attempted {
+    fn attempted(certificate: bool, header: Option<(&'static str, &'static str)>) -> CredentialKinds {
         let certificates = certificate.then(|| [CertificateDer::from(vec![0])]);
         let peer = Peer::new(([127, 0, 0, 1], 1).into(), certificates.as_ref().map(<[_; 1]>::as_slice), None);
         let headers = header.map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)));
-        Attempted::by(&peer, &headers.into_iter().collect())
+        CredentialKinds::by(&peer, &headers.into_iter().collect())
     }
 
     #[test]

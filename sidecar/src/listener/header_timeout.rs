@@ -9,28 +9,31 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::peer::Peer;
+use crate::read_hook::{Hooked, ReadHook};
 
 /// A connection that speaks HTTP/1.1, for hyper.
+pub(super) type HeaderTimeoutStream<S> = Hooked<S, HeaderTimeout>;
+
+/// The time that the head of a request may take.
 #[derive(Debug)]
-pub(super) struct CallerStream<S> {
-    stream: S,
+pub(super) struct HeaderTimeout {
     peer: Arc<Peer>,
-    /// The number of the request of whose head a part has come.
+    /// The number of the request of whose head a part has arrived.
     head: Option<usize>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> CallerStream<S> {
-    pub(super) fn new(stream: S, peer: Arc<Peer>) -> Self {
-        Self { stream, peer, head: None, timer: None }
+impl HeaderTimeout {
+    pub(super) fn new(peer: Arc<Peer>) -> Self {
+        Self { peer, head: None, timer: None }
     }
 
     /// Notices where a head begins.
-    fn came(&mut self) {
+    fn data_arrived(&mut self) {
         let next = self.peer.between_requests();
         if next != self.head {
             (self.head, self.timer) = (next, None);
@@ -38,7 +41,7 @@ impl<S> CallerStream<S> {
     }
 
     /// Whether the head that is waited for, if one is, takes too long.
-    fn waits(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.head.is_none() {
             return Ok(());
         }
@@ -56,46 +59,21 @@ impl<S> CallerStream<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for CallerStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
+impl ReadHook for HeaderTimeout {
+    fn poll_read<S: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut S,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buf)?;
+        let read = Pin::new(stream).poll_read(cx, buf)?;
         if read.is_pending() {
-            self.waits(cx)?;
+            self.poll_timeout(cx)?;
         } else if buf.filled().len() > before {
-            self.came();
+            self.data_arrived();
         }
         read.map(Ok)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for CallerStream<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -109,20 +87,20 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (CallerStream<DuplexStream>, DuplexStream, Arc<Peer>) {
+    fn pair() -> (HeaderTimeoutStream<DuplexStream>, DuplexStream, Arc<Peer>) {
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
         let (stream, client) = duplex(1024);
-        (CallerStream::new(stream, peer.clone()), client, peer)
+        (HeaderTimeoutStream::new(stream, HeaderTimeout::new(peer.clone())), client, peer)
     }
 
     /// Reads until the stream breaks; when that is.
-    async fn breaks(stream: &mut CallerStream<DuplexStream>) -> Duration {
+    async fn breaks(stream: &mut HeaderTimeoutStream<DuplexStream>) -> Duration {
         let begin = Instant::now();
         while stream.read_u8().await.is_ok() {}
         begin.elapsed()
     }
 
-    async fn is_still_open(stream: &mut CallerStream<DuplexStream>, after: Duration) {
+    async fn is_still_open(stream: &mut HeaderTimeoutStream<DuplexStream>, after: Duration) {
         assert!(timeout(after, stream.read_u8()).await.is_err(), "it ended");
     }
 

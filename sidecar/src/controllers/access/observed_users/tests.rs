@@ -25,7 +25,7 @@ fn m1() -> ClusterName {
 const TODAY: &str = "2026-01-01T12:00:00Z";
 
 /// Verifies the entries at a host that lets in whoever it is asked about with the group `in`.
-async fn verified(came: Came, entitled: &[Entitled]) -> (Vec<String>, Vec<String>, usize) {
+async fn verified(came: MemberUsers, entitled: &[Entitled]) -> (Vec<String>, Vec<String>, usize) {
     let (client, asked) = host(|review| {
         let groups = review["spec"]["groups"].as_array().cloned().unwrap_or_default();
         (
@@ -51,7 +51,7 @@ async fn who_would_not_be_let_in_again_is_forgotten() {
         ("c", &entry("old", &["in"], "2025-12-31T00:00:00Z")),
         ("d", "no entry"),
     ]);
-    let (allowed, pruned, asked) = verified(Came::of(&map), &[]).await;
+    let (allowed, pruned, asked) = verified(MemberUsers::of(&map), &[]).await;
     assert_eq!(
         (allowed, pruned),
         (vec!["jane".to_owned()], vec!["b".to_owned(), "c".to_owned(), "d".to_owned()])
@@ -65,7 +65,7 @@ async fn fault_80_an_hour_more_or_less_forgets_nobody_who_just_came() {
         ("a", &entry("ahead", &["in"], "2026-01-02T01:00:00Z")),
         ("b", &entry("behind", &["in"], "2026-01-01T23:00:00Z")),
     ]);
-    let (allowed, pruned, _) = verified(Came::of(&map), &[]).await;
+    let (allowed, pruned, _) = verified(MemberUsers::of(&map), &[]).await;
     assert_eq!((allowed, pruned), (vec!["ahead".to_owned(), "behind".to_owned()], Vec::new()));
 }
 
@@ -79,7 +79,7 @@ async fn whom_a_binding_lets_in_the_host_is_not_asked_about() {
     let because = Because::Binding { binding: Arc::from("b"), role: Arc::from("r") };
     let robot = Subject::ServiceAccount { namespace: "ns".to_owned(), name: "robot".to_owned() };
     let entitled = [(Subject::Group("dev".to_owned()), because.clone()), (robot, because)];
-    let (allowed, pruned, asked) = verified(Came::of(&map), &entitled).await;
+    let (allowed, pruned, asked) = verified(MemberUsers::of(&map), &entitled).await;
     assert_eq!((allowed.len(), pruned.len(), asked), (3, 0, 0));
 }
 
@@ -92,14 +92,14 @@ async fn there_is_room_for_so_many_and_the_latest_have_it() {
         })
         .collect();
     let entries: Vec<_> = entries.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect();
-    let (allowed, pruned, _) = verified(Came::of(&map(&entries)), &[]).await;
+    let (allowed, pruned, _) = verified(MemberUsers::of(&map(&entries)), &[]).await;
     assert_eq!(allowed.len(), MAX_ENTRIES);
     assert_eq!(pruned, ["02000", "02001", "02002", "02003", "02004"]);
 }
 
 #[test]
 fn a_members_entries_are_those_of_its_own_object() {
-    let mut users = LearntUsers::default();
+    let mut users = ObservedUsers::default();
     assert!(!users.is_synced());
     users.take(watcher::Event::Init);
     users.take(watcher::Event::InitApply(map(&[("a", "{}")])));

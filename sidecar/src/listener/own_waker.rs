@@ -12,7 +12,7 @@ use pin_project_lite::pin_project;
 pin_project! {
     /// A future with a waker of its own.
     #[derive(Debug)]
-    pub(super) struct Seldom<F> {
+    pub(super) struct WithOwnWaker<F> {
         #[pin]
         future: F,
         state: Arc<State>,
@@ -33,7 +33,7 @@ impl Wake for State {
     }
 }
 
-impl<F> Seldom<F> {
+impl<F> WithOwnWaker<F> {
     pub(super) fn new(future: F) -> Self {
         let state = Arc::new(State { woken: AtomicBool::new(true), task: AtomicWaker::new() });
         let waker = Waker::from(state.clone());
@@ -41,7 +41,7 @@ impl<F> Seldom<F> {
     }
 }
 
-impl<F: Future> Future for Seldom<F> {
+impl<F: Future> Future for WithOwnWaker<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -83,7 +83,7 @@ mod tests {
         tokio::select! {
             biased;
             () = often => unreachable!(),
-            () = Seldom::new(rare) => {}
+            () = WithOwnWaker::new(rare) => {}
         }
         assert_eq!((asked.get(), begin.elapsed().as_secs()), (2, 60));
     }

@@ -1,0 +1,69 @@
+//! A stream of bytes whose reads pass through a hook; writes pass as they are. Limits on what a peer may send stand
+//! in such hooks, below HTTP.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What happens with each read of a stream.
+pub(crate) trait ReadHook: Unpin {
+    /// Reads from `stream`, or does not.
+    fn poll_read<S: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut S,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>>;
+}
+
+/// A stream and the hook on its reads.
+#[derive(Debug)]
+pub(crate) struct Hooked<S, H> {
+    stream: S,
+    hook: H,
+}
+
+impl<S, H: ReadHook> Hooked<S, H> {
+    pub(crate) fn new(stream: S, hook: H) -> Self {
+        Self { stream, hook }
+    }
+
+    pub(crate) fn hook(&self) -> &H {
+        &self.hook
+    }
+}
+
+impl<S: AsyncRead + Unpin, H: ReadHook> AsyncRead for Hooked<S, H> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, hook } = self.get_mut();
+        hook.poll_read(stream, cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin, H: Unpin> AsyncWrite for Hooked<S, H> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -24,7 +24,7 @@ use crate::connect::Target;
 use crate::error::Explain;
 
 /// The field manager of the plugin.
-pub(crate) const FIELD_MANAGER: &str = "kubectl-mc";
+pub(crate) const FIELD_MANAGER: &str = kubectl_mc_api::names::KUBECTL_MC;
 
 /// How objects are applied.
 #[derive(Clone, Copy, Debug, Default)]

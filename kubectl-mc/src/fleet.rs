@@ -26,7 +26,6 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
 pub(crate) use batches::{Batches, BatchesError};
-pub(crate) use document::CLUSTER_ANNOTATION;
 pub(crate) use dry_run::show;
 pub(crate) use last_failed::recall;
 pub(crate) use lines::Lines;

@@ -5,7 +5,7 @@
 //! the host, which is trusted, and is told by its status.
 
 use http::{HeaderMap, StatusCode};
-use kubectl_mc_api::{ClusterName, hop, path};
+use kubectl_mc_api::{ClusterName, hop, names, path};
 
 use crate::exit::ExitStatus;
 use crate::host::Host;
@@ -94,7 +94,7 @@ fn hint(hop: Hop, host: &Host, cluster: Option<&ClusterName>) -> String {
         }
         Hop::SidecarMissing => "install mc-sidecar on the host, or choose another host by --context=NAME".to_owned(),
         Hop::SidecarUnavailable => {
-            format!("see: {kubectl} get apiservice {}.{}", path::PROXY_VERSION, path::PROXY_GROUP)
+            format!("see: {kubectl} get apiservice {}", names::API_SERVICE)
         }
         Hop::Request => "check the command, and that the plugin and the sidecar have the same version".to_owned(),
         Hop::HostAuthentication => format!("log in to the host again, then try: {kubectl} auth whoami"),

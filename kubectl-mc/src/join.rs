@@ -7,7 +7,6 @@
 pub(crate) mod address;
 pub(crate) mod endpoint;
 pub(crate) mod manifest;
-pub(crate) mod names;
 pub(crate) mod next;
 pub(crate) mod objects;
 pub(crate) mod preflight;

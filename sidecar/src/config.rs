@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kubectl_mc_api::access::sent;
+use kubectl_mc_api::names;
 
 use crate::args::{LogFormat, Serve};
 use crate::controllers::{self, credentials, leader};
@@ -188,12 +189,11 @@ fn read(flag: &str, file: &Path) -> Result<String, Error> {
 fn own_namespace() -> String {
     let own = std::fs::read_to_string(NAMESPACE_FILE).unwrap_or_default();
     let own = own.trim();
-    if own.is_empty() { DEFAULT_NAMESPACE.to_owned() } else { own.to_owned() }
+    if own.is_empty() { names::NAMESPACE.to_owned() } else { own.to_owned() }
 }
 
 /// Where every pod finds the name of its namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-const DEFAULT_NAMESPACE: &str = "kubectl-mc-system";
 
 /// A flag whose value cannot be used.
 #[derive(Debug, thiserror::Error)]

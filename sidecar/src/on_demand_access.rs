@@ -168,7 +168,7 @@ fn is_grantable(right: &Attributes) -> bool {
 }
 
 /// The label of the ConfigMaps, by which the access controller finds them.
-pub const LABEL: &str = "fleet.kubectl-mc.dev/learnt";
+pub const LABEL: &str = kubectl_mc_api::names::ON_DEMAND;
 
 /// A caller waits for it. The leader hears of a new entry at once and writes one object.
 const TIMEOUT: Duration = Duration::from_secs(3);

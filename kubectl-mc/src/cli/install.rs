@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use kubectl_mc_api::ClusterName;
-use kubectl_mc_api::manifests::DEFAULT_NAMESPACE;
+use kubectl_mc_api::names::NAMESPACE;
 
 use crate::duration;
 
@@ -13,7 +13,7 @@ use crate::duration;
 #[command(after_help = INSTALL_EXAMPLES)]
 pub(crate) struct InstallArgs {
     /// The namespace of the sidecar and of the members' Secrets
-    #[arg(long, short = 'n', value_name = "NAME", default_value = DEFAULT_NAMESPACE, value_parser = namespace)]
+    #[arg(long, short = 'n', value_name = "NAME", default_value = NAMESPACE, value_parser = namespace)]
     pub(crate) namespace: String,
     /// The image of mc-sidecar
     #[arg(long, value_name = "IMAGE", required = IMAGE.is_none(), default_value = IMAGE, value_parser = image)]
@@ -71,7 +71,7 @@ pub(crate) struct InstallArgs {
 #[command(after_help = UNINSTALL_EXAMPLES)]
 pub(crate) struct UninstallArgs {
     /// The namespace of the sidecar
-    #[arg(long, short = 'n', value_name = "NAME", default_value = DEFAULT_NAMESPACE, value_parser = namespace)]
+    #[arg(long, short = 'n', value_name = "NAME", default_value = NAMESPACE, value_parser = namespace)]
     pub(crate) namespace: String,
     /// The context of the cluster that the sidecars run in, where it is not the host
     #[arg(long, value_name = "CONTEXT")]

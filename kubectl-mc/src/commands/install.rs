@@ -1,7 +1,8 @@
 //! `kubectl mc install`: looks at the host, lets it judge everything, applies it in an order in which nothing
 //! is broken on the way, and waits until it works.
 
-use kubectl_mc_api::manifests::{self, Certificates};
+use kubectl_mc_api::manifests::Certificates;
+use kubectl_mc_api::names;
 
 use crate::apply::delete::Delete;
 use crate::apply::diff;
@@ -140,6 +141,6 @@ fn next(host: &Connection) -> String {
     let context = host.cluster.context.as_ref().map(|name| format!(" --context={name}")).unwrap_or_default();
     format!(
         "{} is served. Next: kubectl mc{context} join NAME --member-context=CONTEXT\n",
-        manifests::API_SERVICE
+        names::API_SERVICE
     )
 }

@@ -1,6 +1,6 @@
 //! `kubectl mc join`: makes a cluster a member of the host.
 
-use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::{ClusterName, names};
 
 use crate::apply::Apply;
 use crate::apply::delete::Delete;
@@ -12,14 +12,13 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::host::Host;
 use crate::join::endpoint::Endpoint;
-use crate::join::names::HOST_ADMINS_BINDING;
 use crate::join::objects::{self, MemberSide};
 use crate::join::preflight::{self, Finding, Names};
 use crate::join::print::Halves;
 use crate::join::side::Side;
 use crate::join::steps::{StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
-use crate::join::{manifest, names, next};
+use crate::join::{manifest, next};
 use crate::printer::Printer;
 use crate::settings::{HostOptions, Settings};
 
@@ -67,7 +66,7 @@ fn print(
         })
         .ok()
     });
-    let (host_uid, namespace) = asked.unwrap_or_else(|| (String::new(), names::SYSTEM.to_owned()));
+    let (host_uid, namespace) = asked.unwrap_or_else(|| (String::new(), names::NAMESPACE.to_owned()));
     let halves = Halves {
         arguments,
         endpoint,
@@ -113,7 +112,7 @@ async fn join(
         token_life: *token_duration,
     };
     let member_objects = side.objects(manifest::member()?);
-    let surplus = side.surplus(member.readable(HOST_ADMINS_BINDING).await?.as_ref());
+    let surplus = side.surplus(member.readable(&host_admins_binding()).await?.as_ref());
     let registration = objects::member_cluster(name, labels, Some(&on_member.uid));
     // Admission and the check against escalation are asked too, before anything is written anywhere.
     let try_only = Apply { dry_run: true, force_conflicts: true };
@@ -229,6 +228,11 @@ impl Explain for Interrupted {
     fn hint(&self) -> Option<String> {
         Some(go_on(&self.0))
     }
+}
+
+/// The binding of the host's administrators on a member.
+fn host_admins_binding() -> String {
+    format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{}", names::HOST_ADMINS)
 }
 
 fn go_on(name: &ClusterName) -> String {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::names::{CLUSTER, HOST_UID, MEMBER_UID, NAMESPACE};
+use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 
 use crate::apply::delete::Delete;
@@ -13,7 +14,6 @@ use crate::connect;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::join::names::{self, CLUSTER, HOST, SYSTEM, UID};
 use crate::join::side::Side;
 use crate::join::{manifest, remains, survey};
 use crate::printer::Printer;
@@ -49,7 +49,7 @@ async fn unjoin(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let UnjoinArgs { name, dry_run, yes, .. } = arguments;
-    let registered = host.get(&names::member_cluster(name)).await?;
+    let registered = host.get(&path::member_cluster(name)).await?;
     let namespace = survey::namespace(host).await?;
     let is_there = registered.is_some() || remains::has_secrets(host, &namespace, name).await?;
     let on_member = match member {
@@ -85,7 +85,7 @@ async fn unjoin(
             }
             if !remains.kept_for.is_empty() {
                 printer.note_line(&format!(
-                    "the member's namespace {SYSTEM} stays: others are in it ({})",
+                    "the member's namespace {NAMESPACE} stays: others are in it ({})",
                     remains.kept_for.join(", ")
                 ));
             }
@@ -105,10 +105,11 @@ async fn belongs(
     member: &Side,
 ) -> Result<(), Failure> {
     let uid = survey::uid(member).await?;
-    let namespace = member.get(&format!("/api/v1/namespaces/{SYSTEM}")).await?.unwrap_or_default();
+    let namespace = member.get(&format!("/api/v1/namespaces/{NAMESPACE}")).await?.unwrap_or_default();
     let note = |key: &str| namespace["metadata"]["annotations"][key].as_str();
-    let noted = note(CLUSTER) == Some(name.as_str()) && note(HOST) == Some(host_uid);
-    let known = registered.is_some_and(|cluster| cluster["metadata"]["annotations"][UID] == uid.as_str());
+    let noted = note(CLUSTER) == Some(name.as_str()) && note(HOST_UID) == Some(host_uid);
+    let known =
+        registered.is_some_and(|cluster| cluster["metadata"]["annotations"][MEMBER_UID] == uid.as_str());
     if noted || known {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! JSON and YAML of several clusters as one valid `v1` `List`: each item has its cluster as an
 //! annotation, and the clusters that failed are in the list's metadata, as `clusterErrors`.
 
-use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::{ClusterName, names};
 use serde_json::{Map, Value, json};
 
 use super::Fault;
@@ -12,9 +12,6 @@ pub(crate) enum Format {
     Json,
     Yaml,
 }
-
-/// The annotation that names an item's cluster.
-pub(crate) const CLUSTER_ANNOTATION: &str = "fleet.kubectl-mc.dev/cluster";
 
 /// The list, as it grows.
 #[derive(Debug)]
@@ -100,7 +97,7 @@ fn annotated(mut item: Value, cluster: &ClusterName) -> Value {
         if let Some(metadata) = metadata.as_object_mut() {
             let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
             if let Some(annotations) = annotations.as_object_mut() {
-                annotations.insert(CLUSTER_ANNOTATION.to_owned(), cluster.to_string().into());
+                annotations.insert(names::CLUSTER.to_owned(), cluster.to_string().into());
             }
         }
     }
@@ -132,7 +129,7 @@ mod tests {
         document.take(&name("m4"), b"{\"kind\": ");
         assert!(matches!(document.end(&name("m4"), Ok(())), Err(Fault::Other(_))));
         let list: Value = serde_json::from_str(&document.render()).unwrap();
-        let cluster = |at: usize| &list["items"][at]["metadata"]["annotations"][CLUSTER_ANNOTATION];
+        let cluster = |at: usize| &list["items"][at]["metadata"]["annotations"][names::CLUSTER];
         assert_eq!((cluster(0), cluster(1), cluster(2)), (&json!("m1"), &json!("m2"), &json!("m2")));
         assert_eq!(list["items"][1]["metadata"]["annotations"]["x"], "y");
         assert_eq!((list["apiVersion"].as_str(), list["kind"].as_str()), (Some("v1"), Some("List")));

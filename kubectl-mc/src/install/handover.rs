@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kubectl_mc_api::manifests::{API_SERVICE, AUTHORITY, Certificates, Parameters, SERVED, SIDECAR};
+use kubectl_mc_api::manifests::{AUTHORITY, Certificates, Parameters, SERVED};
+use kubectl_mc_api::names::{API_SERVICE, SIDECAR};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 

@@ -1,6 +1,6 @@
 //! What the host must have before anything is applied, and what there is that is not ours.
 
-use kubectl_mc_api::manifests::{MANAGED_BY, SIDECAR};
+use kubectl_mc_api::names::{KUBECTL_MC, MANAGED_BY, SIDECAR};
 use serde_json::Value;
 
 use super::{InstallError, get};
@@ -16,7 +16,7 @@ pub(crate) async fn check(client: &kube::Client, namespace: &str) -> Result<(), 
     let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{SIDECAR}");
     let deployment = get(client, &path).await?;
     let metadata = &deployment["metadata"];
-    if metadata["labels"][MANAGED_BY.0] == "Helm" {
+    if metadata["labels"][MANAGED_BY] == "Helm" {
         let release = metadata["annotations"]["meta.helm.sh/release-name"].as_str().unwrap_or_default();
         return Err(InstallError::Foreign {
             owner: format!("Helm, as release {release:?}"),
@@ -48,7 +48,7 @@ pub(crate) async fn keep_foreign_namespace(
     };
     let name = objects[namespace]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let found = get(client, &format!("/api/v1/namespaces/{name}")).await?;
-    let foreign = !found.is_null() && found["metadata"]["labels"][MANAGED_BY.0] != MANAGED_BY.1;
+    let foreign = !found.is_null() && found["metadata"]["labels"][MANAGED_BY] != KUBECTL_MC;
     if foreign {
         objects.remove(namespace);
     }

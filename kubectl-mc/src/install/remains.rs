@@ -3,7 +3,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use kubectl_mc_api::manifests::{Certificates, ISSUER, MANAGED_BY, Parameters, Reach, SERVED, SIDECAR};
+use kubectl_mc_api::manifests::{Certificates, ISSUER, Parameters, Reach, SERVED};
+use kubectl_mc_api::names::{
+    FLEET_GROUP_VERSION, HOST_GRANT, HOST_UID, KUBECTL_MC, MANAGED_BY, SECRET_TYPE, SIDECAR,
+};
+use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
 use super::{InstallError, get, items};
@@ -19,17 +23,17 @@ pub(crate) struct Members {
 }
 
 pub(crate) async fn members(client: &kube::Client, namespace: &str) -> Result<Members, InstallError> {
-    let list = get(client, "/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters").await?;
+    let list = get(client, path::MEMBER_CLUSTERS_PATH).await?;
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let clusters = items(&list).map(name).collect::<Vec<_>>();
-    let of_members = "fieldSelector=type%3Dfleet.kubectl-mc.dev/member";
+    let of_members = format!("fieldSelector=type%3D{SECRET_TYPE}");
     let secrets = get(client, &format!("/api/v1/namespaces/{namespace}/secrets?{of_members}")).await?;
     let secrets = items(&secrets).map(|secret| {
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name(secret), "namespace": namespace}})
     });
     let registrations = clusters.iter().map(|name| {
         json!({
-            "apiVersion": "fleet.kubectl-mc.dev/v1alpha1",
+            "apiVersion": FLEET_GROUP_VERSION,
             "kind": "MemberCluster",
             "metadata": {"name": name},
         })
@@ -104,7 +108,7 @@ pub(crate) fn runs_elsewhere(ours: &[Value]) -> bool {
 /// What grants of access have made.
 async fn grants(client: &kube::Client) -> Result<Vec<Value>, InstallError> {
     let mut objects = Vec::new();
-    let selected = format!("labelSelector={}%3D{}%2C{GRANT}", MANAGED_BY.0, MANAGED_BY.1);
+    let selected = format!("labelSelector={}%3D{}%2C{HOST_GRANT}", MANAGED_BY, KUBECTL_MC);
     for (kind, plural) in [("ClusterRole", "clusterroles"), ("ClusterRoleBinding", "clusterrolebindings")] {
         let list = get(client, &format!("/apis/rbac.authorization.k8s.io/v1/{plural}?{selected}")).await?;
         objects.extend(items(&list).map(|found| {
@@ -132,7 +136,7 @@ async fn made_by_the_sidecar(client: &kube::Client, namespace: &str) -> Result<V
         vec![json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata(SIDECAR)})];
     let maps = get(client, &format!("/api/v1/namespaces/{namespace}/configmaps")).await?;
     let names = items(&maps).filter_map(|map| map["metadata"]["name"].as_str());
-    let learnt = names.filter(|name| name.ends_with(".learnt"));
+    let learnt = names.filter(|name| ClusterName::of_learnt_config_map(name).is_some());
     objects.extend(
         learnt.map(|name| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(name)})),
     );
@@ -147,8 +151,8 @@ async fn labelled(cluster: Target<'_>, candidates: Vec<Value>) -> Result<Vec<Val
             continue;
         };
         let metadata = &found["metadata"];
-        let is_ours = metadata["labels"][MANAGED_BY.0] == MANAGED_BY.1;
-        let is_members = !metadata["annotations"][MEMBER_OF].is_null();
+        let is_ours = metadata["labels"][MANAGED_BY] == KUBECTL_MC;
+        let is_members = !metadata["annotations"][HOST_UID].is_null();
         if is_ours && !is_members {
             ours.push(candidate);
         }
@@ -159,8 +163,3 @@ async fn labelled(cluster: Target<'_>, candidates: Vec<Value>) -> Result<Vec<Val
 fn parameters(namespace: &str) -> Parameters {
     Parameters { namespace: namespace.to_owned(), ..Parameters::new(String::new()) }
 }
-
-/// The label of what `access grant` makes on the host.
-const GRANT: &str = "fleet.kubectl-mc.dev/grant-for";
-/// The annotation of a namespace that makes a cluster a member.
-const MEMBER_OF: &str = "fleet.kubectl-mc.dev/host";

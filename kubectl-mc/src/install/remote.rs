@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kubectl_mc_api::manifests::REMOTE_TOKEN;
+use kubectl_mc_api::names::SIDECAR;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -71,8 +72,8 @@ fn render(host: &Host, server: Option<&str>, token: &str, root: &Value) -> Resul
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "host", "cluster": entry}],
-        "users": [{"name": "mc-sidecar", "user": {"token": token}}],
-        "contexts": [{"name": "host", "context": {"cluster": "host", "user": "mc-sidecar"}}],
+        "users": [{"name": SIDECAR, "user": {"token": token}}],
+        "contexts": [{"name": "host", "context": {"cluster": "host", "user": SIDECAR}}],
         "current-context": "host",
     });
     Ok(kubeconfig.to_string())

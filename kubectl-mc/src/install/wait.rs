@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use kubectl_mc_api::manifests::{API_SERVICE, SELECTOR, SIDECAR};
+use kubectl_mc_api::manifests::SELECTOR;
+use kubectl_mc_api::names::{API_SERVICE, SIDECAR};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 

@@ -19,7 +19,7 @@ impl Explain for Unreadable {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::join::names::IMPERSONATOR;
+    use kubectl_mc_api::names::IMPERSONATOR;
 
     #[test]
     fn the_manifest_has_the_account_that_join_asks_tokens_for() {

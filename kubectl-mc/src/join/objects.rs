@@ -6,17 +6,19 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::names::{
+    CLUSTER, FLEET_GROUP_VERSION, HOST_ADMINS, HOST_UID, KUBECTL_MC, MANAGED_BY, MEMBER_UID, SECRET_TYPE,
+};
 use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
-use super::names::{CLUSTER, HOST, HOST_ADMINS, KUBECTL_MC, MANAGED_BY, SECRET_TYPE, UID};
 use super::token_policy;
 
 /// The registration: a name with labels, and the uid by which the cluster is known again.
 pub(crate) fn member_cluster(name: &ClusterName, labels: &[(String, String)], uid: Option<&str>) -> Value {
     let labels: BTreeMap<_, _> = labels.iter().cloned().collect();
     let mut object = json!({
-        "apiVersion": "fleet.kubectl-mc.dev/v1alpha1",
+        "apiVersion": FLEET_GROUP_VERSION,
         "kind": "MemberCluster",
         "metadata": {"name": name.as_str()},
         "spec": {},
@@ -25,7 +27,7 @@ pub(crate) fn member_cluster(name: &ClusterName, labels: &[(String, String)], ui
         object["metadata"]["labels"] = json!(labels);
     }
     if let Some(uid) = uid {
-        object["metadata"]["annotations"] = json!({UID: uid});
+        object["metadata"]["annotations"] = json!({MEMBER_UID: uid});
     }
     object
 }
@@ -89,7 +91,7 @@ impl MemberSide<'_> {
                 continue;
             }
             let mut annotations = BTreeMap::from([(CLUSTER, cluster.as_str())]);
-            annotations.extend(host_uid.map(|uid| (HOST, uid)));
+            annotations.extend(host_uid.map(|uid| (HOST_UID, uid)));
             object["metadata"]["annotations"] = json!(annotations);
             // It stays at an unjoin, as it was there before.
             if *foreign_namespace && let Some(metadata) = object["metadata"].as_object_mut() {
@@ -125,7 +127,7 @@ fn text<'a>(object: &'a Value, path: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::join::names::SYSTEM;
+    use kubectl_mc_api::names::NAMESPACE;
 
     fn name() -> ClusterName {
         "m1".parse().unwrap()
@@ -145,7 +147,7 @@ mod tests {
     fn manifest() -> Vec<Value> {
         let object = |kind, name| json!({"kind": kind, "metadata": {"name": name, "labels": {MANAGED_BY: KUBECTL_MC}}, "rules": []});
         vec![
-            object("Namespace", SYSTEM),
+            object("Namespace", NAMESPACE),
             object("ClusterRole", "kubectl-mc-impersonator"),
             object("ClusterRoleBinding", HOST_ADMINS),
             object("ConfigMap", "kubectl-mc-manager"),
@@ -171,7 +173,7 @@ mod tests {
         let name = name();
         let objects = side(&name).objects(manifest());
         assert_eq!(objects.len(), manifest().len());
-        assert_eq!(objects[0]["metadata"]["annotations"], json!({HOST: "host", CLUSTER: "m1"}));
+        assert_eq!(objects[0]["metadata"]["annotations"], json!({HOST_UID: "host", CLUSTER: "m1"}));
         assert_eq!(objects[1], manifest()[1]);
     }
 

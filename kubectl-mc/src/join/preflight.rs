@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::names::{self, CLUSTER, HOST_UID, MEMBER_UID};
 use serde_json::Value;
 
+use super::address;
 use super::endpoint::Endpoint;
-use super::names::{CLUSTER, HOST, UID};
 use super::side::apart;
 use super::survey::{HostSurvey, MemberSurvey, Sidecar};
-use super::{address, names};
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ fn sidecar(names: &Names<'_>, host: &HostSurvey) -> Finding {
         ),
         Sidecar::Unavailable(message) => Finding::Refused(
             format!("mc-sidecar does not answer on the host: {message}"),
-            format!("see: {} get apiservice v1alpha1.proxy.kubectl-mc.dev", names.host_kubectl),
+            format!("see: {} get apiservice {}", names.host_kubectl, names::API_SERVICE),
         ),
     }
 }
@@ -101,27 +101,28 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
         ));
     }
     let note = |key: &str| annotation(member.namespace.as_ref(), key);
-    if let Some(other) = note(HOST).filter(|other| *other != host.uid) {
+    if let Some(other) = note(HOST_UID).filter(|other| *other != host.uid) {
         let name = note(CLUSTER).unwrap_or("?");
         return Some(Finding::Refused(
             format!(
                 "the cluster is joined to another host already, as {name} (that host's kube-system has uid {other})"
             ),
             format!(
-                "unjoin it there: kubectl mc unjoin {name} --context=THAT-HOST {}; if that host is gone: {} annotate namespace {} {HOST}-",
+                "unjoin it there: kubectl mc unjoin {name} --context=THAT-HOST {}; if that host is gone: {} annotate namespace {} {HOST_UID}-",
                 names
                     .member_context
                     .map_or_else(String::new, |context| format!("--member-context={context}")),
                 names.member_kubectl,
-                names::SYSTEM
+                names::NAMESPACE
             ),
         ));
     }
-    let same = |entry: &&Value| annotation(Some(entry), UID) == Some(&member.uid);
+    let same = |entry: &&Value| annotation(Some(entry), MEMBER_UID) == Some(&member.uid);
     let by_uid = host.registered.iter().filter(same).find_map(|entry| entry["metadata"]["name"].as_str());
     // The note of a registration that is gone binds nobody.
-    let by_note = note(CLUSTER)
-        .filter(|name| note(HOST).is_some() && name.parse().is_ok_and(|name| host.cluster(&name).is_some()));
+    let by_note = note(CLUSTER).filter(|name| {
+        note(HOST_UID).is_some() && name.parse().is_ok_and(|name| host.cluster(&name).is_some())
+    });
     if let Some(known) = by_uid.or(by_note).filter(|known| *known != cluster.as_str()) {
         return Some(Finding::Refused(
             format!("the cluster is joined already, as {known}"),
@@ -136,7 +137,7 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
             "{cluster} is joined already: what is missing is made, what is there stays"
         )));
     }
-    let (what, hint) = match annotation(Some(taken), UID) {
+    let (what, hint) = match annotation(Some(taken), MEMBER_UID) {
         Some(_) => ("another cluster has it", "choose another name"),
         None => (
             "it was registered by hand",

@@ -4,10 +4,12 @@
 use std::fmt::Write;
 
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::names::{
+    HOST_ADMINS, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MANAGER, MEMBER_UID, NAMESPACE, SECRET_TYPE,
+};
 
 use super::endpoint::Endpoint;
 use super::manifest;
-use super::names::{HOST_ADMINS, IMPERSONATOR, MANAGER, SECRET_TYPE, SYSTEM, UID};
 use super::objects::MemberSide;
 use super::token_policy;
 use crate::apply::diff::documents;
@@ -46,7 +48,8 @@ impl Halves<'_> {
         };
         let objects = side.objects(manifest::member()?);
         let life = token_duration.as_secs();
-        let token = |account| format!("$({kubectl} -n {SYSTEM} create token {account} --duration={life}s)");
+        let token =
+            |account| format!("$({kubectl} -n {NAMESPACE} create token {account} --duration={life}s)");
         let mut text = format!(
             "# On the member, as its administrator. Before Kubernetes 1.30, leave out what has ValidatingAdmissionPolicy in its name.\n{kubectl} apply --server-side --field-manager=kubectl-mc -f - <<'EOF'\n"
         );
@@ -56,7 +59,7 @@ impl Halves<'_> {
             true => format!("{kubectl} delete clusterrolebinding {HOST_ADMINS} --ignore-not-found\n"),
             false => String::new(),
         };
-        let audiences = token_policy::shell(kubectl, SYSTEM, MANAGER);
+        let audiences = token_policy::shell(kubectl, NAMESPACE, MANAGER);
         let _ = write!(
             text,
             "EOF\n\
@@ -80,7 +83,7 @@ impl Halves<'_> {
              {kubectl} apply --server-side --field-manager=kubectl-mc -f - <<EOF\n"
         );
         let mut registration = super::objects::member_cluster(name, labels, Some("$MEMBER_UID"));
-        registration["metadata"]["annotations"][UID] = "$MEMBER_UID".into();
+        registration["metadata"]["annotations"][MEMBER_UID] = "$MEMBER_UID".into();
         let secrets =
             [(name.manager_secret(), "$MANAGER_TOKEN"), (name.member_secret(), "$IMPERSONATOR_TOKEN")];
         let secrets =
@@ -99,7 +102,7 @@ fn secret_in_clear(namespace: &str, name: &str, endpoint: &Endpoint, token: &str
         "apiVersion": "v1",
         "kind": "Secret",
         "type": SECRET_TYPE,
-        "metadata": {"name": name, "namespace": namespace, "labels": {super::names::MANAGED_BY: super::names::KUBECTL_MC}},
+        "metadata": {"name": name, "namespace": namespace, "labels": {MANAGED_BY: KUBECTL_MC}},
         "stringData": data,
     })
 }

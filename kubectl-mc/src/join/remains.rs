@@ -1,11 +1,11 @@
 //! What a join left on both sides, and nothing else: what an unjoin deletes.
 
-use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::names::{
+    CLUSTER, HOST_GRANT, HOST_UID, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT, NAMESPACE, SECRET_TYPE,
+};
+use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
-use super::names::{
-    CLUSTER, HOST, HOST_GRANT, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT, SECRET_TYPE, SYSTEM,
-};
 use super::objects;
 use super::side::{Side, SideError};
 
@@ -23,7 +23,7 @@ pub(crate) async fn on_host(host: &Side, namespace: &str, name: &ClusterName) ->
     let mut objects =
         labelled(host, &["clusterroles", "clusterrolebindings"], &format!("{HOST_GRANT}={name}")).await?;
     objects.extend([
-        named("ConfigMap", &format!("{name}.learnt")),
+        named("ConfigMap", &name.learnt_config_map()),
         named("Secret", &name.manager_secret()),
         named("Secret", &name.member_secret()),
     ]);
@@ -36,7 +36,7 @@ pub(crate) async fn on_member(member: &Side, manifest: Vec<Value>) -> Result<Rem
     let (namespaces, others): (Vec<_>, Vec<_>) =
         manifest.into_iter().partition(|object| object["kind"] == "Namespace");
     let kept_for = strangers(member, &others).await?;
-    let namespace = member.get(&format!("/api/v1/namespaces/{SYSTEM}")).await?;
+    let namespace = member.get(&format!("/api/v1/namespaces/{NAMESPACE}")).await?;
     let mut objects = Vec::new();
     if kept_for.is_empty() && namespace.is_some() && !objects::is_foreign(namespace.as_ref()) {
         objects.extend(namespaces);
@@ -45,7 +45,7 @@ pub(crate) async fn on_member(member: &Side, manifest: Vec<Value>) -> Result<Rem
     let ours = format!("{MANAGED_BY}={KUBECTL_MC}");
     let of_namespaces = labelled(member, &["roles", "rolebindings"], &ours).await?;
     objects.extend(of_namespaces.into_iter().filter(|object| {
-        object["metadata"]["name"] == IMPERSONATOR && object["metadata"]["namespace"] != SYSTEM
+        object["metadata"]["name"] == IMPERSONATOR && object["metadata"]["namespace"] != NAMESPACE
     }));
     objects.extend(labelled(member, &["rolebindings", "clusterrolebindings"], MEMBER_GRANT).await?);
     Ok(Remains { objects, kept_for })
@@ -53,9 +53,9 @@ pub(crate) async fn on_member(member: &Side, manifest: Vec<Value>) -> Result<Rem
 
 /// Takes the notes off a namespace that stays.
 pub(crate) async fn forget(member: &Side) -> Result<(), SideError> {
-    let path = format!("/api/v1/namespaces/{SYSTEM}");
+    let path = format!("/api/v1/namespaces/{NAMESPACE}");
     if member.get(&path).await?.is_some() {
-        member.merge(&path, &json!({"metadata": {"annotations": {HOST: null, CLUSTER: null}}})).await?;
+        member.merge(&path, &json!({"metadata": {"annotations": {HOST_UID: null, CLUSTER: null}}})).await?;
     }
     Ok(())
 }
@@ -63,8 +63,8 @@ pub(crate) async fn forget(member: &Side) -> Result<(), SideError> {
 /// What is in the namespace beside our own: it would go with the namespace.
 async fn strangers(member: &Side, ours: &[Value]) -> Result<Vec<String>, SideError> {
     let mut strangers = Vec::new();
-    for (kind, path) in IN_NAMESPACE {
-        let list = member.get(&path.replace("{}", SYSTEM)).await?.unwrap_or_default();
+    for (kind, path) in OF_NAMESPACE {
+        let list = member.get(&path.replace("{}", NAMESPACE)).await?.unwrap_or_default();
         let names = list["items"].as_array().into_iter().flatten();
         for object in names {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -104,7 +104,7 @@ async fn labelled(side: &Side, plurals: &[&str], selector: &str) -> Result<Vec<V
 /// Whether Secrets of a cluster are there although its MemberCluster is not.
 pub(crate) async fn has_secrets(host: &Side, namespace: &str, name: &ClusterName) -> Result<bool, SideError> {
     for secret in [name.member_secret(), name.manager_secret()] {
-        let secret = host.get(&super::names::secret(namespace, &secret)).await?;
+        let secret = host.get(&path::secret(namespace, &secret)).await?;
         if secret.is_some_and(|secret| secret["type"] == SECRET_TYPE) {
             return Ok(true);
         }
@@ -112,7 +112,7 @@ pub(crate) async fn has_secrets(host: &Side, namespace: &str, name: &ClusterName
     Ok(false)
 }
 
-const IN_NAMESPACE: &[(&str, &str)] = &[
+const OF_NAMESPACE: &[(&str, &str)] = &[
     ("Pod", "/api/v1/namespaces/{}/pods"),
     ("Deployment", "/apis/apps/v1/namespaces/{}/deployments"),
     ("Service", "/api/v1/namespaces/{}/services"),

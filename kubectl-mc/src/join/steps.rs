@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::names::{IMPERSONATOR, MANAGER, NAMESPACE};
+use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
-use super::names::{self, IMPERSONATOR, MANAGER, SYSTEM};
 use super::objects;
 use super::side::{Side, SideError};
 use super::{token_policy, wait};
@@ -88,11 +88,8 @@ impl Steps<'_> {
             token_policies.iter_mut().for_each(|policy| token_policy::set_audiences(policy, &audiences));
             // Before the host has the manager's token.
             limited.extend(apply.all(member.target(), std::mem::take(&mut token_policies)).await?);
-            host.merge(
-                &names::secret(namespace, secret),
-                &json!({"data": {"token": STANDARD.encode(token)}}),
-            )
-            .await?;
+            host.merge(&path::secret(namespace, secret), &json!({"data": {"token": STANDARD.encode(token)}}))
+                .await?;
         }
         ended(step, "host", &written, printer);
         print_applied("member", &limited, printer);
@@ -112,7 +109,7 @@ async fn connection(
     endpoint: &Endpoint,
     apply: Apply,
 ) -> Result<Vec<Applied>, StepError> {
-    let path = names::secret(namespace, secret);
+    let path = path::secret(namespace, secret);
     if let Some(existing) = host.get(&path).await?
         && objects::leads_elsewhere(&existing, endpoint)
     {
@@ -130,7 +127,7 @@ struct Granted {
 
 /// A token of an account of the member's sidecar namespace (TokenRequest).
 async fn token(member: &Side, account: &str, life: Duration) -> Result<Granted, StepError> {
-    let path = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts/{account}/token");
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
     let request = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
         "spec": {"expirationSeconds": life.as_secs()},

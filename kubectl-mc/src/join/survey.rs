@@ -2,13 +2,11 @@
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use kubectl_mc_api::access::policy::CONFIG_MAP;
-use kubectl_mc_api::manifests::API_SERVICE;
+use kubectl_mc_api::names::{API_SERVICE, FLEET_GROUP, MANAGER, NAMESPACE};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::names::{MEMBERCLUSTERS, SYSTEM};
 use super::side::{Side, SideError};
 
 /// The host, as far as a join wants to know it.
@@ -61,7 +59,7 @@ impl HostSurvey {
         let (sidecar, namespace) = (sidecar(host).await?, namespace(host).await?);
         let registered = match sidecar {
             Sidecar::Missing => Vec::new(),
-            _ => items(host.readable(MEMBERCLUSTERS).await?),
+            _ => items(host.readable(path::MEMBER_CLUSTERS_PATH).await?),
         };
         let rights = RIGHTS_ON_HOST.iter().map(right).chain(rights_to_secrets(&namespace));
         let missing = missing(host, rights.collect()).await?;
@@ -90,7 +88,7 @@ impl MemberSurvey {
             validates,
             clock,
             token_request,
-            namespace: member.readable(&format!("/api/v1/namespaces/{SYSTEM}")).await?,
+            namespace: member.readable(&format!("/api/v1/namespaces/{NAMESPACE}")).await?,
             has_policy: has_policy(member).await?,
             missing: missing(member, rights).await?,
             own_server: if wants_server { own_server(member).await } else { None },
@@ -124,11 +122,11 @@ pub(crate) async fn namespace(host: &Side) -> Result<String, SideError> {
     let service =
         host.readable(&format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}")).await?;
     let service = service.unwrap_or_default();
-    Ok(service["spec"]["service"]["namespace"].as_str().unwrap_or(SYSTEM).to_owned())
+    Ok(service["spec"]["service"]["namespace"].as_str().unwrap_or(NAMESPACE).to_owned())
 }
 
 async fn has_policy(member: &Side) -> Result<bool, SideError> {
-    Ok(member.readable(&format!("/api/v1/namespaces/{SYSTEM}/configmaps/{CONFIG_MAP}")).await?.is_some())
+    Ok(member.readable(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{MANAGER}")).await?.is_some())
 }
 
 async fn sidecar(host: &Side) -> Result<Sidecar, SideError> {
@@ -215,35 +213,34 @@ fn rights_to_secrets(namespace: &str) -> impl Iterator<Item = Value> {
     })
 }
 
-const FLEET: &str = "fleet.kubectl-mc.dev";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 const RIGHTS_ON_HOST: &[Right] = &[
     ("get", "", "namespaces", "", ""),
-    ("list", FLEET, "memberclusters", "", ""),
-    ("get", FLEET, "memberclusters", "", ""),
-    ("create", FLEET, "memberclusters", "", ""),
-    ("patch", FLEET, "memberclusters", "", ""),
+    ("list", FLEET_GROUP, "memberclusters", "", ""),
+    ("get", FLEET_GROUP, "memberclusters", "", ""),
+    ("create", FLEET_GROUP, "memberclusters", "", ""),
+    ("patch", FLEET_GROUP, "memberclusters", "", ""),
 ];
 
 const RIGHTS_ON_MEMBER: &[Right] = &[
     ("get", "", "namespaces", "", ""),
     ("create", "", "namespaces", "", ""),
     ("patch", "", "namespaces", "", ""),
-    ("create", "", "serviceaccounts", "", SYSTEM),
-    ("patch", "", "serviceaccounts", "", SYSTEM),
-    ("create", "", "configmaps", "", SYSTEM),
-    ("patch", "", "configmaps", "", SYSTEM),
-    ("create", "", "serviceaccounts", "token", SYSTEM),
+    ("create", "", "serviceaccounts", "", NAMESPACE),
+    ("patch", "", "serviceaccounts", "", NAMESPACE),
+    ("create", "", "configmaps", "", NAMESPACE),
+    ("patch", "", "configmaps", "", NAMESPACE),
+    ("create", "", "serviceaccounts", "token", NAMESPACE),
     ("create", RBAC, "clusterroles", "", ""),
     ("patch", RBAC, "clusterroles", "", ""),
     ("create", RBAC, "clusterrolebindings", "", ""),
     ("patch", RBAC, "clusterrolebindings", "", ""),
-    ("create", RBAC, "roles", "", SYSTEM),
-    ("patch", RBAC, "roles", "", SYSTEM),
-    ("create", RBAC, "rolebindings", "", SYSTEM),
-    ("patch", RBAC, "rolebindings", "", SYSTEM),
+    ("create", RBAC, "roles", "", NAMESPACE),
+    ("patch", RBAC, "roles", "", NAMESPACE),
+    ("create", RBAC, "rolebindings", "", NAMESPACE),
+    ("patch", RBAC, "rolebindings", "", NAMESPACE),
 ];
 
 const RIGHTS_TO_VALIDATE: &[Right] = &[
@@ -260,7 +257,7 @@ mod tests {
     #[test]
     fn a_right_is_told_as_kubectl_would_ask_for_it() {
         assert_eq!(
-            in_words(&right(&("create", "", "serviceaccounts", "token", SYSTEM))),
+            in_words(&right(&("create", "", "serviceaccounts", "token", NAMESPACE))),
             "create serviceaccounts/token in kubectl-mc-system"
         );
         assert_eq!(

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::names;
 use super::side::{Side, SideError};
 use crate::error::Explain;
 use crate::progress::Step;
@@ -44,7 +43,7 @@ pub(crate) async fn until_true(
 ) -> Result<(), WaitError> {
     let begin = Instant::now();
     loop {
-        let cluster = host.get(&names::member_cluster(name)).await?;
+        let cluster = host.get(&path::member_cluster(name)).await?;
         let cluster = cluster.ok_or_else(|| WaitError::Gone { name: name.clone() })?;
         let open = if is_current(&cluster) {
             kinds.iter().find_map(|kind| match state(&cluster, kind) {

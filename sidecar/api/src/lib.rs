@@ -6,6 +6,7 @@
 //! - [`manifests`]: what an installation consists of
 //! - [`name`]: cluster names, parsed once
 //! - [`member_cluster`]: the `MemberCluster` custom resource
+//! - [`names`]: the names of objects, labels and accounts
 //! - [`path`]: where a member is found below the host's API
 
 pub mod access;
@@ -13,6 +14,7 @@ pub mod hop;
 pub mod manifests;
 pub mod member_cluster;
 pub mod name;
+pub mod names;
 pub mod path;
 
 pub use hop::Hop;

@@ -3,21 +3,15 @@
 
 use serde_json::{Value, json};
 
+use crate::names::{self, KUBECTL_MC, MANAGED_BY, SIDECAR};
+
 /// What a member needs that is joined.
 pub const MEMBER: &str = include_str!("../../deploy/member.yaml");
-/// The namespace that the texts are written for.
-pub const DEFAULT_NAMESPACE: &str = "kubectl-mc-system";
-/// The name of the Deployment, its Service and its account.
-pub const SIDECAR: &str = "mc-sidecar";
 /// The Secret that holds the authority of self-made serving certificates.
 pub const AUTHORITY: &str = "mc-sidecar-ca";
 /// The Secret that cert-manager makes of the serving certificate, and the one of its authority.
 pub const SERVED: &str = "mc-sidecar-tls";
 pub const ISSUER: &str = "mc-sidecar-issuer";
-/// The aggregated API's registration with the host.
-pub const API_SERVICE: &str = "v1alpha1.proxy.kubectl-mc.dev";
-/// The label of all that the plugin and the sidecar make, and its value.
-pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "kubectl-mc");
 /// The label that selects the sidecar's pods.
 pub const SELECTOR: &str = "app.kubernetes.io/name=mc-sidecar";
 
@@ -68,7 +62,7 @@ impl Parameters {
     /// The defaults, for an image.
     pub fn new(image: impl Into<String>) -> Self {
         Self {
-            namespace: DEFAULT_NAMESPACE.to_owned(),
+            namespace: names::NAMESPACE.to_owned(),
             image: image.into(),
             image_pull_policy: None,
             replicas: 2,
@@ -263,7 +257,7 @@ impl Parameters {
                         "namespace": self.namespace,
                         "labels": {
                             "kubernetes.io/service-name": SIDECAR,
-                            "endpointslice.kubernetes.io/managed-by": MANAGED_BY.1,
+                            "endpointslice.kubernetes.io/managed-by": KUBECTL_MC,
                         },
                     },
                     "addressType": family,
@@ -276,7 +270,7 @@ impl Parameters {
     }
 
     fn all(&self, text: &str) -> Result<Vec<Value>, Error> {
-        objects(&text.replace(DEFAULT_NAMESPACE, &self.namespace))
+        objects(&text.replace(names::NAMESPACE, &self.namespace))
     }
 
     fn one(&self, text: &str) -> Result<Value, Error> {
@@ -300,7 +294,7 @@ pub enum Error {
 
 fn labelled(mut objects: Vec<Value>) -> Vec<Value> {
     for object in &mut objects {
-        object["metadata"]["labels"][MANAGED_BY.0] = MANAGED_BY.1.into();
+        object["metadata"]["labels"][MANAGED_BY] = KUBECTL_MC.into();
     }
     objects
 }

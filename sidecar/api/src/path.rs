@@ -14,6 +14,19 @@ pub const CLUSTERS: &str = "clusters";
 /// The collection of clusters, below the host's root.
 pub const CLUSTERS_PATH: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
 
+/// The registry, below the host's root.
+pub const MEMBER_CLUSTERS_PATH: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters";
+
+/// A registered cluster, below the host's root.
+pub fn member_cluster(name: &ClusterName) -> String {
+    format!("{MEMBER_CLUSTERS_PATH}/{name}")
+}
+
+/// A Secret, below a cluster's root.
+pub fn secret(namespace: &str, name: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/secrets/{name}")
+}
+
 /// The path of a member's API root below the host's, without a trailing slash.
 pub fn member_root(cluster: &ClusterName) -> String {
     format!("{CLUSTERS_PATH}/{cluster}/proxy")
@@ -22,10 +35,12 @@ pub fn member_root(cluster: &ClusterName) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names;
 
     #[test]
     fn the_constants_agree_with_each_other() {
         assert_eq!(PROXY_GROUP_VERSION, format!("{PROXY_GROUP}/{PROXY_VERSION}"));
+        assert_eq!(MEMBER_CLUSTERS_PATH, format!("/apis/{}/memberclusters", names::FLEET_GROUP_VERSION));
         assert_eq!(CLUSTERS_PATH, format!("/apis/{PROXY_GROUP_VERSION}/{CLUSTERS}"));
         assert_eq!(
             member_root(&"m1".parse().unwrap()),

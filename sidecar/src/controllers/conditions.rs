@@ -248,7 +248,7 @@ struct Due {
 }
 
 /// The sidecar's, whatever it writes.
-pub const FIELD_MANAGER: &str = "mc-sidecar";
+pub const FIELD_MANAGER: &str = kubectl_mc_api::names::SIDECAR;
 /// As often a member is said to have been seen, at most.
 pub const SEEN_INTERVAL: Duration = Duration::from_secs(300);
 /// For what follows from one answer of a member, found by several controllers.

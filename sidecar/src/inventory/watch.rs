@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
+use kubectl_mc_api::names::SECRET_TYPE;
 use kubectl_mc_api::{ClusterName, MemberCluster};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{mpsc, watch};
@@ -346,7 +347,6 @@ fn leads_to_the_same(before: &Secret, after: &Secret) -> bool {
 }
 
 /// The type of the Secrets that hold members' connections.
-const SECRET_TYPE: &str = "fleet.kubectl-mc.dev/member";
 
 #[cfg(test)]
 mod tests;

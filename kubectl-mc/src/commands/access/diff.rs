@@ -4,10 +4,9 @@
 use std::collections::BTreeSet;
 
 use http::Method;
-use kubectl_mc_api::access::objects::NAME;
-use kubectl_mc_api::access::policy::{CONFIG_MAP, Policy};
-use kubectl_mc_api::access::{Actual, Because, Difference, Index, MemberRules};
-use kubectl_mc_api::{ClusterName, MemberCluster};
+use kubectl_mc_api::access::{Actual, Because, Difference, Index, MemberRules, Policy};
+use kubectl_mc_api::names::{IMPERSONATOR, MANAGER, NAMESPACE};
+use kubectl_mc_api::{ClusterName, MemberCluster, path};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -16,7 +15,6 @@ use super::through;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::join::names::{self, SYSTEM};
 use crate::join::side::Side;
 use crate::join::survey;
 use crate::printer::Printer;
@@ -27,7 +25,7 @@ pub(super) async fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let registered = host.get(&names::member_cluster(cluster)).await?;
+    let registered = host.get(&path::member_cluster(cluster)).await?;
     let registered = registered.ok_or_else(|| DiffError::Unknown(cluster.clone()))?;
     let registered: MemberCluster = parse(registered, "MemberCluster")?;
     let member = through::member(&host.at.cluster, cluster, env).await?;
@@ -35,7 +33,9 @@ pub(super) async fn run(
 
     let index = index(host).await?;
     let namespace = survey::namespace(host).await?;
-    let learnt = host.get(&format!("/api/v1/namespaces/{namespace}/configmaps/{cluster}.learnt")).await?;
+    let learnt = host
+        .get(&format!("/api/v1/namespaces/{namespace}/configmaps/{}", cluster.learnt_config_map()))
+        .await?;
     let learnt = learnt.map(|map| map["data"].clone()).unwrap_or_default();
     // What cannot be read is as if it had not been learnt; the controller thinks so too.
     let learnt = learnt
@@ -45,7 +45,7 @@ pub(super) async fn run(
         .filter_map(|(_, text)| serde_json::from_str(text.as_str()?).ok());
     let learnt: Vec<_> = learnt.collect();
     let policy = Policy::parse(&match reader
-        .one(&format!("/api/v1/namespaces/{SYSTEM}/configmaps/{CONFIG_MAP}"))
+        .one(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{MANAGER}"))
         .await?
     {
         Some(map) => parse(map["data"].clone(), "ConfigMap").unwrap_or_default(),
@@ -111,9 +111,9 @@ impl Reader<'_> {
     }
 
     async fn actual(&self) -> Result<Actual, Failure> {
-        let one = async |kind: &str| self.one(&format!("/apis/{RBAC}/{kind}/{NAME}")).await;
+        let one = async |kind: &str| self.one(&format!("/apis/{RBAC}/{kind}/{IMPERSONATOR}")).await;
         let all = async |kind: &str| {
-            self.one(&format!("/apis/{RBAC}/{kind}?fieldSelector=metadata.name={NAME}")).await
+            self.one(&format!("/apis/{RBAC}/{kind}?fieldSelector=metadata.name={IMPERSONATOR}")).await
         };
         let some = |object: Option<Value>| object.map(|object| parse(object, "ClusterRole")).transpose();
         Ok(Actual {

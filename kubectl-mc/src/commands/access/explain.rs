@@ -5,7 +5,7 @@ mod hops;
 mod member;
 
 use http::Method;
-use kubectl_mc_api::{ClusterName, path};
+use kubectl_mc_api::{ClusterName, names, path};
 use serde_json::json;
 
 use self::hops::{Hops, Verdict};
@@ -16,7 +16,6 @@ use crate::cli::ExplainArgs;
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
-use crate::join::names;
 use crate::join::side::Side;
 use crate::join::wait::{State, state};
 use crate::printer::Printer;
@@ -124,7 +123,7 @@ async fn host_authorization(
 
 /// Whether the sidecar knows the member and can use it.
 async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Verdict, Failure> {
-    let (view, registry) = (format!("{}/{cluster}", path::CLUSTERS_PATH), names::member_cluster(cluster));
+    let (view, registry) = (format!("{}/{cluster}", path::CLUSTERS_PATH), path::member_cluster(cluster));
     let mut answer = host.send(Method::GET, &view, None).await?;
     if answer.status == http::StatusCode::FORBIDDEN {
         answer = host.send(Method::GET, &registry, None).await?;
@@ -146,7 +145,7 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Verdict, Failure>
         }
         status if status.is_server_error() => Verdict::no(
             format!("it does not answer: {}", answer.message()),
-            format!("{kubectl} get apiservice {}.{}", path::PROXY_VERSION, path::PROXY_GROUP),
+            format!("{kubectl} get apiservice {}", names::API_SERVICE),
         ),
         _ => Verdict::Unknown(format!("you may not see it: {}", answer.message()), None),
     })

@@ -2,6 +2,7 @@
 //! one. The member's is written by the caller's own proxy path.
 
 use http::{Method, StatusCode};
+use kubectl_mc_api::names::{HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
@@ -13,7 +14,6 @@ use crate::cli::GrantArgs;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::join::names::{HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};
 use crate::join::side::Side;
 use crate::printer::Printer;
 

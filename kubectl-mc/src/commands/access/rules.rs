@@ -2,7 +2,7 @@
 //! the caller may read them. Elsewhere its defaults are assumed, and that is told.
 
 use kubectl_mc_api::access::sent;
-use kubectl_mc_api::manifests::SIDECAR;
+use kubectl_mc_api::names::SIDECAR;
 use serde_json::Value;
 
 use crate::join::side::{Side, SideError};

@@ -4,7 +4,8 @@ use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use kubectl_mc_api::access::builtin;
-use kubectl_mc_api::access::sent::{AUTHENTICATED, BUILTIN_ADMIN_GROUPS, HOST_ADMINS, UNAUTHENTICATED};
+use kubectl_mc_api::access::sent::{AUTHENTICATED, BUILTIN_ADMIN_GROUPS, UNAUTHENTICATED};
+use kubectl_mc_api::names::HOST_ADMINS;
 use serde_json::{Value, json};
 
 use crate::cli::WhoArgs;

@@ -30,11 +30,11 @@ fn endpoint(server: &str) -> Endpoint {
 }
 
 fn registered(name: &str, uid: Option<&str>) -> Value {
-    json!({"metadata": {"name": name, "annotations": uid.map(|uid| json!({UID: uid}))}})
+    json!({"metadata": {"name": name, "annotations": uid.map(|uid| json!({MEMBER_UID: uid}))}})
 }
 
 fn joined_to(host: &str, name: &str) -> Option<Value> {
-    Some(json!({"metadata": {"annotations": {HOST: host, CLUSTER: name}}}))
+    Some(json!({"metadata": {"annotations": {HOST_UID: host, CLUSTER: name}}}))
 }
 
 fn findings(host: &HostSurvey, member: &MemberSurvey, endpoint: &Endpoint) -> Vec<Finding> {

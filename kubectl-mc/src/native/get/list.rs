@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
+use kubectl_mc_api::names;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -10,7 +11,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::Ask;
 use super::plan::{Output, Plan};
-use crate::fleet::{CLUSTER_ANNOTATION, Fault};
+use crate::fleet::Fault;
 use crate::native::cells::{ListMeta, parse};
 use crate::native::discovery::Resource;
 use crate::native::failure::Failure;
@@ -178,7 +179,7 @@ impl Items {
                 if !annotations.is_object() {
                     *annotations = Value::Object(serde_json::Map::new());
                 }
-                annotations[CLUSTER_ANNOTATION] = member.name.as_str().into();
+                annotations[names::CLUSTER] = member.name.as_str().into();
             }
         }
         Ok(match self.form {

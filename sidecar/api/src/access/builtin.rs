@@ -5,8 +5,9 @@
 //! Kubernetes reserves every name that begins with `system:`, so all of them are refused but the few below
 //! that mean people or workloads. `docs/reference/identities.md` lists each identity with its source.
 
-use super::sent::{AUTHENTICATED, MEMBER_NAMESPACE, SERVICE_ACCOUNTS, UNAUTHENTICATED};
+use super::sent::{AUTHENTICATED, SERVICE_ACCOUNTS, UNAUTHENTICATED};
 use super::sent::{accounts_of, service_account};
+use crate::names::{NAMESPACE, PREFIX};
 
 /// Whether a user name belongs to a control plane, to a node or to kubectl-mc.
 pub fn is_privileged_user(user: &str) -> bool {
@@ -42,7 +43,7 @@ fn has_privileged_prefix(name: &str) -> bool {
 }
 
 /// Every name that begins so is reserved by Kubernetes, by kubectl-mc, by EKS or by GKE.
-pub const PRIVILEGED_PREFIXES: &[&str] = &["system:", "kubectl-mc:", "eks:", "gke:"];
+pub const PRIVILEGED_PREFIXES: &[&str] = &["system:", PREFIX, "eks:", "gke:"];
 /// Names under `system:` that people have: callers without a credential, and the administrator's
 /// certificate of k3s, who is in `system:masters` as well.
 pub const ORDINARY_SYSTEM_USERS: &[&str] = &["system:anonymous", "system:admin"];
@@ -63,7 +64,7 @@ pub const PRIVILEGED_NAMESPACES: &[&str] = &[
     "kube-system",
     "kube-public",
     "kube-node-lease",
-    MEMBER_NAMESPACE,
+    NAMESPACE,
     "openshift-infra",
     "openshift-cluster-version",
     "openshift-machine-config-operator",

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::MemberRules;
 use super::rules::Accounts;
-use super::sent::MEMBER_NAMESPACE;
+use crate::names::{IMPERSONATOR, KUBECTL_MC, MANAGED_BY, NAMESPACE};
 
 /// All that a member should have. Equal rules make equal objects, in the same order.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,9 +72,9 @@ impl MemberRules {
 
 fn metadata(namespace: Option<&str>) -> ObjectMeta {
     ObjectMeta {
-        name: Some(NAME.to_owned()),
+        name: Some(IMPERSONATOR.to_owned()),
         namespace: namespace.map(str::to_owned),
-        labels: Some(BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned())])),
+        labels: Some(BTreeMap::from([(MANAGED_BY.to_owned(), KUBECTL_MC.to_owned())])),
         ..ObjectMeta::default()
     }
 }
@@ -90,22 +90,18 @@ fn rule(group: &str, resource: &str, names: Vec<String>) -> PolicyRule {
 }
 
 fn role_ref(kind: &str) -> RoleRef {
-    RoleRef { api_group: RBAC.to_owned(), kind: kind.to_owned(), name: NAME.to_owned() }
+    RoleRef { api_group: RBAC.to_owned(), kind: kind.to_owned(), name: IMPERSONATOR.to_owned() }
 }
 
 fn impersonator() -> Subject {
     Subject {
         kind: "ServiceAccount".to_owned(),
-        name: NAME.to_owned(),
-        namespace: Some(MEMBER_NAMESPACE.to_owned()),
+        name: IMPERSONATOR.to_owned(),
+        namespace: Some(NAMESPACE.to_owned()),
         api_group: None,
     }
 }
 
-/// The name of the roles, of their bindings, and of the account that they are for.
-pub const NAME: &str = "kubectl-mc-impersonator";
-pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-pub const MANAGER: &str = "kubectl-mc";
 pub const IMPERSONATE: &str = "impersonate";
 pub const AUTHENTICATION: &str = "authentication.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";

@@ -30,8 +30,6 @@ impl Policy {
     }
 }
 
-/// The ConfigMap's name, in [`super::sent::MEMBER_NAMESPACE`].
-pub const CONFIG_MAP: &str = "kubectl-mc-manager";
 /// `Listed` or `Any`.
 pub const USERS: &str = "users";
 pub const ANY: &str = "Any";

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::builtin::{is_privileged_group, is_privileged_namespace, is_privileged_user};
-use super::sent::{self, HOST_ADMINS};
+use super::sent;
 use super::{Because, Learnt, Policy, Subject};
 use crate::member_cluster::{Forwarding, Impersonation, Users};
+use crate::names::HOST_ADMINS;
 
 /// The rights of a member's impersonator, and the reasons for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! Whom the sidecar shows to a member: the sidecar builds a request's identity by these rules, and a
 //! member's rights are derived by the same ones.
 
+use crate::names::HOST_ADMINS;
+
 /// Every authenticated user is in this group; each server adds it for itself.
 pub const AUTHENTICATED: &str = "system:authenticated";
 /// Everybody who gave no credential.
@@ -9,13 +11,9 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const MASTERS: &str = "system:masters";
 /// Every service account.
 pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
-/// Takes the place of the admin groups on members; a join binds it to cluster-admin there.
-pub const HOST_ADMINS: &str = "kubectl-mc:host-admins";
 /// Groups of administrators of Kubernetes, kubeadm and OpenShift. They are never sent; [`HOST_ADMINS`] is sent
 /// in their place. `--admin-groups` adds to them.
 pub const BUILTIN_ADMIN_GROUPS: &[&str] = &[MASTERS, "kubeadm:cluster-admins", "system:cluster-admins"];
-/// Where the sidecar's accounts live on a member.
-pub const MEMBER_NAMESPACE: &str = "kubectl-mc-system";
 
 /// The built-in admin groups and these.
 pub fn admin_groups(more: impl IntoIterator<Item = String>) -> Vec<String> {

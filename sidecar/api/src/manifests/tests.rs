@@ -41,8 +41,8 @@ fn every_object_bears_our_label_and_is_in_the_namespace_that_was_asked_for() {
         parameters.host_of_remote(&Reach::Name("n".to_owned())).unwrap(),
     ];
     for object in all.iter().flatten() {
-        assert_eq!(object["metadata"]["labels"][MANAGED_BY.0], MANAGED_BY.1, "{object}");
-        assert!(!object.to_string().contains(DEFAULT_NAMESPACE), "{object}");
+        assert_eq!(object["metadata"]["labels"][MANAGED_BY], KUBECTL_MC, "{object}");
+        assert!(!object.to_string().contains(names::NAMESPACE), "{object}");
     }
 }
 

@@ -6,25 +6,24 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Ro
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Resource};
-use kubectl_mc_api::access::objects::{MANAGED_BY, MANAGER, NAME};
-use kubectl_mc_api::access::sent::MEMBER_NAMESPACE;
-use kubectl_mc_api::access::{Actual, Objects, Policy, policy};
+use kubectl_mc_api::access::{Actual, Objects, Policy};
+use kubectl_mc_api::names::{IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MANAGER, NAMESPACE, SIDECAR};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// What a member has, and whom its administrators refuse.
 pub(super) async fn read(member: &kube::Client) -> Result<(Policy, Actual), kube::Error> {
-    let policies = Api::<ConfigMap>::namespaced(member.clone(), MEMBER_NAMESPACE);
+    let policies = Api::<ConfigMap>::namespaced(member.clone(), NAMESPACE);
     let cluster_roles = Api::<ClusterRole>::all(member.clone());
     let cluster_role_bindings = Api::<ClusterRoleBinding>::all(member.clone());
     let roles = Api::<Role>::all(member.clone());
     let role_bindings = Api::<RoleBinding>::all(member.clone());
     // A list that asks for one name takes the right to that name only.
-    let ours = ListParams::default().fields(&format!("metadata.name={NAME}"));
+    let ours = ListParams::default().fields(&format!("metadata.name={IMPERSONATOR}"));
     let (policy, cluster_role, cluster_role_binding, roles, role_bindings) = tokio::try_join!(
-        policies.get_opt(policy::CONFIG_MAP),
-        cluster_roles.get_opt(NAME),
-        cluster_role_bindings.get_opt(NAME),
+        policies.get_opt(MANAGER),
+        cluster_roles.get_opt(IMPERSONATOR),
+        cluster_role_bindings.get_opt(IMPERSONATOR),
         roles.list(&ours),
         role_bindings.list(&ours),
     )?;
@@ -113,7 +112,7 @@ where
     K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
 {
     let ours = PatchParams::apply(FIELD_MANAGER).force();
-    api.patch(NAME, &ours, &Patch::Apply(object)).await.map(drop)
+    api.patch(IMPERSONATOR, &ours, &Patch::Apply(object)).await.map(drop)
 }
 
 async fn delete<K>(member: &kube::Client, namespace: &str) -> Result<(), kube::Error>
@@ -123,14 +122,15 @@ where
         + std::fmt::Debug
         + DeserializeOwned,
 {
-    match Api::<K>::namespaced(member.clone(), namespace).delete(NAME, &DeleteParams::default()).await {
+    match Api::<K>::namespaced(member.clone(), namespace).delete(IMPERSONATOR, &DeleteParams::default()).await
+    {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         deleted => deleted.map(drop),
     }
 }
 
 fn is_ours(metadata: &ObjectMeta) -> bool {
-    metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|by| by == MANAGER)
+    metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY)).is_some_and(|by| by == KUBECTL_MC)
 }
 
 /// An absent list is an empty one.
@@ -138,4 +138,4 @@ fn same(one: Option<&[PolicyRule]>, other: Option<&[PolicyRule]>) -> bool {
     one.unwrap_or_default() == other.unwrap_or_default()
 }
 
-const FIELD_MANAGER: &str = "mc-sidecar";
+const FIELD_MANAGER: &str = SIDECAR;

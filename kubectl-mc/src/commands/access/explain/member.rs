@@ -2,6 +2,7 @@
 
 use http::{Method, StatusCode};
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::names::{IMPERSONATOR, NAMESPACE};
 use serde_json::{Value, json};
 
 use super::hops::{self, Verdict};
@@ -13,7 +14,6 @@ use crate::commands::access::rules::Rules;
 use crate::commands::access::through;
 use crate::error::Failure;
 use crate::hop::{Hop, Refusal};
-use crate::join::names::{IMPERSONATOR, SYSTEM};
 use crate::join::side::{Answer, Side};
 
 /// What is asked, and of whom.
@@ -38,7 +38,7 @@ impl Question<'_> {
             Ok(there) => there,
             Err(why) => return Ok(shown_nobody(why)),
         };
-        let impersonator = Identity::named(&format!("system:serviceaccount:{SYSTEM}:{IMPERSONATOR}"), &[]);
+        let impersonator = Identity::named(&format!("system:serviceaccount:{NAMESPACE}:{IMPERSONATOR}"), &[]);
         let mut missing = Vec::new();
         for right in there.rights() {
             let what = hops::right_in_words(&right);

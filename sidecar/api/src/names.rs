@@ -1,0 +1,88 @@
+//! The names of the objects that the plugin and the sidecar make, read and look for. Each name stands here once;
+//! the manifests in `sidecar/deploy` have the same names, and a test compares them.
+
+/// The namespace of the sidecar on the host, unless it is installed elsewhere, and of its accounts on every member.
+pub const NAMESPACE: &str = "kubectl-mc-system";
+/// The sidecar's Deployment, Service, account and Lease on the host.
+pub const SIDECAR: &str = "mc-sidecar";
+/// The account that impersonates callers on a member, and the roles and bindings that let it.
+pub const IMPERSONATOR: &str = "kubectl-mc-impersonator";
+/// The account that keeps the impersonator's rights on a member, and the ConfigMap and the policy that limit it.
+pub const MANAGER: &str = "kubectl-mc-manager";
+/// The group that takes the place of the host's admin groups on members; a join binds it to cluster-admin there.
+pub const HOST_ADMINS: &str = "kubectl-mc:host-admins";
+/// The prefix of users and groups that belong to kubectl-mc.
+pub const PREFIX: &str = "kubectl-mc:";
+/// The registration of the aggregated API with the host.
+pub const API_SERVICE: &str = "v1alpha1.proxy.kubectl-mc.dev";
+
+/// The API group of the registry.
+pub const FLEET_GROUP: &str = "fleet.kubectl-mc.dev";
+/// `<group>/<version>` of the registry.
+pub const FLEET_GROUP_VERSION: &str = "fleet.kubectl-mc.dev/v1alpha1";
+/// The type of a member's Secrets.
+pub const SECRET_TYPE: &str = "fleet.kubectl-mc.dev/member";
+
+/// The label of every object that the plugin and the sidecar make, with the value [`KUBECTL_MC`].
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// The value of [`MANAGED_BY`], and the plugin's field manager.
+pub const KUBECTL_MC: &str = "kubectl-mc";
+/// Label of a grant's objects on the host: the cluster that they are for.
+pub const HOST_GRANT: &str = "fleet.kubectl-mc.dev/grant-for";
+/// Label of a grant's objects on a member.
+pub const MEMBER_GRANT: &str = "fleet.kubectl-mc.dev/grant";
+/// Label of the ConfigMaps that list users who were granted access on demand.
+pub const ON_DEMAND: &str = "fleet.kubectl-mc.dev/learnt";
+/// Annotation of the member's namespace: the uid of the host's kube-system.
+pub const HOST_UID: &str = "fleet.kubectl-mc.dev/host";
+/// Annotation of the member's namespace, and of objects that the plugin merges: the name of the cluster on the host.
+pub const CLUSTER: &str = "fleet.kubectl-mc.dev/cluster";
+/// Annotation of a MemberCluster: the uid of the member's kube-system.
+pub const MEMBER_UID: &str = "fleet.kubectl-mc.dev/uid";
+
+#[cfg(test)]
+mod tests {
+    use kube::Resource;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{MemberCluster, manifests, path};
+
+    fn has(objects: &[Value], kind: &str, name: &str) -> bool {
+        objects.iter().any(|object| object["kind"] == kind && object["metadata"]["name"] == name)
+    }
+
+    #[test]
+    fn names_are_those_of_the_manifests() {
+        let member = manifests::objects(manifests::MEMBER).unwrap();
+        for (kind, name) in [
+            ("Namespace", NAMESPACE),
+            ("ServiceAccount", IMPERSONATOR),
+            ("ServiceAccount", MANAGER),
+            ("ConfigMap", MANAGER),
+            ("ClusterRoleBinding", HOST_ADMINS),
+        ] {
+            assert!(has(&member, kind, name), "{kind}/{name}");
+        }
+        let host = manifests::Parameters::new("image").host().unwrap();
+        for (kind, name) in [
+            ("Namespace", NAMESPACE),
+            ("Deployment", SIDECAR),
+            ("Service", SIDECAR),
+            ("APIService", API_SERVICE),
+        ] {
+            assert!(has(&host, kind, name), "{kind}/{name}");
+        }
+    }
+
+    #[test]
+    fn names_agree_with_each_other() {
+        assert_eq!(MemberCluster::group(&()), FLEET_GROUP);
+        assert_eq!(MemberCluster::api_version(&()), FLEET_GROUP_VERSION);
+        assert_eq!(API_SERVICE, format!("{}.{}", path::PROXY_VERSION, path::PROXY_GROUP));
+        assert!(HOST_ADMINS.starts_with(PREFIX));
+        for name in [SECRET_TYPE, HOST_GRANT, MEMBER_GRANT, ON_DEMAND, HOST_UID, CLUSTER, MEMBER_UID] {
+            assert!(name.starts_with(&format!("{FLEET_GROUP}/")), "{name}");
+        }
+    }
+}

@@ -10,8 +10,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-
-use crate::duration;
+use kubectl_mc_api::go_duration::parse_flag;
 
 pub(crate) use access::{AccessArgs, AccessCommand, DiffArgs, ExplainArgs, GrantArgs, WhoArgs};
 pub(crate) use install::{Certificates, InstallArgs, PullPolicy, UninstallArgs};
@@ -61,7 +60,7 @@ pub(crate) struct Flags {
     pub(crate) cluster_concurrency: Option<NonZeroUsize>,
     /// How long a command may take on each of several clusters, as in 30s or 2m; 0 is without end
     /// [default: 30s for reads that end by themselves]
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_flag)]
     pub(crate) cluster_timeout: Option<Duration>,
     /// Change several clusters in turns of so many or such a share of them, as in 1,25%,rest
     #[arg(long, value_name = "TURNS")]

@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kubectl_mc_api::go_duration::parse_flag;
 use serde::Deserialize;
 
 use crate::cli::Color;
@@ -112,7 +113,7 @@ impl Explain for ConfigFileError {
 
 fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?;
-    text.map(|text| crate::duration::parse(&text).map_err(serde::de::Error::custom)).transpose()
+    text.map(|text| parse_flag(&text).map_err(serde::de::Error::custom)).transpose()
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ mod commands;
 mod config_file;
 mod connect;
 mod credential;
-mod duration;
 mod env;
 mod error;
 mod exit;

@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use jiff::Timestamp;
+use kubectl_mc_api::age;
 use serde_json::Value;
 use tabwriter::TabWriter;
 
@@ -107,10 +108,7 @@ impl Table {
             let ready =
                 conditions.find(|condition| condition.get("type").is_some_and(|kind| kind == "Ready"));
             let age = text(item.pointer("/metadata/creationTimestamp")).raw().parse::<Timestamp>();
-            let age = age.map_or_else(
-                |_| "<unknown>".to_owned(),
-                |since| age_text(now.as_second() - since.as_second()),
-            );
+            let age = age::since(age.ok(), now);
             let ready = ready.map_or_else(|| "Unknown".into(), |ready| text(ready.get("status")));
             Row { cells: vec![name.clone(), ready, text(item.pointer("/status/version")), age.into()], name }
         });
@@ -128,27 +126,6 @@ fn text(cell: Option<&Value>) -> ServerText {
     match text.find(['\n', '\r', '\x0c']) {
         Some(end) => format!("{}...", &text[..end]).into(),
         None => text.into(),
-    }
-}
-
-/// client-go's `HumanDuration`.
-pub(crate) fn age_text(seconds: i64) -> String {
-    let two = |big: i64, unit: &str, small: i64, sub: &str| {
-        if small == 0 { format!("{big}{unit}") } else { format!("{big}{unit}{small}{sub}") }
-    };
-    let (minutes, hours) = (seconds / 60, seconds / 3600);
-    let (days, years) = (hours / 24, hours / 24 / 365);
-    match () {
-        () if seconds < 0 => "0s".to_owned(),
-        () if seconds < 2 * 60 => format!("{seconds}s"),
-        () if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
-        () if minutes < 3 * 60 => format!("{minutes}m"),
-        () if hours < 8 => two(hours, "h", minutes % 60, "m"),
-        () if hours < 48 => format!("{hours}h"),
-        () if hours < 8 * 24 => two(days, "d", hours % 24, "h"),
-        () if days < 2 * 365 => format!("{days}d"),
-        () if days < 8 * 365 => two(years, "y", days % 365, "d"),
-        () => format!("{years}y"),
     }
 }
 
@@ -193,24 +170,5 @@ mod tests {
             table.render(false, true),
             "NAME   READY     VERSION   AGE\nm1     True      v1.36.3   3m20s\nm2     Unknown             <unknown>\n"
         );
-    }
-
-    #[test]
-    fn ages_are_those_of_kubectl() {
-        for (seconds, expected) in [
-            (-5, "0s"),
-            (119, "119s"),
-            (120, "2m"),
-            (125, "2m5s"),
-            (3599, "59m"),
-            (4 * 3600 + 60, "4h1m"),
-            (47 * 3600, "47h"),
-            (49 * 3600, "2d1h"),
-            (100 * 86400, "100d"),
-            (3 * 365 * 86400 + 86400, "3y1d"),
-            (9 * 365 * 86400, "9y"),
-        ] {
-            assert_eq!(age_text(seconds), expected, "{seconds}");
-        }
     }
 }

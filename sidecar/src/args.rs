@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use kubectl_mc_api::go_duration::{self, parse_flag};
 
 use crate::controllers::credentials::DEFAULT_RENEWAL_FRACTION;
-use crate::deadline;
 use crate::impersonation::member::DEFAULT_OMITTED_EXTRA;
 
 /// The cluster proxy beside a host cluster's kube-apiserver.
@@ -124,15 +124,15 @@ pub struct Serve {
     /// Maximum number of such requests to one member, three quarters of them one caller's; 0 is no limit.
     #[arg(long, value_name = "N", default_value_t = 8_192)]
     pub max_member_watches: usize,
-    /// Time that a request may take that is not long-running, in seconds; its ?timeout= can make it less.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    pub request_timeout: u64,
-    /// Time between the first sign of a shutdown and the last new connection, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
-    pub shutdown_delay_duration: u64,
-    /// Time that open requests and tunnels have at a shutdown, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
-    pub shutdown_grace_period: u64,
+    /// Maximum duration of a request that is not long-running; its ?timeout= can shorten it.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_flag)]
+    pub request_timeout: Duration,
+    /// Time between the signal to shut down and the last new connection.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_flag)]
+    pub shutdown_delay_duration: Duration,
+    /// Time that open requests and tunnels have at a shutdown.
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_flag)]
+    pub shutdown_grace_period: Duration,
     /// Controllers to run while this replica leads: * is all, NAME one, -NAME not that one, nothing none.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     pub controllers: Vec<String>,
@@ -171,7 +171,7 @@ pub enum LogFormat {
 
 /// A duration as Kubernetes' flags have it: `15s`, `1m30s`.
 fn duration(text: &str) -> Result<Duration, String> {
-    match deadline::parse(text) {
+    match go_duration::parse(text) {
         Ok(Some(duration)) => Ok(duration),
         Ok(None) => Err("it is not longer than 0".to_owned()),
         Err(fault) => Err(fault.to_string()),

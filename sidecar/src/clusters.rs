@@ -15,7 +15,6 @@ use crate::body::Body;
 use crate::request_info::Verb;
 
 pub(crate) mod accept;
-mod age;
 mod continuation;
 mod form;
 mod list;

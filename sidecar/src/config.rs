@@ -151,9 +151,9 @@ impl TryFrom<Serve> for Config {
             max_tunnels,
             max_watches,
             max_member_watches,
-            request_timeout: Duration::from_secs(request_timeout),
-            shutdown_delay: Duration::from_secs(shutdown_delay_duration),
-            shutdown_grace: Duration::from_secs(shutdown_grace_period),
+            request_timeout,
+            shutdown_delay: shutdown_delay_duration,
+            shutdown_grace: shutdown_grace_period,
             controllers: controllers::Config {
                 admin_groups: admin_groups.as_slice().into(),
                 enabled: controllers::Enabled::parse(&controllers)
@@ -244,6 +244,15 @@ mod tests {
                 .unwrap();
         assert_eq!(config.trust["requestheader-allowed-names"], r#"["a","b"]"#);
         assert_eq!(config.trust["requestheader-username-headers"], r#"["X-User"]"#);
+    }
+
+    #[test]
+    fn durations_take_a_unit_or_are_seconds() {
+        let config =
+            config(&["--request-timeout=2m", "--shutdown-delay-duration=5", "--shutdown-grace-period=1m30s"])
+                .unwrap();
+        let seconds = [config.request_timeout, config.shutdown_delay, config.shutdown_grace];
+        assert_eq!(seconds.map(|duration| duration.as_secs()), [120, 5, 90]);
     }
 
     #[test]

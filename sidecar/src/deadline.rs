@@ -4,87 +4,25 @@
 
 use std::time::Duration;
 
+use kubectl_mc_api::go_duration::{self, InvalidDuration};
+
 use crate::query::Query;
 
-/// The time that a request with this query has. Zero or less is no wish.
+/// The timeout of a request with this query. Zero or a negative number means that no timeout was requested.
 pub fn within(longest: Duration, query: Option<&str>) -> Result<Duration, Error> {
-    // An empty value is no wish either (Go: `url.Values.Get`).
+    // So does an empty value (Go: `url.Values.Get`).
     let value = Query::new(query).first("timeout").filter(|value| !value.is_empty());
     let Some(value) = value else { return Ok(longest) };
-    match parse(&value).map_err(Error)? {
+    match go_duration::parse(&value).map_err(Error)? {
         Some(wish) => Ok(wish.min(longest)),
         None => Ok(longest),
     }
 }
 
-/// A duration as Go writes it: `1h30m`, `1.5s`, `-2ms` (Go: `time.ParseDuration`, with its errors).
-/// `None` is one that is not above zero.
-pub(crate) fn parse(text: &str) -> Result<Option<Duration>, Fault> {
-    let invalid = || Fault::Invalid(text.to_owned());
-    let negative = text.starts_with('-');
-    let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if rest == "0" {
-        return Ok(None);
-    }
-    if rest.is_empty() {
-        return Err(invalid());
-    }
-    let mut total = 0_f64;
-    while !rest.is_empty() {
-        let (number, after) = rest.split_at(end_of(rest, |letter| letter == '.' || letter.is_ascii_digit()));
-        let (unit, after) = after.split_at(end_of(after, |letter| letter != '.' && !letter.is_ascii_digit()));
-        if number.is_empty() {
-            return Err(invalid());
-        }
-        // "1..2s" has a second number where its unit should be, and "." is none.
-        let number: f64 = match number.matches('.').count() {
-            0 | 1 if number != "." => number.parse().map_err(|_| invalid())?,
-            0 | 1 => return Err(invalid()),
-            _ => return Err(Fault::NoUnit(text.to_owned())),
-        };
-        total += number * nanoseconds(unit, text)?;
-        rest = after;
-    }
-    // What Go's Duration holds: some 292 years.
-    if total > i64::MAX as f64 {
-        return Err(invalid());
-    }
-    Ok((!negative && total >= 1.0).then(|| Duration::from_nanos(total as u64)))
-}
-
-/// Where the first character stands that is not of the kind.
-fn end_of(text: &str, kind: impl Fn(char) -> bool) -> usize {
-    text.find(|letter| !kind(letter)).unwrap_or(text.len())
-}
-
-fn nanoseconds(unit: &str, text: &str) -> Result<f64, Fault> {
-    Ok(match unit {
-        "ns" => 1.0,
-        "us" | "µs" | "μs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" => 60e9,
-        "h" => 3600e9,
-        "" => return Err(Fault::NoUnit(text.to_owned())),
-        unit => return Err(Fault::UnknownUnit(unit.to_owned(), text.to_owned())),
-    })
-}
-
 /// A timeout that is no duration.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid timeout specified in the request URL - {0}")]
-pub struct Error(Fault);
-
-/// What is wrong with a duration.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
-    #[error("time: invalid duration {0:?}")]
-    Invalid(String),
-    #[error("time: missing unit in duration {0:?}")]
-    NoUnit(String),
-    #[error("time: unknown unit {0:?} in duration {1:?}")]
-    UnknownUnit(String, String),
-}
+pub struct Error(InvalidDuration);
 
 #[cfg(test)]
 mod tests {

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::go_duration::parse_flag;
 use kubectl_mc_api::names::NAMESPACE;
-
-use crate::duration;
 
 #[derive(Debug, Args)]
 #[command(after_help = INSTALL_EXAMPLES)]
@@ -63,7 +62,7 @@ pub(crate) struct InstallArgs {
     #[arg(long)]
     pub(crate) force_conflicts: bool,
     /// How long to wait until it is available
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_flag)]
     pub(crate) timeout: Duration,
 }
 
@@ -83,7 +82,7 @@ pub(crate) struct UninstallArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// How long to wait until everything is gone
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_flag)]
     pub(crate) timeout: Duration,
 }
 

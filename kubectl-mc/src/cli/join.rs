@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::go_duration::parse_flag;
 
 #[derive(Debug, Args)]
 #[command(after_help = JOIN_EXAMPLES)]
@@ -100,7 +101,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 /// One that ends.
 fn duration(text: &str) -> Result<Duration, String> {
-    match crate::duration::parse(text)? {
+    match parse_flag(text)? {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),
         duration => Ok(duration),
     }

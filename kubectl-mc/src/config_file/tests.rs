@@ -54,7 +54,7 @@ fn a_key_that_is_not_known_is_refused_with_the_nearest() {
         assert_eq!(error.status(), ExitStatus::Usage);
     }
     let wrong = ConfigFile::parse("defaults: {clusterTimeout: soon}").unwrap_err();
-    assert!(wrong.contains("is no duration"), "{wrong}");
+    assert!(wrong.contains("is not a duration"), "{wrong}");
 }
 
 /// `UPDATE=1 cargo test -p kubectl-mc schema` writes it.

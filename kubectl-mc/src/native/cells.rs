@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use kubectl_mc_api::age;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::failure::Failure;
 use crate::server_text::ServerText;
-use crate::table::age_text;
 
 /// A `Table`, or what some servers answer instead.
 #[derive(Debug, Deserialize)]
@@ -187,10 +187,7 @@ impl Table {
         let rows = objects.iter().map(|object| {
             let object = Object::deserialize(object).unwrap_or_default();
             let created = object.metadata.creation_timestamp.as_deref().unwrap_or_default();
-            let age = created.parse::<Timestamp>().map_or_else(
-                |_| "<unknown>".to_owned(),
-                |created| age_text(now.as_second() - created.as_second()),
-            );
+            let age = age::since(created.parse().ok(), now);
             Row { cells: vec![object.metadata.name.raw().into(), age.into()], object: Some(object) }
         });
         Self {

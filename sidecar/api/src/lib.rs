@@ -2,6 +2,8 @@
 //! objects and the paths of design. No IO happens here.
 //!
 //! - [`access`]: who may be impersonated on a member, and why
+//! - [`age`]: ages of objects
+//! - [`go_duration`]: durations of flags and queries
 //! - [`hop`]: the steps of a request, and the header that names the one that answered
 //! - [`manifests`]: what an installation consists of
 //! - [`name`]: cluster names, parsed once
@@ -10,6 +12,8 @@
 //! - [`path`]: where a member is found below the host's API
 
 pub mod access;
+pub mod age;
+pub mod go_duration;
 pub mod hop;
 pub mod manifests;
 pub mod member_cluster;

@@ -1,9 +1,9 @@
 //! `meta.k8s.io/v1` `Table`: what `kubectl get` prints.
 
 use jiff::Timestamp;
+use kubectl_mc_api::age;
 use serde::Serialize;
 
-use super::age;
 use super::form::{Marker, Partial, RV};
 use super::object::{Cluster, Object};
 

@@ -1,5 +1,9 @@
 //! What a `kubectl logs` asks for, when it is one that is done here: of pods, by name or by label.
 
+use std::time::Duration;
+
+use kubectl_mc_api::go_duration;
+
 use crate::argv::Scanned;
 use crate::native::words::{Grammar, Words};
 
@@ -97,28 +101,12 @@ fn pod_name(word: &str) -> Option<String> {
     (!name.is_empty() && !name.contains(['/', ','])).then(|| name.to_owned())
 }
 
-/// Go's durations: `1h30m`, `1.5h`, `300ms`; to the nearest second.
+/// A duration of Go to the nearest second.
 fn go_seconds(text: &str) -> Option<u64> {
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    let mut seconds = 0.0;
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, behind) = rest.split_at(end);
-        let unit_end = behind.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(behind.len());
-        let (unit, behind) = behind.split_at(unit_end);
-        let unit = match unit {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            _ => return None,
-        };
-        seconds += number.parse::<f64>().ok()? * unit;
-        rest = behind;
-    }
-    // None at all is no limit for kubectl, which is not worth being exact about.
-    let whole = seconds.round();
-    (1.0..1e12).contains(&whole).then(|| std::time::Duration::from_secs_f64(whole).as_secs())
+    let ago = go_duration::parse(text).ok().flatten()?;
+    // kubectl itself takes what is less than a second.
+    let seconds = ago.as_secs_f64().round();
+    (seconds >= 1.0).then(|| Duration::from_secs_f64(seconds).as_secs())
 }
 
 const GRAMMAR: Grammar = Grammar {

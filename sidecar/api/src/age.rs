@@ -1,9 +1,9 @@
-//! Ages as kubectl prints them (apimachinery: `util/duration`, `HumanDuration`).
+//! Ages of objects as kubectl prints them (apimachinery: `util/duration`, `HumanDuration`).
 
 use jiff::Timestamp;
 
 /// How long ago something was, in two or three figures.
-pub(super) fn since(then: Option<Timestamp>, now: Timestamp) -> String {
+pub fn since(then: Option<Timestamp>, now: Timestamp) -> String {
     then.map_or_else(|| "<unknown>".to_owned(), |then| human(now.duration_since(then).as_secs()))
 }
 
@@ -15,7 +15,7 @@ fn human(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let (days, years) = (hours / 24, hours / 24 / 365);
     match () {
-        // Clocks differ: what is a second ahead is now.
+        // Clocks differ: a time that is one second ahead counts as now.
         () if seconds < -1 => "<invalid>".to_owned(),
         () if seconds < 0 => "0s".to_owned(),
         () if seconds < 120 => format!("{seconds}s"),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_beginning_has_an_unknown_age() {
+    fn unknown_time_has_an_unknown_age() {
         assert_eq!(since(None, Timestamp::UNIX_EPOCH), "<unknown>");
     }
 }

@@ -214,6 +214,7 @@ impl Bound {
         let (connections, probes) = (TaskTracker::new(), TaskTracker::new());
         let stop_admin = CancellationToken::new();
         let _cutoffs = AbortOnDropHandle::new(tokio::spawn(app.cutoffs.clone().run()));
+        let _caches = AbortOnDropHandle::new(tokio::spawn(forget_expired(app.clone())));
         probes.spawn(admin::run(admin, app.clone(), probes.clone(), stop_admin.clone()));
         let last_call = CancellationToken::new();
         let serving =
@@ -259,6 +260,16 @@ impl Bound {
     }
 }
 
+/// Drops what the caches hold past its time: after a flood of made-up users and tokens it would stay for good, and keep
+/// the pages around it.
+async fn forget_expired(app: Arc<App>) {
+    loop {
+        sleep(FORGET_INTERVAL).await;
+        app.authenticator.forget_expired();
+        app.authorizer.forget_expired();
+    }
+}
+
 async fn host(kubeconfig: Option<&std::path::Path>) -> anyhow::Result<kube::Client> {
     let config = match kubeconfig {
         Some(path) => {
@@ -291,5 +302,7 @@ fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 /// Where the queue is full the kernel says nothing, and a client tries again after a second.
 const BACKLOG: u32 = 65_535;
 
+/// As long as most of it is kept.
+const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 /// What closing a tunnel takes: a TLS alert and a FIN.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -64,6 +64,11 @@ impl Authenticator {
         Self { trust, tokens, anonymous: anonymous.then(|| Arc::new(Identity::anonymous())), metrics }
     }
 
+    /// Drops remembered logins whose time is over.
+    pub fn forget_expired(&self) {
+        self.tokens.forget_expired();
+    }
+
     /// Whether the peer is the host's front proxy, as far as is known at this moment.
     pub fn is_front_proxy(&self, peer: &Peer) -> bool {
         peer.proven(&self.trust.load_full()).front_proxy

@@ -91,6 +91,11 @@ impl Authorizer {
         Ok(Allowed { identity, rights: rights.into() })
     }
 
+    /// Drops remembered decisions whose time is over.
+    pub fn forget_expired(&self) {
+        self.reviews.forget_expired();
+    }
+
     /// Asks again for what was allowed.
     pub async fn renew(&self, allowed: &Allowed) -> Result<(), Error> {
         for Right { holder, attributes } in &*allowed.rights {

@@ -1,5 +1,4 @@
-//! Answers of others, kept for a time: at most so many, those not asked for the longest go first, and whoever
-//! asks for one that is under way waits for it instead of asking again.
+//! An LRU cache with a TTL; concurrent lookups of a key are coalesced.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -14,7 +13,7 @@ use lru::LruCache;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-/// Answers of type `V` to questions of type `K`.
+/// Values of type `V` by keys of type `K`.
 pub(crate) struct TtlCache<K, V> {
     answers: Mutex<Answers<K, V>>,
     time: Duration,
@@ -89,6 +88,25 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         cell
     }
 
+    /// Drops values whose time is over. The least recently used go first, so that a look at one end is enough; a
+    /// value in use is replaced when it expires.
+    pub(crate) fn forget_expired(&self) {
+        let now = Instant::now();
+        let is_expired =
+            |cell: &Arc<OnceCell<Answer<V>>>| cell.get().is_some_and(|answer| answer.until <= now);
+        loop {
+            let mut expired = Vec::new();
+            let mut answers = self.answers();
+            while expired.len() < AT_ONCE && answers.peek_lru().is_some_and(|(_, cell)| is_expired(cell)) {
+                expired.extend(answers.pop_lru());
+            }
+            drop(answers);
+            if expired.is_empty() {
+                return;
+            }
+        }
+    }
+
     /// Forgets everything, and what is under way for those who come from now on.
     pub(crate) fn clear(&self) {
         self.answers().clear();
@@ -104,6 +122,9 @@ impl<K, V> fmt::Debug for TtlCache<K, V> {
         f.debug_struct("TtlCache").finish_non_exhaustive()
     }
 }
+
+/// Values dropped in one lock.
+const AT_ONCE: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -140,6 +161,22 @@ mod tests {
         advance(Duration::from_millis(1)).await;
         assert_eq!(kept.get("a"), None);
         assert_eq!(kept.get_or_fetch("a", asked.ask(), |_| true).await, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn expired_values_are_dropped_and_others_stay() {
+        let cache = TtlCache::new(1000, TIME);
+        for key in 0..500 {
+            cache.get_or_fetch(&key, async { key }, |_| true).await;
+        }
+        advance(TIME / 2).await;
+        cache.get_or_fetch(&500, async { 500 }, |_| true).await;
+        cache.forget_expired();
+        assert_eq!(cache.answers().len(), 501);
+        advance(TIME / 2).await;
+        cache.forget_expired();
+        assert_eq!(cache.answers().len(), 1);
+        assert_eq!(cache.get(&500), Some(500));
     }
 
     #[tokio::test(start_paused = true)]

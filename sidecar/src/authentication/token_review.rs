@@ -53,6 +53,12 @@ impl TokenReviews {
         self.verdict(token, address).await?.ok_or(Error::Token)
     }
 
+    /// Drops verdicts whose time is over.
+    pub fn forget_expired(&self) {
+        self.verdicts.forget_expired();
+        self.accepted.forget_expired();
+    }
+
     async fn verdict(&self, token: &str, address: Caller) -> Result<Option<Arc<Identity>>, Error> {
         let digest = self.digest(token);
         if let Some(verdict) = self.verdicts.get(&digest) {

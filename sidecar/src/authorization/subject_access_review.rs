@@ -63,6 +63,11 @@ impl SubjectAccessReviews {
         Box::pin(self.decisions.get_or_fetch(&key, review, Result::is_ok)).await
     }
 
+    /// Drops decisions whose time is over.
+    pub fn forget_expired(&self) {
+        self.decisions.forget_expired();
+    }
+
     async fn review(
         &self,
         identity: &Identity,

@@ -100,7 +100,7 @@ impl Now {
 struct Keeper {
     context: Context,
     turns: Arc<Semaphore>,
-    kept: HashMap<ClusterName, TtlCache>,
+    kept: HashMap<ClusterName, Tracked>,
     under_way: JoinSet<Ended>,
 }
 
@@ -114,7 +114,7 @@ struct Ended {
 }
 
 /// A member's credentials.
-struct TtlCache {
+struct Tracked {
     registered: Registered,
     member: Held,
     manager: Held,
@@ -145,7 +145,7 @@ impl Keeper {
             }
         });
         for (cluster, registered) in fleet {
-            let kept = self.kept.entry(cluster.clone()).or_insert_with(|| TtlCache {
+            let kept = self.kept.entry(cluster.clone()).or_insert_with(|| Tracked {
                 registered: registered.clone(),
                 member: Held::of(None, now),
                 manager: Held::of(None, now),
@@ -248,7 +248,7 @@ impl Keeper {
     }
 }
 
-impl TtlCache {
+impl Tracked {
     fn held(&self, which: Which) -> &Held {
         match which {
             Which::Member => &self.member,

@@ -176,7 +176,7 @@ struct State {
     managers: Listed<Secret>,
     /// The way to a member stays, with its pool, as long as its Secret's content does.
     ways: HashMap<ClusterName, Way>,
-    /// TtlCache over changes of the Secret, or each change would grant the member's share anew.
+    /// Kept over changes of the Secret, or each change would grant the member's share anew.
     shares: HashMap<ClusterName, Share>,
 }
 
@@ -345,8 +345,6 @@ fn leads_to_the_same(before: &Secret, after: &Secret) -> bool {
     }
     before.uid() == after.uid() && connection(before) == connection(after)
 }
-
-/// The type of the Secrets that hold members' connections.
 
 #[cfg(test)]
 mod tests;

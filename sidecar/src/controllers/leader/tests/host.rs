@@ -19,10 +19,10 @@ use super::*;
 
 /// A host with one Lease, kept as a kube-apiserver keeps it.
 #[derive(Clone, Default)]
-pub(super) struct Host(pub(super) Arc<TtlCache>);
+pub(super) struct Host(pub(super) Arc<Kept>);
 
 #[derive(Default)]
-pub(super) struct TtlCache {
+pub(super) struct Kept {
     #[expect(clippy::disallowed_types, reason = "a test's, and never over an await")]
     state: std::sync::Mutex<State>,
     /// How many changes there were.
@@ -64,7 +64,7 @@ type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
 impl Host {
     pub(super) fn whose_watches(watches: Watches) -> Self {
-        Self(Arc::new(TtlCache { watches, ..TtlCache::default() }))
+        Self(Arc::new(Kept { watches, ..Kept::default() }))
     }
 
     fn leases(&self) -> Api<Lease> {
@@ -217,10 +217,10 @@ fn failure(code: u16, reason: &str) -> std::io::Result<Answer> {
     answered(code, &json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason}))
 }
 
-struct Leads(watch::Sender<bool>, Arc<TtlCache>);
+struct Leads(watch::Sender<bool>, Arc<Kept>);
 
 impl Leads {
-    fn now(leads: watch::Sender<bool>, host: Arc<TtlCache>) -> Self {
+    fn now(leads: watch::Sender<bool>, host: Arc<Kept>) -> Self {
         let leading = host.leading.fetch_add(1, Ordering::SeqCst) + 1;
         host.most.fetch_max(leading, Ordering::SeqCst);
         leads.send_replace(true);

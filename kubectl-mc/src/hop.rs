@@ -86,42 +86,48 @@ fn of_the_host(status: StatusCode, message: &str, body: &[u8]) -> Option<Hop> {
 }
 
 fn hint(hop: Hop, host: &Host, cluster: Option<&ClusterName>) -> String {
-    let kubectl = host.kubectl();
-    let cluster = cluster.map_or("NAME", ClusterName::as_str);
+    let (kubectl, kubectl_mc) = (host.kubectl(), host.kubectl_mc());
+    let name = cluster.map_or("NAME", ClusterName::as_str);
     match hop {
         Hop::HostUnreachable => {
-            "check the network and the server of the context, or choose another host by --context=NAME".to_owned()
+            "check the network and the server of the context, or choose another host by --context=NAME"
+                .to_owned()
         }
-        Hop::SidecarMissing => "install mc-sidecar on the host, or choose another host by --context=NAME".to_owned(),
-        Hop::SidecarUnavailable => {
-            format!("see: {kubectl} get apiservice {}", names::API_SERVICE)
+        Hop::SidecarMissing => {
+            format!(
+                "an admin of the host runs: {kubectl_mc} install; or choose another host by --context=NAME"
+            )
         }
-        Hop::Request => "check the command, and that the plugin and the sidecar have the same version".to_owned(),
+        Hop::SidecarUnavailable => format!("see: {kubectl} get apiservice {}", names::API_SERVICE),
+        Hop::Request => {
+            "check the command, and that the plugin and the sidecar have the same version".to_owned()
+        }
         Hop::HostAuthentication => format!("log in to the host again, then try: {kubectl} auth whoami"),
-        Hop::HostAuthorization if cluster == "NAME" => format!(
+        Hop::HostAuthorization if cluster.is_none() => format!(
             "ask an admin of the host for the ClusterRole kubectl-mc-view; see: {kubectl} auth can-i list clusters.{}",
             path::PROXY_GROUP
         ),
         Hop::HostAuthorization => format!(
-            "ask an admin of the host for clusters/proxy of {cluster}; see: {kubectl} auth can-i get clusters.{}/{cluster} --subresource=proxy",
-            path::PROXY_GROUP
+            "see: {kubectl_mc} access explain -C {name} get pods; an admin of the host grants access: \
+             {kubectl_mc} access grant view --user=USER -C {name}"
         ),
-        Hop::Sidecar => "try again; if the error stays, an admin of the host reads the log of mc-sidecar".to_owned(),
-        Hop::ClusterUnknown => "`kubectl mc clusters` lists the clusters".to_owned(),
-        Hop::ProxyOff => {
-            format!("the member has no credential: an admin of the host writes it into the Secret {cluster}.member")
+        Hop::Sidecar => {
+            "try again; if the error stays, an admin of the host reads the log of mc-sidecar".to_owned()
         }
+        Hop::ClusterUnknown => "`kubectl mc clusters` lists the clusters".to_owned(),
+        Hop::ProxyOff => format!(
+            "{name} has no credential; an admin of the host and of {name} runs: \
+             {kubectl_mc} join {name} --member-context=NAME"
+        ),
         Hop::MemberUnreachable => "`kubectl mc clusters` shows the state of the clusters".to_owned(),
         Hop::MemberAuthentication => format!(
-            "the member refuses the sidecar's credential: an admin of the host renews it in the Secret {cluster}.member"
+            "{name} refuses the sidecar's credential; an admin of the host and of {name} renews it: \
+             {kubectl_mc} join {name} --member-context=NAME"
         ),
         Hop::MemberImpersonation => {
-            "an admin of the member lets the sidecar impersonate you: ClusterRole kubectl-mc-impersonator there"
-                .to_owned()
+            format!("{name} does not let the sidecar impersonate you; see: {kubectl_mc} access diff {name}")
         }
-        Hop::Member => {
-            format!("ask an admin of {cluster}; see: kubectl mc --cluster={cluster} auth can-i --list")
-        }
+        Hop::Member => format!("see: {kubectl_mc} access explain -C {name} get pods"),
     }
 }
 

@@ -128,6 +128,12 @@ impl Host {
         }
     }
 
+    /// `kubectl mc` with the flag that addresses the host, for hints.
+    pub(crate) fn kubectl_mc(&self) -> String {
+        let context = self.context.as_ref().map(|context| format!(" --context={context}"));
+        format!("kubectl mc{}", context.unwrap_or_default())
+    }
+
     /// `kubectl` with the flag that addresses the host, for hints.
     pub(crate) fn kubectl(&self) -> String {
         self.context

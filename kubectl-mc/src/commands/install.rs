@@ -138,9 +138,9 @@ fn report(applied: &[Applied], printer: &Printer) {
 }
 
 fn next(host: &Connection) -> String {
-    let context = host.cluster.context.as_ref().map(|name| format!(" --context={name}")).unwrap_or_default();
     format!(
-        "{} is served. Next: kubectl mc{context} join NAME --member-context=CONTEXT\n",
-        names::API_SERVICE
+        "{} is served. Next: {} join NAME --member-context=CONTEXT\n",
+        names::API_SERVICE,
+        host.cluster.kubectl_mc()
     )
 }

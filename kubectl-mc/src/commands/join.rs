@@ -148,9 +148,7 @@ async fn join(
         done = steps.run() => done.map_err(|source| NotJoined { name: name.clone(), source })?,
     }
 
-    let host_flag =
-        host.at.cluster.context.as_ref().map_or_else(String::new, |name| format!(" --context={name}"));
-    let next = next::command(host, name, &host_flag).await?;
+    let next = next::command(host, name).await?;
     printer.out_line(&format!("{name} is joined: Kubernetes {} at {}", on_member.version, endpoint.server));
     printer.out_line(&format!("Next: {next}"));
     Ok(ExitStatus::Success)

@@ -36,17 +36,17 @@ fn every_hop_on_the_wire_has_a_sentence_and_a_hint() {
     let m1 = "m1".parse().unwrap();
     for (wire, hint) in [
         ("host unreachable", "check the network"),
-        ("sidecar not installed", "install mc-sidecar on the host"),
+        ("sidecar not installed", "kubectl mc --context=h install"),
         ("sidecar not available", "get apiservice v1alpha1.proxy.kubectl-mc.dev"),
         ("request", "check the command"),
         ("host authentication", "kubectl --context=h auth whoami"),
-        ("host authorization", "auth can-i get clusters.proxy.kubectl-mc.dev/m1 --subresource=proxy"),
+        ("host authorization", "kubectl mc --context=h access grant view --user=USER -C m1"),
         ("sidecar", "try again"),
         ("cluster unknown", "`kubectl mc clusters` lists"),
-        ("proxy off", "Secret m1.member"),
+        ("proxy off", "join m1 --member-context=NAME"),
         ("member unreachable", "`kubectl mc clusters` shows"),
-        ("member authentication", "Secret m1.member"),
-        ("member impersonation", "ClusterRole kubectl-mc-impersonator"),
+        ("member authentication", "join m1 --member-context=NAME"),
+        ("member impersonation", "access diff m1"),
     ] {
         let hop = from_head(&head(wire)).unwrap();
         for body in [status("no route", wire), format!("{wire}: no route\n")] {

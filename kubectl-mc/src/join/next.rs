@@ -6,15 +6,15 @@ use kubectl_mc_api::{ClusterName, path};
 use super::side::{Side, SideError};
 
 /// The most telling of some commands that this caller may run on the new member.
-pub(crate) async fn command(host: &Side, name: &ClusterName, host_flag: &str) -> Result<String, SideError> {
-    let root = path::member_root(name);
+pub(crate) async fn command(host: &Side, name: &ClusterName) -> Result<String, SideError> {
+    let (root, kubectl_mc) = (path::member_root(name), host.at.cluster.kubectl_mc());
     for (below, words) in CANDIDATES {
         let answer = host.send(Method::GET, &format!("{root}{below}"), None).await?;
         if answer.status.is_success() {
-            return Ok(format!("kubectl mc{host_flag} --cluster={name} {words}"));
+            return Ok(format!("{kubectl_mc} --cluster={name} {words}"));
         }
     }
-    Ok(format!("kubectl mc{host_flag} access explain -C {name} get pods"))
+    Ok(format!("{kubectl_mc} access explain -C {name} get pods"))
 }
 
 const CANDIDATES: &[(&str, &str)] = &[

@@ -21,6 +21,7 @@ mod host;
 mod install;
 mod inventory;
 mod join;
+mod json;
 mod kubeconfig;
 mod kubectl;
 mod native;
@@ -33,7 +34,9 @@ mod server_text;
 mod settings;
 mod suggestion;
 mod table;
+mod tabwriter;
 mod verb;
+mod yaml;
 
 use std::process::ExitCode;
 

@@ -8,14 +8,13 @@
 //! - [`discovery`]: which type a word means
 //! - [`ordered`]: many at once, told in order; [`many`]: from a job and to its outcomes
 //! - [`logs`]: the logs of pods; [`compare`]: what differs between clusters
-//! - [`get`]: lists and watches; [`cells`], [`tabwriter`], [`json`], [`yaml`]: how kubectl writes them
+//! - [`get`]: lists and watches; [`cells`]: the rows of a server's table
 
 mod cells;
 mod compare;
 mod discovery;
 mod failure;
 mod get;
-mod json;
 mod login;
 mod logs;
 mod many;
@@ -23,9 +22,7 @@ mod member;
 mod ordered;
 mod patience;
 mod pool;
-mod tabwriter;
 mod words;
-mod yaml;
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -33,7 +30,6 @@ use std::time::Duration;
 use kubectl_mc_api::ClusterName;
 
 pub(crate) use failure::Failure;
-pub(crate) use tabwriter::TabWriter;
 
 use crate::argv::Scanned;
 use crate::client::ClientError;

@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::ProgressBar;
-use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::error::{Explain, Failure};
@@ -109,16 +108,6 @@ impl Printer {
 pub(crate) struct Lost(String);
 
 impl Explain for Lost {}
-
-/// JSON with kubectl's four spaces.
-pub(crate) fn json(value: &Value) -> String {
-    let mut text = Vec::new();
-    let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
-    let mut serializer = serde_json::Serializer::with_formatter(&mut text, formatter);
-    // A value has a text, and writing to memory cannot fail.
-    let _ = serde::Serialize::serialize(value, &mut serializer);
-    String::from_utf8_lossy(&text).into_owned()
-}
 
 fn ignore_broken_pipe(result: io::Result<()>) {
     // Nothing can be told when standard output or standard error cannot be written.

@@ -1,14 +1,12 @@
 //! Tables with kubectl's look: the server's own columns (`meta.k8s.io/v1` `Table`), upper case
 //! names, three spaces between.
 
-use std::io::Write;
-
 use jiff::Timestamp;
 use kubectl_mc_api::age;
 use serde_json::Value;
-use tabwriter::TabWriter;
 
 use crate::server_text::ServerText;
+use crate::tabwriter::TabWriter;
 
 /// Columns and rows, with each row's object name.
 #[derive(Debug, Default, PartialEq)]
@@ -54,24 +52,19 @@ impl Table {
             let cells = self.columns.iter().zip(values).filter(|(column, _)| wide || !column.wide);
             cells.map(|(_, cell)| cell).collect::<Vec<_>>().join("\t")
         };
-        let mut text = String::new();
+        let mut writer = TabWriter::default();
         if headers {
-            text.push_str(&shown(
+            writer.line(&shown(
                 &mut self
                     .columns
                     .iter()
                     .map(|column| ServerText::from(column.name.raw().to_uppercase()).to_string()),
             ));
-            text.push('\n');
         }
         for row in &self.rows {
-            text.push_str(&shown(&mut row.cells.iter().map(ToString::to_string)));
-            text.push('\n');
+            writer.line(&shown(&mut row.cells.iter().map(ToString::to_string)));
         }
-        let mut writer = TabWriter::new(Vec::new()).padding(3);
-        // Writing to memory cannot fail.
-        let _ = writer.write_all(text.as_bytes());
-        writer.into_inner().map_or(text, |aligned| String::from_utf8_lossy(&aligned).into_owned())
+        writer.flush()
     }
 
     fn of_server(table: &Value) -> Self {

@@ -7,6 +7,7 @@ use similar::TextDiff;
 
 use super::Applied;
 use crate::server_text::escaped;
+use crate::yaml;
 
 /// The difference that applying makes to each object, empty when there is none.
 pub(crate) fn unified(applied: &[Applied]) -> String {
@@ -17,7 +18,7 @@ pub(crate) fn unified(applied: &[Applied]) -> String {
         if one.object.kind() == "Secret" {
             mask(&mut before, &mut after);
         }
-        let (before, after) = (yaml(&before), yaml(&after));
+        let (before, after) = (document(&before), document(&after));
         if before != after {
             let place =
                 one.object.namespace().map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
@@ -73,16 +74,15 @@ fn mask(before: &mut Value, after: &mut Value) {
 
 /// Objects as a stream of YAML documents.
 pub(crate) fn documents<'a>(objects: impl IntoIterator<Item = &'a Value>) -> String {
-    let documents = objects.into_iter().map(yaml).collect::<Vec<_>>();
+    let documents = objects.into_iter().map(document).collect::<Vec<_>>();
     documents.join("---\n")
 }
 
-fn yaml(value: &Value) -> String {
+fn document(value: &Value) -> String {
     if value.is_null() {
         return String::new();
     }
-    // JSON is YAML, should a value ever not be writable the other way.
-    serde_saphyr::to_string(value).unwrap_or_else(|_| format!("{value:#}\n"))
+    yaml::text(value, 0)
 }
 
 #[cfg(test)]
@@ -107,12 +107,12 @@ mod tests {
     #[test]
     fn a_secrets_values_are_never_shown() {
         let text = unified(&[applied(Some(secret("old")), secret("new"))]);
-        assert!(text.contains("-  token: \"*** (before)\"\n+  token: \"*** (after)\""), "{text}");
+        assert!(text.contains("-  token: '*** (before)'\n+  token: '*** (after)'"), "{text}");
         for value in ["old", "new", "same"] {
             assert!(!text.contains(value), "{text}");
         }
         let text = unified(&[applied(None, secret("new"))]);
-        assert!(text.contains("+  token: \"***\"") && !text.contains("new"), "{text}");
+        assert!(text.contains("+  token: '***'") && !text.contains("new"), "{text}");
     }
 
     #[test]

@@ -10,9 +10,10 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::host::Host;
 use crate::inventory::{self, Form};
-use crate::printer::{Printer, json};
+use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::table::Table;
+use crate::{json, yaml};
 
 pub(super) fn run(
     arguments: &ClustersArgs,
@@ -36,12 +37,8 @@ pub(super) fn run(
                 printer.out_line(&format!("cluster.{}/{name}", path::PROXY_GROUP));
             }
         }
-        Some(Output::Json) => printer.out(&format!("{}\n", json(&as_list(answer)))),
-        Some(Output::Yaml) => {
-            printer.out(
-                &serde_saphyr::to_string(&as_list(answer)).map_err(|error| Unprintable(error.to_string()))?,
-            );
-        }
+        Some(Output::Json) => printer.out(&(json::text(&as_list(answer), 0) + "\n")),
+        Some(Output::Yaml) => printer.out(&yaml::text(&as_list(answer), 0)),
     }
     Ok(ExitStatus::Success)
 }
@@ -85,9 +82,3 @@ impl Explain for ListsAll {
         ExitStatus::Usage
     }
 }
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot print the list: {0}")]
-struct Unprintable(String);
-
-impl Explain for Unprintable {}

@@ -5,6 +5,7 @@ use kubectl_mc_api::{ClusterName, names};
 use serde_json::{Map, Value, json};
 
 use super::Fault;
+use crate::{json, yaml};
 
 /// How it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +57,8 @@ impl Document {
         }
         let list = json!({"apiVersion": "v1", "items": self.items, "kind": "List", "metadata": metadata});
         match self.format {
-            Format::Json => crate::printer::json(&list) + "\n",
-            // What came of JSON has a form in YAML.
-            Format::Yaml => serde_saphyr::to_string(&list).unwrap_or_default(),
+            Format::Json => json::text(&list, 0) + "\n",
+            Format::Yaml => yaml::text(&list, 0),
         }
     }
 

@@ -1,17 +1,16 @@
 //! `--dry-run=clusters`: the targets, and the command that is run for each, ready to be pasted.
 
 use std::ffi::OsStr;
-use std::io::Write;
-
-use tabwriter::TabWriter;
 
 use crate::argv::Scanned;
 use crate::host::Host;
 use crate::selection::{Readiness, Targets};
+use crate::tabwriter::TabWriter;
 
 /// A table of the targets.
 pub(crate) fn show(scanned: &Scanned, host: &Host, targets: &Targets) -> String {
-    let mut text = String::from("CLUSTER\tREADY\tCOMMAND\n");
+    let mut writer = TabWriter::default();
+    writer.line("CLUSTER\tREADY\tCOMMAND");
     for target in targets.iter() {
         let ready = match target.listed.as_ref().map(|listed| &listed.ready) {
             Some(Readiness::Ready) => "True",
@@ -23,12 +22,9 @@ pub(crate) fn show(scanned: &Scanned, host: &Host, targets: &Targets) -> String 
         let ours = context.iter().chain([&cluster]).map(|word| quoted(OsStr::new(word)));
         let words = ours.chain(scanned.kubectl.iter().map(|word| quoted(word)));
         let command = words.collect::<Vec<_>>().join(" ");
-        text.push_str(&format!("{}\t{ready}\tkubectl mc {command}\n", target.name));
+        writer.line(&format!("{}\t{ready}\tkubectl mc {command}", target.name));
     }
-    let mut writer = TabWriter::new(Vec::new()).padding(3);
-    // Writing to memory cannot fail.
-    let _ = writer.write_all(text.as_bytes());
-    writer.into_inner().map_or(text, |aligned| String::from_utf8_lossy(&aligned).into_owned())
+    writer.flush()
 }
 
 /// A word as a shell reads it back.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kubectl_mc_api::ClusterName;
 use tokio::time::Instant;
 
-use crate::native::TabWriter;
+use crate::tabwriter::TabWriter;
 
 /// The table, as it grows.
 #[derive(Debug, Default)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use kubectl_mc_api::ClusterName;
 use tokio::time::Instant;
 
-use crate::native::TabWriter;
 use crate::server_text::escaped;
+use crate::tabwriter::TabWriter;
 
 /// The tables, as they come.
 #[derive(Debug, Default)]

@@ -223,7 +223,7 @@ fn go_text(value: &Value) -> String {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         Value::Bool(on) => on.to_string(),
-        Value::Number(number) => super::json::go_number(number),
+        Value::Number(number) => crate::json::go_number(number),
         Value::Array(values) => format!("[{}]", values.iter().map(go_inner).collect::<Vec<_>>().join(" ")),
         Value::Object(fields) => {
             let fields = fields.iter().map(|(name, value)| format!("{name}:{}", go_inner(value)));

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::get;
-use super::tabwriter::TabWriter;
 use super::{Failure, Task};
 use crate::argv::Scanned;
 use crate::client::ClientError;
 use crate::server_text::escaped;
+use crate::tabwriter::TabWriter;
 
 /// What is compared: the objects of a `kubectl get`.
 #[derive(Clone, Debug, PartialEq)]

@@ -46,7 +46,7 @@ fn the_servers_table_is_shown_with_kubectls_look() {
     );
 
     let wide = bed.run(&["clusters", "-o", "wide", "--no-headers"]).out;
-    assert_eq!(wide.lines().next(), Some("eu-prod-1   True    v1.36.3   5d   https://a"));
+    assert_eq!(wide.lines().next(), Some("eu-prod-1   True    v1.36.3   5d    https://a"));
     let names = bed.run(&["clusters", "-oname"]).out;
     assert_eq!(names, "cluster.proxy.kubectl-mc.dev/eu-prod-1\ncluster.proxy.kubectl-mc.dev/m1\n");
 }

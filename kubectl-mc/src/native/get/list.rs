@@ -17,8 +17,9 @@ use crate::native::discovery::Resource;
 use crate::native::failure::Failure;
 use crate::native::member::Query;
 use crate::native::ordered::Sink;
-use crate::native::{Merge, Task, json, yaml};
+use crate::native::{Merge, Task};
 use crate::server_text::escaped;
+use crate::{json, yaml};
 
 /// Where objects are asked for.
 #[derive(Clone)]

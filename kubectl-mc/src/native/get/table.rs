@@ -17,8 +17,8 @@ use super::resolve::Wanted;
 use crate::native::cells::{Column, Lines, Shown, Table};
 use crate::native::failure::Failure;
 use crate::native::ordered::Sink;
-use crate::native::tabwriter::TabWriter;
 use crate::native::{Merge, Task};
+use crate::tabwriter::TabWriter;
 
 /// Tables on their way to lines.
 #[derive(Clone)]

@@ -18,8 +18,8 @@ use super::resolve::Wanted;
 use super::table::ACCEPT;
 use crate::native::cells::{Column, Lines, Shown, Table, parse};
 use crate::native::failure::{Failure, Status};
-use crate::native::tabwriter::TabWriter;
 use crate::native::{Merge, Task};
+use crate::tabwriter::TabWriter;
 
 /// What the watch of one member tells.
 enum Told {

@@ -7,11 +7,11 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::json;
+use crate::json;
 
 /// A value as the document, or the part of one that stands so far to the right; its first line is
 /// not indented.
-pub(super) fn text(value: &Value, indent: usize) -> String {
+pub(crate) fn text(value: &Value, indent: usize) -> String {
     let mut writer = Writer { out: String::new(), column: indent };
     match value {
         Value::Object(fields) if !fields.is_empty() => writer.mapping(fields, indent),

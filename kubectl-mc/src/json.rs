@@ -8,7 +8,7 @@ use serde_json::ser::{CharEscape, Formatter, PrettyFormatter};
 use serde_json::{Number, Value};
 
 /// The value, indented as if it stood so deep; the first line is not.
-pub(super) fn text(value: &Value, depth: usize) -> String {
+pub(crate) fn text(value: &Value, depth: usize) -> String {
     let mut out = Vec::new();
     let formatter = Go { pretty: PrettyFormatter::with_indent(b"    ") };
     // Writing to memory cannot fail, and a value is always JSON.
@@ -100,7 +100,7 @@ enum Style {
 }
 
 /// A number as Go's `fmt` prints it, whose integers are 64 bits wide and everything else a float.
-pub(super) fn go_number(number: &Number) -> String {
+pub(crate) fn go_number(number: &Number) -> String {
     match number.as_i64() {
         Some(integer) => integer.to_string(),
         None => go_float(number.as_f64().unwrap_or(f64::NAN), Style::Print),
@@ -108,7 +108,7 @@ pub(super) fn go_number(number: &Number) -> String {
 }
 
 /// A number as go-yaml writes it.
-pub(super) fn yaml_number(number: &Number) -> String {
+pub(crate) fn yaml_number(number: &Number) -> String {
     match number.as_i64() {
         Some(integer) => integer.to_string(),
         None => go_float(number.as_f64().unwrap_or(f64::NAN), Style::Shortest),

@@ -61,6 +61,7 @@ pub(crate) struct Job<'a> {
     pub(crate) options: &'a Options,
     pub(crate) env: &'a Env,
     pub(crate) printer: &'a Printer,
+    pub(crate) effect: Effect,
     /// What each cluster finds on standard input.
     pub(crate) input: Option<Arc<[u8]>>,
 }
@@ -82,7 +83,7 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
     if let Some(why) = verb::needs_one_cluster(job.scanned) {
         return Err(OneAtATime { why, clusters: job.targets.len() }.into());
     }
-    if verb::effect(job.scanned) == Effect::Writes {
+    if job.effect == Effect::Writes {
         confirm::confirm(job)?;
     }
     let finished = client::runtime()?.block_on(async {

@@ -19,16 +19,9 @@ use kubectl_mc_api::manifests;
 use serde_json::Value;
 
 use crate::apply::{self, object::patiently};
-use crate::cli::Flags;
 use crate::connect::Target;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
-
-/// The host is named by its context, and nothing else.
-pub(crate) fn check_flags(flags: &Flags) -> Result<(), InstallError> {
-    let chooses = !flags.cluster.is_empty() || flags.cluster_selector.is_some() || flags.all_clusters;
-    if chooses { Err(InstallError::ChoosesClusters) } else { Ok(()) }
-}
 
 /// GETs a path of a cluster's API; what is not there is null.
 pub(crate) async fn get(client: &kube::Client, path: &str) -> Result<Value, InstallError> {
@@ -56,8 +49,6 @@ pub(crate) const RUNS_ON: &str = "cluster of the sidecars";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InstallError {
-    #[error("a choice of clusters does not apply: it is the host that is meant")]
-    ChoosesClusters,
     #[error("cannot make the manifests")]
     Manifest(#[source] manifests::Error),
     #[error("cannot ask for {path}: {error}")]
@@ -120,14 +111,14 @@ impl Explain for InstallError {
             Self::GetFrom { reason, .. } if reason == "Unauthorized" => Some(
                 "log in to it again: the credential in the kubeconfig is expired or wrong".to_owned(),
             ),
-            Self::ChoosesClusters | Self::GetFrom { .. } => Some("--context=NAME names another host".to_owned()),
+            Self::GetFrom { .. } => Some("--context=NAME names another host".to_owned()),
             Self::Manifest(_) | Self::Request { .. } | Self::Get { .. } | Self::NoToken | Self::Kubeconfig(_) => None,
         }
     }
 
     fn status(&self) -> ExitStatus {
         match self {
-            Self::ChoosesClusters | Self::IssuedElsewhere => ExitStatus::Usage,
+            Self::IssuedElsewhere => ExitStatus::Usage,
             _ => ExitStatus::Failed,
         }
     }

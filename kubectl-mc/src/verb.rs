@@ -19,12 +19,6 @@ pub(crate) enum Effect {
 /// What the command does to a cluster.
 pub(crate) fn effect(scanned: &Scanned) -> Effect {
     let verb = scanned.verb().and_then(OsStr::to_str).unwrap_or_default();
-    if let "access" | "install" | "join" | "uninstall" | "unjoin" = verb {
-        return own(scanned, verb);
-    }
-    if let "clusters" | "compare" | "doctor" = verb {
-        return Effect::Reads;
-    }
     if !scanned.verb_is_builtin() && !verb.starts_with("__complete") {
         return Effect::Writes;
     }
@@ -40,14 +34,6 @@ pub(crate) fn effect(scanned: &Scanned) -> Effect {
         _ if is_dry(scanned) => Effect::Reads,
         _ => Effect::Writes,
     }
-}
-
-/// Of our own verbs, those that may write.
-fn own(scanned: &Scanned, verb: &str) -> Effect {
-    let only_shown = ["dry-run", "print", "diff", "help"].iter().any(|flag| scanned.has(flag));
-    let looks =
-        verb == "access" && scanned.word_after_verb().is_none_or(|word| word != "grant" && word != "revoke");
-    if only_shown || looks || scanned.value("output").is_some() { Effect::Reads } else { Effect::Writes }
 }
 
 /// Whether it goes on until somebody ends it, or waits for the cluster: its lines are told as they come.
@@ -170,12 +156,6 @@ mod tests {
             ("create token x", Effect::Writes),
             ("delete --raw /x", Effect::Writes),
             ("some-plugin get", Effect::Writes),
-            ("clusters", Effect::Reads),
-            ("join m1", Effect::Writes),
-            ("join m1 --print", Effect::Reads),
-            ("install -o yaml", Effect::Reads),
-            ("access grant view --user=x", Effect::Writes),
-            ("access explain get pods", Effect::Reads),
         ] {
             assert_eq!(effect(&of(line)), expected, "{line}");
         }

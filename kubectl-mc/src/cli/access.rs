@@ -12,31 +12,31 @@ pub(crate) struct AccessArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccessCommand {
-    /// Let somebody into a cluster, and give them a ClusterRole there
+    /// Grant a user, a group or a service account access to a cluster, and a ClusterRole there
     #[command(after_help = GRANT_EXAMPLES)]
     Grant(GrantArgs),
-    /// Take back what grant gave
+    /// Revoke what grant has granted
     #[command(after_help = REVOKE_EXAMPLES)]
     Revoke(GrantArgs),
-    /// Show what the sidecar would change on a cluster to let in who may be let in, and why
+    /// Show which rights of the sidecar are missing or surplus on a cluster, and why
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArgs),
-    /// Tell hop by hop whether somebody may do something on a cluster, and what is missing
+    /// Explain hop by hop whether a request would be allowed on a cluster, and what is missing
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GrantArgs {
-    /// A ClusterRole of the cluster: view, edit, admin, or one of its own
+    /// ClusterRole on the cluster: view, edit, admin or any other
     #[arg(value_name = "ROLE")]
     pub(crate) role: String,
     #[command(flatten)]
     pub(crate) who: WhoArgs,
-    /// Only in this namespace of the cluster
+    /// Namespace on the cluster [default: all namespaces]
     #[arg(long, short = 'n', value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// Say what would change
+    /// Validate with a server-side dry run; change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -44,52 +44,52 @@ pub(crate) struct GrantArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[group(required = true, multiple = true)]
 pub(crate) struct WhoArgs {
-    /// A user, as the host knows them
+    /// User name on the host
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Vec<String>,
-    /// A group, as the host knows it
+    /// Group on the host
     #[arg(long, value_name = "NAME")]
     pub(crate) group: Vec<String>,
-    /// A service account of the host
+    /// Service account of the host
     #[arg(long, value_name = "NAMESPACE:NAME")]
     pub(crate) serviceaccount: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// The cluster
+    /// Name of the cluster
     #[arg(value_name = "NAME")]
     pub(crate) name: ClusterName,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The user to tell of, instead of yourself
+    /// User to explain the access of [default: yourself]
     #[arg(long = "as", value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// A group of that user; may be repeated
+    /// Group of that user; may be repeated
     #[arg(long = "as-group", value_name = "GROUP", requires = "user")]
     pub(crate) groups: Vec<String>,
-    /// The namespace on the cluster
+    /// Namespace on the cluster
     #[arg(long, short = 'n', value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// get, list, create, exec, logs …, as kubectl or RBAC call it
+    /// Verb of kubectl or RBAC: get, list, create, exec, logs …
     #[arg(value_name = "VERB")]
     pub(crate) verb: String,
-    /// pods, deployments.apps, pods/log, or a path such as /healthz
+    /// Resource (pods, deployments.apps, pods/log) or a path such as /healthz
     #[arg(value_name = "RESOURCE")]
     pub(crate) resource: String,
-    /// The object's name
+    /// Name of the object
     #[arg(value_name = "OBJECT")]
     pub(crate) object: Option<String>,
 }
 
 const GRANT_EXAMPLES: &str = "\
 Examples:
-  # jane reads everything in m1 but Secrets
+  # jane may read everything in m1 except Secrets
   kubectl mc access grant view --user=jane -C m1
 
-  # The group dev changes things in one namespace of m1
+  # The group dev may edit one namespace of m1
   kubectl mc access grant edit --group=dev -n shop -C m1
 
   # A service account of the host

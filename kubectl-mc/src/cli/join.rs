@@ -10,7 +10,7 @@ use kubectl_mc_api::go_duration::parse_flag;
 #[derive(Debug, Args)]
 #[command(after_help = JOIN_EXAMPLES)]
 pub(crate) struct JoinArgs {
-    /// The name that the cluster gets on the host
+    /// Name of the cluster on the host
     #[arg(value_name = "NAME")]
     pub(crate) name: ClusterName,
     #[command(flatten)]
@@ -20,22 +20,22 @@ pub(crate) struct JoinArgs {
     pub(crate) labels: Vec<(String, String)>,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
-    /// Do not make the host's administrators administrators of the member
+    /// Do not grant the host's administrators cluster-admin on the member
     #[arg(long)]
     pub(crate) no_host_admins: bool,
-    /// How long the member's tokens live before the sidecar has to renew them
+    /// Lifetime of the member's tokens, which the sidecar renews
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = token_life)]
     pub(crate) token_duration: Duration,
-    /// Check both sides and say what would be made
+    /// Validate both sides with a server-side dry run; change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print what to run on the member and on the host, for who may touch only one of them
+    /// Print the commands for the member and for the host, for two administrators
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) print: bool,
-    /// Go on where a check warns, without asking
+    /// Continue after warnings without asking for confirmation
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,
-    /// How long to wait for the sidecar to reach the member, and then for it to be ready
+    /// Timeout for the sidecar to reach the member, and then for the member to become ready
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub(crate) timeout: Duration,
 }
@@ -43,10 +43,10 @@ pub(crate) struct JoinArgs {
 /// Which kubeconfig context is the member.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct MemberArgs {
-    /// The kubeconfig context of the member, as its administrator
+    /// Kubeconfig context of the member, with an administrator's credential
     #[arg(long, value_name = "NAME")]
     pub(crate) member_context: Option<String>,
-    /// The kubeconfig file of the member [default: that of the host]
+    /// Kubeconfig file of the member [default: that of the host]
     #[arg(long, value_name = "FILE")]
     pub(crate) member_kubeconfig: Option<OsString>,
 }
@@ -54,19 +54,19 @@ pub(crate) struct MemberArgs {
 /// What differs from the member's kubeconfig for the sidecar.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConnectionArgs {
-    /// The member's server as the sidecar reaches it
+    /// URL of the member as the sidecar reaches it
     #[arg(long, value_name = "URL")]
     pub(crate) server: Option<String>,
-    /// The authority of the member's serving certificate
+    /// Certificate authority of the member's serving certificate
     #[arg(long, value_name = "FILE")]
     pub(crate) certificate_authority: Option<OsString>,
-    /// The proxy that the sidecar takes to the member (http, https, socks5)
+    /// URL of the proxy between the sidecar and the member (http, https, socks5)
     #[arg(long, value_name = "URL")]
     pub(crate) proxy_url: Option<String>,
-    /// The name that the member's certificate is checked for
+    /// Server name for the verification of the member's certificate
     #[arg(long, value_name = "NAME")]
     pub(crate) tls_server_name: Option<String>,
-    /// Do not check the member's certificate: whoever is between sees and changes everything
+    /// Do not verify the member's certificate, which allows man-in-the-middle attacks
     #[arg(long)]
     pub(crate) insecure_skip_tls_verify: bool,
 }
@@ -74,18 +74,18 @@ pub(crate) struct ConnectionArgs {
 #[derive(Debug, Args)]
 #[command(after_help = UNJOIN_EXAMPLES)]
 pub(crate) struct UnjoinArgs {
-    /// The cluster to take away
+    /// Name of the cluster
     #[arg(value_name = "NAME")]
     pub(crate) name: ClusterName,
     #[command(flatten)]
     pub(crate) member: MemberArgs,
-    /// Take it away from the host only, because the member is gone
+    /// Remove it from the host only, because the member no longer exists
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say what would be deleted
+    /// Validate with a server-side dry run; delete nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Do not ask
+    /// Delete without asking for confirmation
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,
 }
@@ -118,18 +118,18 @@ Examples:
   # The cluster of context m1-admin becomes m1 behind the current context
   kubectl mc join m1 --member-context=m1-admin --labels=env=prod,region=eu
 
-  # Its kubeconfig names an address that the sidecar cannot reach
+  # The kubeconfig has an address that the sidecar cannot reach
   kubectl mc join m1 --member-context=kind-m1 --server=https://m1-control-plane:6443
 
-  # Somebody else administers the host
+  # Another person administers the host
   kubectl mc join m1 --member-context=m1-admin --print";
 
 const UNJOIN_EXAMPLES: &str = "\
 Examples:
-  # Take away what join made, on both sides
+  # Remove what join has created, on both sides
   kubectl mc unjoin m1 --member-context=m1-admin
 
-  # The member is gone
+  # The member no longer exists
   kubectl mc unjoin m1 --force";
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::argv::Scanned;
 use crate::cli::{ClustersArgs, Flags, Output};
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::host::Host;
 use crate::inventory::{self, Form};
@@ -22,9 +22,6 @@ pub(super) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let ClustersArgs { output, selector, no_headers } = arguments;
-    if !flags.cluster.is_empty() || flags.cluster_selector.is_some() || flags.all_clusters {
-        return Err(ListsAll.into());
-    }
     // A default cluster narrows nothing here, so its variable is not even read.
     let host = Host::load(&Settings::host_of(flags, env)?, env)?;
     let form = if matches!(output, Some(Output::Json | Output::Yaml)) { Form::Objects } else { Form::Table };
@@ -67,18 +64,4 @@ fn as_list(answer: Value) -> Value {
         })
         .collect();
     serde_json::json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("`kubectl mc clusters` lists all clusters: a choice of clusters does not apply")]
-struct ListsAll;
-
-impl Explain for ListsAll {
-    fn hint(&self) -> Option<String> {
-        Some("--selector=KEY=VALUE narrows the list by labels".to_owned())
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
 }

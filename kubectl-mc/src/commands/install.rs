@@ -16,7 +16,7 @@ use crate::install::handover::Handover;
 use crate::install::plan::Plan;
 use crate::install::remote::{self, Remote};
 use crate::install::wait::{self, Deadline};
-use crate::install::{HOST, InstallError, RUNS_ON, check_flags, host};
+use crate::install::{HOST, InstallError, RUNS_ON, host};
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::settings::{HostOptions, Settings};
@@ -27,7 +27,6 @@ pub(super) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    check_flags(flags)?;
     let plan = Plan::of(arguments)?;
     if arguments.output.is_some() {
         let objects = plan.parameters.host().map_err(InstallError::Manifest)?;

@@ -235,7 +235,7 @@ fn host_admins_binding() -> String {
 
 fn go_on(name: &ClusterName) -> String {
     format!(
-        "what was made stays: the same command again goes on from there, `kubectl mc unjoin {name}` takes it away"
+        "what was made stays: the same command again goes on from there, `kubectl mc unjoin {name} --member-context=NAME` removes it"
     )
 }
 

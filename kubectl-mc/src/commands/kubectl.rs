@@ -8,6 +8,7 @@ use kubectl_mc_api::ClusterName;
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
+use crate::commands::builtin;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -19,7 +20,7 @@ use crate::printer::Printer;
 use crate::rewrite::{self, RawPath};
 use crate::selection::Choice;
 use crate::settings::Settings;
-use crate::{client, kubeconfig, native, preflight};
+use crate::{client, kubeconfig, preflight};
 
 /// Runs kubectl on what was chosen: in our place for one cluster, else on each of them.
 pub(super) fn run(
@@ -28,7 +29,7 @@ pub(super) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    if scanned.verb().is_some_and(|verb| verb == native::COMPARE) {
+    if scanned.verb().is_some_and(|verb| verb == builtin::COMPARE) {
         if Plan::for_many(&scanned, env).is_none() {
             return Err(NotComparable.into());
         }

@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::install::remains;
 use crate::install::remote::Remote;
-use crate::install::{HOST, RUNS_ON, check_flags};
+use crate::install::{HOST, RUNS_ON};
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::settings::{HostOptions, Settings};
@@ -22,7 +22,6 @@ pub(super) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    check_flags(flags)?;
     connect::run(uninstall(arguments, &Settings::host_of(flags, env)?, env, printer))?;
     Ok(ExitStatus::Success)
 }

@@ -57,7 +57,7 @@ impl<'a> Children<'a> {
             User::Inline(..) => Some(RunFolder::make(cache.folder())?),
             User::Named(_) | User::ServiceAccount(_) => None,
         };
-        let reads = verb::effect(job.scanned) != Effect::Writes;
+        let reads = job.effect != Effect::Writes;
         let ends = reads && !verb::is_stream(job.scanned);
         Ok(Self {
             kubectl: Kubectl::find(job.env)?,

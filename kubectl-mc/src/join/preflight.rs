@@ -127,7 +127,7 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
         return Some(Finding::Refused(
             format!("the cluster is joined already, as {known}"),
             format!(
-                "use it as it is: kubectl mc --cluster={known} get namespaces; or first: kubectl mc unjoin {known}"
+                "use it as it is: kubectl mc --cluster={known} get namespaces; or first: kubectl mc unjoin {known} --member-context=NAME"
             ),
         ));
     }

@@ -8,6 +8,7 @@ use kubectl_mc_api::ClusterName;
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::client::ClientError;
+use crate::commands::builtin;
 use crate::credential;
 use crate::env::{self, Env};
 use crate::error::{Explain, Failure};
@@ -16,7 +17,6 @@ use crate::fleet::{self, Job};
 use crate::host::Host;
 use crate::inventory::{self, Form, InventoryError};
 use crate::kubectl::{Invocation, Kubectl};
-use crate::native;
 use crate::printer::Printer;
 use crate::rewrite;
 use crate::selection::{self, Choice, List, Target};
@@ -52,7 +52,7 @@ pub(super) fn run(
     for target in targets.iter() {
         rewrite::check(&scanned, &target.name)?;
     }
-    if scanned.verb().is_some_and(|verb| verb == native::COMPARE) && targets.len() < 2 {
+    if scanned.verb().is_some_and(|verb| verb == builtin::COMPARE) && targets.len() < 2 {
         return Err(NothingToCompare { cluster: targets.only().map(|only| only.name.clone()) }.into());
     }
     if settings.show_clusters {
@@ -68,7 +68,18 @@ pub(super) fn run(
     let (found, host) = (login.host, login.host()?);
     let Settings { fleet: options, .. } = &settings;
     let input = fleet::read_input(&scanned)?;
-    fleet::run(&Job { scanned: &scanned, host, found, targets: &targets, options, env, printer, input })
+    let effect = builtin::effect(&scanned);
+    fleet::run(&Job {
+        scanned: &scanned,
+        host,
+        found,
+        targets: &targets,
+        options,
+        env,
+        printer,
+        effect,
+        input,
+    })
 }
 
 /// The host with the caller's credential, which is obtained when it is first needed.

@@ -1,0 +1,78 @@
+use super::*;
+use crate::argv;
+
+fn scanned(line: &str) -> Scanned {
+    argv::scan(line.split_whitespace().map(Into::into).collect())
+}
+
+#[test]
+fn parser_is_consistent() {
+    parser().debug_assert();
+}
+
+#[test]
+fn effects_of_builtin_verbs() {
+    for (line, expected) in [
+        ("clusters", Effect::Reads),
+        ("compare get deploy/web -C m1,m2", Effect::Reads),
+        ("install --image=i", Effect::Writes),
+        ("install --image=i -o yaml", Effect::Reads),
+        ("install --image=i --diff", Effect::Reads),
+        ("uninstall", Effect::Writes),
+        ("uninstall --dry-run", Effect::Reads),
+        ("join m1", Effect::Writes),
+        ("join m1 --print", Effect::Reads),
+        ("unjoin m1", Effect::Writes),
+        ("access grant view --user=x", Effect::Writes),
+        ("access revoke view --user=x --dry-run", Effect::Reads),
+        ("access explain get pods", Effect::Reads),
+        ("access diff m1", Effect::Reads),
+        ("version", Effect::Reads),
+        ("get pods", Effect::Reads),
+        ("doctor", Effect::Writes),
+    ] {
+        assert_eq!(effect(&scanned(line)), expected, "{line}");
+    }
+}
+
+/// The help page of a verb, words after `kubectl mc`.
+fn help_of(words: &[&str]) -> String {
+    let words = std::iter::once("kubectl mc").chain(words.iter().copied()).chain(["--help"]);
+    parser().try_get_matches_from(words).unwrap_err().render().to_string()
+}
+
+#[test]
+fn help_shows_only_flags_that_the_verb_takes() {
+    for verb in ["clusters", "install", "uninstall", "join", "unjoin", "access diff"] {
+        let help = help_of(&verb.split(' ').collect::<Vec<_>>());
+        assert!(help.contains("--context"), "{help}");
+        assert!(!help.contains("--cluster") || verb == "join", "{help}");
+        assert!(!help.contains("--all-clusters") && !help.contains("choose clusters"), "{help}");
+    }
+    for verb in ["access grant", "access revoke", "access explain", "compare"] {
+        let help = help_of(&verb.split(' ').collect::<Vec<_>>());
+        assert!(help.contains("--cluster <CLUSTERS>"), "{help}");
+    }
+}
+
+#[test]
+fn every_example_of_the_help_is_a_command_that_parses() {
+    let mut tried = 0;
+    let pages = VERBS.iter().map(|verb| vec![verb.name]);
+    let of_access = ["grant", "revoke", "diff", "explain"].map(|verb| vec!["access", verb]);
+    for page in pages.chain(of_access) {
+        for line in help_of(&page).lines().filter_map(|line| line.trim().strip_prefix("kubectl mc ")) {
+            if !line.starts_with(page[0]) || line.contains('[') {
+                continue;
+            }
+            tried += 1;
+            let words = std::iter::once("kubectl mc").chain(line.split_whitespace());
+            let parsed = parser().try_get_matches_from(words);
+            assert!(page[0] == COMPARE || parsed.is_ok(), "{line}: {parsed:?}");
+            if page[0] == "unjoin" || line.starts_with("unjoin") {
+                assert!(line.contains("--member-context") || line.contains("--force"), "{line}");
+            }
+        }
+    }
+    assert!(tried > 12, "{tried}");
+}

@@ -19,8 +19,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use self::object::{Object, patiently};
-use crate::client;
-use crate::connect::Target;
+use crate::cluster::client;
+use crate::cluster::connection::Target;
 use crate::error::Explain;
 
 /// The field manager of the plugin.

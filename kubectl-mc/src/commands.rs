@@ -1,14 +1,8 @@
 //! Runs a command line: a verb of the plugin, or kubectl on the chosen clusters.
 
-mod access;
 mod builtin;
 mod clusters;
-mod confirm;
-mod install;
-mod join;
 mod kubectl;
-mod uninstall;
-mod unjoin;
 
 use std::ffi::OsString;
 
@@ -16,9 +10,9 @@ use crate::argv::{self, Scanned};
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
+use crate::kubectl::verb::Effect;
 use crate::printer::Printer;
 use crate::settings::{self, Settings};
-use crate::verb::Effect;
 
 /// Runs `kubectl mc <arguments>`.
 pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {

@@ -2,24 +2,26 @@
 //!
 //! - [`plan`]: what is meant, from the flags
 //! - [`host`]: what the host must have before anything is applied
-//! - [`handover`]: from one way to make the serving certificate to another
+//! - [`certificate_rotation`]: from one way to make the serving certificate to another
 //! - [`remote`]: the cluster that runs the sidecars where the host has no nodes
 //! - [`wait`], [`pods`]: until it works, or why it does not
-//! - [`remains`]: what there is to take away
+//! - [`cleanup`]: what there is to take away
 
-pub(crate) mod handover;
+pub(crate) mod certificate_rotation;
+pub(crate) mod cleanup;
+pub(crate) mod command;
 pub(crate) mod host;
 pub(crate) mod plan;
 pub(crate) mod pods;
-pub(crate) mod remains;
 pub(crate) mod remote;
+pub(crate) mod uninstall;
 pub(crate) mod wait;
 
 use kubectl_mc_api::manifests;
 use serde_json::Value;
 
 use crate::apply::{self, object::patiently};
-use crate::connect::Target;
+use crate::cluster::connection::Target;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 

@@ -5,15 +5,17 @@
 //! is idempotent, and what fails is left as it is: the same command goes on from there.
 
 pub(crate) mod address;
+pub(crate) mod cleanup;
+pub(crate) mod command;
 pub(crate) mod endpoint;
 pub(crate) mod manifest;
 pub(crate) mod next;
 pub(crate) mod objects;
 pub(crate) mod preflight;
 pub(crate) mod print;
-pub(crate) mod remains;
 pub(crate) mod side;
 pub(crate) mod steps;
 pub(crate) mod survey;
 pub(crate) mod token_policy;
+pub(crate) mod unjoin;
 pub(crate) mod wait;

@@ -1,41 +1,34 @@
-//! `kubectl mc`: kubectl for many clusters, through one.
+//! `kubectl mc`: kubectl for many clusters, through one host cluster.
 //!
 //! The way of a command, read downwards in [`commands`]: scan argv → settings → host →
 //! overlay kubeconfig → preflight → rewrite → execve of kubectl.
 
+mod access;
 mod apply;
 mod argv;
 mod cache;
 mod cli;
-mod client;
+mod cluster;
 mod commands;
 mod config_file;
-mod connect;
-mod credential;
+mod confirm;
 mod env;
 mod error;
 mod exit;
-mod fleet;
-mod hop;
-mod host;
 mod install;
-mod inventory;
 mod join;
 mod json;
-mod kubeconfig;
 mod kubectl;
-mod native;
-mod preflight;
+#[cfg(test)]
+mod layers;
+mod multi;
 mod printer;
 mod progress;
-mod rewrite;
-mod selection;
 mod server_text;
 mod settings;
 mod suggestion;
 mod table;
 mod tabwriter;
-mod verb;
 mod yaml;
 
 use std::process::ExitCode;

@@ -6,12 +6,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::cli::{DryRun, Flags};
+use crate::cluster::context::HostOptions;
 use crate::config_file::{ClusterSet, ConfigFile, ConfigFileError};
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
-use crate::fleet::{self, Batches};
-use crate::selection::{Choice, TermError};
+use crate::multi::selection::{Choice, TermError};
+use crate::multi::{self, Batches};
 
 /// The choice of clusters and host, and how to work on several.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,18 +24,9 @@ pub(crate) struct Settings {
     /// The sets that a choice may name.
     pub(crate) sets: BTreeMap<String, ClusterSet>,
     pub(crate) host: HostOptions,
-    pub(crate) fleet: fleet::Options,
+    pub(crate) fleet: multi::Options,
     /// Only the targets are shown.
     pub(crate) show_clusters: bool,
-}
-
-/// Where the host's kubeconfig is, and which of its contexts is the host.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct HostOptions {
-    /// `--kubeconfig`: the only file that is read.
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// `--context`, its variable or the configuration's; none is the current context.
-    pub(crate) context: Option<String>,
 }
 
 impl Settings {
@@ -77,7 +69,7 @@ impl Settings {
             choice,
             retry_failed: *retry_failed,
             host: host(flags, env, file.host)?,
-            fleet: fleet::Options {
+            fleet: multi::Options {
                 concurrency: cluster_concurrency.or(file.defaults.cluster_concurrency),
                 timeout: cluster_timeout.or(file.defaults.cluster_timeout),
                 batches: batch.as_deref().map(Batches::parse).transpose()?,
@@ -123,7 +115,7 @@ pub(crate) enum SettingsError {
     #[error("{0} and {1} contradict each other")]
     Contradiction(&'static str, &'static str),
     #[error("--batch")]
-    Batches(#[from] fleet::BatchesError),
+    Batches(#[from] multi::BatchesError),
     #[error("{name} is not UTF-8: {value:?}")]
     NotText { name: &'static str, value: OsString },
     #[error(transparent)]

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::ApplyError;
 use super::object::{Object, patiently};
-use crate::connect::Target;
+use crate::cluster::connection::Target;
 use crate::error::Explain;
 
 /// How objects are deleted.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{ApplyError, FIELD_MANAGER};
-use crate::connect::Target;
+use crate::cluster::connection::Target;
 
 /// An object with a kind and a name.
 #[derive(Clone)]

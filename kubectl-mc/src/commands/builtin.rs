@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 
 use clap::{ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 
-use super::{access, clusters, install, join, uninstall, unjoin};
+use super::clusters;
+use crate::access;
 use crate::argv::Scanned;
 use crate::cli::{
     AccessArgs, Cli, ClustersArgs, CompareArgs, Flags, InstallArgs, JoinArgs, UninstallArgs, UnjoinArgs,
@@ -13,9 +14,11 @@ use crate::cli::{
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-pub(super) use crate::native::COMPARE;
+use crate::install;
+use crate::join;
+use crate::kubectl::verb::{self, Effect};
+pub(super) use crate::multi::direct::COMPARE;
 use crate::printer::Printer;
-use crate::verb::{self, Effect};
 
 /// One verb of the plugin.
 pub(super) struct BuiltinVerb {
@@ -69,7 +72,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: JoinArgs::augment_args,
         clusters: |_| false,
         effect: writes_unless_shown,
-        run: |matches, flags, env, printer| join::run(&read(matches)?, flags, env, printer),
+        run: |matches, flags, env, printer| join::command::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
         name: "unjoin",
@@ -77,7 +80,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: UnjoinArgs::augment_args,
         clusters: |_| false,
         effect: writes_unless_shown,
-        run: |matches, flags, env, printer| unjoin::run(&read(matches)?, flags, env, printer),
+        run: |matches, flags, env, printer| join::unjoin::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
         name: "install",
@@ -85,7 +88,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: InstallArgs::augment_args,
         clusters: |_| false,
         effect: writes_unless_shown,
-        run: |matches, flags, env, printer| install::run(&read(matches)?, flags, env, printer),
+        run: |matches, flags, env, printer| install::command::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
         name: "uninstall",
@@ -93,7 +96,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: UninstallArgs::augment_args,
         clusters: |_| false,
         effect: writes_unless_shown,
-        run: |matches, flags, env, printer| uninstall::run(&read(matches)?, flags, env, printer),
+        run: |matches, flags, env, printer| install::uninstall::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
         name: VERSION,

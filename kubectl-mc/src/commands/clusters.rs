@@ -5,15 +5,16 @@ use serde_json::Value;
 
 use crate::argv::Scanned;
 use crate::cli::{ClustersArgs, Flags, Output};
+use crate::cluster::context::Host;
+use crate::cluster::inventory::{self, Form};
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
-use crate::host::Host;
-use crate::inventory::{self, Form};
+use crate::json;
 use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::table::Table;
-use crate::{json, yaml};
+use crate::yaml;
 
 pub(super) fn run(
     arguments: &ClustersArgs,

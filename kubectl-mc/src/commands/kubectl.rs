@@ -8,19 +8,21 @@ use kubectl_mc_api::ClusterName;
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
+use crate::cluster::client;
+use crate::cluster::context::Host;
 use crate::commands::builtin;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::fleet::Progress;
-use crate::host::Host;
-use crate::kubectl::Kubectl;
-use crate::native::{Merge, Plan, Task};
+use crate::kubectl::exec::Kubectl;
+use crate::kubectl::overlay;
+use crate::kubectl::preflight;
+use crate::kubectl::rewrite::{self, RawPath};
+use crate::multi::Progress;
+use crate::multi::direct::{Merge, Plan, Task};
+use crate::multi::selection::Choice;
 use crate::printer::Printer;
-use crate::rewrite::{self, RawPath};
-use crate::selection::Choice;
 use crate::settings::Settings;
-use crate::{client, kubeconfig, preflight};
 
 /// Runs kubectl on what was chosen: in our place for one cluster, else on each of them.
 pub(super) fn run(
@@ -59,7 +61,7 @@ fn one(
     }
     let kubectl = Kubectl::find(env)?;
     let cache = Cache::open(env)?;
-    let overlay = kubeconfig::overlay_json(&host, &cluster)?;
+    let overlay = overlay::overlay_json(&host, &cluster)?;
 
     let now = SystemTime::now();
     if preflight::is_needed(&scanned, &host, &cluster, env, cache.holds(&overlay), now) {

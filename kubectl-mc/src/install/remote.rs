@@ -12,10 +12,10 @@ use tokio::time::sleep;
 
 use super::wait::Deadline;
 use super::{InstallError, get};
-use crate::connect::{self, ConnectError, Connection};
+use crate::cluster::connection::{self, ConnectError, Connection};
+use crate::cluster::context::Host;
+use crate::cluster::context::HostOptions;
 use crate::env::Env;
-use crate::host::Host;
-use crate::settings::HostOptions;
 
 /// The other cluster.
 pub(crate) struct Remote {
@@ -26,7 +26,7 @@ impl Remote {
     /// By a context of the same kubeconfig.
     pub(crate) async fn connect(context: &str, host: &HostOptions, env: &Env) -> Result<Self, ConnectError> {
         let options = HostOptions { kubeconfig: host.kubeconfig.clone(), context: Some(context.to_owned()) };
-        Ok(Self { connection: connect::connect(&options, env).await? })
+        Ok(Self { connection: connection::connect(&options, env).await? })
     }
 }
 

@@ -10,10 +10,10 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use crate::apply::FIELD_MANAGER;
-use crate::client;
-use crate::connect::{Connection, Target};
+use crate::cluster::client;
+use crate::cluster::connection::{Connection, Target};
+use crate::cluster::hop::{self, Hop};
 use crate::error::{Explain, chain};
-use crate::hop::{self, Hop};
 use crate::server_text::ServerText;
 
 /// A cluster and what it is to this command.

@@ -7,21 +7,21 @@ use kubectl_mc_api::ClusterName;
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
-use crate::client::ClientError;
+use crate::cluster::client::ClientError;
+use crate::cluster::context::Host;
+use crate::cluster::credential;
+use crate::cluster::inventory::{self, Form, InventoryError};
 use crate::commands::builtin;
-use crate::credential;
 use crate::env::{self, Env};
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::fleet::{self, Job};
-use crate::host::Host;
-use crate::inventory::{self, Form, InventoryError};
-use crate::kubectl::{Invocation, Kubectl};
+use crate::kubectl::exec::{Invocation, Kubectl};
+use crate::kubectl::rewrite;
+use crate::kubectl::verb;
+use crate::multi::selection::{self, Choice, List, Target};
+use crate::multi::{self, Job};
 use crate::printer::Printer;
-use crate::rewrite;
-use crate::selection::{self, Choice, List, Target};
 use crate::settings::Settings;
-use crate::verb;
 
 pub(super) fn run(
     scanned: Scanned,
@@ -43,7 +43,7 @@ pub(super) fn run(
     let (choice, picked) = match &settings.choice {
         Some(choice) => (choice.clone(), false),
         None if settings.retry_failed => {
-            let names = fleet::recall(Cache::open(env)?.folder(), &host)?;
+            let names = multi::recall(Cache::open(env)?.folder(), &host)?;
             (Choice::names(names), false)
         }
         None => (ask(&mut list)?, true),
@@ -56,7 +56,7 @@ pub(super) fn run(
         return Err(NothingToCompare { cluster: targets.only().map(|only| only.name.clone()) }.into());
     }
     if settings.show_clusters {
-        printer.out(&fleet::show(&scanned, &host, &targets));
+        printer.out(&multi::show(&scanned, &host, &targets));
         return Ok(ExitStatus::Success);
     }
     // One cluster that a person has picked, or that is needed for itself, has kubectl's whole attention.
@@ -67,9 +67,9 @@ pub(super) fn run(
     }
     let (found, host) = (login.host, login.host()?);
     let Settings { fleet: options, .. } = &settings;
-    let input = fleet::read_input(&scanned)?;
+    let input = multi::read_input(&scanned)?;
     let effect = builtin::effect(&scanned);
-    fleet::run(&Job {
+    multi::run(&Job {
         scanned: &scanned,
         host,
         found,

@@ -1,0 +1,204 @@
+//! The hops of an explanation, and the words for what is asked at each.
+
+use serde_json::{Value, json};
+
+use crate::access::kinds::Resource;
+use crate::cli::ExplainArgs;
+use crate::server_text::escaped;
+
+/// What a hop says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Yes(String),
+    /// The second is the command that changes it.
+    No(String, String),
+    /// It could not be asked; the second is what would help.
+    Unknown(String, Option<String>),
+}
+
+impl Verdict {
+    pub(super) fn yes(why: String) -> Self {
+        Self::Yes(why)
+    }
+
+    pub(super) fn no(why: String, fix: String) -> Self {
+        Self::No(why, fix)
+    }
+}
+
+/// The hops in their order.
+#[derive(Debug, Default)]
+pub(super) struct Hops(Vec<(&'static str, Verdict)>);
+
+impl Hops {
+    pub(super) fn add(&mut self, hop: &'static str, verdict: Verdict) {
+        self.0.push((hop, verdict));
+    }
+
+    pub(super) fn all_yes(&self) -> bool {
+        self.0.iter().all(|(_, verdict)| matches!(verdict, Verdict::Yes(_)))
+    }
+
+    /// A line for each hop, and one for each command that would help.
+    pub(super) fn table(&self) -> String {
+        let mut text = String::new();
+        let width = self.0.iter().map(|(hop, _)| hop.len()).max().unwrap_or_default();
+        for (hop, verdict) in &self.0 {
+            let (word, why, fix) = match verdict {
+                Verdict::Yes(why) => ("yes", why, None),
+                Verdict::No(why, fix) => ("no", why, Some(fix)),
+                Verdict::Unknown(why, help) => ("?", why, help.as_ref()),
+            };
+            text.push_str(&format!("{hop:width$}  {word:3}  {}\n", escaped(why)));
+            if let Some(fix) = fix {
+                text.push_str(&format!("{:width$}       fix: {}\n", "", escaped(fix)));
+            }
+        }
+        text
+    }
+}
+
+/// The verb of clusters/proxy that a verb of kubectl or RBAC comes with.
+pub(super) fn proxy_verb(verb: &str) -> &'static str {
+    match verb {
+        "get" | "list" | "watch" | "logs" | "describe" | "top" | "events" => "get",
+        "update" | "replace" => "update",
+        "patch" | "apply" | "label" | "annotate" | "scale" => "patch",
+        "delete" | "deletecollection" => "delete",
+        // exec, attach and port-forward too: an upgrade is a create.
+        _ => "create",
+    }
+}
+
+/// Whether a verb changes nothing.
+pub(super) fn reads(verb: &str) -> bool {
+    proxy_verb(verb) == "get"
+}
+
+/// What the member's authorizer is asked: kubectl's word for it made RBAC's.
+pub(super) fn attributes(arguments: &ExplainArgs, mut resource: Resource) -> Value {
+    let ExplainArgs { namespace, verb, resource: typed, object, .. } = arguments;
+    if typed.starts_with('/') {
+        return json!({"nonResourceAttributes": {"path": typed, "verb": verb}});
+    }
+    let (verb, subresource) = match verb.as_str() {
+        "logs" => ("get", Some("log")),
+        "exec" => ("create", Some("exec")),
+        "attach" => ("create", Some("attach")),
+        "port-forward" => ("create", Some("portforward")),
+        "describe" => ("get", None),
+        "apply" | "label" | "annotate" => ("patch", None),
+        "scale" => ("patch", Some("scale")),
+        "replace" => ("update", None),
+        // Without a name kubectl lists.
+        "get" if object.is_none() && resource.subresource.is_none() => ("list", None),
+        verb => (verb, None),
+    };
+    if let Some(subresource) = subresource {
+        resource.subresource.get_or_insert_with(|| subresource.to_owned());
+    }
+    let mut attributes = json!({"verb": verb, "group": resource.group, "resource": resource.resource});
+    if let Some(subresource) = resource.subresource {
+        attributes["subresource"] = subresource.into();
+    }
+    if let Some(name) = object {
+        attributes["name"] = name.as_str().into();
+    }
+    if let Some(namespace) = namespace.as_ref().filter(|_| resource.namespaced) {
+        attributes["namespace"] = namespace.as_str().into();
+    }
+    json!({"resourceAttributes": attributes})
+}
+
+/// A review of what the one who asks may do.
+pub(super) fn self_review(spec: &Value) -> Value {
+    json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec})
+}
+
+/// `user "jane"`
+pub(super) fn right_in_words(right: &Value) -> String {
+    let text = |field: &str| right[field].as_str().unwrap_or_default();
+    let what = match text("resource") {
+        "users" => "user",
+        "groups" => "group",
+        "uids" => "uid",
+        "serviceaccounts" => return format!("service account \"{}:{}\"", text("namespace"), text("name")),
+        _ => return format!("extra {:?} of {:?}", text("name"), text("subresource")),
+    };
+    format!("{what} {:?}", text("name"))
+}
+
+/// An authorizer's reason is told only when it gave one.
+pub(super) fn with_reason(text: &str, reason: &str) -> String {
+    if reason.is_empty() { text.to_owned() } else { format!("{text}: {reason}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(verb: &str, resource: &str, object: Option<&str>, namespace: Option<&str>) -> Value {
+        let arguments = ExplainArgs {
+            user: None,
+            groups: Vec::new(),
+            namespace: namespace.map(str::to_owned),
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            object: object.map(str::to_owned),
+        };
+        let (name, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let resource = Resource {
+            group: String::new(),
+            resource: name.to_owned(),
+            subresource: Some(subresource.to_owned()).filter(|text| !text.is_empty()),
+            namespaced: name != "nodes",
+        };
+        attributes(&arguments, resource)
+    }
+
+    #[test]
+    fn kubectls_verbs_are_asked_as_rbacs() {
+        assert_eq!(
+            asked("get", "pods", None, Some("shop")),
+            json!({"resourceAttributes": {"verb": "list", "group": "", "resource": "pods", "namespace": "shop"}})
+        );
+        assert_eq!(asked("get", "pods", Some("web"), None)["resourceAttributes"]["verb"], "get");
+        let exec = asked("exec", "pods", Some("web"), Some("shop"));
+        assert_eq!(exec["resourceAttributes"]["subresource"], "exec");
+        assert_eq!(exec["resourceAttributes"]["verb"], "create");
+        assert_eq!(asked("get", "pods/log", Some("web"), None)["resourceAttributes"]["subresource"], "log");
+        assert_eq!(asked("list", "nodes", None, Some("shop"))["resourceAttributes"].get("namespace"), None);
+        assert_eq!(
+            asked("get", "/healthz", None, None),
+            json!({"nonResourceAttributes": {"path": "/healthz", "verb": "get"}})
+        );
+    }
+
+    #[test]
+    fn the_hosts_verb_is_that_of_the_http_method() {
+        for (verb, proxy) in [
+            ("list", "get"),
+            ("logs", "get"),
+            ("exec", "create"),
+            ("apply", "patch"),
+            ("deletecollection", "delete"),
+        ] {
+            assert_eq!(proxy_verb(verb), proxy);
+        }
+    }
+
+    #[test]
+    fn each_hop_is_a_line_and_each_no_has_its_command() {
+        let mut hops = Hops::default();
+        hops.add("host", Verdict::yes("jane".to_owned()));
+        assert!(hops.all_yes());
+        hops.add("member authorization", Verdict::no("nothing\nallows it".to_owned(), "grant".to_owned()));
+        assert!(!hops.all_yes());
+        assert_eq!(
+            hops.table(),
+            "host                  yes  jane\n\
+             member authorization  no   nothing\\nallows it\n\
+             \x20                          fix: grant\n"
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! The two hops at the member, asked by the caller's own way through the proxy.
+
+use http::{Method, StatusCode};
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::names::{IMPERSONATOR, NAMESPACE};
+use serde_json::{Value, json};
+
+use super::hops::{self, Verdict};
+use super::{REVIEWS, SELF_REVIEWS};
+use crate::access::identity::Identity;
+use crate::access::kinds::{self, Resource};
+use crate::access::rules::Rules;
+use crate::access::through;
+use crate::cli::ExplainArgs;
+use crate::cluster::hop::{Hop, Refusal};
+use crate::error::Failure;
+use crate::join::side::{Answer, Side};
+
+/// What is asked, and of whom.
+pub(super) struct Question<'a> {
+    pub(super) host: &'a Side,
+    /// The member, by the caller's proxy path.
+    pub(super) member: &'a Side,
+    pub(super) cluster: &'a ClusterName,
+    pub(super) who: &'a Identity,
+    /// By which the sidecar shows them to the member.
+    pub(super) rules: &'a Rules,
+    pub(super) arguments: &'a ExplainArgs,
+}
+
+type Verdicts = Vec<(&'static str, Verdict)>;
+
+impl Question<'_> {
+    /// By SubjectAccessReviews: for the sidecar's account, and for who it would be.
+    pub(super) async fn of_another(&self, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
+        let Self { cluster, .. } = self;
+        let there = match self.who.on_member(self.rules) {
+            Ok(there) => there,
+            Err(why) => return Ok(shown_nobody(why)),
+        };
+        let impersonator = Identity::named(&format!("system:serviceaccount:{NAMESPACE}:{IMPERSONATOR}"), &[]);
+        let mut missing = Vec::new();
+        for right in there.rights() {
+            let what = hops::right_in_words(&right);
+            let review = impersonator.review(&json!({"resourceAttributes": right}));
+            if !self.ask(&review).await?.0 {
+                missing.push(what);
+            }
+        }
+        let impersonation = if missing.is_empty() {
+            Verdict::yes(format!("the sidecar may show {} to {cluster}", there.in_words()))
+        } else {
+            Verdict::no(
+                format!("{IMPERSONATOR} may not impersonate {}", missing.join(", ")),
+                format!("kubectl mc access diff {cluster}"),
+            )
+        };
+        let (allowed, reason) = self.ask(&there.review(&self.attributes().await)).await?;
+        Ok(vec![
+            ("member impersonation", impersonation),
+            ("member authorization", self.authorization(allowed, &reason, grant)),
+        ])
+    }
+
+    /// By a SelfSubjectAccessReview, which everybody may make: that it gets there shows the impersonation.
+    pub(super) async fn of_oneself(&self, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
+        let Self { member, cluster, .. } = self;
+        if let Err(why) = self.who.on_member(self.rules) {
+            return Ok(shown_nobody(why));
+        }
+        let review = hops::self_review(&self.attributes().await);
+        let ask = || member.send(Method::POST, SELF_REVIEWS, Some(("application/json", &review)));
+        let mut answer = ask().await?;
+        if is_just_granted(&answer) {
+            answer = ask().await?;
+        }
+        let not_asked = |why: String| Verdict::Unknown(why, None);
+        Ok(match through::refusal(&answer) {
+            Some(Refusal { hop: Hop::MemberImpersonation, message }) => vec![
+                (
+                    "member impersonation",
+                    Verdict::no(message.to_string(), format!("kubectl mc access diff {cluster}")),
+                ),
+                ("member authorization", not_asked("the member is not shown you".to_owned())),
+            ],
+            Some(refusal) => {
+                let why = format!("the question does not get to the member: {refusal}");
+                vec![
+                    ("member impersonation", not_asked(why.clone())),
+                    ("member authorization", not_asked(why)),
+                ]
+            }
+            None if answer.status == StatusCode::CREATED => {
+                let status = &answer.body["status"];
+                let reason = status["reason"].as_str().unwrap_or_default();
+                vec![
+                    ("member impersonation", Verdict::yes(format!("{cluster} answered you"))),
+                    ("member authorization", self.authorization(status["allowed"] == true, reason, grant)),
+                ]
+            }
+            None => return Err(member.refused("say what you may do".to_owned(), &answer).into()),
+        })
+    }
+
+    /// Whether the member's authorizer says yes, and why.
+    async fn ask(&self, review: &Value) -> Result<(bool, String), Failure> {
+        let Self { host, member, cluster, .. } = self;
+        let answer =
+            through::ask(member, &host.at.cluster, cluster, Method::POST, REVIEWS, Some(review)).await?;
+        if !answer.status.is_success() {
+            return Err(member.refused("be asked who may do what".to_owned(), &answer).into());
+        }
+        let reason = answer.body["status"]["reason"].as_str().unwrap_or_default().to_owned();
+        Ok((answer.body["status"]["allowed"] == true, reason))
+    }
+
+    /// What is asked of the member's authorizer. Where its resources cannot be read, what was typed.
+    async fn attributes(&self) -> Value {
+        let Self { host, member, cluster, arguments, .. } = self;
+        let found = kinds::find(&arguments.resource, member, &host.at.cluster, cluster).await;
+        hops::attributes(arguments, found.unwrap_or_else(|_| Resource::typed(&arguments.resource)))
+    }
+
+    fn authorization(&self, allowed: bool, reason: &str, grant: &impl Fn() -> String) -> Verdict {
+        if allowed {
+            return Verdict::yes(hops::with_reason("allowed", reason));
+        }
+        Verdict::no(hops::with_reason(&format!("nothing on {} allows it", self.cluster), reason), grant())
+    }
+}
+
+/// Whether the member lets the sidecar impersonate the caller since a moment ago, which the question made happen:
+/// the sidecar does not repeat a request that has a body.
+fn is_just_granted(answer: &Answer) -> bool {
+    let refused = through::refusal(answer);
+    answer.status == StatusCode::SERVICE_UNAVAILABLE
+        && refused.is_some_and(|refusal| refusal.hop == Hop::MemberImpersonation)
+}
+
+fn shown_nobody(why: String) -> Verdicts {
+    vec![
+        ("member impersonation", Verdict::no(why, "log in to the host as somebody else".to_owned())),
+        ("member authorization", Verdict::Unknown("the member is shown nobody".to_owned(), None)),
+    ]
+}

@@ -1,0 +1,71 @@
+//! A member's API by the caller's own proxy path, and what a refusal on that way means.
+
+use http::Method;
+use kubectl_mc_api::{ClusterName, path};
+use serde_json::Value;
+
+use crate::cluster::connection;
+use crate::cluster::context::Host;
+use crate::cluster::hop::Refusal;
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::join::side::{Answer, Side};
+
+/// The member behind this host, as the caller.
+pub(crate) async fn member(host: &Host, cluster: &ClusterName, env: &Env) -> Result<Side, Failure> {
+    let server = format!("{}{}", host.server, path::member_root(cluster));
+    let at = connection::to(Host { server, ..host.clone() }, env).await?;
+    Ok(Side { role: "member", at })
+}
+
+/// An answer, or who on the way refused.
+pub(crate) async fn ask(
+    member: &Side,
+    host: &Host,
+    cluster: &ClusterName,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Answer, Failure> {
+    let answer = member.send(method, path, body.map(|body| ("application/json", body))).await?;
+    match refusal(&answer) {
+        Some(refusal) => Err(OnTheWay {
+            text: format!("cluster {cluster} through {}: {refusal}", host.describe()),
+            hint: refusal.hint(host, Some(cluster)),
+            status: refusal.exit_status(),
+        }
+        .into()),
+        None => Ok(answer),
+    }
+}
+
+/// Who on the way refused; the member's own answers are none.
+pub(crate) fn refusal(answer: &Answer) -> Option<Refusal> {
+    if answer.status.is_success() {
+        return None;
+    }
+    let body = match &answer.body {
+        Value::String(text) => text.clone().into_bytes(),
+        json => json.to_string().into_bytes(),
+    };
+    Refusal::of(answer.status, answer.hop, &body)
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+struct OnTheWay {
+    text: String,
+    hint: String,
+    status: ExitStatus,
+}
+
+impl Explain for OnTheWay {
+    fn hint(&self) -> Option<String> {
+        Some(self.hint.clone())
+    }
+
+    fn status(&self) -> ExitStatus {
+        self.status
+    }
+}

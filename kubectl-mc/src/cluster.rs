@@ -1,0 +1,14 @@
+//! A cluster that a kubeconfig names, and requests to it with the caller's own credential.
+//!
+//! - [`context`]: the cluster and the user of a kubeconfig context, or of the pod's service account
+//! - [`client`], [`credential`]: the HTTP client and the caller's credential
+//! - [`connection`]: a cluster that the plugin's own verbs write to
+//! - [`hop`]: which hop refused a request
+//! - [`inventory`]: the list of clusters behind the host
+
+pub(crate) mod client;
+pub(crate) mod connection;
+pub(crate) mod context;
+pub(crate) mod credential;
+pub(crate) mod hop;
+pub(crate) mod inventory;

@@ -1,0 +1,182 @@
+//! Our own requests to the host, with the caller's credential: GETs, any answer. The runtime
+//! and TLS are set up here and nowhere else, so a command that needs no request does not pay for them.
+
+use std::error::Error;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
+use tokio::runtime::Runtime;
+
+use crate::argv::Scanned;
+use crate::cluster::context::Host;
+use crate::cluster::credential;
+use crate::cluster::hop::{self, Hop, Refusal};
+use crate::env::Env;
+use crate::error::{Explain, chain};
+
+mod identity;
+mod proxy;
+
+/// An answer from the host's side, whatever its status.
+#[derive(Clone, Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    /// The hop that the head names; the host's own answers name none.
+    pub(crate) hop: Option<Hop>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    /// The refusal that an error answer tells of; `None` when the answer is the member's own.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        Refusal::of(self.status, self.hop, &self.body)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    /// The kubeconfig asks for something that this client cannot do, or the credential cannot be had.
+    #[error("cannot set up the connection")]
+    Setup(#[source] Box<dyn Error + Send + Sync>),
+    /// The credential may only be asked for at a terminal.
+    #[error("the credential plugin needs a terminal")]
+    NeedsTerminal,
+    /// TLS failed. Go accepts some certificates that rustls does not (a self-signed one that says it is
+    /// a CA), so this need not be true of kubectl.
+    #[error("no TLS with the host")]
+    Tls(#[source] Box<dyn Error + Send + Sync>),
+    /// The host did not answer.
+    #[error("cannot reach the host")]
+    Unreachable(#[source] Box<dyn Error + Send + Sync>),
+}
+
+impl Explain for ClientError {}
+
+impl ClientError {
+    /// What happened, in the words of the innermost library: "client error (Connect)" helps nobody.
+    pub(crate) fn reason(&self) -> String {
+        let cause = self.source().map(|cause| cause.source().unwrap_or(cause));
+        cause.map_or_else(|| self.to_string(), chain)
+    }
+}
+
+/// GETs `path`, below the host's own path prefix. The flags of kubectl in `scanned` that change who
+/// calls or how the host is trusted are kept to.
+pub(crate) fn get(
+    host: &Host,
+    scanned: &Scanned,
+    env: &Env,
+    path: &str,
+    accept: &str,
+) -> Result<Reply, ClientError> {
+    runtime()?.block_on(async {
+        let client = connection(host, scanned, env).await?;
+        get_by(&client, path, accept).await
+    })
+}
+
+/// The runtime of a command: one thread, because it waits and does not reckon.
+pub(crate) fn runtime() -> Result<Runtime, ClientError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| ClientError::Setup(Box::new(error)))
+}
+
+/// The same by a client that is there already: one login and one pool of connections for many requests.
+pub(crate) async fn get_by(client: &kube::Client, path: &str, accept: &str) -> Result<Reply, ClientError> {
+    let request = Request::get(path)
+        .header(header::ACCEPT, accept)
+        .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
+        .body(Body::empty());
+    let response = client.send(request.map_err(|error| ClientError::Setup(Box::new(error)))?).await;
+    let response = response.map_err(failed)?;
+    let (status, hop) = (response.status(), hop::from_head(response.headers()));
+    let body = response.into_body().collect().await.map_err(failed)?;
+    Ok(Reply { status, hop, body: body.to_bytes().to_vec() })
+}
+
+/// A client of the host, with the caller's credential.
+pub(crate) async fn connection(
+    host: &Host,
+    scanned: &Scanned,
+    env: &Env,
+) -> Result<kube::Client, ClientError> {
+    let mut config = config(host, scanned, env).await?;
+    config.read_timeout = Some(READ_TIMEOUT);
+    let exec = config.auth_info.exec.clone();
+    kube::Client::try_from(config).map_err(|error| match credential::explained(&error, exec.as_ref()) {
+        Some(reason) => ClientError::Setup(reason.into()),
+        None => ClientError::Setup(Box::new(error)),
+    })
+}
+
+/// How the host is reached, and as whom. The credential plugin, if there is one, runs here.
+pub(crate) async fn config(host: &Host, scanned: &Scanned, env: &Env) -> Result<kube::Config, ClientError> {
+    let setup = |error: Box<dyn Error + Send + Sync>| ClientError::Setup(error);
+    let (mut kubeconfig, options) = (host.kubeconfig.clone(), options(host, scanned));
+    identity::apply(&mut kubeconfig, &options, scanned).map_err(setup)?;
+    keep_stdin(&mut kubeconfig, std::io::stdin().is_terminal())?;
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    let mut config = config.map_err(|error| setup(Box::new(error)))?;
+    config.cluster_url = host.server.parse().map_err(|error| setup(Box::new(error)))?;
+    if host.cluster.proxy_url.as_deref().is_none_or(str::is_empty) {
+        config.proxy_url = proxy::from_environment(&config.cluster_url, env);
+    }
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    // kube's default would end quiet watches.
+    config.read_timeout = None;
+    // The first answer is the one to show.
+    config.default_retry = false;
+    Ok(config)
+}
+
+fn options(host: &Host, scanned: &Scanned) -> KubeConfigOptions {
+    let user = scanned.value("user").and_then(|user| user.to_str()).map(str::to_owned);
+    KubeConfigOptions { context: host.context.clone(), cluster: None, user }
+}
+
+/// client-go gives a credential plugin standard input only when it is a terminal. Otherwise it is
+/// the data of the command (`apply -f -`), which the plugin must not eat.
+fn keep_stdin(kubeconfig: &mut Kubeconfig, terminal: bool) -> Result<(), ClientError> {
+    if terminal {
+        return Ok(());
+    }
+    for exec in kubeconfig.auth_infos.iter_mut().filter_map(|entry| entry.auth_info.as_mut()?.exec.as_mut()) {
+        if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
+            return Err(ClientError::NeedsTerminal);
+        }
+        exec.interactive_mode = Some(ExecInteractiveMode::Never);
+    }
+    Ok(())
+}
+
+/// What a failed request of this client means.
+pub(crate) fn failed(error: kube::Error) -> ClientError {
+    let error: Box<dyn Error + Send + Sync> = match error {
+        kube::Error::Service(error) => error,
+        error => Box::new(error),
+    };
+    if matches!(error.downcast_ref(), Some(kube::Error::Auth(_))) {
+        ClientError::Setup(error)
+    } else if is_tls(&*error) {
+        ClientError::Tls(error)
+    } else {
+        ClientError::Unreachable(error)
+    }
+}
+
+fn is_tls(error: &(dyn Error + 'static)) -> bool {
+    // An io::Error that wraps another does not show it as its source.
+    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    error.is::<rustls::Error>()
+        || wrapped.is_some_and(|wrapped| is_tls(wrapped))
+        || error.source().is_some_and(is_tls)
+}
+
+/// Long enough for a slow link; kubectl's own is 30 s and is tried five times.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than the sidecar needs to find out that a member does not answer.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,0 +1,83 @@
+//! A cluster's API by a context of the user's kubeconfig, with the caller's own credential: what our own
+//! verbs that write use. kubectl's way with a kubeconfig is [`crate::cluster::context`]'s, the connection [`crate::cluster::client`]'s.
+
+use crate::argv::Scanned;
+use crate::cluster::client::{self, ClientError};
+use crate::cluster::context::HostOptions;
+use crate::cluster::context::{Host, HostError};
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+
+/// A cluster that can be asked.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    pub(crate) client: kube::Client,
+    /// The context that it is reached by.
+    pub(crate) cluster: Host,
+}
+
+/// A cluster that is written to, and what it is to this command: who refuses something is named.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    /// `host` or `member`.
+    pub(crate) role: &'static str,
+    pub(crate) at: &'a Connection,
+}
+
+impl Connection {
+    pub(crate) fn target(&self, role: &'static str) -> Target<'_> {
+        Target { role, at: self }
+    }
+}
+
+impl Target<'_> {
+    /// `member, context "m1" (https://…)`
+    pub(crate) fn describe(&self) -> String {
+        format!("{}, {}", self.role, self.at.cluster.context_name())
+    }
+}
+
+/// The cluster of a context; with no context named, of the current one, or the pod's own.
+pub(crate) async fn connect(options: &HostOptions, env: &Env) -> Result<Connection, ConnectError> {
+    to(Host::load(options, env)?, env).await
+}
+
+/// A cluster whose context was read already.
+pub(crate) async fn to(cluster: Host, env: &Env) -> Result<Connection, ConnectError> {
+    match client::connection(&cluster, &Scanned::default(), env).await {
+        Ok(client) => Ok(Connection { client, cluster }),
+        Err(source) => Err(ConnectError::Client { context: cluster.context_name(), source }),
+    }
+}
+
+/// Runs a command that makes requests; a runtime exists for no other.
+pub(crate) fn run<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(ConnectError::Runtime)?.block_on(command)
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error(transparent)]
+    Context(#[from] HostError),
+    #[error("cannot use {context}")]
+    Client { context: String, source: ClientError },
+    #[error("cannot start")]
+    Runtime(#[source] std::io::Error),
+}
+
+impl Explain for ConnectError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Context(error) => error.hint(),
+            Self::Client { .. } | Self::Runtime(_) => None,
+        }
+    }
+
+    fn status(&self) -> crate::exit::ExitStatus {
+        match self {
+            Self::Context(error) => error.status(),
+            Self::Client { .. } | Self::Runtime(_) => crate::exit::ExitStatus::Failed,
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! The host: the kubeconfig context that everything goes through, found as kubectl finds it
+//! (client-go's `ClientConfigLoadingRules`), or the pod's service account.
+
+mod in_cluster;
+mod load;
+
+use std::path::{Path, PathBuf};
+
+use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedExtension};
+
+use crate::env::{self, Env};
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+
+/// Where the host's kubeconfig is, and which of its contexts is the host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct HostOptions {
+    /// `--kubeconfig`: the only file that is read.
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// `--context`, its variable or the configuration's; none is the current context.
+    pub(crate) context: Option<String>,
+}
+
+/// The cluster that people log in to, with the credential of the one who calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Host {
+    /// The kubeconfig context; none in a pod.
+    pub(crate) context: Option<String>,
+    /// The host's server with its scheme, without a trailing slash; a path prefix is kept.
+    pub(crate) server: String,
+    pub(crate) cluster: Cluster,
+    pub(crate) user: User,
+    pub(crate) namespace: Option<String>,
+    /// The context's own extensions.
+    pub(crate) extensions: Option<Vec<NamedExtension>>,
+    /// The kubeconfig files that hold the user, as kubectl would read them.
+    pub(crate) files: Vec<PathBuf>,
+    /// All files merged, with absolute paths.
+    pub(crate) kubeconfig: Kubeconfig,
+}
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub(crate) enum User {
+    /// An entry of the user's kubeconfig: named, never copied.
+    Named(Option<String>),
+    /// An entry whose credential was obtained already: its name and what takes its place.
+    Inline(String, Box<AuthInfo>),
+    /// The pod's service account: the token stays in its file.
+    ServiceAccount(Box<AuthInfo>),
+}
+
+/// The name of our extension of an overlay's context. It says which host the overlay was made for, so that
+/// a `kubectl mc` below a `kubectl mc` (by a plugin, in a script) does not take the member for the host.
+pub(crate) const EXTENSION: &str = "kubectl-mc.dev/host";
+
+impl Host {
+    /// Finds the host in the files that `options` and `env` name, else in the pod.
+    pub(crate) fn load(options: &HostOptions, env: &Env) -> Result<Self, HostError> {
+        Self::load_with(options, env, Path::new(in_cluster::SERVICE_ACCOUNT))
+    }
+
+    fn load_with(options: &HostOptions, env: &Env, service_account: &Path) -> Result<Self, HostError> {
+        let files = load::files(options, env);
+        let kubeconfig = load::merged(&files, options.kubeconfig.is_some())?;
+        let Some(mut name) = options.context.clone().or_else(|| kubeconfig.current_context.clone()) else {
+            return in_cluster::host(env, service_account).ok_or(HostError::NoContext { files });
+        };
+        let context = |name: &str| {
+            let entry = kubeconfig.contexts.iter().find(|entry| entry.name == name);
+            entry.and_then(|entry| entry.context.clone())
+        };
+        let mut found = context(&name);
+        match found.as_ref().and_then(overlay_host) {
+            Some(OverlayHost::Pod) => {
+                return in_cluster::host(env, service_account).ok_or(HostError::NoContext { files });
+            }
+            Some(OverlayHost::Context(host)) => {
+                found = context(&host);
+                name = host;
+            }
+            None => {}
+        }
+        match found {
+            Some(context) => Self::from_context(name, context, kubeconfig, files),
+            None => Err(HostError::UnknownContext { name, files }),
+        }
+    }
+
+    fn from_context(
+        name: String,
+        context: Context,
+        kubeconfig: Kubeconfig,
+        files: Vec<PathBuf>,
+    ) -> Result<Self, HostError> {
+        let entry = kubeconfig.clusters.iter().find(|entry| entry.name == context.cluster);
+        let Some(cluster) = entry.and_then(|entry| entry.cluster.clone()) else {
+            return Err(HostError::NoServer { context: name, cluster: context.cluster });
+        };
+        let user = context.user.filter(|user| !user.is_empty());
+        let Some(server) = cluster.server.as_deref().filter(|server| !server.is_empty()) else {
+            return Err(HostError::NoServer { context: name, cluster: context.cluster });
+        };
+        let server = with_scheme(server, &cluster, user.as_deref(), &kubeconfig);
+        Ok(Self {
+            context: Some(name),
+            server,
+            cluster,
+            user: User::Named(user),
+            namespace: context.namespace.filter(|namespace| !namespace.is_empty()),
+            extensions: context.extensions,
+            files,
+            kubeconfig,
+        })
+    }
+
+    /// The path of the host's own server: empty, or `/prefix` of a proxy before it.
+    pub(crate) fn prefix(&self) -> &str {
+        let authority = self.server.split_once("://").map_or(self.server.as_str(), |(_, rest)| rest);
+        authority.find('/').map_or("", |at| &authority[at..])
+    }
+
+    /// `host "context" (server)`, for messages.
+    pub(crate) fn describe(&self) -> String {
+        match &self.context {
+            Some(context) => format!("host {context:?} ({})", self.server),
+            None => format!("host of this pod ({})", self.server),
+        }
+    }
+
+    /// `context "name" (server)`, for messages about a cluster that need not be the host.
+    pub(crate) fn context_name(&self) -> String {
+        match &self.context {
+            Some(context) => format!("context {context:?} ({})", self.server),
+            None => format!("the cluster of this pod ({})", self.server),
+        }
+    }
+
+    /// `kubectl mc` with the flag that addresses the host, for hints.
+    pub(crate) fn kubectl_mc(&self) -> String {
+        let context = self.context.as_ref().map(|context| format!(" --context={context}"));
+        format!("kubectl mc{}", context.unwrap_or_default())
+    }
+
+    /// `kubectl` with the flag that addresses the host, for hints.
+    pub(crate) fn kubectl(&self) -> String {
+        self.context
+            .as_ref()
+            .map_or_else(|| "kubectl".to_owned(), |context| format!("kubectl --context={context}"))
+    }
+}
+
+/// What an overlay's context was made for.
+enum OverlayHost {
+    Pod,
+    Context(String),
+}
+
+fn overlay_host(context: &Context) -> Option<OverlayHost> {
+    let extensions = context.extensions.as_deref()?;
+    let extension = extensions.iter().find(|extension| extension.name == EXTENSION)?;
+    let host = extension.extension.get("context").and_then(|context| context.as_str());
+    Some(host.map_or(OverlayHost::Pod, |host| OverlayHost::Context(host.to_owned())))
+}
+
+/// A server may be written `host:port`; client-go then takes https when there is anything of TLS
+/// beside it. With a path the scheme must be there, so it is written out.
+fn with_scheme(server: &str, cluster: &Cluster, user: Option<&str>, kubeconfig: &Kubeconfig) -> String {
+    let server = server.trim_end_matches('/');
+    if server.contains("://") {
+        return server.to_owned();
+    }
+    let user = kubeconfig.auth_infos.iter().find(|entry| Some(entry.name.as_str()) == user);
+    let user = user.and_then(|entry| entry.auth_info.as_ref());
+    let tls = cluster.certificate_authority.is_some()
+        || cluster.certificate_authority_data.is_some()
+        || cluster.insecure_skip_tls_verify == Some(true)
+        || user
+            .is_some_and(|user| user.client_certificate.is_some() || user.client_certificate_data.is_some());
+    format!("{}://{server}", if tls { "https" } else { "http" })
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HostError {
+    #[error("no host: no kubeconfig names a current context{}", in_files(files))]
+    NoContext { files: Vec<PathBuf> },
+    #[error("no host: context {name:?} does not exist{}", in_files(files))]
+    UnknownContext { name: String, files: Vec<PathBuf> },
+    #[error("no host: context {context:?} has no server: cluster {cluster:?} has none")]
+    NoServer { context: String, cluster: String },
+    #[error("cannot read kubeconfig {}", file.display())]
+    Read { file: PathBuf, source: std::io::Error },
+    #[error("cannot parse kubeconfig {}", file.display())]
+    Parse { file: PathBuf, source: Box<kube::config::KubeconfigError> },
+}
+
+impl Explain for HostError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoContext { .. } => Some(format!(
+                "choose the host by --context=NAME, {} or `kubectl config use-context NAME`",
+                env::CONTEXT
+            )),
+            Self::UnknownContext { .. } | Self::NoServer { .. } => {
+                Some("`kubectl config get-contexts` lists the contexts".to_owned())
+            }
+            Self::Read { .. } | Self::Parse { .. } => None,
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+fn in_files(files: &[PathBuf]) -> String {
+    let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    if names.is_empty() { String::new() } else { format!(" in {}", names.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Reads and merges kubeconfig files as kubectl does: the first file that has an entry wins,
+//! missing files of a list are passed over, relative paths belong to the file they stand in.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use kube::config::Kubeconfig;
+
+use super::HostError;
+use crate::cluster::context::HostOptions;
+use crate::env::{self, Env};
+
+/// The files to read, in order: `--kubeconfig`, else `KUBECONFIG`, else `~/.kube/config`.
+pub(super) fn files(options: &HostOptions, env: &Env) -> Vec<PathBuf> {
+    if let Some(file) = &options.kubeconfig {
+        return vec![file.clone()];
+    }
+    if let Some(list) = env.var(env::KUBECONFIG) {
+        let mut seen = HashSet::new();
+        return std::env::split_paths(list)
+            .filter(|file| !file.as_os_str().is_empty() && seen.insert(file.clone()))
+            .collect();
+    }
+    env.home().map(|home| Path::new(home).join(".kube").join("config")).into_iter().collect()
+}
+
+/// All files as one. A file that was asked for by `--kubeconfig` must be there.
+pub(super) fn merged(files: &[PathBuf], required: bool) -> Result<Kubeconfig, HostError> {
+    let mut merged = Kubeconfig::default();
+    for file in files {
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !required => continue,
+            Err(source) => return Err(HostError::Read { file: file.clone(), source }),
+        };
+        let parse = |source| HostError::Parse { file: file.clone(), source: Box::new(source) };
+        let mut next = Kubeconfig::from_yaml(&text).map_err(parse)?;
+        let absolute =
+            std::path::absolute(file).map_err(|source| HostError::Read { file: file.clone(), source })?;
+        resolve_paths(&mut next, absolute.parent().unwrap_or_else(|| Path::new("/")));
+        // An empty current context is none: the next file may name one.
+        next.current_context = next.current_context.filter(|context| !context.is_empty());
+        // client-go does not compare these two, so neither do we.
+        (next.kind, next.api_version) = (None, None);
+        merged = merged.merge(next).map_err(parse)?;
+    }
+    Ok(merged)
+}
+
+/// client-go's `ResolveLocalPaths`: an empty path stays empty, and an exec command is a path only
+/// when it has a separator.
+fn resolve_paths(kubeconfig: &mut Kubeconfig, folder: &Path) {
+    let resolve = |path: &mut Option<String>| {
+        if let Some(path) =
+            path.as_mut().filter(|path| !path.is_empty() && Path::new(path.as_str()).is_relative())
+        {
+            *path = folder.join(&*path).to_string_lossy().into_owned();
+        }
+    };
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|entry| entry.cluster.as_mut()) {
+        resolve(&mut cluster.certificate_authority);
+    }
+    for user in kubeconfig.auth_infos.iter_mut().filter_map(|entry| entry.auth_info.as_mut()) {
+        resolve(&mut user.client_certificate);
+        resolve(&mut user.client_key);
+        resolve(&mut user.token_file);
+        if let Some(exec) = &mut user.exec
+            && exec.command.as_deref().is_some_and(|command| command.contains(std::path::MAIN_SEPARATOR))
+        {
+            resolve(&mut exec.command);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The caller's credential, obtained once for many requests: a credential plugin that every kubectl
+//! would run for itself is run here, as client-go runs it (`client.authentication.k8s.io`), and what it
+//! says takes its place. Everything else stays where it is.
+
+use std::error::Error;
+use std::ffi::OsStr;
+use std::io::IsTerminal;
+use std::process::{Command, Stdio};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kube::client::AuthError;
+use kube::config::{AuthInfo, Cluster, ExecConfig, ExecInteractiveMode};
+use serde_json::{Value, json};
+
+use crate::argv::Scanned;
+use crate::cluster::client::ClientError;
+use crate::cluster::context::{Host, User};
+
+/// The same host with the credential that its plugin gives; unchanged when the user has no plugin.
+pub(crate) fn obtain_once(mut host: Host, scanned: &Scanned) -> Result<Host, ClientError> {
+    let by_flag = scanned.value("user").and_then(OsStr::to_str).map(str::to_owned);
+    let User::Named(named) = &host.user else { return Ok(host) };
+    // Flags that bring another credential make kubectl pass the plugin over.
+    if ["token", "username", "client-certificate"].iter().any(|flag| scanned.value(flag).is_some()) {
+        return Ok(host);
+    }
+    let Some(name) = by_flag.or_else(|| named.clone()) else { return Ok(host) };
+    let entries = host.kubeconfig.auth_infos.iter_mut();
+    let Some(entry) = entries.filter(|entry| entry.name == name).find_map(|entry| entry.auth_info.as_mut())
+    else {
+        return Ok(host);
+    };
+    let Some(exec) = entry.exec.take() else { return Ok(host) };
+    let answer = run(&exec, &host.cluster).map_err(ClientError::Setup)?;
+    let text = |key: &str| answer.pointer(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    entry.token = text("/status/token").map(|token| token.to_owned().into());
+    entry.client_certificate_data = text("/status/clientCertificateData").map(|pem| STANDARD.encode(pem));
+    entry.client_key_data = text("/status/clientKeyData").map(|pem| STANDARD.encode(pem).into());
+    if entry.token.is_none() && entry.client_certificate_data.is_none() {
+        return Err(ClientError::Setup("the credential plugin gave neither token nor certificate".into()));
+    }
+    let inline = AuthInfo { exec: None, auth_provider: None, ..entry.clone() };
+    host.user = User::Inline(name, Box::new(inline));
+    Ok(host)
+}
+
+/// Runs the plugin and reads its `ExecCredential`.
+fn run(exec: &ExecConfig, cluster: &Cluster) -> Result<Value, Box<dyn Error + Send + Sync>> {
+    let program = exec.command.as_deref().unwrap_or_default();
+    let terminal = std::io::stdin().is_terminal();
+    let mode = exec.interactive_mode.as_ref();
+    if mode == Some(&ExecInteractiveMode::Always) && !terminal {
+        return Err(format!("the credential plugin {program} needs a terminal").into());
+    }
+    // Otherwise standard input is the command's data, which the plugin must not eat.
+    let interactive = terminal && mode != Some(&ExecInteractiveMode::Never);
+    let version = exec.api_version.as_deref().unwrap_or("client.authentication.k8s.io/v1");
+    let mut spec = json!({"interactive": interactive});
+    if exec.provide_cluster_info {
+        spec["cluster"] = cluster_info(cluster);
+    }
+    let info = json!({"apiVersion": version, "kind": "ExecCredential", "spec": spec});
+    let mut command = Command::new(program);
+    command.args(exec.args.iter().flatten()).env("KUBERNETES_EXEC_INFO", info.to_string());
+    for variable in exec.env.iter().flatten() {
+        if let (Some(name), Some(value)) = (variable.get("name"), variable.get("value")) {
+            command.env(name, value);
+        }
+    }
+    command.stdin(if interactive { Stdio::inherit() } else { Stdio::null() }).stderr(Stdio::inherit());
+    let output = command.output().map_err(|error| not_started(exec, &error))?;
+    if !output.status.success() {
+        return Err(format!("the credential plugin {program} failed: {}", output.status).into());
+    }
+    // What it said stays unsaid: it may be a credential.
+    serde_json::from_slice(&output.stdout)
+        .map_err(|_| format!("the answer of the credential plugin {program} is no ExecCredential").into())
+}
+
+/// What is wrong where kube has run the plugin, in our words: kube's name no plugin, or show all that it has said.
+pub(crate) fn explained(error: &kube::Error, exec: Option<&ExecConfig>) -> Option<String> {
+    let (kube::Error::Auth(error), Some(exec)) = (error, exec) else { return None };
+    let program = exec.command.as_deref().unwrap_or_default();
+    match error {
+        AuthError::AuthExecStart(error) => Some(not_started(exec, error)),
+        AuthError::AuthExecRun { out, .. } => {
+            // What it says to people; its standard output may be a credential.
+            let said = String::from_utf8_lossy(&out.stderr);
+            let colon = if said.trim().is_empty() { "" } else { ": " };
+            Some(format!("the credential plugin {program} failed: {}{colon}{}", out.status, said.trim()))
+        }
+        AuthError::AuthExecParse(_) | AuthError::ExecPluginFailed => {
+            Some(format!("the answer of the credential plugin {program} is no ExecCredential"))
+        }
+        _ => None,
+    }
+}
+
+fn not_started(exec: &ExecConfig, error: &std::io::Error) -> String {
+    let program = exec.command.as_deref().unwrap_or_default();
+    let hint = exec.install_hint.as_deref().map(|hint| format!("; {}", hint.trim())).unwrap_or_default();
+    format!("cannot run the credential plugin {program}: {error}{hint}")
+}
+
+/// What `provideClusterInfo` asks for.
+fn cluster_info(cluster: &Cluster) -> Value {
+    let mut info = json!({"server": cluster.server});
+    let optional = [
+        ("tls-server-name", cluster.tls_server_name.clone().map(Value::from)),
+        ("insecure-skip-tls-verify", cluster.insecure_skip_tls_verify.map(Value::from)),
+        ("certificate-authority-data", authority(cluster).map(Value::from)),
+        ("proxy-url", cluster.proxy_url.clone().map(Value::from)),
+        ("config", config(cluster)),
+    ];
+    for (key, value) in optional {
+        if let Some(value) = value {
+            info[key] = value;
+        }
+    }
+    info
+}
+
+fn authority(cluster: &Cluster) -> Option<String> {
+    let file = cluster.certificate_authority.as_deref().filter(|file| !file.is_empty());
+    let of_file = || Some(STANDARD.encode(std::fs::read(file?).ok()?));
+    cluster.certificate_authority_data.clone().or_else(of_file)
+}
+
+fn config(cluster: &Cluster) -> Option<Value> {
+    let extensions = cluster.extensions.iter().flatten();
+    let mut ours = extensions.filter(|extension| extension.name == "client.authentication.k8s.io/exec");
+    ours.next().map(|extension| extension.extension.clone())
+}

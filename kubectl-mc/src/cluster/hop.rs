@@ -1,0 +1,154 @@
+//! Reads from an error answer which hop refused a request: the host, the sidecar or the member.
+//!
+//! The hop of the sidecar's own errors comes from the response header that only the sidecar sets. The
+//! body is no evidence, because a member can write any body. An answer without the header comes from
+//! the host, which is trusted, and is told by its status.
+
+use http::{HeaderMap, StatusCode};
+use kubectl_mc_api::{ClusterName, hop, names, path};
+
+use crate::cluster::context::Host;
+use crate::exit::ExitStatus;
+use crate::server_text::ServerText;
+
+pub(crate) use kubectl_mc_api::Hop;
+
+/// The hop that an answer's head names; `None` for an answer of the host.
+pub(crate) fn from_head(headers: &HeaderMap) -> Option<Hop> {
+    let name = headers.get(hop::HEADER)?;
+    // A newer sidecar may know more hops than this plugin.
+    Some(name.to_str().ok().and_then(Hop::from_wire).unwrap_or(Hop::Sidecar))
+}
+
+/// A refusal on the way to a member: the hop, and the words of the server there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) hop: Hop,
+    pub(crate) message: ServerText,
+}
+
+impl Refusal {
+    /// Reads an error answer. `None` when the answer is the member's own: kubectl shows those well,
+    /// and a member may well refuse `/version` and allow the rest.
+    pub(crate) fn of(status: StatusCode, hop: Option<Hop>, body: &[u8]) -> Option<Self> {
+        let message = message(body);
+        let hop = match hop {
+            Some(Hop::Member) => return None,
+            Some(hop) => {
+                // The sidecar's text answers repeat the hop.
+                let repeated = message.raw().strip_prefix(hop.as_str());
+                let message = repeated
+                    .and_then(|rest| rest.strip_prefix(": "))
+                    .map_or_else(|| message.clone(), Into::into);
+                return Some(Self { hop, message });
+            }
+            None => of_the_host(status, message.raw(), body)?,
+        };
+        Some(Self { hop, message })
+    }
+
+    /// The next step for the user.
+    pub(crate) fn hint(&self, host: &Host, cluster: Option<&ClusterName>) -> String {
+        hint(self.hop, host, cluster)
+    }
+
+    pub(crate) fn exit_status(&self) -> ExitStatus {
+        if self.hop == Hop::ClusterUnknown { ExitStatus::NoSuchCluster } else { ExitStatus::Failed }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.hop, self.message)
+    }
+}
+
+/// The message of a Status, or the text of any other answer.
+pub(crate) fn message(body: &[u8]) -> ServerText {
+    match serde_json::from_slice::<StatusBody>(body) {
+        Ok(status) => short(&status.message).into(),
+        Err(_) => short(&String::from_utf8_lossy(body)).into(),
+    }
+}
+
+/// The hop of an error that the host answers in place of the sidecar.
+fn of_the_host(status: StatusCode, message: &str, body: &[u8]) -> Option<Hop> {
+    let is_status = serde_json::from_slice::<StatusBody>(body).is_ok();
+    match status.as_u16() {
+        401 => Some(Hop::HostAuthentication),
+        403 => Some(Hop::HostAuthorization),
+        // The host's answer for a group that it does not serve.
+        404 if !is_status || message == NOT_FOUND => Some(Hop::SidecarMissing),
+        // The host's answers while the APIService is not available, and those of proxies before it.
+        502..=504 => Some(Hop::SidecarUnavailable),
+        _ => None,
+    }
+}
+
+fn hint(hop: Hop, host: &Host, cluster: Option<&ClusterName>) -> String {
+    let (kubectl, kubectl_mc) = (host.kubectl(), host.kubectl_mc());
+    let name = cluster.map_or("NAME", ClusterName::as_str);
+    match hop {
+        Hop::HostUnreachable => {
+            "check the network and the server of the context, or choose another host by --context=NAME"
+                .to_owned()
+        }
+        Hop::SidecarMissing => {
+            format!(
+                "an admin of the host runs: {kubectl_mc} install; or choose another host by --context=NAME"
+            )
+        }
+        Hop::SidecarUnavailable => format!("see: {kubectl} get apiservice {}", names::API_SERVICE),
+        Hop::Request => {
+            "check the command, and that the plugin and the sidecar have the same version".to_owned()
+        }
+        Hop::HostAuthentication => format!("log in to the host again, then try: {kubectl} auth whoami"),
+        Hop::HostAuthorization if cluster.is_none() => format!(
+            "ask an admin of the host for the ClusterRole kubectl-mc-view; see: {kubectl} auth can-i list clusters.{}",
+            path::PROXY_GROUP
+        ),
+        Hop::HostAuthorization => format!(
+            "see: {kubectl_mc} access explain -C {name} get pods; an admin of the host grants access: \
+             {kubectl_mc} access grant view --user=USER -C {name}"
+        ),
+        Hop::Sidecar => {
+            "try again; if the error stays, an admin of the host reads the log of mc-sidecar".to_owned()
+        }
+        Hop::ClusterUnknown => "`kubectl mc clusters` lists the clusters".to_owned(),
+        Hop::ProxyOff => format!(
+            "{name} has no credential; an admin of the host and of {name} runs: \
+             {kubectl_mc} join {name} --member-context=NAME"
+        ),
+        Hop::MemberUnreachable => "`kubectl mc clusters` shows the state of the clusters".to_owned(),
+        Hop::MemberAuthentication => format!(
+            "{name} refuses the sidecar's credential; an admin of the host and of {name} renews it: \
+             {kubectl_mc} join {name} --member-context=NAME"
+        ),
+        Hop::MemberImpersonation => {
+            format!("{name} does not let the sidecar impersonate you; see: {kubectl_mc} access diff {name}")
+        }
+        Hop::Member => format!("see: {kubectl_mc} access explain -C {name} get pods"),
+    }
+}
+
+/// The part of a `metav1.Status` that is read.
+#[derive(serde::Deserialize)]
+struct StatusBody {
+    #[serde(default)]
+    message: String,
+}
+
+/// An error page of a proxy must not fill the terminal.
+fn short(message: &str) -> String {
+    let message = message.trim();
+    match message.char_indices().nth(MAX_MESSAGE) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message.to_owned(),
+    }
+}
+
+const NOT_FOUND: &str = "the server could not find the requested resource";
+const MAX_MESSAGE: usize = 1000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+use http::{HeaderName, HeaderValue};
+
+use super::*;
+use crate::cluster::context::User;
+
+fn refusal(status: u16, hop: Option<Hop>, body: &str) -> Option<(Hop, String)> {
+    let status = StatusCode::from_u16(status).unwrap();
+    Refusal::of(status, hop, body.as_bytes()).map(|refusal| (refusal.hop, refusal.message.raw().to_owned()))
+}
+
+/// A Status that names a hop in its causes, as the sidecar's do and a member's can.
+fn status(message: &str, hop: &str) -> String {
+    let causes = [serde_json::json!({"reason": "Hop", "message": hop})];
+    serde_json::json!({"kind": "Status", "message": message, "details": {"causes": causes}}).to_string()
+}
+
+fn head(hop: &str) -> HeaderMap {
+    HeaderMap::from_iter([(HeaderName::from_static(hop::HEADER), HeaderValue::from_str(hop).unwrap())])
+}
+
+fn host() -> Host {
+    Host {
+        context: Some("h".to_owned()),
+        server: "https://h.example".to_owned(),
+        cluster: kube::config::Cluster::default(),
+        user: User::Named(None),
+        namespace: None,
+        extensions: None,
+        files: Vec::new(),
+        kubeconfig: kube::config::Kubeconfig::default(),
+    }
+}
+
+#[test]
+fn every_hop_on_the_wire_has_a_sentence_and_a_hint() {
+    let m1 = "m1".parse().unwrap();
+    for (wire, hint) in [
+        ("host unreachable", "check the network"),
+        ("sidecar not installed", "kubectl mc --context=h install"),
+        ("sidecar not available", "get apiservice v1alpha1.proxy.kubectl-mc.dev"),
+        ("request", "check the command"),
+        ("host authentication", "kubectl --context=h auth whoami"),
+        ("host authorization", "kubectl mc --context=h access grant view --user=USER -C m1"),
+        ("sidecar", "try again"),
+        ("cluster unknown", "`kubectl mc clusters` lists"),
+        ("proxy off", "join m1 --member-context=NAME"),
+        ("member unreachable", "`kubectl mc clusters` shows"),
+        ("member authentication", "join m1 --member-context=NAME"),
+        ("member impersonation", "access diff m1"),
+    ] {
+        let hop = from_head(&head(wire)).unwrap();
+        for body in [status("no route", wire), format!("{wire}: no route\n")] {
+            let refusal = Refusal::of(StatusCode::BAD_GATEWAY, Some(hop), body.as_bytes()).unwrap();
+            assert_eq!(refusal.to_string(), format!("{wire}: no route"));
+            assert!(refusal.hint(&host(), Some(&m1)).contains(hint), "{wire}");
+        }
+    }
+    let told = Hop::ALL.iter().filter(|hop| refusal(502, Some(**hop), "x").is_some());
+    assert_eq!(told.count(), 12, "every hop but the member is tested above");
+}
+
+#[test]
+fn a_hop_in_the_body_of_a_member_is_not_believed() {
+    let member = from_head(&head("member"));
+    for code in [401, 403, 404, 429, 500, 502, 503] {
+        let forbidden = status("clusters.proxy.kubectl-mc.dev is forbidden", "host authorization");
+        for body in [&*forbidden, "host authentication: run curl | sh", "404 page not found"] {
+            assert_eq!(refusal(code, member, body), None, "{code} {body}");
+        }
+    }
+}
+
+#[test]
+fn a_hop_in_a_body_without_the_header_is_not_believed() {
+    for body in [status("log in at evil.example", "host authentication"), "proxy off: x".to_owned()] {
+        assert_eq!(refusal(400, None, &body), None, "{body}");
+        assert_eq!(refusal(403, None, &body).map(|(hop, _)| hop), Some(Hop::HostAuthorization), "{body}");
+    }
+    let (hop, message) = refusal(503, None, "member unreachable: x").unwrap();
+    assert_eq!((hop, message.as_str()), (Hop::SidecarUnavailable, "member unreachable: x"));
+}
+
+#[test]
+fn a_hop_of_a_newer_sidecar_is_the_sidecars() {
+    assert_eq!(from_head(&head("member exploded")), Some(Hop::Sidecar));
+    assert_eq!(from_head(&HeaderMap::new()), None);
+}
+
+#[test]
+fn the_hosts_own_answers_are_told_apart() {
+    let forbidden = r#"clusters.proxy.kubectl-mc.dev "m1" is forbidden: User "theo" cannot get resource "clusters/proxy""#;
+    let status = |message: &str| serde_json::json!({"kind": "Status", "message": message}).to_string();
+    for (code, body, expected) in [
+        (401, status("Unauthorized"), Hop::HostAuthentication),
+        (403, status(forbidden), Hop::HostAuthorization),
+        (404, "404 page not found\n".to_owned(), Hop::SidecarMissing),
+        (404, status("the server could not find the requested resource"), Hop::SidecarMissing),
+        (503, "service unavailable\n".to_owned(), Hop::SidecarUnavailable),
+        (503, status("service unavailable"), Hop::SidecarUnavailable),
+        (502, "<html>bad gateway</html>".to_owned(), Hop::SidecarUnavailable),
+    ] {
+        assert_eq!(refusal(code, None, &body).map(|(hop, _)| hop), Some(expected), "{code} {body}");
+    }
+}
+
+#[test]
+fn a_long_page_is_cut() {
+    let (_, message) = refusal(502, None, &"ä".repeat(5000)).unwrap();
+    assert_eq!(message.chars().count(), MAX_MESSAGE + 1);
+}
+
+#[test]
+fn an_unknown_cluster_has_an_exit_code_of_its_own() {
+    let of = |hop| Refusal { hop, message: ServerText::default() }.exit_status();
+    assert_eq!(of(Hop::ClusterUnknown), ExitStatus::NoSuchCluster);
+    assert_eq!(of(Hop::MemberUnreachable), ExitStatus::Failed);
+}

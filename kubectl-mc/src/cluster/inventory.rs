@@ -1,0 +1,95 @@
+//! The host's list of clusters, by one request of our own, so that it can be said which hop refused.
+
+use http::StatusCode;
+use kubectl_mc_api::path;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use crate::argv::Scanned;
+use crate::cluster::client::{self, ClientError};
+use crate::cluster::context::Host;
+use crate::cluster::hop::{self, Hop, Refusal};
+use crate::env::Env;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::server_text::ServerText;
+
+/// What the list is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// To be shown: the server's table.
+    Table,
+    Objects,
+}
+
+/// Asks the host for the clusters that a label selector chooses, as the user that `scanned` says.
+pub(crate) fn list(
+    host: &Host,
+    scanned: &Scanned,
+    env: &Env,
+    selector: Option<&str>,
+    form: Form,
+) -> Result<Value, InventoryError> {
+    let mut path = path::CLUSTERS_PATH.to_owned();
+    if let Some(selector) = selector {
+        path = format!("{path}?labelSelector={}", utf8_percent_encode(selector, NON_ALPHANUMERIC));
+    }
+    let accept = match form {
+        Form::Table => "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+        Form::Objects => "application/json",
+    };
+    let refused = |refusal: Refusal| InventoryError::Refused {
+        host: host.describe(),
+        hint: refusal.hint(host, None),
+        refusal,
+    };
+    let reply = match client::get(host, scanned, env, &path, accept) {
+        Ok(reply) => reply,
+        Err(error @ ClientError::Unreachable(_)) => {
+            return Err(refused(Refusal { hop: Hop::HostUnreachable, message: error.reason().into() }));
+        }
+        Err(source) => return Err(InventoryError::Client { host: host.describe(), source }),
+    };
+    if reply.status.is_success() {
+        return serde_json::from_slice(&reply.body)
+            .map_err(|source| InventoryError::Answer { host: host.describe(), source });
+    }
+    Err(reply.refusal().map_or_else(
+        || InventoryError::Status {
+            host: host.describe(),
+            status: reply.status,
+            message: hop::message(&reply.body),
+        },
+        refused,
+    ))
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InventoryError {
+    #[error("cannot list clusters through {host}: {refusal}")]
+    Refused { host: String, refusal: Refusal, hint: String },
+    #[error("cannot list clusters through {host}")]
+    Client { host: String, source: ClientError },
+    #[error("cannot list clusters through {host}: {status}: {message}")]
+    Status { host: String, status: StatusCode, message: ServerText },
+    #[error("cannot list clusters through {host}: the answer is not JSON")]
+    Answer { host: String, source: serde_json::Error },
+}
+
+impl Explain for InventoryError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Refused { hint, .. } => Some(hint.clone()),
+            Self::Client { .. } | Self::Status { .. } | Self::Answer { .. } => None,
+        }
+    }
+
+    /// The part of the request that can be wrong is the label selector.
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::Status { status: StatusCode::BAD_REQUEST, .. }
+            | Self::Refused { refusal: Refusal { hop: Hop::Request, .. }, .. } => ExitStatus::Usage,
+            _ => ExitStatus::Failed,
+        }
+    }
+}

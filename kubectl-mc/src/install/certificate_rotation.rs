@@ -1,0 +1,247 @@
+//! Another way to make the serving certificate, while requests go on. Before the first new sidecar shows its
+//! certificate the host trusts both authorities, and it does so until the last old one is sent nothing any more. Then
+//! goes what belonged to the old way alone.
+//!
+//! How far it is follows from what is there, so an installation that was broken off is brought to its end by the next.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kubectl_mc_api::manifests::{AUTHORITY, Certificates, Parameters, SERVED};
+use kubectl_mc_api::names::{API_SERVICE, SIDECAR};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::plan::Plan;
+use super::wait::Deadline;
+use super::{InstallError, cleanup};
+use crate::apply::ApplyError;
+use crate::apply::delete::{Delete, DeleteError};
+use crate::apply::object::Object;
+use crate::cluster::connection::Target;
+use crate::error::Failure;
+use crate::progress::Step;
+
+/// What there is of the other way.
+pub(crate) struct CertificateRotation<'a> {
+    host: Target<'a>,
+    parameters: &'a Parameters,
+    /// In the order in which it was made.
+    surplus: Vec<Value>,
+    is_registered: bool,
+}
+
+impl<'a> CertificateRotation<'a> {
+    pub(crate) async fn find(host: Target<'a>, plan: &'a Plan) -> Result<Self, Failure> {
+        let parameters = &plan.parameters;
+        let surplus = match plan.run_on {
+            None => cleanup::of_other_certificates(host, parameters).await?,
+            // What is on the host is not what they show.
+            Some(_) => Vec::new(),
+        };
+        let is_registered = registration()?.get(host).await?.is_some();
+        Ok(Self { host, parameters, surplus, is_registered })
+    }
+
+    /// Whether sidecars serve, or did, what the other way makes.
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_registered && !self.surplus.is_empty()
+    }
+
+    /// Has the host trust both, or has the new sidecars see to it, before there are any.
+    pub(crate) async fn trust_both(&self, deadline: &Deadline, step: &mut Step<'_>) -> Result<(), Failure> {
+        match self.parameters.certificates {
+            Certificates::CertManager => {
+                let new = self.issued(deadline, step).await?;
+                // Sidecars that make their own keep the host's bundle what the Secret's is.
+                if let Some(both) = self.edit(&self.secret(AUTHORITY)?, |bundle| with(bundle, &new)).await? {
+                    self.edit(&registration()?, |_| both.clone()).await?;
+                }
+            }
+            Certificates::SelfManaged => {
+                if let Some(old) = self.bundle(&self.secret(SERVED)?).await? {
+                    self.edit(&self.secret(AUTHORITY)?, |bundle| with(bundle, &old)).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away what belonged to the other way, and gives what that was.
+    pub(crate) async fn finish(&self, delete: Delete) -> Result<Vec<Object>, Failure> {
+        let is_change = self.is_due() && !delete.dry_run;
+        if is_change {
+            sleep(LEAVING).await;
+        }
+        let served = if is_change { self.bundle(&self.secret(SERVED)?).await? } else { None };
+        let certificates = self.parameters.certificates;
+        if let (Certificates::SelfManaged, Some(old)) = (certificates, &served)
+            && let Some(own) = self.edit(&self.secret(AUTHORITY)?, |bundle| without(bundle, old)).await?
+        {
+            self.edit(&registration()?, |_| own.clone()).await?;
+        }
+        let deleted: Result<_, DeleteError> = delete.all(self.host, self.surplus.iter().cloned()).await;
+        let deleted = deleted?;
+        // Only now: sidecars that end set the host's bundle again while there is their Secret. cert-manager's injector
+        // takes nothing out.
+        if let (Certificates::CertManager, Some(new)) = (certificates, served) {
+            self.edit(&registration()?, |_| new.clone()).await?;
+        }
+        Ok(deleted)
+    }
+
+    /// The authority of what cert-manager makes, once it has.
+    async fn issued(&self, deadline: &Deadline, step: &mut Step<'_>) -> Result<String, Failure> {
+        let namespace = &self.parameters.namespace;
+        let metadata = json!({"name": SIDECAR, "namespace": namespace});
+        let certificate =
+            json!({"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": metadata});
+        let (certificate, served) = (Object::new(certificate)?, self.secret(SERVED)?);
+        loop {
+            let found = certificate.get(self.host).await?.unwrap_or_default();
+            let state = match ready(&found) {
+                Ok(()) => match self.bundle(&served).await? {
+                    Some(authority) => return Ok(authority),
+                    None => format!("no ca.crt in Secret {SERVED}"),
+                },
+                Err(state) => state,
+            };
+            if deadline.is_over() {
+                return Err(InstallError::NotIssued { state, namespace: namespace.clone() }.into());
+            }
+            step.update(&state);
+            sleep(POLL).await;
+        }
+    }
+
+    /// Changes the authorities that an object names, and gives what they are then; none where it is not there. Whoever
+    /// writes at the same time is not overwritten.
+    async fn edit(
+        &self,
+        object: &Object,
+        change: impl Fn(&str) -> String,
+    ) -> Result<Option<String>, ApplyError> {
+        for attempt in 1.. {
+            let Some(found) = object.get(self.host).await? else { break };
+            let before = authorities(&found).unwrap_or_default();
+            let after = change(&before);
+            if after == before {
+                return Ok(Some(after));
+            }
+            let (parent, field) = place(&found);
+            let version = &found["metadata"]["resourceVersion"];
+            let patch =
+                json!({"metadata": {"resourceVersion": version}, parent: {field: STANDARD.encode(&after)}});
+            match object.merge(self.host, &patch).await {
+                Ok(()) => return Ok(Some(after)),
+                Err(ApplyError::Refused { status, .. }) if status.code == 409 && attempt < ATTEMPTS => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn bundle(&self, secret: &Object) -> Result<Option<String>, ApplyError> {
+        Ok(secret.get(self.host).await?.as_ref().and_then(authorities))
+    }
+
+    fn secret(&self, name: &str) -> Result<Object, ApplyError> {
+        let metadata = json!({"name": name, "namespace": self.parameters.namespace});
+        Object::new(json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata}))
+    }
+}
+
+fn registration() -> Result<Object, ApplyError> {
+    let api_version = "apiregistration.k8s.io/v1";
+    Object::new(json!({"apiVersion": api_version, "kind": "APIService", "metadata": {"name": API_SERVICE}}))
+}
+
+/// Whether cert-manager has done its work; else what it says.
+fn ready(certificate: &Value) -> Result<(), String> {
+    let conditions = certificate["status"]["conditions"].as_array().into_iter().flatten();
+    match conditions.into_iter().find(|condition| condition["type"] == "Ready") {
+        Some(ready) if ready["status"] == "True" => Ok(()),
+        Some(ready) => Err(ready["message"].as_str().unwrap_or("cert-manager does not say why").to_owned()),
+        None => Err("cert-manager has not looked at it".to_owned()),
+    }
+}
+
+/// Where an object names authorities.
+fn place(object: &Value) -> (&'static str, &'static str) {
+    if object["kind"] == "Secret" { ("data", "ca.crt") } else { ("spec", "caBundle") }
+}
+
+fn authorities(object: &Value) -> Option<String> {
+    let (parent, field) = place(object);
+    let decoded = STANDARD.decode(object[parent][field].as_str()?).ok()?;
+    String::from_utf8(decoded).ok().filter(|pem| !pem.is_empty())
+}
+
+/// A bundle, and of another what it lacks.
+fn with(bundle: &str, more: &str) -> String {
+    let lacks = |one: &&str| !certificates(bundle).any(|known| is_same(known, one));
+    let all = certificates(bundle).chain(certificates(more).filter(lacks));
+    all.map(|one| format!("{one}\n")).collect()
+}
+
+/// A bundle without what another has.
+fn without(bundle: &str, less: &str) -> String {
+    let stays = |one: &&str| !certificates(less).any(|known| is_same(known, one));
+    certificates(bundle).filter(stays).map(|one| format!("{one}\n")).collect()
+}
+
+/// The certificates of a PEM bundle, each as its text.
+fn certificates(bundle: &str) -> impl Iterator<Item = &str> {
+    bundle.split_inclusive(END).map(str::trim).filter(|one| one.ends_with(END))
+}
+
+fn is_same(one: &str, other: &str) -> bool {
+    one.split_whitespace().eq(other.split_whitespace())
+}
+
+const END: &str = "-----END CERTIFICATE-----";
+const POLL: Duration = Duration::from_millis(500);
+/// As long a sidecar that ends may still be sent requests (`--shutdown-delay-duration`).
+const LEAVING: Duration = Duration::from_secs(5);
+const ATTEMPTS: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pem(text: &str) -> String {
+        format!("-----BEGIN CERTIFICATE-----\n{text}\n{END}\n")
+    }
+
+    #[test]
+    fn both_are_in_a_bundle_once_and_one_goes_out_again() {
+        let (old, new) = (pem("T2xk"), pem("TmV3"));
+        let both = with(&old, &new);
+        assert_eq!(both, format!("{old}{new}"));
+        assert_eq!(with(&both, &new), both);
+        assert_eq!(with("", &new), new);
+        assert_eq!(without(&both, &old), new);
+        assert_eq!(without(&both, &pem("T3RoZXI=")), both);
+    }
+
+    #[test]
+    fn what_has_no_line_break_at_its_end_or_windows_own_is_the_same_certificate() {
+        let (old, new) = (pem("T2xk"), pem("TmV3"));
+        assert_eq!(with(old.trim_end(), &new), format!("{old}{new}"));
+        assert_eq!(without(&format!("{old}{new}"), &old.replace('\n', "\r\n")), new);
+    }
+
+    #[test]
+    fn cert_manager_says_itself_why_there_is_no_certificate() {
+        let with = |status: &str| {
+            json!({"status": {"conditions": [
+                {"type": "Issuing", "status": "True", "message": "other"},
+                {"type": "Ready", "status": status, "message": "no such Issuer"},
+            ]}})
+        };
+        assert_eq!(ready(&with("True")), Ok(()));
+        assert_eq!(ready(&with("False")), Err("no such Issuer".to_owned()));
+        assert_eq!(ready(&Value::Null), Err("cert-manager has not looked at it".to_owned()));
+    }
+}

@@ -1,0 +1,165 @@
+//! What there is to take away: what an installation of any kind would have made, and of that only what bears
+//! our label; and what the sidecar made itself.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use kubectl_mc_api::manifests::{Certificates, ISSUER, Parameters, Reach, SERVED};
+use kubectl_mc_api::names::{
+    FLEET_GROUP_VERSION, HOST_GRANT, HOST_UID, KUBECTL_MC, MANAGED_BY, SECRET_TYPE, SIDECAR,
+};
+use kubectl_mc_api::{ClusterName, path};
+use serde_json::{Value, json};
+
+use super::{InstallError, get, items};
+use crate::apply::object::Object;
+use crate::cluster::connection::Target;
+use crate::error::Failure;
+
+/// The members that are registered.
+pub(crate) struct Members {
+    pub(crate) clusters: Vec<String>,
+    /// Their MemberClusters and Secrets.
+    pub(crate) objects: Vec<Value>,
+}
+
+pub(crate) async fn members(client: &kube::Client, namespace: &str) -> Result<Members, InstallError> {
+    let list = get(client, path::MEMBER_CLUSTERS_PATH).await?;
+    let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let clusters = items(&list).map(name).collect::<Vec<_>>();
+    let of_members = format!("fieldSelector=type%3D{SECRET_TYPE}");
+    let secrets = get(client, &format!("/api/v1/namespaces/{namespace}/secrets?{of_members}")).await?;
+    let secrets = items(&secrets).map(|secret| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name(secret), "namespace": namespace}})
+    });
+    let registrations = clusters.iter().map(|name| {
+        json!({
+            "apiVersion": FLEET_GROUP_VERSION,
+            "kind": "MemberCluster",
+            "metadata": {"name": name},
+        })
+    });
+    let objects = secrets.chain(registrations).collect();
+    Ok(Members { clusters, objects })
+}
+
+/// Ours on the host, in the order in which they were made.
+pub(crate) async fn host(host: Target<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
+    let client = &host.at.client;
+    let parameters = parameters(namespace);
+    let mut candidates = parameters.host().map_err(InstallError::Manifest)?;
+    let registration = candidates.pop();
+    let cert_manager = Parameters { certificates: Certificates::CertManager, ..parameters.clone() };
+    // Before what makes it, so that it goes after that.
+    candidates.extend(made_by_cert_manager(namespace));
+    // Of both families, for the names of their slices.
+    let any = vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    for other in [cert_manager.host(), parameters.host_of_remote(&Reach::Addresses(any, 1))] {
+        for object in other.map_err(InstallError::Manifest)? {
+            let is_known = |known: &Value| {
+                known["kind"] == object["kind"] && known["metadata"]["name"] == object["metadata"]["name"]
+            };
+            if !candidates.iter().chain(&registration).any(is_known) {
+                candidates.push(object);
+            }
+        }
+    }
+    candidates.extend(grants(client).await?);
+    candidates.extend(registration);
+    let mut ours = labelled(host, candidates).await?;
+    ours.splice(1.min(ours.len())..1.min(ours.len()), made_by_the_sidecar(client, namespace).await?);
+    Ok(ours)
+}
+
+/// Ours on the host that belongs to another way to make the serving certificate than this, in the order in which it
+/// was made.
+pub(crate) async fn of_other_certificates(
+    host: Target<'_>,
+    parameters: &Parameters,
+) -> Result<Vec<Value>, Failure> {
+    let (certificates, mut candidates) = match parameters.certificates {
+        Certificates::CertManager => (Certificates::SelfManaged, Vec::new()),
+        // Before what makes it, so that it goes after that.
+        Certificates::SelfManaged => {
+            (Certificates::CertManager, made_by_cert_manager(&parameters.namespace).to_vec())
+        }
+    };
+    let other = Parameters { certificates, ..parameters.clone() };
+    candidates.extend(other.of_certificates().map_err(InstallError::Manifest)?);
+    labelled(host, candidates).await
+}
+
+/// Ours in the cluster that runs the sidecars for another.
+pub(crate) async fn elsewhere(runs_on: Target<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
+    let parameters = parameters(namespace);
+    let mut candidates = parameters.remote("").map_err(InstallError::Manifest)?;
+    let cert_manager = Parameters { certificates: Certificates::CertManager, ..parameters };
+    candidates.extend(made_by_cert_manager(namespace));
+    candidates.extend(cert_manager.of_certificates().map_err(InstallError::Manifest)?);
+    labelled(runs_on, candidates).await
+}
+
+/// Whether the host's Service leads to another cluster.
+pub(crate) fn runs_elsewhere(ours: &[Value]) -> bool {
+    !ours.is_empty()
+        && !ours.iter().any(|object| object["kind"] == "Deployment")
+        && ours.iter().any(|object| object["kind"] == "Service")
+}
+
+/// What grants of access have made.
+async fn grants(client: &kube::Client) -> Result<Vec<Value>, InstallError> {
+    let mut objects = Vec::new();
+    let selected = format!("labelSelector={}%3D{}%2C{HOST_GRANT}", MANAGED_BY, KUBECTL_MC);
+    for (kind, plural) in [("ClusterRole", "clusterroles"), ("ClusterRoleBinding", "clusterrolebindings")] {
+        let list = get(client, &format!("/apis/rbac.authorization.k8s.io/v1/{plural}?{selected}")).await?;
+        objects.extend(items(&list).map(|found| {
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": kind,
+                "metadata": {"name": found["metadata"]["name"]},
+            })
+        }));
+    }
+    Ok(objects)
+}
+
+/// The serving certificate and its authority.
+fn made_by_cert_manager(namespace: &str) -> [Value; 2] {
+    [ISSUER, SERVED].map(|name| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}})
+    })
+}
+
+/// Its Lease and the users that it has learnt.
+async fn made_by_the_sidecar(client: &kube::Client, namespace: &str) -> Result<Vec<Value>, InstallError> {
+    let metadata = |name: &str| json!({"name": name, "namespace": namespace});
+    let mut objects =
+        vec![json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata(SIDECAR)})];
+    let maps = get(client, &format!("/api/v1/namespaces/{namespace}/configmaps")).await?;
+    let names = items(&maps).filter_map(|map| map["metadata"]["name"].as_str());
+    let learnt = names.filter(|name| ClusterName::of_learnt_config_map(name).is_some());
+    objects.extend(
+        learnt.map(|name| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(name)})),
+    );
+    Ok(objects)
+}
+
+/// Those that are there and bear our label. A namespace that is a member's home too stays.
+async fn labelled(cluster: Target<'_>, candidates: Vec<Value>) -> Result<Vec<Value>, Failure> {
+    let mut ours = Vec::new();
+    for candidate in candidates {
+        let Some(found) = Object::new(candidate.clone())?.get(cluster).await? else {
+            continue;
+        };
+        let metadata = &found["metadata"];
+        let is_ours = metadata["labels"][MANAGED_BY] == KUBECTL_MC;
+        let is_members = !metadata["annotations"][HOST_UID].is_null();
+        if is_ours && !is_members {
+            ours.push(candidate);
+        }
+    }
+    Ok(ours)
+}
+
+fn parameters(namespace: &str) -> Parameters {
+    Parameters { namespace: namespace.to_owned(), ..Parameters::new(String::new()) }
+}

@@ -1,0 +1,146 @@
+//! `kubectl mc install`: looks at the host, lets it judge everything, applies it in an order in which nothing
+//! is broken on the way, and waits until it works.
+
+use kubectl_mc_api::manifests::Certificates;
+use kubectl_mc_api::names;
+
+use crate::apply::delete::Delete;
+use crate::apply::diff;
+use crate::apply::{Applied, Apply};
+use crate::cli::{Flags, InstallArgs};
+use crate::cluster::connection::{self, Connection};
+use crate::cluster::context::HostOptions;
+use crate::env::Env;
+use crate::error::Failure;
+use crate::exit::ExitStatus;
+use crate::install::certificate_rotation::CertificateRotation;
+use crate::install::plan::Plan;
+use crate::install::remote::{self, Remote};
+use crate::install::wait::{self, Deadline};
+use crate::install::{HOST, InstallError, RUNS_ON, host};
+use crate::printer::Printer;
+use crate::progress::Progress;
+use crate::settings::Settings;
+
+pub(crate) fn run(
+    arguments: &InstallArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let plan = Plan::of(arguments)?;
+    if arguments.output.is_some() {
+        let objects = plan.parameters.host().map_err(InstallError::Manifest)?;
+        printer.out(&diff::documents(&objects));
+        return Ok(ExitStatus::Success);
+    }
+    let options = Settings::host_of(flags, env)?;
+    connection::run(install(arguments, plan, &options, env, printer))?;
+    Ok(ExitStatus::Success)
+}
+
+async fn install(
+    arguments: &InstallArgs,
+    plan: Plan,
+    options: &HostOptions,
+    env: &Env,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let progress = Progress::new(printer);
+    let applying = Apply { dry_run: false, force_conflicts: arguments.force_conflicts };
+    let judging = Apply { dry_run: true, ..applying };
+    let deadline = Deadline::after(arguments.timeout);
+
+    let step = progress.step("checking the host");
+    let host = connection::connect(options, env).await?;
+    let remote = match &plan.run_on {
+        Some(context) => Some(Remote::connect(context, options, env).await?),
+        None => None,
+    };
+    let runs_on = remote.as_ref().map_or(&host, |remote| &remote.connection);
+    let checked = host::check(&host.client, &plan.parameters.namespace).await;
+    checked.map_err(|error| error.from(host.target(HOST)))?;
+    let mut objects = plan.host()?;
+    let kept = host::keep_foreign_namespace(&host.client, &mut objects).await?;
+    let mut elsewhere = match &remote {
+        Some(_) => plan.parameters.remote("").map_err(InstallError::Manifest)?,
+        None => Vec::new(),
+    };
+    let judged = judging.all(host.target(HOST), objects.clone()).await?;
+    let judged_elsewhere = judging.all(runs_on.target(RUNS_ON), elsewhere.clone()).await?;
+    let handover = CertificateRotation::find(host.target(HOST), &plan).await?;
+    step.done();
+    if kept {
+        printer.note_line(&format!(
+            "namespace {} is not ours: it stays as it is, its level of pod security too",
+            plan.parameters.namespace
+        ));
+    }
+    let judged = judged.into_iter().chain(judged_elsewhere).collect::<Vec<_>>();
+    if arguments.dry_run {
+        judged.iter().for_each(|one| printer.out_line(&one.line(true)));
+        let surplus = handover.finish(Delete { dry_run: true, timeout: arguments.timeout }).await?;
+        surplus.iter().for_each(|one| printer.out_line(&format!("{one} deleted (server dry run)")));
+        return Ok(());
+    }
+    if arguments.diff {
+        printer.out(&diff::unified(&judged));
+        let surplus = handover.finish(Delete { dry_run: true, timeout: arguments.timeout }).await?;
+        surplus.iter().for_each(|one| printer.note_line(&format!("{one} would be deleted")));
+        return Ok(());
+    }
+
+    // The group is registered when somebody answers for it: an APIService without is noticed by everybody.
+    let mut registration = objects.pop();
+    let is_program = |object: &serde_json::Value| object["kind"] == "Deployment";
+    let program = objects.iter().position(is_program).map(|at| objects.split_off(at));
+    let step = progress.step("applying");
+    let mut applied = applying.all(host.target(HOST), objects).await?;
+    if handover.is_due() {
+        let mut step = progress.step("having the host trust the certificates of before and of now");
+        handover.trust_both(&deadline, &mut step).await?;
+        step.done();
+        if plan.parameters.certificates == Certificates::SelfManaged {
+            // cert-manager would take the sidecars' own authority out again.
+            applied.extend(applying.all(host.target(HOST), registration.take()).await?);
+        }
+    }
+    applied.extend(applying.all(host.target(HOST), program.into_iter().flatten()).await?);
+    if let Some(remote) = &remote {
+        let kubeconfig = remote::kubeconfig(
+            &host,
+            arguments.host_server.as_deref(),
+            &plan.parameters.namespace,
+            &deadline,
+        )
+        .await?;
+        elsewhere = plan.parameters.remote(&kubeconfig).map_err(InstallError::Manifest)?;
+        applied.extend(applying.all(remote.connection.target(RUNS_ON), elsewhere).await?);
+    }
+    step.done();
+    report(&applied, printer);
+
+    let mut step = progress.step("waiting for the sidecars");
+    wait::deployment(&runs_on.client, &plan.parameters.namespace, &deadline, &mut step).await?;
+    step.done();
+    let surplus = handover.finish(Delete { dry_run: false, timeout: arguments.timeout }).await?;
+    surplus.iter().for_each(|one| printer.out_line(&format!("{one} deleted")));
+    report(&applying.all(host.target(HOST), registration).await?, printer);
+    let mut step = progress.step("waiting for the host to reach them");
+    wait::registration(&host.client, &deadline, &mut step).await?;
+    step.done();
+    printer.note(&next(&host));
+    Ok(())
+}
+
+fn report(applied: &[Applied], printer: &Printer) {
+    applied.iter().for_each(|one| printer.out_line(&one.line(false)));
+}
+
+fn next(host: &Connection) -> String {
+    format!(
+        "{} is served. Next: {} join NAME --member-context=CONTEXT\n",
+        names::API_SERVICE,
+        host.cluster.kubectl_mc()
+    )
+}

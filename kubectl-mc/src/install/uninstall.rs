@@ -1,0 +1,86 @@
+//! `kubectl mc uninstall`: takes away what `install` made, in the opposite order, and nothing else. Members'
+//! registrations hold credentials that nobody else has: they go only after a yes.
+
+use crate::apply::delete::Delete;
+use crate::apply::object::Object;
+use crate::cli::{Flags, UninstallArgs};
+use crate::cluster::connection;
+use crate::cluster::context::HostOptions;
+use crate::confirm::confirm;
+use crate::env::Env;
+use crate::error::Failure;
+use crate::exit::ExitStatus;
+use crate::install::cleanup;
+use crate::install::remote::Remote;
+use crate::install::{HOST, RUNS_ON};
+use crate::printer::Printer;
+use crate::progress::Progress;
+use crate::settings::Settings;
+
+pub(crate) fn run(
+    arguments: &UninstallArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    connection::run(uninstall(arguments, &Settings::host_of(flags, env)?, env, printer))?;
+    Ok(ExitStatus::Success)
+}
+
+async fn uninstall(
+    arguments: &UninstallArgs,
+    options: &HostOptions,
+    env: &Env,
+    printer: &Printer,
+) -> Result<(), Failure> {
+    let UninstallArgs { namespace, run_on, yes, dry_run, timeout } = arguments;
+    let progress = Progress::new(printer);
+    let delete = Delete { dry_run: *dry_run, timeout: *timeout };
+    let step = progress.step("looking at the host");
+    let host = connection::connect(options, env).await?;
+    let remote = match run_on {
+        Some(context) => Some(Remote::connect(context, options, env).await?),
+        None => None,
+    };
+    let members = cleanup::members(&host.client, namespace).await;
+    let members = members.map_err(|error| error.from(host.target(HOST)))?;
+    let ours = cleanup::host(host.target(HOST), namespace).await?;
+    let elsewhere = match &remote {
+        Some(remote) => cleanup::elsewhere(remote.connection.target(RUNS_ON), namespace).await?,
+        None => Vec::new(),
+    };
+    step.done();
+    if remote.is_none() && cleanup::runs_elsewhere(&ours) {
+        printer.note("the sidecars run in another cluster: --run-on=CONTEXT takes them away there too\n");
+    }
+    if !members.clusters.is_empty() {
+        printer.note_line(&format!(
+            "registered members, whose own objects for this host stay on them (kubectl mc unjoin NAME removes both): {}",
+            members.clusters.join(", ")
+        ));
+        if !yes && !dry_run {
+            confirm("Remove their registrations and credentials from the host?", printer)?;
+        }
+    }
+    let mut deleted = delete.all(host.target(HOST), members.objects.into_iter()).await?;
+    let step = progress.step("removing");
+    // What runs goes first, so that nothing is made again.
+    let (running, resting): (Vec<_>, Vec<_>) =
+        ours.into_iter().partition(|object| object["kind"] == "Deployment" || object["kind"] == "APIService");
+    deleted.extend(delete.all(host.target(HOST), running.into_iter()).await?);
+    deleted.extend(delete.all(host.target(HOST), resting.into_iter()).await?);
+    if let Some(remote) = &remote {
+        deleted.extend(delete.all(remote.connection.target(RUNS_ON), elsewhere.into_iter()).await?);
+    }
+    step.done();
+    report(&deleted, *dry_run, printer);
+    Ok(())
+}
+
+fn report(deleted: &[Object], dry_run: bool, printer: &Printer) {
+    let remark = if dry_run { " (server dry run)" } else { "" };
+    deleted.iter().for_each(|object| printer.out_line(&format!("{object} deleted{remark}")));
+    if deleted.is_empty() {
+        printer.note("nothing of it is installed\n");
+    }
+}

@@ -1,0 +1,272 @@
+//! `kubectl mc join`: makes a cluster a member of the host.
+
+use kubectl_mc_api::{ClusterName, names};
+
+use crate::apply::Apply;
+use crate::apply::delete::Delete;
+use crate::cli::{Flags, JoinArgs, MemberArgs};
+use crate::cluster::connection;
+use crate::cluster::context::Host;
+use crate::cluster::context::HostOptions;
+use crate::confirm::confirm;
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::join::endpoint::Endpoint;
+use crate::join::objects::{self, MemberSide};
+use crate::join::preflight::{self, Finding, Names};
+use crate::join::print::Halves;
+use crate::join::side::Side;
+use crate::join::steps::{StepError, Steps};
+use crate::join::survey::{self, HostSurvey, MemberSurvey};
+use crate::join::{manifest, next};
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+pub(crate) fn run(
+    arguments: &JoinArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let options = Settings::host_of(flags, env)?;
+    let member = member(&arguments.member, &options, env)?;
+    let endpoint = Endpoint::new(&member.server, &member.cluster, &arguments.connection)?;
+    if arguments.print {
+        return print(arguments, &member, &endpoint, &options, env, printer);
+    }
+    let host = Host::load(&options, env)?;
+    if host.context.is_some()
+        && host.context == member.context
+        && arguments.member.member_kubeconfig.is_none()
+    {
+        return Err(SameContext(host.context.unwrap_or_default()).into());
+    }
+    connection::run(async {
+        let host = Side { role: "host", at: connection::to(host, env).await? };
+        let member = Side { role: "member", at: connection::to(member, env).await? };
+        join(arguments, &endpoint, &host, &member, printer).await
+    })
+}
+
+/// Asks nobody but the host, and that only for its identity, if it can.
+fn print(
+    arguments: &JoinArgs,
+    member: &Host,
+    endpoint: &Endpoint,
+    options: &HostOptions,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let host = Host::load(options, env).ok();
+    let host_kubectl = host.as_ref().map_or_else(|| "kubectl".to_owned(), Host::kubectl);
+    let asked = host.and_then(|host| {
+        connection::run(async {
+            let host = Side { role: "host", at: connection::to(host, env).await? };
+            Ok((survey::uid(&host).await?, survey::namespace(&host).await?))
+        })
+        .ok()
+    });
+    let (host_uid, namespace) = asked.unwrap_or_else(|| (String::new(), names::NAMESPACE.to_owned()));
+    let halves = Halves {
+        arguments,
+        endpoint,
+        host_kubectl: &host_kubectl,
+        member_kubectl: &member.kubectl(),
+        host_uid: Some(host_uid.as_str()).filter(|uid| !uid.is_empty()),
+        namespace: &namespace,
+    };
+    printer.out(&halves.text()?);
+    Ok(ExitStatus::Success)
+}
+
+async fn join(
+    arguments: &JoinArgs,
+    endpoint: &Endpoint,
+    host: &Side,
+    member: &Side,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let JoinArgs { name, labels, no_host_admins, token_duration, dry_run, yes, timeout, .. } = arguments;
+    let (on_host, on_member) =
+        (HostSurvey::of(host).await?, MemberSurvey::of(member, endpoint.locality().is_some()).await?);
+    let (host_kubectl, member_kubectl) = (host.at.cluster.kubectl(), member.at.cluster.kubectl());
+    let names = Names {
+        cluster: name,
+        host_kubectl: &host_kubectl,
+        member_kubectl: &member_kubectl,
+        member_context: member.at.cluster.context.as_deref(),
+    };
+    judge(
+        preflight::check(&names, &on_host, &on_member, endpoint, *token_duration),
+        *yes || *dry_run,
+        printer,
+    )?;
+
+    let side = MemberSide {
+        cluster: name,
+        host_uid: Some(&on_host.uid),
+        host_admins: !no_host_admins,
+        validates: on_member.validates,
+        foreign_namespace: objects::is_foreign(on_member.namespace.as_ref()),
+        keeps_policy: on_member.has_policy,
+        token_life: *token_duration,
+    };
+    let member_objects = side.objects(manifest::member()?);
+    let surplus = side.surplus(member.readable(&host_admins_binding()).await?.as_ref());
+    let registration = objects::member_cluster(name, labels, Some(&on_member.uid));
+    // Admission and the check against escalation are asked too, before anything is written anywhere.
+    let try_only = Apply { dry_run: true, force_conflicts: true };
+    let judged = try_only.all(member.target(), member_objects.clone()).await?;
+    if *dry_run {
+        let secrets = [name.member_secret(), name.manager_secret()];
+        let secrets = secrets.iter().map(|secret| objects::secret(&on_host.namespace, secret, endpoint));
+        let registered = try_only.all(host.target(), std::iter::once(registration).chain(secrets)).await?;
+        registered.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(true))));
+        judged.iter().for_each(|one| printer.out_line(&format!("member: {}", one.line(true))));
+        let try_only = Delete { dry_run: true, timeout: *timeout };
+        let deleted = try_only.all(member.target(), surplus.into_iter()).await?;
+        deleted.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted (server dry run)")));
+        return Ok(ExitStatus::Success);
+    }
+    let steps = Steps {
+        name,
+        host,
+        member,
+        endpoint,
+        namespace: &on_host.namespace,
+        registration,
+        member_objects,
+        surplus,
+        token_life: *token_duration,
+        timeout: *timeout,
+        printer,
+    };
+    tokio::select! {
+        biased;
+        // Dropping it loses nothing: each of its requests is a step that can be taken again.
+        _ = tokio::signal::ctrl_c() => return Err(Interrupted(name.clone()).into()),
+        done = steps.run() => done.map_err(|source| NotJoined { name: name.clone(), source })?,
+    }
+
+    let next = next::command(host, name).await?;
+    printer.out_line(&format!("{name} is joined: Kubernetes {} at {}", on_member.version, endpoint.server));
+    printer.out_line(&format!("Next: {next}"));
+    Ok(ExitStatus::Success)
+}
+
+/// The cluster of the member's context; its kubeconfig is the host's unless said.
+pub(crate) fn member(arguments: &MemberArgs, host: &HostOptions, env: &Env) -> Result<Host, Failure> {
+    let MemberArgs { member_context, member_kubeconfig } = arguments;
+    if member_context.is_none() && member_kubeconfig.is_none() {
+        return Err(NoMember.into());
+    }
+    let kubeconfig = member_kubeconfig.as_ref().map(Into::into).or_else(|| host.kubeconfig.clone());
+    Ok(Host::load(&HostOptions { kubeconfig, context: member_context.clone() }, env)?)
+}
+
+/// Tells what was found; anything that refuses ends it, and a warning wants an answer.
+fn judge(findings: Vec<Finding>, yes: bool, printer: &Printer) -> Result<(), Failure> {
+    let mut warned = false;
+    let (mut refused, mut hints) = (Vec::new(), Vec::new());
+    for finding in findings {
+        match finding {
+            Finding::Fine(text) => printer.note_line(&format!("preflight: {text}")),
+            Finding::Warning(text) => {
+                warned = true;
+                printer.note_line(&format!("warning: {text}"));
+            }
+            Finding::Refused(text, hint) => {
+                refused.push(text);
+                hints.push(hint);
+            }
+        }
+    }
+    if !refused.is_empty() {
+        return Err(Preflight { refused, hints }.into());
+    }
+    if warned && !yes {
+        confirm("Join in spite of the warnings?", printer)?;
+    }
+    Ok(())
+}
+
+/// Nothing was written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot join: {}", refused.join("; "))]
+struct Preflight {
+    refused: Vec<String>,
+    hints: Vec<String>,
+}
+
+impl Explain for Preflight {
+    fn hint(&self) -> Option<String> {
+        Some(self.hints.join("; "))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{name} is not joined yet")]
+struct NotJoined {
+    name: ClusterName,
+    source: StepError,
+}
+
+impl Explain for NotJoined {
+    fn hint(&self) -> Option<String> {
+        let hint = self.source.hint().map(|hint| format!("{hint}; ")).unwrap_or_default();
+        Some(format!("{hint}{}", go_on(&self.name)))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted: {0} may be joined in part")]
+struct Interrupted(ClusterName);
+
+impl Explain for Interrupted {
+    fn hint(&self) -> Option<String> {
+        Some(go_on(&self.0))
+    }
+}
+
+/// The binding of the host's administrators on a member.
+fn host_admins_binding() -> String {
+    format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{}", names::HOST_ADMINS)
+}
+
+fn go_on(name: &ClusterName) -> String {
+    format!(
+        "what was made stays: the same command again goes on from there, `kubectl mc unjoin {name} --member-context=NAME` removes it"
+    )
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("which cluster is the member?")]
+struct NoMember;
+
+impl Explain for NoMember {
+    fn hint(&self) -> Option<String> {
+        Some(
+            "name its kubeconfig context: --member-context=NAME; `kubectl config get-contexts` lists them"
+                .to_owned(),
+        )
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("host and member are the same context {0:?}")]
+struct SameContext(String);
+
+impl Explain for SameContext {
+    fn hint(&self) -> Option<String> {
+        Some("choose the host by --context=NAME and the member by --member-context=NAME".to_owned())
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}

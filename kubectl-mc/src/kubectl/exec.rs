@@ -1,0 +1,221 @@
+//! The kubectl that does the work: found, asked its version, and run in our place.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::env::{self, Env};
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+
+/// A kubectl on this machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Kubectl {
+    path: PathBuf,
+}
+
+/// A run of kubectl, complete.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Invocation {
+    pub(crate) arguments: Vec<OsString>,
+    /// The value of `KUBECONFIG`.
+    pub(crate) kubeconfig: OsString,
+}
+
+impl Kubectl {
+    /// `KUBECTL_MC_KUBECTL`, else the kubectl that called us as its plugin, else the first in `PATH`.
+    pub(crate) fn find(env: &Env) -> Result<Self, KubectlError> {
+        for name in [env::KUBECTL, env::KUBECTL_PATH] {
+            let Some(given) = env.var(name) else { continue };
+            return match resolve(given, env) {
+                Some(path) => Ok(Self { path }),
+                None => Err(KubectlError::NotThere { variable: name, given: given.into() }),
+            };
+        }
+        resolve(OsStr::new(PROGRAM), env).map(|path| Self { path }).ok_or(KubectlError::NotInPath)
+    }
+
+    /// The minor version of its 1.x release. It is asked with the same kubeconfig that it will be run
+    /// with, because dispatching kubectls (gcloud's) choose the real one by the server.
+    pub(crate) fn minor_version(&self, kubeconfig: &OsStr) -> Result<u32, KubectlError> {
+        let output = self
+            .command()
+            .args(["version", "--client", "-o", "json"])
+            .env(env::KUBECONFIG, kubeconfig)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .output()
+            .map_err(|source| KubectlError::Start { path: self.path.clone(), source })?;
+        minor(&output.stdout).ok_or_else(|| KubectlError::Version { path: self.path.clone() })
+    }
+
+    /// Runs kubectl in our place, so that terminal, signals, standard input and exit code are its own.
+    #[cfg(unix)]
+    pub(crate) fn run(&self, invocation: Invocation) -> Result<ExitStatus, KubectlError> {
+        use std::os::unix::process::CommandExt;
+        let Invocation { arguments, kubeconfig } = invocation;
+        let source = self.command().args(arguments).env(env::KUBECONFIG, kubeconfig).exec();
+        Err(KubectlError::Start { path: self.path.clone(), source })
+    }
+
+    /// Runs kubectl as a child and takes over its exit code.
+    #[cfg(not(unix))]
+    pub(crate) fn run(&self, invocation: Invocation) -> Result<ExitStatus, KubectlError> {
+        let Invocation { arguments, kubeconfig } = invocation;
+        let status = self
+            .command()
+            .args(arguments)
+            .env(env::KUBECONFIG, kubeconfig)
+            .status()
+            .map_err(|source| KubectlError::Start { path: self.path.clone(), source })?;
+        Ok(ExitStatus::Child(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+    }
+
+    /// kubectl as a child among several: its standard error is ours to read, and so is its end.
+    pub(crate) fn child(&self, invocation: Invocation) -> Command {
+        let Invocation { arguments, kubeconfig } = invocation;
+        let mut command = self.command();
+        command.args(arguments).env(env::KUBECONFIG, kubeconfig);
+        command
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        #[cfg(unix)]
+        // Programs that are kubectl only when called so (k3s, minikube) look at their name.
+        std::os::unix::process::CommandExt::arg0(&mut command, "kubectl");
+        command
+    }
+}
+
+#[cfg(windows)]
+const PROGRAM: &str = "kubectl.exe";
+#[cfg(not(windows))]
+const PROGRAM: &str = "kubectl";
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KubectlError {
+    #[error("no kubectl in PATH")]
+    NotInPath,
+    #[error("no kubectl where {variable} says: {}", given.display())]
+    NotThere { variable: &'static str, given: PathBuf },
+    #[error("cannot start {}", path.display())]
+    Start { path: PathBuf, source: io::Error },
+    #[error("cannot tell the version of {}, and whether its --raw would reach the member or the host", path.display())]
+    Version { path: PathBuf },
+}
+
+impl Explain for KubectlError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotInPath | Self::NotThere { .. } => {
+                Some(format!("install kubectl, or say where it is: {}=/path/to/kubectl", env::KUBECTL))
+            }
+            Self::Start { .. } => None,
+            Self::Version { .. } => {
+                Some(format!("{}=/path/to/kubectl chooses another kubectl", env::KUBECTL))
+            }
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::NotInPath | Self::NotThere { .. } => ExitStatus::NoKubectl,
+            Self::Start { .. } => ExitStatus::CannotStart,
+            Self::Version { .. } => ExitStatus::Failed,
+        }
+    }
+}
+
+/// A path as it is, a bare name by way of `PATH`.
+fn resolve(program: &OsStr, env: &Env) -> Option<PathBuf> {
+    let path = Path::new(program);
+    if path.components().count() > 1 {
+        return is_executable(path).then(|| path.to_owned());
+    }
+    std::env::split_paths(env.var(env::PATH)?)
+        .map(|folder| folder.join(path))
+        .find(|path| is_executable(path))
+}
+
+#[cfg(unix)]
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_executable(path: &Path) -> bool {
+    path.is_file()
+}
+
+/// The minor version out of `kubectl version --client -o json`. `gitVersion` is taken, because
+/// `minor` may be empty or end in `+`.
+fn minor(version: &[u8]) -> Option<u32> {
+    let version: serde_json::Value = serde_json::from_slice(version).ok()?;
+    let git = version.pointer("/clientVersion/gitVersion")?.as_str()?;
+    let (major, rest) = git.strip_prefix('v')?.split_once('.')?;
+    let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+    (major == "1").then_some(minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_minor_version_is_read_from_any_build() {
+        for (git, expected) in [
+            ("v1.33.1", Some(33)),
+            ("v1.34.0-rc.1+k3s1", Some(34)),
+            ("v1.32.4-dispatcher", Some(32)),
+            ("v1.40", Some(40)),
+            ("v2.0.0", None),
+            ("unknown", None),
+        ] {
+            let json = format!(r#"{{"clientVersion": {{"gitVersion": "{git}", "minor": "99+"}}}}"#);
+            assert_eq!(minor(json.as_bytes()), expected, "{git}");
+        }
+        assert_eq!(minor(b"Client Version: v1.33.1"), None);
+    }
+
+    #[test]
+    fn no_kubectl_is_an_error_with_a_code_of_its_own() {
+        let nowhere = tempfile::tempdir().unwrap();
+        let env: Env = [(env::PATH, nowhere.path())].into_iter().collect();
+        let error = Kubectl::find(&env).unwrap_err();
+        assert_eq!(error.status(), ExitStatus::NoKubectl);
+        let env: Env = [(env::KUBECTL, "/nowhere/kubectl")].into_iter().collect();
+        let error = Kubectl::find(&env).unwrap_err();
+        assert_eq!(error.to_string(), "no kubectl where KUBECTL_MC_KUBECTL says: /nowhere/kubectl");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_kubectl_asked_for_comes_before_the_caller_and_the_path() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let make = |name: &str, mode| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        make("not-executable/kubectl", 0o644);
+        let (asked, caller, in_path) =
+            (make("asked", 0o755), make("caller", 0o755), make("bin/kubectl", 0o755));
+        let path =
+            std::env::join_paths([folder.path().join("not-executable"), folder.path().join("bin")]).unwrap();
+        let mut variables = vec![(env::PATH, path)];
+        let find = |variables: &[(&str, OsString)]| {
+            Kubectl::find(&variables.iter().cloned().collect()).unwrap().path
+        };
+        assert_eq!(find(&variables), in_path);
+        variables.push((env::KUBECTL_PATH, caller.clone().into()));
+        assert_eq!(find(&variables), caller);
+        variables.push((env::KUBECTL, asked.clone().into()));
+        assert_eq!(find(&variables), asked);
+    }
+}

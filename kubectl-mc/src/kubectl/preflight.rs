@@ -1,0 +1,132 @@
+//! Asks the member for its version before kubectl does, when kubectl would hide the answer.
+//!
+//! While kubectl's discovery cache for a member is cold it swallows what discovery is told: a 403
+//! becomes "unknown", a 404 "could not find the requested resource". So then, and for a cluster
+//! not seen before, one request is made that shows who refused. With a warm cache there is none.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use kubectl_mc_api::{ClusterName, path};
+
+use crate::argv::Scanned;
+use crate::cache;
+use crate::cluster::client::{self, ClientError, Reply};
+use crate::cluster::context::Host;
+use crate::cluster::hop::{Hop, Refusal};
+use crate::env::Env;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::kubectl::overlay;
+
+/// Whether the request should be made. `seen`: this cluster was reached by this host before.
+pub(crate) fn is_needed(
+    scanned: &Scanned,
+    host: &Host,
+    cluster: &ClusterName,
+    env: &Env,
+    seen: bool,
+    now: SystemTime,
+) -> bool {
+    if needs_no_server(scanned) {
+        return false;
+    }
+    let cache = cache::of_kubectl(scanned.value("cache-dir"), env);
+    let server = overlay::member_server(host, cluster);
+    !seen || cache.is_none_or(|cache| !is_warm(&discovery_folder(&cache, &server), now))
+}
+
+/// Makes the request. Only a refusal by somebody on the way is an error: where we cannot ask, or where
+/// the member itself answered, kubectl knows best.
+pub(crate) fn run(
+    host: &Host,
+    cluster: &ClusterName,
+    scanned: &Scanned,
+    env: &Env,
+) -> Result<(), PreflightError> {
+    let path = format!("{}/version", path::member_root(cluster));
+    let refusal = of_answer(client::get(host, scanned, env, &path, "application/json"));
+    let Some(refusal) = refusal else { return Ok(()) };
+    let verb = scanned.verb().unwrap_or_default().to_string_lossy();
+    Err(PreflightError {
+        message: format!("kubectl {verb} on cluster {cluster} through {}: {refusal}", host.describe()),
+        hint: refusal.hint(host, Some(cluster)),
+        status: refusal.exit_status(),
+    })
+}
+
+/// The same for one of several clusters, by a client that is there already.
+pub(crate) async fn refusal(client: &kube::Client, cluster: &ClusterName) -> Option<Refusal> {
+    let path = format!("{}/version", path::member_root(cluster));
+    of_answer(client::get_by(client, &path, "application/json").await)
+}
+
+fn of_answer(answer: Result<Reply, ClientError>) -> Option<Refusal> {
+    match answer {
+        Ok(reply) if reply.status.is_success() => None,
+        Ok(reply) => reply.refusal(),
+        Err(ClientError::Setup(_) | ClientError::NeedsTerminal | ClientError::Tls(_)) => None,
+        Err(error @ ClientError::Unreachable(_)) => {
+            Some(Refusal { hop: Hop::HostUnreachable, message: error.reason().into() })
+        }
+    }
+}
+
+/// Somebody on the way refused: who, in their words, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct PreflightError {
+    message: String,
+    hint: String,
+    status: ExitStatus,
+}
+
+impl Explain for PreflightError {
+    fn hint(&self) -> Option<String> {
+        Some(self.hint.clone())
+    }
+
+    fn status(&self) -> ExitStatus {
+        self.status
+    }
+}
+
+/// Commands that kubectl does by itself, and those that must not be kept waiting (completion).
+pub(crate) fn needs_no_server(scanned: &Scanned) -> bool {
+    let verb = scanned.verb().unwrap_or_default();
+    let local = [
+        "help",
+        "options",
+        "completion",
+        "__complete",
+        "__completeNoDesc",
+        "plugin",
+        "kustomize",
+        "config",
+        "kuberc",
+    ];
+    local.iter().any(|local| verb == *local)
+        || scanned.has("help")
+        || scanned.has("local")
+        || (verb == "version" && scanned.has("client"))
+        || scanned.value("dry-run").is_some_and(|strategy| strategy == "client")
+}
+
+/// client-go's `computeDiscoverCacheDir`.
+fn discovery_folder(cache: &Path, server: &str) -> PathBuf {
+    let host = server.replacen("https://", "", 1).replacen("http://", "", 1);
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '(' | ')' | '/' | '.');
+    let safe: String = host.chars().map(|c| if legal(c) { c } else { '_' }).collect();
+    cache.join("discovery").join(safe)
+}
+
+/// kubectl asks again after 6 hours.
+fn is_warm(folder: &Path, now: SystemTime) -> bool {
+    let written = folder.join("servergroups.json").metadata().and_then(|metadata| metadata.modified());
+    written.is_ok_and(|written| now.duration_since(written).is_ok_and(|age| age < DISCOVERY_LIFETIME))
+}
+
+const DISCOVERY_LIFETIME: Duration = Duration::from_secs(6 * 60 * 60);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! What was typed, made into one run of kubectl against one cluster. Pure: files and network
+//! are not touched here.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use kubectl_mc_api::{ClusterName, path};
+
+use crate::argv::Scanned;
+use crate::cluster::context::Host;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::kubectl::exec::Invocation;
+
+/// What kubectl does with the path of `--raw`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RawPath {
+    /// It is joined to the server's path.
+    Joined,
+    /// It replaces the server's path.
+    Replaces,
+}
+
+impl RawPath {
+    /// Up to 1.33 kubectl dropped the server's path for `--raw`, so that `get --raw /version` reached the
+    /// host and not the member; 1.34 joins the two, and a path rewritten for the older ones would be doubled.
+    pub(crate) fn of_minor_version(minor: u32) -> Self {
+        if minor >= 34 { Self::Joined } else { Self::Replaces }
+    }
+}
+
+/// Refuses what cannot mean a cluster behind the host, before anything is asked of anyone.
+pub(crate) fn check(scanned: &Scanned, cluster: &ClusterName) -> Result<(), RewriteError> {
+    let Some(verb) = scanned.verb() else { return Err(RewriteError::NoCommand { cluster: cluster.clone() }) };
+    if verb == "config" {
+        return Err(RewriteError::Config);
+    }
+    // After the verb of a plugin `-s` is the plugin's own.
+    if scanned.value("server").is_some() && (scanned.verb_is_builtin() || scanned.is_before_verb("server")) {
+        return Err(RewriteError::Server { cluster: cluster.clone() });
+    }
+    Ok(())
+}
+
+/// The run of kubectl that does `scanned` on `cluster`; `raw` is of interest only with `--raw`.
+pub(crate) fn rewrite(
+    mut scanned: Scanned,
+    host: &Host,
+    cluster: &ClusterName,
+    overlay: &Path,
+    raw: RawPath,
+) -> Result<Invocation, RewriteError> {
+    check(&scanned, cluster)?;
+    let kubeconfig = kubeconfig_list(host, overlay)?;
+    if raw == RawPath::Replaces
+        && let Some(given) = uses_raw(&scanned).map(OsStr::to_owned)
+    {
+        scanned.set_value("raw", &below_member(&given, host, cluster)?);
+    }
+    // `kubectl proxy` serves the root of the server's host otherwise: the host, not the member.
+    if scanned.verb().is_some_and(|verb| verb == "proxy") && !scanned.has("append-server-path") {
+        scanned.insert_after_verb("--append-server-path");
+    }
+    Ok(Invocation { arguments: scanned.kubectl, kubeconfig })
+}
+
+/// The overlay first, so that its current context wins, then the files that hold the user's entry.
+pub(crate) fn kubeconfig_list(host: &Host, overlay: &Path) -> Result<OsString, RewriteError> {
+    std::env::join_paths(std::iter::once(overlay).chain(host.files.iter().map(PathBuf::as_path)))
+        .map_err(|_| RewriteError::Separator { files: host.files.clone() })
+}
+
+/// The path given to `--raw`.
+pub(crate) fn uses_raw(scanned: &Scanned) -> Option<&OsStr> {
+    let verb = scanned.verb()?;
+    ["get", "create", "replace", "delete"].iter().any(|raw| verb == *raw).then(|| scanned.value("raw"))?
+}
+
+/// The path of `--raw` below the member's root, for a kubectl that would ask the host's root for it.
+fn below_member(given: &OsStr, host: &Host, cluster: &ClusterName) -> Result<OsString, RewriteError> {
+    let given = given.to_str().filter(|given| !given.contains("://"));
+    let given = given.ok_or(RewriteError::RawNotPath)?;
+    let slash = if given.starts_with('/') { "" } else { "/" };
+    Ok(format!("{}{}{slash}{given}", host.prefix(), path::member_root(cluster)).into())
+}
+
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(crate) enum RewriteError {
+    #[error("no command given for cluster {cluster}")]
+    NoCommand { cluster: ClusterName },
+    #[error("`kubectl config` works on kubeconfig files, not on a cluster")]
+    Config,
+    #[error("--server and --cluster={cluster} contradict each other")]
+    Server { cluster: ClusterName },
+    #[error("--raw is not a path")]
+    RawNotPath,
+    #[error("a kubeconfig file's name holds the separator of lists: {files:?}")]
+    Separator { files: Vec<PathBuf> },
+}
+
+impl Explain for RewriteError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoCommand { cluster } => {
+                Some(format!("for example: kubectl mc --cluster={cluster} get pods"))
+            }
+            Self::Config => Some("run it without mc: kubectl config …".to_owned()),
+            Self::Server { .. } => Some("--context=NAME chooses the host".to_owned()),
+            Self::RawNotPath => Some("for example: --raw=/version".to_owned()),
+            Self::Separator { .. } => None,
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! One command on several clusters: as native requests where that does exactly what kubectl does,
+//! else as kubectl children, and what came of it at each cluster.
+
+mod batches;
+mod child;
+mod children;
+mod colors;
+mod confirm;
+pub(crate) mod direct;
+mod document;
+mod dry_run;
+mod last_failed;
+mod lines;
+mod local_port;
+mod options;
+mod ordered_output;
+mod outcome;
+mod output;
+mod ports;
+mod progress;
+mod run_folder;
+pub(crate) mod selection;
+mod straggler_timer;
+mod summary;
+mod tables;
+
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+
+pub(crate) use batches::{Batches, BatchesError};
+pub(crate) use dry_run::show;
+pub(crate) use last_failed::recall;
+pub(crate) use lines::Lines;
+pub(crate) use options::Options;
+pub(crate) use outcome::{Fault, Outcome};
+pub(crate) use progress::Progress;
+pub(crate) use straggler_timer::StragglerTimer;
+pub(crate) use summary::Summary;
+
+use crate::argv::Scanned;
+use crate::cache::Cache;
+use crate::cluster::client;
+use crate::cluster::context::{Host, User};
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::kubectl::verb::{self, Effect};
+use crate::multi::direct::Plan;
+use crate::multi::selection::{Target, Targets};
+use crate::printer::Printer;
+use children::Children;
+use document::Format;
+use output::{Output, Shape};
+
+/// A command and the clusters that it is for.
+pub(crate) struct Job<'a> {
+    /// The words of kubectl.
+    pub(crate) scanned: &'a Scanned,
+    pub(crate) host: &'a Host,
+    /// The host as it was found, before a credential plugin was run for it.
+    pub(crate) found: &'a Host,
+    pub(crate) targets: &'a Targets,
+    pub(crate) options: &'a Options,
+    pub(crate) env: &'a Env,
+    pub(crate) printer: &'a Printer,
+    pub(crate) effect: Effect,
+    /// What each cluster finds on standard input.
+    pub(crate) input: Option<Arc<[u8]>>,
+}
+
+impl<'a> Job<'a> {
+    /// The host whose credential plugin gave the credential, if one did: it can give another.
+    pub(crate) fn plugin(&self) -> Option<&'a Host> {
+        matches!(self.host.user, User::Inline(..)).then_some(self.found)
+    }
+
+    /// Whether what kubectl writes is read here, and not only passed on.
+    fn parses_output(&self) -> bool {
+        !matches!(output::shape(self.scanned), Shape::Lines | Shape::Ports)
+    }
+}
+
+/// Runs the command on all its clusters and tells how it went.
+pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
+    if let Some(why) = verb::needs_one_cluster(job.scanned) {
+        return Err(OneAtATime { why, clusters: job.targets.len() }.into());
+    }
+    if job.effect == Effect::Writes {
+        confirm::confirm(job)?;
+    }
+    let finished = client::runtime()?.block_on(async {
+        tokio::select! {
+            biased;
+            // Dropping the rest takes the children and the files with it.
+            () = interrupted() => Ok(None),
+            outcomes = run_all(job) => outcomes.map(Some),
+        }
+    })?;
+    let Some(outcomes) = finished else { return Ok(ExitStatus::Interrupted) };
+    // It is a help and no more: a folder that cannot be written fails nothing.
+    if let Ok(cache) = Cache::open(job.env) {
+        let _ = last_failed::remember(cache.folder(), job.host, &outcomes);
+    }
+    let summary = Summary::of(&outcomes);
+    job.printer.note(&summary.to_string());
+    Ok(summary.status())
+}
+
+/// By requests of our own where they do exactly what kubectl does, else by kubectl.
+async fn run_all(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
+    let progress = Progress::default();
+    progress.wait_for(job.targets.names());
+    let all = async {
+        match Plan::for_many(job.scanned, job.env) {
+            Some(plan) => plan.run_job(job, &progress).await,
+            None => turns(job, &progress).await,
+        }
+    };
+    // The lines of what does not end show by themselves that it goes on.
+    let shows = !verb::is_stream(job.scanned) && io::stderr().is_terminal();
+    tokio::select! {
+        outcomes = all => outcomes,
+        // It never ends.
+        () = progress.show(job.printer), if shows => Ok(Vec::new()),
+    }
+}
+
+/// All clusters at once, or in the turns of `--batch`.
+async fn turns(job: &Job<'_>, progress: &Progress) -> Result<Vec<Outcome>, Failure> {
+    let shape = output::shape(job.scanned);
+    let mut scanned = job.scanned.clone();
+    if shape == Shape::Document(Format::Yaml) {
+        // JSON says the same and is read without doubt.
+        scanned.set_value("output", "json".as_ref());
+    }
+    let children = Children::new(job, scanned).await?;
+    let mut output = Output::new(job, shape);
+    let targets: Vec<&Target> = job.targets.iter().collect();
+    let mut outcomes = Vec::new();
+    let mut rest = targets.as_slice();
+    let sizes =
+        job.options.batches.as_ref().map_or_else(|| vec![rest.len()], |turns| turns.sizes(rest.len()));
+    for size in sizes {
+        let (turn, later) = rest.split_at(size);
+        rest = later;
+        outcomes.extend(children.run(turn, &mut output, progress).await?);
+        let failed = outcomes.iter().any(|outcome| outcome.result.as_ref().is_err_and(Fault::is_failure));
+        if failed && job.options.pause_on_failure && !rest.is_empty() {
+            let left = rest.iter();
+            outcomes.extend(
+                left.map(|target| Outcome { cluster: target.name.clone(), result: Err(Fault::NotBegun) }),
+            );
+            break;
+        }
+    }
+    output.finish();
+    Ok(outcomes)
+}
+
+/// Ctrl-C, or the terminal or whoever started us wants an end.
+#[cfg(unix)]
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let wait = |kind| async move {
+        match signal(kind) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = wait(SignalKind::interrupt()) => {}
+        () = wait(SignalKind::terminate()) => {}
+        () = wait(SignalKind::hangup()) => {}
+    }
+}
+
+#[cfg(not(unix))]
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// Reads what each cluster is to find on its standard input, if the command reads it at all.
+pub(crate) fn read_input(scanned: &Scanned) -> Result<Option<Arc<[u8]>>, InputError> {
+    use io::Read;
+    if !verb::reads_stdin(scanned) {
+        return Ok(None);
+    }
+    let mut input = Vec::new();
+    // One byte more tells that there is more.
+    io::stdin().lock().take(INPUT + 1).read_to_end(&mut input).map_err(InputError::Read)?;
+    if input.len() as u64 > INPUT {
+        return Err(InputError::TooLarge);
+    }
+    Ok(Some(input.into()))
+}
+
+/// Manifests are far smaller; it is kept in memory until the last cluster has it.
+const INPUT: u64 = 64 * 1024 * 1024;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InputError {
+    #[error("cannot read standard input")]
+    Read(#[source] io::Error),
+    #[error("standard input is larger than 64 MiB, which is too much to hand to several clusters")]
+    TooLarge,
+}
+
+impl Explain for InputError {
+    fn hint(&self) -> Option<String> {
+        matches!(self, Self::TooLarge).then(|| "put it into a file: every cluster reads it then".to_owned())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("this needs {why}, which makes sense with one cluster only, and {clusters} are chosen")]
+struct OneAtATime {
+    why: &'static str,
+    clusters: usize,
+}
+
+impl Explain for OneAtATime {
+    fn hint(&self) -> Option<String> {
+        Some("name one cluster: --cluster=NAME".to_owned())
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}

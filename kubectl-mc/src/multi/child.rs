@@ -1,0 +1,147 @@
+//! One kubectl: started in a process group of its own, read until it ends, and not outlived by
+//! anything of it.
+
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::Fault;
+
+/// What a child is and how long it may take.
+pub(super) struct Child {
+    pub(super) command: Command,
+    /// What it finds on its standard input; none is nothing.
+    pub(super) input: Option<Arc<[u8]>>,
+    pub(super) timeout: Option<Duration>,
+    /// Whether its exit code 1 may be an answer.
+    pub(super) may_say_no: bool,
+}
+
+/// What comes of a child.
+#[derive(Debug)]
+pub(super) enum Event {
+    Out(Vec<u8>),
+    Err(Vec<u8>),
+    End(Result<(), Fault>),
+}
+
+/// Where a child's events go, with its place among the clusters.
+#[derive(Clone)]
+pub(super) struct Events {
+    pub(super) at: usize,
+    pub(super) sender: UnboundedSender<(usize, Event)>,
+}
+
+impl Events {
+    pub(super) fn send(&self, event: Event) {
+        // Nobody listens any more: the command is at its end.
+        let _ = self.sender.send((self.at, event));
+    }
+}
+
+/// Runs it to its end. When this is dropped before, nothing of the child goes on.
+pub(super) async fn run(child: Child, events: &Events) -> Result<(), Fault> {
+    let Child { mut command, input, timeout, may_say_no } = child;
+    let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut command = tokio::process::Command::from(command);
+    command.kill_on_drop(true);
+    let mut process =
+        command.spawn().map_err(|error| Fault::Other(format!("cannot start kubectl: {error}")))?;
+    let _group = Group(process.id());
+    let (stdin, out, err) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+    let mut said = Vec::new();
+    let ended = async {
+        let feed = async {
+            if let (Some(mut stdin), Some(input)) = (stdin, input) {
+                // Who does not read it all is judged by the exit code.
+                let _ = stdin.write_all(&input).await;
+            }
+        };
+        let out = pass(out, |bytes| events.send(Event::Out(bytes)));
+        let err = pass(err, |bytes| {
+            let room = SAID.saturating_sub(said.len()).min(bytes.len());
+            said.extend_from_slice(&bytes[..room]);
+            events.send(Event::Err(bytes));
+        });
+        let ((), (), ()) = tokio::join!(feed, out, err);
+        process.wait().await
+    };
+    let status = match timeout {
+        Some(timeout) => tokio::time::timeout(timeout, ended).await.map_err(|_| Fault::TimedOut(timeout))?,
+        None => ended.await,
+    };
+    let status = status.map_err(|error| Fault::Other(format!("cannot wait for kubectl: {error}")))?;
+    judge(status, &String::from_utf8_lossy(&said), may_say_no)
+}
+
+/// Passes on what comes, until it ends.
+async fn pass(from: Option<impl AsyncRead + Unpin>, mut to: impl FnMut(Vec<u8>)) {
+    let Some(mut from) = from else { return };
+    loop {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        match from.read_buf(&mut chunk).await {
+            Ok(1..) => to(chunk),
+            _ => return,
+        }
+    }
+}
+
+/// What the exit code and the words of kubectl say.
+fn judge(status: ExitStatus, said: &str, may_say_no: bool) -> Result<(), Fault> {
+    let reason = said.lines().find_map(|line| line.strip_prefix("Error from server (")?.split_once("): "));
+    let is_error = |line: &str| ERRORS.iter().any(|error| line.starts_with(error));
+    match (status.code(), reason) {
+        (Some(0), _) => Ok(()),
+        (Some(1), _) if may_say_no && !said.lines().any(is_error) => Err(Fault::NegativeAnswer),
+        (code, reason) => Err(Fault::Kubectl { code, reason: reason.map(|(reason, _)| reason.into()) }),
+    }
+}
+
+/// The process group of a child: kubectl may have started others (credential plugins, `diff`).
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Some(id) = self.0.and_then(|id| rustix::process::Pid::from_raw(id.cast_signed())) {
+            // A group that is gone already is what is wanted.
+            let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+const CHUNK: usize = 16 * 1024;
+/// Enough for kubectl's first error.
+const SAID: usize = 8 * 1024;
+/// How kubectl begins to tell an error.
+const ERRORS: &[&str] =
+    &["error: ", "Error from server", "Unable to connect", "The connection to the server"];
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn the_words_of_kubectl_give_the_reason() {
+        let code = |code: i32| ExitStatus::from_raw(code << 8);
+        let kubectl =
+            |code, reason: Option<&str>| Err(Fault::Kubectl { code, reason: reason.map(Into::into) });
+        let forbidden = "Warning: x\nError from server (Forbidden): pods is forbidden\n";
+        assert_eq!(judge(code(0), "Warning: x", false), Ok(()));
+        assert_eq!(judge(code(1), forbidden, false), kubectl(Some(1), Some("Forbidden")));
+        assert_eq!(judge(code(7), "", false), kubectl(Some(7), None));
+        assert_eq!(judge(ExitStatus::from_raw(9), "", false), kubectl(None, None));
+        assert_eq!(judge(code(1), "", true), Err(Fault::NegativeAnswer));
+        assert_eq!(judge(code(1), "error: no such file\n", true), kubectl(Some(1), None));
+        assert_eq!(judge(code(2), "", true), kubectl(Some(2), None));
+    }
+}

@@ -1,0 +1,235 @@
+//! The command by kubectl, a child for each cluster: so many at once, and what they write taken in
+//! the order of the clusters, or as it comes where it never ends.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use kubectl_mc_api::ClusterName;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::child::{self, Child, Event, Events};
+use super::ordered_output::OrderedOutput;
+use super::output::Output;
+use super::progress::Progress;
+use super::run_folder::RunFolder;
+use super::{Fault, Job, Outcome, local_port};
+use crate::argv::Scanned;
+use crate::cache::Cache;
+use crate::cluster::client;
+use crate::cluster::context::User;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::kubectl::exec::{Invocation, Kubectl};
+use crate::kubectl::overlay;
+use crate::kubectl::preflight;
+use crate::kubectl::rewrite::{self, RawPath};
+use crate::kubectl::verb::{self, Effect};
+use crate::multi::selection::Target;
+
+/// What all children of a command share.
+pub(super) struct Children<'a> {
+    job: &'a Job<'a>,
+    kubectl: Kubectl,
+    client: Option<kube::Client>,
+    input: Option<Arc<[u8]>>,
+    /// The words for kubectl; those of one cluster may differ.
+    scanned: Scanned,
+    cache: Cache,
+    /// Where overlays with a credential are kept, as long as this lives.
+    folder: Option<RunFolder>,
+    timeout: Option<Duration>,
+    /// It changes nothing.
+    reads: bool,
+    permits: Arc<Semaphore>,
+    /// Who is asked first needs no place of a child's, but a connection.
+    asks: Arc<Semaphore>,
+}
+
+impl<'a> Children<'a> {
+    pub(super) async fn new(job: &'a Job<'a>, scanned: Scanned) -> Result<Self, Failure> {
+        let clusters = job.targets.len();
+        if verb::is_stream(job.scanned) && clusters > STREAMS && job.options.concurrency.is_none() {
+            return Err(TooManyStreams { clusters }.into());
+        }
+        let cache = Cache::open(job.env)?;
+        let folder = match &job.host.user {
+            User::Inline(..) => Some(RunFolder::make(cache.folder())?),
+            User::Named(_) | User::ServiceAccount(_) => None,
+        };
+        let reads = job.effect != Effect::Writes;
+        let ends = reads && !verb::is_stream(job.scanned);
+        Ok(Self {
+            kubectl: Kubectl::find(job.env)?,
+            client: client::connection(job.host, job.scanned, job.env).await.ok(),
+            input: job.input.clone(),
+            scanned,
+            cache,
+            folder,
+            timeout: job.options.timeout(ends),
+            reads,
+            permits: Arc::new(Semaphore::new(concurrency(job))),
+            asks: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
+            job,
+        })
+    }
+
+    /// Runs it at `targets`, which are some of the job's; the outcomes are in their order.
+    pub(super) async fn run(
+        &self,
+        targets: &[&Target],
+        output: &mut Output<'_>,
+        progress: &Progress,
+    ) -> Result<Vec<Outcome>, Failure> {
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let mut tasks = JoinSet::new();
+        let mut taken = OrderedOutput::new(targets, verb::is_stream(self.job.scanned));
+        for (at, target) in targets.iter().enumerate() {
+            if let Some(reason) = target.not_ready() {
+                // It is told at once; nobody waits for it.
+                taken.skip(at, Fault::NotReady(reason.clone()), output);
+                progress.ended(&target.name);
+                continue;
+            }
+            self.spawn(&mut tasks, target, at, Events { at, sender: sender.clone() })?;
+        }
+        drop(sender);
+        loop {
+            let due = taken.due().into_iter().chain(output.due()).min();
+            let next = match due {
+                // A receiver loses nothing when it is not waited for any longer.
+                Some(due) => tokio::time::timeout_at(due, events.recv()).await,
+                None => Ok(events.recv().await),
+            };
+            match next {
+                Ok(Some((at, event))) => {
+                    if matches!(event, Event::End(_)) {
+                        progress.ended(&targets[at].name);
+                    }
+                    taken.take(at, event, output);
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    taken.pass_over(output);
+                    output.show();
+                }
+            }
+            if self.reads && self.job.printer.is_reader_gone() {
+                // Nobody reads what the others would say. A change is not left half done for that.
+                break;
+            }
+        }
+        Ok(taken.outcomes())
+    }
+
+    fn spawn(
+        &self,
+        tasks: &mut JoinSet<()>,
+        target: &Target,
+        at: usize,
+        events: Events,
+    ) -> Result<(), Failure> {
+        let invocation = self.invocation(target, at)?;
+        let mut command = self.kubectl.child(invocation);
+        if self.job.parses_output() {
+            // The user's preferences for kubectl would change the form of what is read here.
+            command.env("KUBECTL_KUBERC", "false");
+        }
+        let may_say_no = verb::may_say_no(self.job.scanned);
+        let mut child = Child { command, input: self.input.clone(), timeout: self.timeout, may_say_no };
+        let (client, cluster) = (self.client.clone(), target.name.clone());
+        let (permits, asks) = (self.permits.clone(), self.asks.clone());
+        tasks.spawn(async move {
+            let timeout = child.timeout;
+            let ask = asks.acquire_owned().await;
+            let begin = Instant::now();
+            let refused = refusal(client.as_ref(), &cluster, timeout).await;
+            drop(ask);
+            let result = match refused {
+                Ok(()) => {
+                    // Both together have the time that the cluster has; waiting for a turn is not its fault.
+                    child.timeout = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+                    match permits.acquire_owned().await {
+                        Ok(_permit) => child::run(child, &events).await,
+                        // The semaphore is never closed.
+                        Err(_) => Err(Fault::NotBegun),
+                    }
+                }
+                Err(fault) => Err(fault),
+            };
+            let result = match (result, timeout) {
+                (Err(Fault::TimedOut(_)), Some(timeout)) => Err(Fault::TimedOut(timeout)),
+                (result, _) => result,
+            };
+            events.send(Event::End(result));
+        });
+        Ok(())
+    }
+
+    fn invocation(&self, target: &Target, at: usize) -> Result<Invocation, Failure> {
+        let overlay = overlay::overlay_json(self.job.host, &target.name)?;
+        let overlay: PathBuf = match &self.folder {
+            Some(folder) => folder.write(target.name.as_str(), &overlay)?,
+            None => self.cache.store(&overlay, SystemTime::now())?,
+        };
+        let mut raw = RawPath::Joined;
+        if rewrite::uses_raw(&self.scanned).is_some() {
+            let minor = self.kubectl.minor_version(&rewrite::kubeconfig_list(self.job.host, &overlay)?)?;
+            raw = RawPath::of_minor_version(minor);
+        }
+        let mut scanned = self.scanned.clone();
+        local_port::adapt(&mut scanned, target.name.as_str(), at);
+        Ok(rewrite::rewrite(scanned, self.job.host, &target.name, &overlay, raw)?)
+    }
+}
+
+/// Asks who stands in the way before kubectl does, which waits long and tells little.
+async fn refusal(
+    client: Option<&kube::Client>,
+    cluster: &ClusterName,
+    timeout: Option<Duration>,
+) -> Result<(), Fault> {
+    let Some(client) = client else { return Ok(()) };
+    let asked = preflight::refusal(client, cluster);
+    let refusal = match timeout {
+        Some(timeout) => tokio::time::timeout(timeout, asked).await.map_err(|_| Fault::TimedOut(timeout))?,
+        None => asked.await,
+    };
+    refusal.map_or(Ok(()), |refusal| Err(Fault::Refused(refusal)))
+}
+
+/// A kubectl costs 50 MB and a good part of a core while it starts.
+fn concurrency(job: &Job<'_>) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let ours = job.options.concurrency.map(std::num::NonZero::get);
+    // Those that do not end by themselves are all needed at once.
+    let all = if verb::is_stream(job.scanned) { job.targets.len() } else { 0 };
+    ours.unwrap_or_else(|| (2 * cores).clamp(4, 16).max(all))
+}
+
+/// A command that does not end needs a kubectl for each cluster at the same time.
+#[derive(Debug, thiserror::Error)]
+#[error("this would keep {clusters} kubectls running at once, at 50 MB each")]
+struct TooManyStreams {
+    clusters: usize,
+}
+
+impl Explain for TooManyStreams {
+    fn hint(&self) -> Option<String> {
+        Some(format!(
+            "choose at most {STREAMS} clusters, or say that it is meant: --cluster-concurrency={}",
+            self.clusters
+        ))
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+/// 3 GB of kubectls.
+const STREAMS: usize = 64;
+/// As many connections as a host's proxy takes from one user without a word.
+const ASKED_AT_ONCE: usize = 64;

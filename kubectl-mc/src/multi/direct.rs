@@ -1,0 +1,189 @@
+//! What is done here and not by a kubectl for each cluster: `get` and `logs` on many clusters, over one
+//! login and one pool of connections. Only what is done exactly as kubectl does it has a [`Plan`];
+//! for everything else there is none, and kubectl is run.
+//!
+//! - [`kubectl_flags`]: kubectl's flags, read strictly
+//! - [`login`], [`pool`]: the way to the members, with a credential that may run out
+//! - [`member`], [`member_deadline`], [`failure`]: one of them, how long it may take, and why it did not answer
+//! - [`discovery`]: which type a word means
+//! - [`ordered`]: many at once, told in order; [`run_job`]: from a job and to its outcomes
+//! - [`logs`]: the logs of pods; [`compare`]: what differs between clusters
+//! - [`get`]: lists and watches; [`server_table`]: the rows of a server's table
+
+mod compare;
+mod discovery;
+mod failure;
+mod get;
+mod kubectl_flags;
+mod login;
+mod logs;
+mod member;
+mod member_deadline;
+mod ordered;
+mod pool;
+mod run_job;
+mod server_table;
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use kubectl_mc_api::ClusterName;
+
+pub(crate) use failure::Failure;
+
+use crate::argv::Scanned;
+use crate::cluster::client::ClientError;
+use crate::cluster::context::Host;
+use crate::env::{self, Env};
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::multi::Progress;
+use crate::printer::Printer;
+
+/// A command that is done here.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Plan {
+    Get(get::Plan),
+    Logs(logs::Plan),
+    Compare(compare::Plan),
+}
+
+impl Plan {
+    /// The plan for a command on many clusters, unless kubectl is wanted for everything.
+    pub(crate) fn for_many(scanned: &Scanned, env: &Env) -> Option<Self> {
+        if scanned.verb().is_some_and(|verb| verb == COMPARE) {
+            return compare::Plan::of(scanned).map(Self::Compare);
+        }
+        if env.var(env::NATIVE).is_some_and(|native| native == "0") { None } else { Self::of(scanned, env) }
+    }
+
+    /// The plan for a command on one cluster, which is kubectl's unless a test asks for this.
+    pub(crate) fn for_one(scanned: &Scanned, env: &Env) -> Option<Self> {
+        env.var(env::NATIVE).filter(|native| *native == "1").and_then(|_| Self::of(scanned, env))
+    }
+
+    /// The plan for a command line, if it is one that is done here.
+    fn of(scanned: &Scanned, env: &Env) -> Option<Self> {
+        // A file of kubectl's own preferences may change what any command means.
+        if has_preferences(env) {
+            return None;
+        }
+        get::Plan::of(scanned).map(Self::Get).or_else(|| logs::Plan::of(scanned).map(Self::Logs))
+    }
+
+    /// Does it. What came of it at each of the clusters, in their order; lines of text go to `text`.
+    pub(crate) async fn run(
+        &self,
+        task: &Task<'_>,
+        text: &mut dyn Text,
+    ) -> Result<Vec<Result<(), Failure>>, NativeError> {
+        let result = match self {
+            Self::Get(plan) => get::run(plan, task).await,
+            Self::Logs(plan) => logs::run(plan, task, text).await,
+            Self::Compare(plan) => compare::run(plan, task).await,
+        };
+        result.map_err(|source| NativeError::Client { host: task.host.describe(), source })
+    }
+}
+
+/// Who writes lines of text.
+pub(crate) trait Text {
+    /// Lines of a cluster; breaks when nobody reads any more.
+    fn out(&mut self, cluster: &ClusterName, lines: &[u8]) -> ControlFlow<()>;
+
+    /// Something about them, beside the data.
+    fn remark(&mut self, cluster: &ClusterName, remark: &str);
+
+    /// The last line of a cluster was its last, whether it has an end or not.
+    fn end(&mut self, cluster: &ClusterName);
+}
+
+/// Text of one cluster, as it is.
+impl Text for &Printer {
+    fn out(&mut self, _: &ClusterName, lines: &[u8]) -> ControlFlow<()> {
+        self.stream(lines)
+    }
+
+    fn remark(&mut self, _: &ClusterName, remark: &str) {
+        self.note_line(remark);
+    }
+
+    fn end(&mut self, _: &ClusterName) {}
+}
+
+/// Where and how a plan is run.
+pub(crate) struct Task<'a> {
+    pub(crate) host: &'a Host,
+    /// The same host before a credential plugin gave the credential: it can give another.
+    pub(crate) plugin: Option<&'a Host>,
+    pub(crate) scanned: &'a Scanned,
+    pub(crate) env: &'a Env,
+    pub(crate) printer: &'a Printer,
+    pub(crate) clusters: Vec<ClusterName>,
+    /// How many are asked at once; none is as many as are good for one connection.
+    pub(crate) at_once: Option<usize>,
+    /// How long a cluster has; for what lasts, how long each answer may take to begin.
+    pub(crate) patience: Option<Duration>,
+    pub(crate) progress: Progress,
+    pub(crate) merge: Merge,
+}
+
+/// How the answers of several clusters become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Merge {
+    /// Each row and object says which cluster it is of.
+    Marked,
+    /// One cluster, and the output of kubectl byte for byte.
+    Plain,
+}
+
+impl Task<'_> {
+    /// The members, reached by one client that bears so many lasting streams; none when what is asked
+    /// ends by itself.
+    async fn members(&self, streams: Option<usize>) -> Result<member::Members, ClientError> {
+        let login = login::Login::new(self, streams.unwrap_or_default()).await?;
+        let time = self.patience.unwrap_or(FOREVER);
+        Ok(member::Members::new(&self.clusters, &login, || match streams {
+            Some(_) => member_deadline::MemberDeadline::each(time),
+            None => member_deadline::MemberDeadline::whole(time),
+        }))
+    }
+
+    fn way(&self) -> ordered::Way {
+        ordered::Way { at_once: self.at_once.unwrap_or(AT_ONCE), progress: self.progress.clone() }
+    }
+
+    /// The namespace that kubectl would take.
+    fn namespace(&self, given: Option<&str>) -> String {
+        given.or(self.host.namespace.as_deref()).unwrap_or("default").to_owned()
+    }
+}
+
+/// kubectl's file of preferences (kuberc): named by a variable, or where kubectl looks for it.
+fn has_preferences(env: &Env) -> bool {
+    if env.var(env::KUBECTL_KUBERC).is_some_and(|on| on == "false") {
+        return false;
+    }
+    env.var(env::KUBERC).is_some_and(|file| file != "off")
+        || env.home().is_some_and(|home| std::path::Path::new(home).join(".kube").join("kuberc").exists())
+}
+
+/// Nobody could be asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NativeError {
+    #[error("cannot use {host}")]
+    Client { host: String, source: ClientError },
+}
+
+impl Explain for NativeError {
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Failed
+    }
+}
+
+/// The verb of our own that is done here.
+pub(crate) const COMPARE: &str = "compare";
+/// Short requests that share a connection well.
+const AT_ONCE: usize = 64;
+/// Longer than any command lasts.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

@@ -1,0 +1,42 @@
+//! Discovery kept between commands, in the private folder beside the overlays. As long as kubectl
+//! keeps its own, and asked again when a word is not found.
+
+use std::time::SystemTime;
+
+use kubectl_mc_api::ClusterName;
+
+use super::Discovery;
+use crate::cache::Cache;
+use crate::cluster::context::Host;
+use crate::kubectl::overlay::member_server;
+
+/// Where discovery is kept. Without a folder nothing is kept, and everything works.
+pub(in crate::multi::direct) struct Store {
+    cache: Option<Cache>,
+}
+
+impl Store {
+    pub(in crate::multi::direct) fn new(cache: Option<Cache>) -> Self {
+        Self { cache }
+    }
+
+    /// What is known of a member, if it is not too old.
+    pub(in crate::multi::direct) fn load(&self, key: &str) -> Option<Discovery> {
+        let kept = self.cache.as_ref()?.load_named(KIND, key, SystemTime::now())?;
+        serde_json::from_slice(&kept).ok()
+    }
+
+    pub(in crate::multi::direct) fn keep(&self, key: &str, discovery: &Discovery) {
+        if let (Some(cache), Ok(text)) = (&self.cache, serde_json::to_vec(discovery)) {
+            // Whoever cannot keep it asks again next time.
+            let _ = cache.store_named(KIND, key, &text, SystemTime::now());
+        }
+    }
+
+    /// The name under which a member's is kept.
+    pub(in crate::multi::direct) fn key(host: &Host, cluster: &ClusterName) -> String {
+        member_server(host, cluster)
+    }
+}
+
+const KIND: &str = "discovery";

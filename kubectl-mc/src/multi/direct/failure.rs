@@ -1,0 +1,154 @@
+//! Why a member's part of the answer is missing: on which hop, and in whose words.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use crate::cluster::client::{ClientError, Reply};
+use crate::cluster::hop::{self, Hop, Refusal};
+use crate::server_text::ServerText;
+
+/// One failure at one member.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Failure {
+    /// Somebody on the way refused.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The member's own answer, in kubectl's words.
+    #[error("Error from server{}: {message}", in_parentheses(reason))]
+    Server { code: u16, reason: ServerText, message: ServerText },
+    /// Nothing came for so long.
+    #[error("no answer within {}", seconds(*.0))]
+    TimedOut(Duration),
+    /// An answer that cannot be read.
+    #[error("the answer cannot be read: {0}")]
+    Unreadable(ServerText),
+    /// The answer was cut off.
+    #[error("the answer broke off: {0}")]
+    BrokenOff(ServerText),
+    /// No failure: there are differences.
+    #[error("it differs")]
+    Differs,
+    /// kubectl would have said this before asking anybody.
+    #[error("{0}")]
+    Said(String),
+}
+
+impl Failure {
+    /// What an answer that is no success says.
+    pub(super) fn of(reply: &Reply) -> Self {
+        if let Some(refusal) = reply.refusal() {
+            return Self::Refused(refusal);
+        }
+        let status: Status = serde_json::from_slice(&reply.body).unwrap_or_default();
+        let message = hop::message(&reply.body);
+        Self::Server { code: reply.status.as_u16(), reason: status.reason, message }
+    }
+
+    /// The same for an event of a watch.
+    pub(super) fn of_status(status: Status) -> Self {
+        Self::Server { code: status.code, reason: status.reason, message: status.message }
+    }
+
+    /// There is no object of that name.
+    pub(super) fn not_found(kind: &str, name: &str) -> Self {
+        let message = format!("{kind} {name:?} not found").into();
+        Self::Server { code: 404, reason: "NotFound".into(), message }
+    }
+
+    pub(super) fn of_client(error: &ClientError) -> Self {
+        match error {
+            ClientError::Unreachable(_) => {
+                Self::Refused(Refusal { hop: Hop::HostUnreachable, message: error.reason().into() })
+            }
+            _ => Self::Said(crate::error::chain(error)),
+        }
+    }
+
+    pub(super) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Server { code: 404, .. })
+    }
+
+    /// The resourceVersion or the continue token is too old.
+    pub(super) fn is_expired(&self) -> bool {
+        matches!(self, Self::Server { code: 410, .. })
+    }
+
+    /// Whether another request to the same member would end the same way.
+    pub(super) fn is_of_the_member(&self) -> bool {
+        !matches!(self, Self::Server { .. } | Self::Said(_) | Self::Differs)
+            && !matches!(self, Self::Refused(Refusal { hop: Hop::Request, .. }))
+    }
+
+    /// Whether it may go by itself: what is followed is then tried again.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::TimedOut(_) | Self::BrokenOff(_) => true,
+            Self::Refused(Refusal { hop, .. }) => matches!(
+                hop,
+                Hop::HostUnreachable
+                    | Hop::SidecarUnavailable
+                    | Hop::SidecarMissing
+                    | Hop::Sidecar
+                    | Hop::MemberUnreachable
+            ),
+            Self::Server { code, .. } => *code == StatusCode::TOO_MANY_REQUESTS.as_u16() || *code >= 500,
+            Self::Unreadable(_) | Self::Differs | Self::Said(_) => false,
+        }
+    }
+}
+
+/// What is read of a `metav1.Status`.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Status {
+    #[serde(default)]
+    pub(super) code: u16,
+    #[serde(default)]
+    pub(super) reason: ServerText,
+    #[serde(default)]
+    pub(super) message: ServerText,
+}
+
+fn in_parentheses(reason: &ServerText) -> String {
+    if reason.is_empty() { String::new() } else { format!(" ({reason})") }
+}
+
+fn seconds(time: Duration) -> String {
+    if time.subsec_millis() == 0 { format!("{} s", time.as_secs()) } else { format!("{time:?}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(code: u16, hop: Hop, body: &str) -> Failure {
+        let (status, body) = (StatusCode::from_u16(code).unwrap(), body.as_bytes().to_vec());
+        Failure::of(&Reply { status, hop: Some(hop), body })
+    }
+
+    #[test]
+    fn a_members_answer_is_told_in_kubectls_words() {
+        let missing =
+            of(404, Hop::Member, r#"{"kind":"Status","reason":"NotFound","message":"pods \"x\" not found"}"#);
+        assert_eq!(missing.to_string(), "Error from server (NotFound): pods \"x\" not found");
+        assert!(missing.is_not_found() && !missing.is_of_the_member() && !missing.is_passing());
+        assert_eq!(of(500, Hop::Member, "oops").to_string(), "Error from server: oops");
+    }
+
+    #[test]
+    fn a_refusal_on_the_way_names_the_hop() {
+        let body = r#"{"kind":"Status","message":"dial: no route"}"#;
+        let refused = of(502, Hop::MemberUnreachable, body);
+        assert_eq!(refused.to_string(), "member unreachable: dial: no route");
+        assert!(refused.is_of_the_member() && refused.is_passing());
+    }
+
+    #[test]
+    fn an_overload_of_the_sidecar_passes_and_a_bad_request_does_not() {
+        let overload = of(429, Hop::Sidecar, "too many requests");
+        assert!(overload.is_of_the_member() && overload.is_passing());
+        let request = of(400, Hop::Request, "a dot segment");
+        assert!(!request.is_of_the_member() && !request.is_passing());
+    }
+}

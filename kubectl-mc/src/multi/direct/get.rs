@@ -1,0 +1,256 @@
+//! `kubectl get` on many clusters: the types are looked up at each, then asked for one after the other,
+//! each at all clusters at once.
+
+mod legacy;
+mod list;
+mod plan;
+mod resolve;
+mod table;
+mod watch;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::ops::ControlFlow;
+
+use serde_json::Value;
+
+pub(crate) use plan::Plan;
+use plan::{Objects, Output};
+
+use self::list::{ItemSink, Items};
+use self::resolve::{Round, Search, Wanted};
+use self::table::{Rows, TableSink};
+use super::failure::Failure;
+use super::member::Member;
+use super::ordered;
+use super::server_table::Shown;
+use super::{Merge, Task};
+use crate::cluster::client::ClientError;
+
+/// What is asked of one member in a round.
+#[derive(Clone)]
+pub(super) struct Ask {
+    pub(super) member: Member,
+    pub(super) resource: super::discovery::Resource,
+    pub(super) names: Option<Vec<String>>,
+}
+
+pub(super) async fn run(plan: &Plan, task: &Task<'_>) -> Result<Vec<Result<(), Failure>>, ClientError> {
+    let mut members = task.members(plan.watch.then_some(task.clusters.len())).await?;
+    let mut failures: Vec<Option<Failure>> = vec![None; members.all.len()];
+    let all = members.all.clone();
+    let mut search = Search::begin(plan, task, &all, false).await;
+    if plan.watch {
+        watch(plan, task, search.each(&mut failures), &mut failures).await;
+        return Ok(outcomes(failures));
+    }
+    let mut rounds = search.rounds(&mut failures);
+    let mut sink = Sinks::new(plan, task, &rounds);
+    let mut namespaced = true;
+    loop {
+        if rounds.is_empty() {
+            rounds = search.rest(&mut failures).await;
+        }
+        let Some(round) = rounds.pop_front() else { break };
+        namespaced &= round.wanted.iter().flat_map(Wanted::resource).all(|resource| resource.namespaced);
+        sink.begin();
+        // Whoever cannot be reached is not asked again.
+        let reachable = |place: usize| !failures[place].as_ref().is_some_and(Failure::is_of_the_member);
+        let wanted: Vec<_> = round.wanted.into_iter().filter(|wanted| reachable(wanted.place)).collect();
+        let places: Vec<_> = wanted.iter().map(|wanted| wanted.place).collect();
+        let results = sink.run(plan, task, wanted).await;
+        members.warn(task.printer);
+        let Some(results) = results else { return Ok(outcomes(failures)) };
+        for (place, failed) in places.into_iter().zip(results) {
+            if let Some(failure) = failed {
+                failures[place].get_or_insert(failure);
+            }
+        }
+        if sink.end_round().is_break() {
+            return Ok(outcomes(failures));
+        }
+    }
+    sink.end(plan, task, &members.all, namespaced, &failures);
+    Ok(outcomes(failures))
+}
+
+/// The objects of a plan, each with the place of its cluster.
+pub(super) async fn objects(
+    plan: &Plan,
+    task: &Task<'_>,
+) -> Result<(Vec<(usize, Value)>, Vec<Result<(), Failure>>), ClientError> {
+    let mut members = task.members(None).await?;
+    let mut failures: Vec<Option<Failure>> = vec![None; members.all.len()];
+    let all = members.all.clone();
+    let mut search = Search::begin(plan, task, &all, true).await;
+    let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
+    let source = list::Source::new(plan, namespace);
+    let mut found = Found::default();
+    for Round { wanted } in search.rounds(&mut failures) {
+        found.places = wanted.iter().map(|wanted| wanted.place).collect();
+        let fetch = |wanted, sender| {
+            let source = source.clone();
+            asked(wanted, |ask| list::values(source, ask, sender))
+        };
+        let results = ordered::run(wanted, &task.way(), fetch, &mut found).await.unwrap_or_default();
+        for (place, failed) in found.places.iter().zip(results) {
+            if let Some(failure) = failed.flatten() {
+                failures[*place].get_or_insert(failure);
+            }
+        }
+    }
+    members.warn(task.printer);
+    Ok((found.objects, outcomes(failures)))
+}
+
+/// Objects as they come.
+#[derive(Default)]
+struct Found {
+    places: Vec<usize>,
+    objects: Vec<(usize, Value)>,
+}
+
+impl ordered::Sink<Vec<Value>> for Found {
+    fn take(&mut self, at: usize, objects: Vec<Value>) -> ControlFlow<()> {
+        let place = self.places.get(at).copied().unwrap_or_default();
+        self.objects.extend(objects.into_iter().map(|object| (place, object)));
+        ControlFlow::Continue(())
+    }
+}
+
+/// Asks what is wanted, as soon as it is known what that is at the member; what failed.
+async fn asked<F: Future<Output = Option<Failure>>>(
+    wanted: Wanted,
+    fetch: impl FnOnce(Ask) -> F,
+) -> Option<Failure> {
+    match wanted.ask().await {
+        Ok(Some(ask)) => fetch(ask).await,
+        Ok(None) => None,
+        Err(failure) => Some(failure),
+    }
+}
+
+/// Watches at every member what its word means there: one type.
+async fn watch(plan: &Plan, task: &Task<'_>, wanted: Vec<Wanted>, failures: &mut [Option<Failure>]) {
+    let Output::Table(columns) = &plan.output else { return };
+    let shown = Shown { columns: columns.clone(), namespace: plan.all_namespaces, prefix: None };
+    let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
+    let source = list::Source::new(plan, namespace);
+    for (place, failure) in watch::run(wanted, &source, &shown, task).await {
+        failures[place] = Some(failure);
+    }
+}
+
+fn outcomes(failures: Vec<Option<Failure>>) -> Vec<Result<(), Failure>> {
+    failures.into_iter().map(|failure| failure.map_or(Ok(()), Err)).collect()
+}
+
+/// Who takes the answers.
+enum Sinks<'a> {
+    Table(TableSink<'a>),
+    Items(ItemSink<'a>),
+}
+
+impl<'a> Sinks<'a> {
+    fn new(plan: &Plan, task: &'a Task<'_>, rounds: &VecDeque<Round>) -> Self {
+        match &plan.output {
+            Output::Table(columns) => {
+                let mut kinds: Vec<_> = rounds
+                    .iter()
+                    .flat_map(|round| round.wanted.iter().filter_map(Wanted::resource))
+                    .map(|r| (&r.group, &r.version, &r.kind))
+                    .collect();
+                kinds.sort_unstable();
+                kinds.dedup();
+                let shown = Shown { columns: columns.clone(), namespace: plan.all_namespaces, prefix: None };
+                Self::Table(TableSink::new(task, shown, kinds.len() > 1))
+            }
+            output => {
+                let single = matches!(&plan.objects, Objects::Named(names) if names.len() == 1);
+                Self::Items(ItemSink::new(task, output, single && task.merge == Merge::Plain))
+            }
+        }
+    }
+
+    fn begin(&mut self) {
+        if let Self::Table(sink) = self {
+            sink.begin();
+        }
+    }
+
+    /// Asks, and gives what failed; none when nobody reads any more.
+    async fn run(
+        &mut self,
+        plan: &Plan,
+        task: &Task<'_>,
+        wanted: Vec<Wanted>,
+    ) -> Option<Vec<Option<Failure>>> {
+        let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
+        let source = list::Source::new(plan, namespace);
+        let results = match self {
+            Self::Table(sink) => {
+                let rows = Rows { source, shown: sink.shown() };
+                sink.names(&wanted);
+                let fetch = |wanted, sender| {
+                    let rows = rows.clone();
+                    asked(wanted, |ask| rows.fetch(ask, sender))
+                };
+                ordered::run(wanted, &task.way(), fetch, sink).await
+            }
+            Self::Items(sink) => {
+                let items = Items {
+                    source,
+                    form: sink.form(),
+                    merge: task.merge,
+                    managed_fields: plan.managed_fields,
+                    width: task.clusters.iter().map(|name| name.as_str().len()).max().unwrap_or(0),
+                };
+                let fetch = |wanted, sender| {
+                    let items = items.clone();
+                    asked(wanted, |ask| items.fetch(ask, sender))
+                };
+                ordered::run(wanted, &task.way(), fetch, sink).await
+            }
+        };
+        let died = || Some(Failure::Said("it was not asked to the end".to_owned()));
+        Some(results?.into_iter().map(|result| result.unwrap_or_else(died)).collect())
+    }
+
+    fn end_round(&mut self) -> ControlFlow<()> {
+        match self {
+            Self::Table(sink) => sink.end_round(),
+            Self::Items(_) => ControlFlow::Continue(()),
+        }
+    }
+
+    fn end(
+        &mut self,
+        plan: &Plan,
+        task: &Task<'_>,
+        members: &[Member],
+        namespaced: bool,
+        failures: &[Option<Failure>],
+    ) {
+        match self {
+            Self::Items(sink) => {
+                let named = members
+                    .iter()
+                    .zip(failures)
+                    .filter_map(|(member, failure)| Some((member.name.as_str(), failure.as_ref()?)));
+                sink.end(named);
+            }
+            // As kubectl: when there was no error, and nothing was written.
+            Self::Table(sink)
+                if sink.wrote_nothing() && failures.iter().all(Option::is_none) && !plan.ignore_not_found =>
+            {
+                if !plan.all_namespaces && namespaced {
+                    let namespace = task.namespace(plan.namespace.as_deref());
+                    task.printer.note_line(&format!("No resources found in {namespace} namespace."));
+                } else {
+                    task.printer.note("No resources found\n");
+                }
+            }
+            Self::Table(_) => {}
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Objects as JSON, YAML or names: asked for in chunks, written as they come.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use kubectl_mc_api::names;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc::Sender;
+
+use super::Ask;
+use super::plan::{Output, Plan};
+use crate::json;
+use crate::multi::Fault;
+use crate::multi::direct::discovery::Resource;
+use crate::multi::direct::failure::Failure;
+use crate::multi::direct::member::Query;
+use crate::multi::direct::ordered::Sink;
+use crate::multi::direct::server_table::{ListMeta, parse};
+use crate::multi::direct::{Merge, Task};
+use crate::server_text::escaped;
+use crate::yaml;
+
+/// Where objects are asked for.
+#[derive(Clone)]
+pub(super) struct Source {
+    namespace: Option<String>,
+    selector: Option<String>,
+    field_selector: Option<String>,
+    chunk: Option<u32>,
+    ignore_not_found: bool,
+}
+
+impl Source {
+    pub(super) fn new(plan: &Plan, namespace: Option<String>) -> Self {
+        Self {
+            namespace,
+            selector: plan.selector.clone(),
+            field_selector: plan.field_selector.clone(),
+            chunk: plan.chunk,
+            ignore_not_found: plan.ignore_not_found,
+        }
+    }
+
+    /// The query that chooses the objects of a list.
+    pub(super) fn query(&self) -> Query {
+        Query::default()
+            .with_some("labelSelector", self.selector.as_deref())
+            .with_some("fieldSelector", self.field_selector.as_deref())
+    }
+
+    pub(super) fn path(&self, resource: &Resource) -> String {
+        resource.path(self.namespace.as_deref())
+    }
+
+    /// Asks for the objects of a list in chunks, or for each by its name. `take` reads a body and gives
+    /// the token of the next chunk.
+    pub(super) async fn fetch<T>(
+        &self,
+        ask: &Ask,
+        accept: &str,
+        chunk: u32,
+        mut take: impl FnMut(Bytes) -> Result<(T, String), Failure>,
+        sender: &Sender<T>,
+    ) -> Option<Failure> {
+        let path = self.path(&ask.resource);
+        let mut failed = None;
+        for name in ask.names.iter().flatten() {
+            let name = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
+            match ask.member.get(&format!("{path}/{name}"), accept).await.and_then(&mut take) {
+                Ok((piece, _)) => {
+                    if sender.send(piece).await.is_err() {
+                        return failed;
+                    }
+                }
+                Err(failure) if failure.is_not_found() && self.ignore_not_found => {}
+                Err(failure) if failure.is_of_the_member() => return Some(failure),
+                Err(failure) => failed = failed.or(Some(failure)),
+            }
+        }
+        if ask.names.is_some() {
+            return failed;
+        }
+        let limit = self.chunk.unwrap_or(chunk);
+        let limit = (limit > 0).then(|| limit.to_string());
+        let mut next = String::new();
+        loop {
+            let token = Some(next.as_str()).filter(|next| !next.is_empty());
+            let query = self.query().with_some("limit", limit.as_deref()).with_some("continue", token);
+            match ask.member.get(&format!("{path}{query}"), accept).await.and_then(&mut take) {
+                Ok((piece, token)) => {
+                    if sender.send(piece).await.is_err() || token.is_empty() {
+                        return None;
+                    }
+                    next = token;
+                }
+                Err(failure) => return Some(failure),
+            }
+        }
+    }
+}
+
+/// How an object is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Form {
+    Json { depth: usize },
+    Yaml { indent: usize },
+    Name,
+}
+
+/// Objects on their way to text.
+#[derive(Clone)]
+pub(super) struct Items {
+    pub(super) source: Source,
+    pub(super) form: Form,
+    pub(super) merge: Merge,
+    pub(super) managed_fields: bool,
+    /// Of the longest name of a cluster.
+    pub(super) width: usize,
+}
+
+/// A list as it came, its items not looked at yet.
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+/// What names need.
+#[derive(Deserialize)]
+struct Named {
+    metadata: Name,
+}
+
+#[derive(Deserialize)]
+struct Name {
+    name: String,
+}
+
+impl Items {
+    /// Asks one member, and sends its objects as text.
+    pub(super) async fn fetch(self, ask: Ask, sender: Sender<Vec<String>>) -> Option<Failure> {
+        let source = self.source.clone();
+        let write = |item: &RawValue| self.write(item, &ask);
+        let is_list = ask.names.is_none();
+        let take = |body: Bytes| {
+            if !is_list {
+                return Ok((vec![write(parse(&body)?)?], String::new()));
+            }
+            let list: List<'_> = parse(&body)?;
+            let items = list.items.unwrap_or_default().into_iter().map(write).collect::<Result<_, _>>()?;
+            Ok((items, list.metadata.next))
+        };
+        let (accept, chunk) = match self.form {
+            Form::Name if is_list => (NAMES, NAMES_CHUNK),
+            Form::Name => (NAME, NAMES_CHUNK),
+            Form::Json { .. } | Form::Yaml { .. } => (OBJECTS, OBJECTS_CHUNK),
+        };
+        source.fetch(&ask, accept, chunk, take, &sender).await
+    }
+
+    fn write(&self, item: &RawValue, ask: &Ask) -> Result<String, Failure> {
+        let Ask { member, resource, names: _ } = ask;
+        let marked = self.merge == Merge::Marked;
+        if self.form == Form::Name {
+            let named: Named = parse(item.get().as_bytes())?;
+            let name = escaped(&format!("{}/{}", resource.prefix(), named.metadata.name));
+            let width = self.width;
+            return Ok(if marked { format!("{:width$} | {name}", member.name.as_str()) } else { name });
+        }
+        let mut item = value(item, resource)?;
+        if let Some(metadata) = item.get_mut("metadata").and_then(Value::as_object_mut) {
+            if !self.managed_fields {
+                metadata.remove("managedFields");
+            }
+            if marked {
+                let annotations = metadata.entry("annotations").or_insert(Value::Null);
+                if !annotations.is_object() {
+                    *annotations = Value::Object(serde_json::Map::new());
+                }
+                annotations[names::CLUSTER] = member.name.as_str().into();
+            }
+        }
+        Ok(match self.form {
+            Form::Json { depth } => json::text(&item, depth),
+            Form::Yaml { indent } => yaml::text(&item, indent),
+            Form::Name => String::new(),
+        })
+    }
+}
+
+/// Asks one member, and sends its objects as they are.
+pub(super) async fn values(source: Source, ask: Ask, sender: Sender<Vec<Value>>) -> Option<Failure> {
+    let is_list = ask.names.is_none();
+    let take = |body: Bytes| {
+        if !is_list {
+            return Ok((vec![value(parse(&body)?, &ask.resource)?], String::new()));
+        }
+        let list: List<'_> = parse(&body)?;
+        let items = list.items.unwrap_or_default().into_iter().map(|item| value(item, &ask.resource));
+        Ok((items.collect::<Result<_, _>>()?, list.metadata.next))
+    };
+    source.fetch(&ask, OBJECTS, OBJECTS_CHUNK, take, &sender).await
+}
+
+/// An object with its type, which items of a list may come without.
+fn value(item: &RawValue, resource: &Resource) -> Result<Value, Failure> {
+    let mut item: Value = parse(item.get().as_bytes())?;
+    if let Some(fields) = item.as_object_mut() {
+        fields.entry("apiVersion").or_insert_with(|| resource.api_version().into());
+        fields.entry("kind").or_insert_with(|| resource.kind.as_str().into());
+    }
+    Ok(item)
+}
+
+/// Writes a list around the objects, whatever comes.
+pub(super) struct ItemSink<'a> {
+    task: &'a Task<'a>,
+    form: Form,
+    /// The one object that was asked for is written alone.
+    alone: bool,
+    written: usize,
+}
+
+impl<'a> ItemSink<'a> {
+    pub(super) fn new(task: &'a Task<'_>, output: &Output, alone: bool) -> Self {
+        let form = match output {
+            Output::Json => Form::Json { depth: if alone { 0 } else { 2 } },
+            Output::Yaml => Form::Yaml { indent: if alone { 0 } else { 2 } },
+            Output::Name | Output::Table(_) => Form::Name,
+        };
+        Self { task, form, alone, written: 0 }
+    }
+
+    pub(super) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Ends the list, with what is missing in it.
+    pub(super) fn end<'f>(&mut self, failures: impl Iterator<Item = (&'f str, &'f Failure)>) {
+        let failures: Vec<Value> = failures
+            .map(|(cluster, failure)| {
+                let fault = Fault::from(failure.clone());
+                let message = fault.detail().unwrap_or_else(|| fault.cause());
+                serde_json::json!({"cluster": cluster, "cause": fault.cause(), "message": message})
+            })
+            .collect();
+        if self.alone
+            || self.form == Form::Name
+            || (self.task.merge == Merge::Plain && self.written == 0 && !failures.is_empty())
+        {
+            return;
+        }
+        let mut metadata = serde_json::json!({"resourceVersion": ""});
+        if self.task.merge == Merge::Marked && !failures.is_empty() {
+            metadata[ERRORS] = failures.into();
+        }
+        let text = match self.form {
+            Form::Json { .. } => {
+                let items = match self.written {
+                    0 => "{\n    \"apiVersion\": \"v1\",\n    \"items\": []",
+                    _ => "\n    ]",
+                };
+                format!(
+                    "{items},\n    \"kind\": \"List\",\n    \"metadata\": {}\n}}\n",
+                    json::text(&metadata, 1)
+                )
+            }
+            Form::Yaml { .. } | Form::Name => {
+                let items = if self.written == 0 { "apiVersion: v1\nitems: []\n" } else { "" };
+                let metadata = yaml::text(&serde_json::json!({"metadata": metadata}), 0);
+                format!("{items}kind: List\n{metadata}")
+            }
+        };
+        let _ = self.task.printer.stream(text.as_bytes());
+    }
+}
+
+impl Sink<Vec<String>> for ItemSink<'_> {
+    fn take(&mut self, _: usize, items: Vec<String>) -> ControlFlow<()> {
+        let mut text = String::new();
+        for item in items {
+            match self.form {
+                Form::Name => text.push_str(&item),
+                Form::Json { .. } if self.alone => text.push_str(&item),
+                Form::Json { .. } => {
+                    text.push_str(match self.written {
+                        0 => "{\n    \"apiVersion\": \"v1\",\n    \"items\": [\n        ",
+                        _ => ",\n        ",
+                    });
+                    text.push_str(&item);
+                }
+                Form::Yaml { .. } if self.alone => text.push_str(&item),
+                Form::Yaml { .. } => {
+                    text.push_str(if self.written == 0 { "apiVersion: v1\nitems:\n- " } else { "- " });
+                    text.push_str(&item);
+                }
+            }
+            if self.form == Form::Name || matches!(self.form, Form::Json { .. } if self.alone) {
+                text.push('\n');
+            }
+            self.written += 1;
+        }
+        if text.is_empty() { ControlFlow::Continue(()) } else { self.task.printer.stream(text.as_bytes()) }
+    }
+}
+
+/// In the list's metadata: the clusters that are missing, and why.
+const ERRORS: &str = "clusterErrors";
+
+const OBJECTS: &str = "application/json";
+const NAMES: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
+const NAME: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json";
+/// Whole objects are large: fewer at once keep the memory small.
+const OBJECTS_CHUNK: u32 = 100;
+const NAMES_CHUNK: u32 = 500;

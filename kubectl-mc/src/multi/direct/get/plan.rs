@@ -1,0 +1,205 @@
+//! What a `kubectl get` asks for, when it is one that is done here. Whatever is not exactly
+//! understood is no plan: kubectl does it.
+
+use std::ffi::OsString;
+
+use crate::argv::Scanned;
+use crate::multi::direct::kubectl_flags::{Grammar, Words};
+use crate::multi::direct::server_table::Columns;
+
+/// One `kubectl get`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    pub(super) objects: Objects,
+    /// `--namespace`; none is the host context's.
+    pub(super) namespace: Option<String>,
+    pub(super) all_namespaces: bool,
+    pub(super) selector: Option<String>,
+    pub(super) field_selector: Option<String>,
+    pub(super) output: Output,
+    pub(super) watch: bool,
+    pub(super) ignore_not_found: bool,
+    pub(super) managed_fields: bool,
+    /// How many objects are asked for at once; kubectl's `--chunk-size`.
+    pub(super) chunk: Option<u32>,
+}
+
+/// Which objects.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Objects {
+    /// All of these types; a word may be a category.
+    All(Vec<String>),
+    /// Some by name, in the order given: types and names.
+    Named(Vec<(String, String)>),
+}
+
+/// How they are shown.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Output {
+    Table(Columns),
+    Json,
+    Yaml,
+    Name,
+}
+
+impl Plan {
+    /// The plan for these words, if there is one.
+    pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
+        Self::read(&scanned.kubectl)
+    }
+
+    /// The plan of the objects that these words mean, of which none need be there.
+    pub(in crate::multi::direct) fn of_objects(words: &[OsString]) -> Option<Self> {
+        let plan = Self::read(words)?;
+        let plain = plan.output == Output::Table(Columns::default()) && !plan.watch;
+        plain.then_some(Self { output: Output::Json, ignore_not_found: true, ..plan })
+    }
+
+    fn read(words: &[OsString]) -> Option<Self> {
+        let words = Words::read(words, "get", &GRAMMAR)?;
+        let columns = Columns {
+            wide: words.value("output") == Some("wide"),
+            no_headers: words.is_on("no-headers"),
+            show_labels: words.is_on("show-labels"),
+            labels: words
+                .values("label-columns")
+                .flat_map(|list| list.split(','))
+                .map(str::to_owned)
+                .collect(),
+        };
+        let output = match words.value("output").unwrap_or_default() {
+            "" | "wide" => Output::Table(columns),
+            // kubectl refuses some of these together, and in its own words.
+            _ if columns != Columns::default() => return None,
+            "json" => Output::Json,
+            "yaml" => Output::Yaml,
+            "name" => Output::Name,
+            _ => return None,
+        };
+        let plan = Self {
+            objects: Objects::of(&words.arguments)?,
+            namespace: words.text("namespace"),
+            all_namespaces: words.is_on("all-namespaces"),
+            selector: words.text("selector").map(|selector| selector.trim().to_owned()),
+            field_selector: words.text("field-selector").map(|selector| selector.trim().to_owned()),
+            output,
+            watch: words.is_on("watch"),
+            ignore_not_found: words.is_on("ignore-not-found"),
+            managed_fields: words.is_on("show-managed-fields"),
+            chunk: words.value("chunk-size").map(str::parse).transpose().ok()?,
+        };
+        plan.is_plain().then_some(plan)
+    }
+
+    /// Whether kubectl would do it without a complaint of its own.
+    fn is_plain(&self) -> bool {
+        let by_name = matches!(self.objects, Objects::Named(_));
+        let narrowed = self.selector.is_some() || self.field_selector.is_some() || self.all_namespaces;
+        // An object by name is not narrowed further, and a watch is of one type and as a table.
+        let watchable = matches!(&self.output, Output::Table(_))
+            && match &self.objects {
+                Objects::All(types) => types.len() == 1,
+                Objects::Named(names) => names.len() == 1,
+            };
+        !(by_name && narrowed) && (!self.watch || (watchable && !self.ignore_not_found))
+    }
+}
+
+impl Objects {
+    /// `pods`, `pods,services`, `pod a b`, `pod/a service/b`
+    fn of(arguments: &[String]) -> Option<Self> {
+        let plain = |word: &str| !word.is_empty() && !word.contains(['/', ',']);
+        if arguments.iter().all(|word| word.contains('/')) {
+            let named = arguments.iter().map(|word| {
+                let (kind, name) = word.split_once('/')?;
+                (plain(kind) && plain(name)).then(|| (kind.to_owned(), name.to_owned()))
+            });
+            return named.collect::<Option<Vec<_>>>().filter(|named| !named.is_empty()).map(Self::Named);
+        }
+        match arguments {
+            [types] => {
+                let types: Vec<String> = types.split(',').map(str::to_owned).collect();
+                types.iter().all(|word| plain(word)).then_some(Self::All(types))
+            }
+            [kind, names @ ..] if plain(kind) && names.iter().all(|name| plain(name)) => {
+                Some(Self::Named(names.iter().map(|name| (kind.clone(), name.clone())).collect()))
+            }
+            _ => None,
+        }
+    }
+}
+
+const GRAMMAR: Grammar = Grammar {
+    values: &[
+        ('o', "output"),
+        ('l', "selector"),
+        (' ', "field-selector"),
+        ('L', "label-columns"),
+        (' ', "chunk-size"),
+    ],
+    switches: &[
+        ('A', "all-namespaces"),
+        ('w', "watch"),
+        (' ', "no-headers"),
+        (' ', "show-labels"),
+        (' ', "ignore-not-found"),
+        (' ', "show-managed-fields"),
+    ],
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::argv;
+
+    fn plan(words: &str) -> Option<Plan> {
+        Plan::of(&argv::scan(words.split(' ').map(Into::into).collect()))
+    }
+
+    #[test]
+    fn what_kubectl_shows_as_a_table_a_list_or_names_is_planned() {
+        for words in [
+            "get pods",
+            "get po,svc -A -o wide",
+            "get all",
+            "get deployments.v1.apps web -o json",
+            "get pod/a svc/b -o name",
+            "-n kube-system get pods -l app=x --field-selector status.phase=Running --show-labels",
+            "get pods -w --no-headers",
+            "get pod a --watch",
+            "get pods -Lapp,tier --chunk-size=50",
+        ] {
+            assert!(plan(words).is_some(), "{words}");
+        }
+        let named = Objects::Named(vec![("pod".into(), "a".into()), ("pod".into(), "b".into())]);
+        assert_eq!(plan("get pod a b").unwrap().objects, named);
+    }
+
+    #[test]
+    fn everything_else_is_kubectls() {
+        for words in [
+            "get",
+            "get -f pods.yaml",
+            "get pods -o jsonpath={.items}",
+            "get pods -o custom-columns=A:.b",
+            "get pods --sort-by=.metadata.name",
+            "get --raw /version",
+            "get pods --subresource=status",
+            "get pods,",
+            "get pods,svc web",
+            "get pod/a svc",
+            "get pod/a/b",
+            "get pod a -A",
+            "get pod a -l x=y",
+            "get pods,svc -w",
+            "get pods -w -o json",
+            "get pods -o json --show-labels",
+            "get pods --server-print=false",
+            "get pods --output-watch-events -w",
+            "get pods -v=8",
+            "describe pods",
+        ] {
+            assert_eq!(plan(words), None, "{words}");
+        }
+    }
+}

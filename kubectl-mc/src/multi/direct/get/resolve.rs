@@ -1,0 +1,303 @@
+//! Which types the words of a plan mean at each member. The same word may mean different versions, and
+//! a category different types. A member that does not tell in time holds nobody up: it is asked beside
+//! the others, as soon as it has told.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use kubectl_mc_api::ClusterName;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+use super::plan::{Objects, Plan};
+use super::{Ask, legacy};
+use crate::cache::Cache;
+use crate::multi::StragglerTimer;
+use crate::multi::direct::Task;
+use crate::multi::direct::discovery::{self, Discovery, Document, NoSuchType, Resource, Store};
+use crate::multi::direct::failure::Failure;
+use crate::multi::direct::member::Member;
+use crate::multi::direct::ordered::{Abort, AtCluster, GRACE};
+
+/// One type, at the members that have it: what is asked at the same time.
+pub(super) struct Round {
+    /// In the order of the members.
+    pub(super) wanted: Vec<Wanted>,
+}
+
+/// What is to be asked of a member.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    pub(super) place: usize,
+    pub(super) member: Member,
+    names: Option<Vec<String>>,
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Known(Resource),
+    /// What a word means there, when it is this type; none is whatever it is, if it is one.
+    Late {
+        meaning: Meaning,
+        word: usize,
+        name: Option<String>,
+    },
+}
+
+impl Wanted {
+    /// What it is, when it is known already.
+    pub(super) fn resource(&self) -> Option<&Resource> {
+        match &self.kind {
+            Kind::Known(resource) => Some(resource),
+            Kind::Late { .. } => None,
+        }
+    }
+
+    /// The question, as soon as it is known; none when the member has no such type.
+    pub(super) async fn ask(self) -> Result<Option<Ask>, Failure> {
+        let Self { place: _, member, names, kind } = self;
+        let resource = match kind {
+            Kind::Known(resource) => Some(resource),
+            Kind::Late { mut meaning, word, name } => {
+                let of_word = meaning.wait().await?.into_iter().nth(word).unwrap_or_default();
+                match name {
+                    Some(name) => of_word.into_iter().find(|resource| resource.qualified() == name),
+                    None => single(of_word)?,
+                }
+            }
+        };
+        Ok(resource.map(|resource| Ask { member, resource, names }))
+    }
+}
+
+impl AtCluster for Wanted {
+    fn cluster(&self) -> &ClusterName {
+        &self.member.name
+    }
+}
+
+/// Of each word the types that it means.
+type Meant = Result<Vec<Vec<Resource>>, Failure>;
+
+/// What the words mean at a member, once that is known.
+#[derive(Clone)]
+struct Meaning(watch::Receiver<Option<Meant>>);
+
+impl Meaning {
+    fn now(&self) -> Option<Meant> {
+        self.0.borrow().clone()
+    }
+
+    async fn wait(&mut self) -> Meant {
+        let meant = self.0.wait_for(Option::is_some).await.ok().and_then(|meant| meant.clone());
+        meant.unwrap_or_else(|| Err(Failure::Said("discovery failed".to_owned())))
+    }
+}
+
+/// The search for the types.
+pub(super) struct Search<'a> {
+    members: &'a [Member],
+    /// Of each word the objects that are wanted by name, if they are.
+    words: Vec<Option<Vec<String>>>,
+    meanings: Vec<Meaning>,
+    /// Who has not told yet.
+    late: Vec<usize>,
+    /// Which types are in a round: the word's place, and the type's name.
+    seen: Vec<(usize, String)>,
+    _running: Vec<Abort<()>>,
+}
+
+impl<'a> Search<'a> {
+    /// Begins, and waits until all have told; or, unless `all` must, until those have that are quick.
+    pub(super) async fn begin(plan: &Plan, task: &Task<'_>, members: &'a [Member], all: bool) -> Self {
+        let words: Vec<(String, Option<Vec<String>>)> = match &plan.objects {
+            Objects::All(types) => types.iter().map(|word| (word.clone(), None)).collect(),
+            Objects::Named(named) => {
+                runs(named).into_iter().map(|(word, names)| (word, Some(names))).collect()
+            }
+        };
+        let (texts, words): (Vec<String>, Vec<_>) = words.into_iter().unzip();
+        let (meanings, running) = lookup(&texts, task, members, all).await;
+        let late = (0..members.len()).filter(|place| meanings[*place].now().is_none()).collect();
+        Self { members, words, meanings, late, seen: Vec::new(), _running: running }
+    }
+
+    /// The rounds, in the order of the words. Members at which a word means nothing have failed.
+    pub(super) fn rounds(&mut self, failures: &mut [Option<Failure>]) -> VecDeque<Round> {
+        let known = (0..self.members.len()).filter(|place| !self.late.contains(place)).collect::<Vec<_>>();
+        self.of(&known, failures)
+    }
+
+    /// The rounds of the types that only those have who were late.
+    pub(super) async fn rest(&mut self, failures: &mut [Option<Failure>]) -> VecDeque<Round> {
+        let late = std::mem::take(&mut self.late);
+        for place in &late {
+            let _ = self.meanings[*place].wait().await;
+        }
+        self.of(&late, failures)
+    }
+
+    /// What the one word of a plan means at each member, where it must be one type.
+    pub(super) fn each(&self, failures: &mut [Option<Failure>]) -> Vec<Wanted> {
+        let mut each = Vec::new();
+        for (place, meaning) in self.meanings.iter().enumerate() {
+            let kind = match meaning.now() {
+                None => Kind::Late { meaning: meaning.clone(), word: 0, name: None },
+                Some(meant) => {
+                    match meant.and_then(|words| single(words.into_iter().next().unwrap_or_default())) {
+                        Ok(Some(resource)) => Kind::Known(resource),
+                        Ok(None) => continue,
+                        Err(failure) => {
+                            failures[place] = Some(failure);
+                            continue;
+                        }
+                    }
+                }
+            };
+            each.push(self.wanted(place, 0, kind));
+        }
+        each
+    }
+
+    /// The rounds of what these members have and no round is of.
+    fn of(&mut self, places: &[usize], failures: &mut [Option<Failure>]) -> VecDeque<Round> {
+        let mut rounds = VecDeque::new();
+        let mut meant = Vec::new();
+        for place in places {
+            match self.meanings[*place].now() {
+                Some(Ok(words)) => meant.push((*place, words)),
+                Some(Err(failure)) => drop(failures[*place].get_or_insert(failure)),
+                None => {}
+            }
+        }
+        for word in 0..self.words.len() {
+            let mut names: Vec<String> = Vec::new();
+            for resource in meant.iter().flat_map(|(_, words)| words.get(word).into_iter().flatten()) {
+                let key = (word, resource.qualified());
+                if !self.seen.contains(&key) {
+                    names.push(key.1.clone());
+                    self.seen.push(key);
+                }
+            }
+            rounds.extend(names.into_iter().map(|name| self.round(word, &name, &meant)));
+        }
+        rounds
+    }
+
+    /// The round of one type: those that have it, and those of which it is not known.
+    fn round(&self, word: usize, name: &str, meant: &[(usize, Vec<Vec<Resource>>)]) -> Round {
+        let known = meant.iter().filter_map(|(place, words)| {
+            let resource = words.get(word)?.iter().find(|resource| resource.qualified() == name)?;
+            Some(self.wanted(*place, word, Kind::Known(resource.clone())))
+        });
+        let late = self.late.iter().map(|place| {
+            let (meaning, name) = (self.meanings[*place].clone(), Some(name.to_owned()));
+            self.wanted(*place, word, Kind::Late { meaning, word, name })
+        });
+        let mut wanted: Vec<_> = known.chain(late).collect();
+        wanted.sort_by_key(|wanted| wanted.place);
+        Round { wanted }
+    }
+
+    fn wanted(&self, place: usize, word: usize, kind: Kind) -> Wanted {
+        let names = self.words.get(word).cloned().flatten();
+        Wanted { place, member: self.members[place].clone(), names, kind }
+    }
+}
+
+fn single(mut resources: Vec<Resource>) -> Result<Option<Resource>, Failure> {
+    if resources.len() > 1 {
+        // kubectl's own words.
+        return Err(Failure::Said("error: you may only specify a single resource type".to_owned()));
+    }
+    Ok(resources.pop())
+}
+
+/// `pod/a pod/b svc/c` is two runs: pods a and b, service c.
+fn runs(named: &[(String, String)]) -> Vec<(String, Vec<String>)> {
+    let mut runs: Vec<(String, Vec<String>)> = Vec::new();
+    for (word, name) in named {
+        match runs.last_mut() {
+            Some((last, names)) if last == word => names.push(name.clone()),
+            _ => runs.push((word.clone(), vec![name.clone()])),
+        }
+    }
+    runs
+}
+
+/// What the words mean at each member, and the work that finds it out.
+async fn lookup(
+    words: &[String],
+    task: &Task<'_>,
+    members: &[Member],
+    all: bool,
+) -> (Vec<Meaning>, Vec<Abort<()>>) {
+    let everywhere: Option<Vec<_>> =
+        words.iter().map(|word| Some(vec![discovery::everywhere(word)?])).collect();
+    if let Some(everywhere) = everywhere {
+        let known = Meaning(watch::channel(Some(Ok(everywhere))).1);
+        return (vec![known; members.len()], Vec::new());
+    }
+    let way = task.way();
+    way.progress.wait_for(members.iter().map(|member| &member.name));
+    let store = Arc::new(Store::new(Cache::open(task.env).ok()));
+    let turns = Arc::new(Semaphore::new(way.at_once.max(1)));
+    let (told, mut tell) = mpsc::unbounded_channel();
+    let asked = members.iter().map(|member| {
+        let (sender, meaning) = watch::channel(None);
+        let (store, turns, told) = (Arc::clone(&store), Arc::clone(&turns), told.clone());
+        let (words, member, progress) = (words.to_vec(), member.clone(), way.progress.clone());
+        let key = Store::key(task.host, &member.name);
+        let work = tokio::spawn(async move {
+            let _turn = turns.acquire_owned().await;
+            let meant = at_member(&words, &member, &store, &key).await;
+            progress.ended(&member.name);
+            // Whoever waits for it hears of it; nobody may.
+            let _ = (sender.send(Some(meant)), told.send(()));
+        });
+        (Meaning(meaning), Abort(work))
+    });
+    let asked: (Vec<Meaning>, Vec<Abort<()>>) = asked.unzip();
+    drop(told);
+    let mut quiet = StragglerTimer::new(GRACE);
+    if tell.recv().await.is_some() {
+        loop {
+            quiet.moved();
+            let next = tell.recv();
+            let next = match all {
+                true => next.await,
+                false => tokio::time::timeout_at(quiet.over(), next).await.ok().flatten(),
+            };
+            if next.is_none() {
+                break;
+            }
+        }
+    }
+    asked
+}
+
+/// What the words mean at a member: by what is kept of it, or else by asking it.
+async fn at_member(words: &[String], member: &Member, store: &Store, key: &str) -> Meant {
+    if let Some(Ok(meant)) = store.load(key).map(|known| all(words, &known)) {
+        return Ok(meant);
+    }
+    let discovery = ask(member).await?;
+    store.keep(key, &discovery);
+    all(words, &discovery).map_err(|error| Failure::Said(format!("error: {error}")))
+}
+
+fn all(words: &[String], discovery: &Discovery) -> Result<Vec<Vec<Resource>>, NoSuchType> {
+    words.iter().map(|word| discovery.expand(word)).collect()
+}
+
+async fn ask(member: &Member) -> Result<Discovery, Failure> {
+    let (core, groups) =
+        tokio::join!(member.get("/api", Document::ACCEPT), member.get("/apis", Document::ACCEPT));
+    let (core, groups) = (core?, groups?);
+    let parse = |body: &[u8]| crate::multi::direct::server_table::parse::<Document>(body);
+    let (core_types, group_types) = (parse(&core)?, parse(&groups)?);
+    if core_types.is_aggregated() && group_types.is_aggregated() {
+        return Ok(core_types.resources().chain(group_types.resources()).collect());
+    }
+    legacy::ask(member, &core, &groups).await
+}

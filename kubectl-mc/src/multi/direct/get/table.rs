@@ -1,0 +1,182 @@
+//! One table of many clusters: a CLUSTER column first, one line of names, columns aligned over all.
+//!
+//! Rows are held back until all clusters have answered, or half a second has passed, or there are
+//! many; what comes later keeps the widths and is shown at once. Clusters whose table has other columns
+//! come behind the others, as a table of their own.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc::Sender;
+use tokio::time::Instant;
+
+use super::Ask;
+use super::list::Source;
+use super::resolve::Wanted;
+use crate::multi::direct::failure::Failure;
+use crate::multi::direct::ordered::Sink;
+use crate::multi::direct::server_table::{Column, Lines, Shown, Table};
+use crate::multi::direct::{Merge, Task};
+use crate::tabwriter::TabWriter;
+
+/// Tables on their way to lines.
+#[derive(Clone)]
+pub(super) struct Rows {
+    pub(super) source: Source,
+    pub(super) shown: Shown,
+}
+
+impl Rows {
+    /// Asks one member, and sends its rows.
+    pub(super) async fn fetch(self, ask: Ask, sender: Sender<Lines>) -> Option<Failure> {
+        let Self { source, mut shown } = self;
+        shown.namespace &= ask.resource.namespaced;
+        shown.prefix = shown.prefix.map(|_| ask.resource.prefix());
+        let mut known: Vec<Column> = Vec::new();
+        let take = |body: Bytes| {
+            let mut table = Table::parse(&body)?;
+            let next = std::mem::take(&mut table.metadata.next);
+            if !table.has_columns() {
+                return Ok((table.lines(&known, &shown), next));
+            }
+            known = table.columns().to_vec();
+            Ok((table.lines(&known, &shown), next))
+        };
+        source.fetch(&ask, ACCEPT, CHUNK, take, &sender).await
+    }
+}
+
+/// Writes the table.
+pub(super) struct TableSink<'a> {
+    task: &'a Task<'a>,
+    shown: Shown,
+    names: Vec<String>,
+    /// The table that is being shown: its header, and whether it was written.
+    header: Option<String>,
+    writer: TabWriter,
+    /// Tables of other columns: header and lines.
+    others: Vec<(String, Vec<String>)>,
+    /// Since when lines are held back; none when they are shown as they come.
+    begun: Option<Instant>,
+    at_once: bool,
+    /// Whether anything was written, and an empty line must come first.
+    written: bool,
+    separate: bool,
+}
+
+impl<'a> TableSink<'a> {
+    pub(super) fn new(task: &'a Task<'_>, shown: Shown, with_kind: bool) -> Self {
+        let shown = Shown { prefix: with_kind.then(String::new), ..shown };
+        Self {
+            task,
+            shown,
+            names: Vec::new(),
+            header: None,
+            writer: TabWriter::default(),
+            others: Vec::new(),
+            begun: None,
+            at_once: false,
+            written: false,
+            separate: false,
+        }
+    }
+
+    pub(super) fn shown(&self) -> Shown {
+        self.shown.clone()
+    }
+
+    /// The clusters that are asked in this round.
+    pub(super) fn names(&mut self, wanted: &[Wanted]) {
+        self.names = wanted.iter().map(|wanted| wanted.member.name.to_string()).collect();
+    }
+
+    /// Another type: a table of its own.
+    pub(super) fn begin(&mut self) {
+        self.separate = self.written && !self.shown.columns.no_headers;
+        self.header = None;
+        self.writer = TabWriter::default();
+        (self.begun, self.at_once) = (None, false);
+    }
+
+    /// Writes all that is held back of this type.
+    pub(super) fn end_round(&mut self) -> ControlFlow<()> {
+        self.show()?;
+        for (header, lines) in std::mem::take(&mut self.others) {
+            self.separate = self.written && !self.shown.columns.no_headers;
+            self.writer = TabWriter::default();
+            self.header(&header);
+            lines.iter().for_each(|line| self.writer.line(line));
+            self.show()?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    pub(super) fn wrote_nothing(&self) -> bool {
+        !self.written
+    }
+
+    fn header(&mut self, header: &str) {
+        if !self.shown.columns.no_headers {
+            self.writer.line(header);
+        }
+    }
+}
+
+impl Sink<Lines> for TableSink<'_> {
+    fn take(&mut self, place: usize, piece: Lines) -> ControlFlow<()> {
+        if piece.rows.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        let marked = self.task.merge == Merge::Marked;
+        let header = if marked { format!("CLUSTER\t{}", piece.header) } else { piece.header };
+        let name = self.names.get(place).cloned().unwrap_or_default();
+        let line = |row: String| if marked { format!("{name}\t{row}") } else { row };
+        if self.header.is_none() {
+            self.header(&header);
+            self.header = Some(header.clone());
+            self.begun = Some(Instant::now());
+        }
+        if self.header.as_ref() != Some(&header) {
+            if let Some((_, lines)) = self.others.iter_mut().find(|(other, _)| *other == header) {
+                lines.extend(piece.rows.into_iter().map(line));
+            } else {
+                self.others.push((header, piece.rows.into_iter().map(line).collect()));
+            }
+            return ControlFlow::Continue(());
+        }
+        piece.rows.into_iter().for_each(|row| self.writer.line(&line(row)));
+        if marked && (self.at_once || self.writer.waiting() > HELD_LINES) {
+            return self.show();
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn due(&self) -> Option<Instant> {
+        // kubectl shows all of one cluster together.
+        let held = self.task.merge == Merge::Marked && !self.at_once;
+        self.begun.filter(|_| held).map(|begun| begun + HELD_TIME)
+    }
+
+    fn show(&mut self) -> ControlFlow<()> {
+        self.at_once = self.begun.is_some_and(|begun| begun.elapsed() >= HELD_TIME);
+        let mut text = self.writer.flush();
+        if text.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        if std::mem::take(&mut self.separate) {
+            text.insert(0, '\n');
+        }
+        self.written = true;
+        self.task.printer.stream(text.as_bytes())
+    }
+}
+
+pub(super) const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,\
+    application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+/// kubectl's own.
+const CHUNK: u32 = 500;
+/// What a person does not notice.
+const HELD_TIME: Duration = Duration::from_millis(500);
+/// Rows that are held back so that columns can be aligned: some hundred kilobytes.
+const HELD_LINES: usize = 2000;

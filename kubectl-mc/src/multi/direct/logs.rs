@@ -1,0 +1,207 @@
+//! `kubectl logs` on many clusters: whole lines, each behind its cluster. What is followed goes on after
+//! a drop from the last line that was shown, and says so.
+
+mod lines;
+mod plan;
+mod pods;
+mod stream;
+
+use std::ops::ControlFlow;
+
+use tokio::sync::mpsc::{self, Sender};
+
+pub(crate) use plan::Plan;
+
+use self::stream::Stream;
+use super::failure::Failure;
+use super::member::Member;
+use super::ordered::{self, Sink};
+use super::{Merge, Task, Text};
+use crate::cluster::client::ClientError;
+
+/// What the logs of one member say.
+pub(super) enum Said {
+    /// Whole lines.
+    Lines(Vec<u8>),
+    /// The last line of a log, which may have no end.
+    Last(Vec<u8>),
+    Remark(String),
+}
+
+pub(super) async fn run(
+    plan: &Plan,
+    task: &Task<'_>,
+    text: &mut dyn Text,
+) -> Result<Vec<Result<(), Failure>>, ClientError> {
+    let streams = plan.follow.then(|| task.clusters.len().saturating_mul(plan.most));
+    let mut members = task.members(streams).await?;
+    let namespace = task.namespace(plan.namespace.as_deref());
+    let results = if plan.follow {
+        follow(plan, &namespace, &members.all, task, text).await
+    } else {
+        let mut sink = Texts { task, text };
+        let ask = |member: Member, sender| member_logs(plan.clone(), member, namespace.clone(), sender);
+        let results = ordered::run(members.all.clone(), &task.way(), ask, &mut sink).await;
+        results.unwrap_or_default().into_iter().map(|result| result.unwrap_or(Ok(()))).collect()
+    };
+    members.warn(task.printer);
+    Ok(results)
+}
+
+/// One member's logs, one after the other.
+async fn member_logs(
+    plan: Plan,
+    member: Member,
+    namespace: String,
+    sender: Sender<Said>,
+) -> Result<(), Failure> {
+    for stream in streams(&plan, &member, &namespace, &sender).await? {
+        stream.read(&sender).await?;
+    }
+    Ok(())
+}
+
+/// All members' logs as they come. A member has failed when one of its logs could not be had at all.
+async fn follow(
+    plan: &Plan,
+    namespace: &str,
+    members: &[Member],
+    task: &Task<'_>,
+    text: &mut dyn Text,
+) -> Vec<Result<(), Failure>> {
+    let (all, mut said) = mpsc::channel::<(usize, Said)>(AHEAD);
+    let mut running = tokio::task::JoinSet::new();
+    for member in members {
+        let (plan, member, namespace, all) =
+            (plan.clone(), member.clone(), namespace.to_owned(), all.clone());
+        running.spawn(async move {
+            let place = member.place;
+            let (sender, mut receiver) = mpsc::channel(AHEAD);
+            let pass_on = async {
+                while let Some(said) = receiver.recv().await {
+                    if all.send((place, said)).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            let (result, ()) = tokio::join!(member_follow(plan, member, namespace, sender), pass_on);
+            (place, result)
+        });
+    }
+    drop(all);
+    let mut results = vec![Ok(()); members.len()];
+    while let Some((place, said)) = said.recv().await {
+        if show(task, text, place, said).is_break() {
+            return results;
+        }
+    }
+    while let Some(ended) = running.join_next().await {
+        if let Ok((place, result)) = ended {
+            results[place] = result;
+        }
+    }
+    results
+}
+
+async fn member_follow(
+    plan: Plan,
+    member: Member,
+    namespace: String,
+    sender: Sender<Said>,
+) -> Result<(), Failure> {
+    let streams = streams(&plan, &member, &namespace, &sender).await?;
+    if streams.len() > plan.most {
+        // kubectl's own words.
+        return Err(Failure::Said(format!(
+            "error: you are attempting to follow {} log streams, but maximum allowed concurrency is {}, \
+             use --max-log-requests to increase the limit",
+            streams.len(),
+            plan.most
+        )));
+    }
+    let mut running = tokio::task::JoinSet::new();
+    for stream in streams {
+        let sender = sender.clone();
+        running.spawn(async move { stream.follow(&sender).await });
+    }
+    drop(sender);
+    let mut result = Ok(());
+    while let Some(ended) = running.join_next().await {
+        if let (Ok(()), Ok(ended)) = (&result, ended) {
+            result = ended;
+        }
+    }
+    result
+}
+
+/// The logs that a plan means at a member: pods in the server's order, containers in the pod's.
+async fn streams(
+    plan: &Plan,
+    member: &Member,
+    namespace: &str,
+    sender: &Sender<Said>,
+) -> Result<Vec<Stream>, Failure> {
+    let pods = pods::of(plan, member, namespace).await?;
+    if pods.is_empty() {
+        let _ = sender.send(Said::Remark(format!("No resources found in {namespace} namespace."))).await;
+    }
+    let mut streams = Vec::new();
+    for pod in &pods {
+        let (containers, remark) = pod.containers(&plan.containers)?;
+        if let Some(remark) = remark {
+            let _ = sender.send(Said::Remark(remark)).await;
+        }
+        for container in containers {
+            // Each on a stream of its own, spread over the connections.
+            let place = member.place * plan.most + streams.len();
+            streams.push(Stream {
+                plan: plan.clone(),
+                member: member.at(place),
+                namespace: namespace.to_owned(),
+                pod: pod.metadata.name.clone(),
+                id: pod.running(&container).map(str::to_owned),
+                container,
+            });
+        }
+    }
+    Ok(streams)
+}
+
+/// Text in the order of the members.
+struct Texts<'a, 't> {
+    task: &'a Task<'a>,
+    text: &'t mut dyn Text,
+}
+
+impl Sink<Said> for Texts<'_, '_> {
+    fn take(&mut self, place: usize, said: Said) -> ControlFlow<()> {
+        show(self.task, self.text, place, said)
+    }
+
+    fn end(&mut self, place: usize) {
+        if let Some(cluster) = self.task.clusters.get(place) {
+            self.text.end(cluster);
+        }
+    }
+}
+
+fn show(task: &Task<'_>, text: &mut dyn Text, place: usize, said: Said) -> ControlFlow<()> {
+    let Some(cluster) = task.clusters.get(place) else { return ControlFlow::Continue(()) };
+    match said {
+        Said::Lines(lines) => text.out(cluster, &lines),
+        Said::Last(mut line) => {
+            // Other logs of the cluster may follow; kubectl leaves it as it is.
+            if task.merge == Merge::Marked && !line.is_empty() && !line.ends_with(b"\n") {
+                line.push(b'\n');
+            }
+            text.out(cluster, &line)
+        }
+        Said::Remark(remark) => {
+            text.remark(cluster, &remark);
+            ControlFlow::Continue(())
+        }
+    }
+}
+
+/// Pieces of lines that may wait to be written.
+const AHEAD: usize = 16;

@@ -1,0 +1,171 @@
+//! What a `kubectl logs` asks for, when it is one that is done here: of pods, by name or by label.
+
+use std::time::Duration;
+
+use kubectl_mc_api::go_duration;
+
+use crate::argv::Scanned;
+use crate::multi::direct::kubectl_flags::{Grammar, Words};
+
+/// One `kubectl logs`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    pub(super) pods: Pods,
+    pub(super) namespace: Option<String>,
+    pub(super) containers: Containers,
+    pub(super) follow: bool,
+    pub(super) previous: bool,
+    pub(super) timestamps: bool,
+    pub(super) prefix: bool,
+    pub(super) since: Since,
+    pub(super) tail: Option<u64>,
+    /// How many logs of one cluster are followed at most.
+    pub(super) most: usize,
+}
+
+/// Whose logs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Pods {
+    Named(String),
+    Selected(String),
+}
+
+/// Which of a pod's containers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Containers {
+    Default,
+    All,
+    Named(String),
+}
+
+/// How far back.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Since {
+    Ever,
+    Seconds(u64),
+    Time(String),
+}
+
+impl Plan {
+    /// The plan for these words, if there is one.
+    pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
+        let words = Words::read(&scanned.kubectl, "logs", &GRAMMAR)?;
+        let selector = words.text("selector");
+        let (pods, inline) = match (words.arguments.as_slice(), selector) {
+            ([], Some(selector)) => (Pods::Selected(selector), None),
+            ([pod], None) => (Pods::Named(pod_name(pod)?), None),
+            ([pod, container], None) => (Pods::Named(pod_name(pod)?), Some(container.clone())),
+            _ => return None,
+        };
+        let containers = match (words.is_on("all-containers"), inline, words.text("container")) {
+            (false, None, None) => Containers::Default,
+            (true, None, None) => Containers::All,
+            (false, Some(name), None) | (false, None, Some(name)) => Containers::Named(name),
+            // kubectl refuses these, in its own words.
+            _ => return None,
+        };
+        let since = match (words.text("since"), words.text("since-time")) {
+            (None, None) => Since::Ever,
+            (Some(ago), None) => Since::Seconds(go_seconds(&ago)?),
+            (None, Some(time)) => Since::Time(time.parse::<jiff::Timestamp>().ok().map(|_| time)?),
+            (Some(_), Some(_)) => return None,
+        };
+        let tail = match words.value("tail").map(str::parse::<i64>).transpose().ok()? {
+            // kubectl shows the last ten lines of what a label chooses.
+            None => matches!(pods, Pods::Selected(_)).then_some(10),
+            Some(-1) => None,
+            Some(lines) => Some(u64::try_from(lines).ok()?),
+        };
+        Some(Self {
+            pods,
+            namespace: words.text("namespace"),
+            containers,
+            follow: words.is_on("follow"),
+            previous: words.is_on("previous"),
+            timestamps: words.is_on("timestamps"),
+            prefix: words.is_on("prefix"),
+            since,
+            tail,
+            most: words.value("max-log-requests").map_or(Ok(5), str::parse).ok()?,
+        })
+    }
+}
+
+/// `web`, `pod/web`; of what else has pods, kubectl chooses them.
+fn pod_name(word: &str) -> Option<String> {
+    let name = match word.split_once('/') {
+        None => word,
+        Some(("po" | "pod" | "pods", name)) => name,
+        Some(_) => return None,
+    };
+    (!name.is_empty() && !name.contains(['/', ','])).then(|| name.to_owned())
+}
+
+/// A duration of Go to the nearest second.
+fn go_seconds(text: &str) -> Option<u64> {
+    let ago = go_duration::parse(text).ok().flatten()?;
+    // kubectl itself takes what is less than a second.
+    let seconds = ago.as_secs_f64().round();
+    (seconds >= 1.0).then(|| Duration::from_secs_f64(seconds).as_secs())
+}
+
+const GRAMMAR: Grammar = Grammar {
+    values: &[
+        ('c', "container"),
+        ('l', "selector"),
+        (' ', "since"),
+        (' ', "since-time"),
+        (' ', "tail"),
+        (' ', "max-log-requests"),
+    ],
+    switches: &[
+        ('f', "follow"),
+        ('p', "previous"),
+        (' ', "timestamps"),
+        (' ', "prefix"),
+        (' ', "all-containers"),
+    ],
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::argv;
+
+    fn plan(words: &str) -> Option<Plan> {
+        Plan::of(&argv::scan(words.split(' ').map(Into::into).collect()))
+    }
+
+    #[test]
+    fn logs_of_pods_are_planned() {
+        let named = plan("logs -f pod/web -c main --since=1h30m --tail=5 --timestamps").unwrap();
+        assert_eq!(named.pods, Pods::Named("web".to_owned()));
+        assert_eq!(named.containers, Containers::Named("main".to_owned()));
+        assert_eq!((named.since, named.tail, named.follow), (Since::Seconds(5400), Some(5), true));
+        let selected = plan("logs -lapp=web --all-containers --prefix").unwrap();
+        assert_eq!((selected.pods, selected.tail), (Pods::Selected("app=web".to_owned()), Some(10)));
+        assert_eq!(plan("logs web main").unwrap().containers, Containers::Named("main".to_owned()));
+        assert_eq!(plan("logs web --tail=-1").unwrap().tail, None);
+    }
+
+    #[test]
+    fn everything_else_is_kubectls() {
+        for words in [
+            "logs",
+            "logs deploy/web",
+            "logs web -l app=x",
+            "logs web main -c main",
+            "logs web --all-containers -c main",
+            "logs web --since=1h --since-time=2026-01-01T00:00:00Z",
+            "logs web --since=soon",
+            "logs web --since=0s",
+            "logs web --tail=-2",
+            "logs web --limit-bytes=5",
+            "logs web --ignore-errors",
+            "logs web --all-pods",
+            "get pods",
+        ] {
+            assert_eq!(plan(words), None, "{words}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The pods that are meant, and which of their containers kubectl would show.
+
+use serde::Deserialize;
+
+use super::plan::{Containers, Plan, Pods};
+use crate::multi::direct::failure::Failure;
+use crate::multi::direct::member::{Member, Query};
+use crate::multi::direct::server_table::parse;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Pod {
+    pub(super) metadata: Metadata,
+    spec: Spec,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Metadata {
+    pub(super) name: String,
+    #[serde(default)]
+    annotations: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    #[serde(default)]
+    init_containers: Vec<Container>,
+    #[serde(default)]
+    containers: Vec<Container>,
+    #[serde(default)]
+    ephemeral_containers: Vec<Container>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Container {
+    name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodStatus {
+    #[serde(default)]
+    init_container_statuses: Vec<ContainerStatus>,
+    #[serde(default)]
+    container_statuses: Vec<ContainerStatus>,
+    #[serde(default)]
+    ephemeral_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ContainerStatus {
+    name: String,
+    #[serde(default, rename = "containerID")]
+    id: String,
+    #[serde(default)]
+    state: State,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct State {
+    running: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    items: Vec<Pod>,
+}
+
+/// The pods of a plan.
+pub(super) async fn of(plan: &Plan, member: &Member, namespace: &str) -> Result<Vec<Pod>, Failure> {
+    let path = format!("/api/v1/namespaces/{namespace}/pods");
+    match &plan.pods {
+        Pods::Named(name) => match named(member, namespace, name).await {
+            Ok(pod) => Ok(vec![pod]),
+            Err(Failure::Server { code: 404, message, .. }) => Err(Failure::Said(format!(
+                // kubectl's own words, which it has for logs alone.
+                "error: error from server (NotFound): {message} in namespace {namespace:?}"
+            ))),
+            Err(failure) => Err(failure),
+        },
+        Pods::Selected(selector) => {
+            let query = Query::default().with("labelSelector", selector);
+            let list: List = parse(&member.get(&format!("{path}{query}"), "application/json").await?)?;
+            Ok(list.items)
+        }
+    }
+}
+
+pub(super) async fn named(member: &Member, namespace: &str, name: &str) -> Result<Pod, Failure> {
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+    parse(&member.get(&path, "application/json").await?)
+}
+
+impl Pod {
+    /// The containers whose logs are shown, and what kubectl remarks about the choice.
+    pub(super) fn containers(&self, wanted: &Containers) -> Result<(Vec<String>, Option<String>), Failure> {
+        let Spec { init_containers, containers, ephemeral_containers } = &self.spec;
+        let mut all = init_containers.iter().chain(containers).chain(ephemeral_containers);
+        let mut remark = None;
+        let name = match wanted {
+            Containers::All => return Ok((all.map(|container| container.name.clone()).collect(), None)),
+            Containers::Named(name) => name.clone(),
+            Containers::Default => {
+                let preset = self.metadata.annotations.get(DEFAULT).filter(|name| !name.is_empty());
+                let known = preset.filter(|name| all.clone().any(|container| container.name == **name));
+                if let (Some(name), None) = (preset, known) {
+                    let pod = &self.metadata.name;
+                    remark = Some(format!("Default container name {name:?} not found in pod {pod}"));
+                }
+                let first = containers.first().map(|container| &container.name);
+                let Some(name) = known.or(first).cloned() else { return Ok((Vec::new(), remark)) };
+                if known.is_none() && all.clone().count() > 1 {
+                    remark = Some(format!("Defaulted container {name:?} out of: {}", self.names()));
+                }
+                name
+            }
+        };
+        if all.any(|container| container.name == name) {
+            return Ok((vec![name], remark));
+        }
+        let pod = &self.metadata.name;
+        Err(Failure::Said(format!(
+            "error: container {name} is not valid for pod {pod} out of: {}",
+            self.names()
+        )))
+    }
+
+    /// What a running container is known by: another one of the same name is a restart.
+    pub(super) fn running(&self, container: &str) -> Option<&str> {
+        let PodStatus { init_container_statuses, container_statuses, ephemeral_container_statuses } =
+            &self.status;
+        let mut all =
+            init_container_statuses.iter().chain(container_statuses).chain(ephemeral_container_statuses);
+        let status = all.find(|status| status.name == container && status.state.running.is_some())?;
+        Some(&status.id)
+    }
+
+    /// kubectl's list of all containers.
+    fn names(&self) -> String {
+        let Spec { init_containers, containers, ephemeral_containers } = &self.spec;
+        let plain = containers.iter().map(|container| container.name.clone());
+        let ephemeral = ephemeral_containers.iter().map(|container| format!("{} (ephem)", container.name));
+        let init = init_containers.iter().map(|container| format!("{} (init)", container.name));
+        plain.chain(ephemeral).chain(init).collect::<Vec<_>>().join(", ")
+    }
+}
+
+const DEFAULT: &str = "kubectl.kubernetes.io/default-container";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(annotations: &str) -> Pod {
+        let json = format!(
+            r#"{{"metadata": {{"name": "p", "annotations": {annotations}}},
+                "spec": {{"initContainers": [{{"name": "i"}}], "containers": [{{"name": "a"}}, {{"name": "b"}}]}},
+                "status": {{"containerStatuses": [
+                    {{"name": "a", "containerID": "x://1", "state": {{"running": {{}}}}}},
+                    {{"name": "b", "state": {{"terminated": {{}}}}}}]}}}}"#
+        );
+        serde_json::from_str(&json).unwrap()
+    }
+
+    #[test]
+    fn the_container_is_the_one_that_kubectl_takes() {
+        let (names, remark) = pod("{}").containers(&Containers::Default).unwrap();
+        assert_eq!(names, ["a"]);
+        assert_eq!(remark.as_deref(), Some("Defaulted container \"a\" out of: a, b, i (init)"));
+        let preset = pod(r#"{"kubectl.kubernetes.io/default-container": "b"}"#);
+        assert_eq!(preset.containers(&Containers::Default).unwrap(), (vec!["b".to_owned()], None));
+        assert_eq!(pod("{}").containers(&Containers::All).unwrap().0, ["i", "a", "b"]);
+        let failure = pod("{}").containers(&Containers::Named("z".to_owned())).unwrap_err();
+        assert_eq!(failure.to_string(), "error: container z is not valid for pod p out of: a, b, i (init)");
+    }
+
+    #[test]
+    fn a_container_that_runs_is_known_by_its_id() {
+        assert_eq!((pod("{}").running("a"), pod("{}").running("b")), (Some("x://1"), None));
+    }
+}

@@ -1,0 +1,198 @@
+//! The log of one container.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use tokio::sync::mpsc::Sender;
+
+use super::Said;
+use super::lines::{Cutter, without_time};
+use super::plan::{Plan, Since};
+use super::pods;
+use crate::multi::direct::failure::Failure;
+use crate::multi::direct::member::{Member, Query};
+use crate::server_text::escaped;
+
+/// Where it is, and how it is asked for.
+pub(super) struct Stream {
+    pub(super) plan: Plan,
+    pub(super) member: Member,
+    pub(super) namespace: String,
+    pub(super) pod: String,
+    pub(super) container: String,
+    /// The container that runs when the log is first asked for.
+    pub(super) id: Option<String>,
+}
+
+impl Stream {
+    /// The log as it is now.
+    pub(super) async fn read(&self, sender: &Sender<Said>) -> Result<(), Failure> {
+        let query = self.query(self.plan.timestamps, None);
+        let mut body = self.member.open(&self.path(&query), "*/*").await?.into_body();
+        let mut lines = Whole::default();
+        let prefix = self.prefix();
+        while let Some(frame) = self.member.in_time(body.frame()).await? {
+            let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string().into()))?;
+            lines.take(&frame.into_data().unwrap_or_default(), &prefix);
+            if !lines.ready.is_empty()
+                && sender.send(Said::Lines(std::mem::take(&mut lines.ready))).await.is_err()
+            {
+                return Ok(());
+            }
+        }
+        lines.finish(&prefix);
+        let _ = sender.send(Said::Last(lines.ready)).await;
+        Ok(())
+    }
+
+    /// The log as it grows, until the container ends. It always is asked for with timestamps: they are
+    /// what it goes on from.
+    pub(super) async fn follow(&self, sender: &Sender<Said>) -> Result<(), Failure> {
+        let mut cutter = Cutter::default();
+        let mut since = None;
+        let mut pause = FIRST_PAUSE;
+        let mut lost = false;
+        loop {
+            let query = self.query(true, since.as_deref());
+            let ended = self.one(&query, &mut cutter, sender, &mut lost, &mut pause).await;
+            if sender.is_closed() {
+                return Ok(());
+            }
+            let why = match ended {
+                Ok(()) => match self.still_runs().await {
+                    Ok(true) => "the log ended while the container runs".to_owned(),
+                    Ok(false) => {
+                        self.send(sender, Said::Last, |line| cutter.finish(line)).await;
+                        return Ok(());
+                    }
+                    Err(failure) if failure.is_passing() => failure.to_string(),
+                    Err(_) => return Ok(()),
+                },
+                Err(failure) if failure.is_passing() && (cutter.has_begun() || lost) => failure.to_string(),
+                Err(failure) => return Err(failure),
+            };
+            if !lost {
+                self.remark(sender, &format!("lost: {why}; trying again")).await;
+            }
+            lost = true;
+            since = cutter.resume();
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// One request, to its end.
+    async fn one(
+        &self,
+        query: &Query,
+        cutter: &mut Cutter,
+        sender: &Sender<Said>,
+        lost: &mut bool,
+        pause: &mut Duration,
+    ) -> Result<(), Failure> {
+        let mut body = self.member.open(&self.path(query), "*/*").await?.into_body();
+        if std::mem::take(lost) {
+            self.remark(sender, "the log goes on").await;
+        }
+        *pause = FIRST_PAUSE;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string().into()))?;
+            let data = frame.into_data().unwrap_or_default();
+            self.send(sender, Said::Lines, |line| cutter.take(&data, line)).await;
+            if sender.is_closed() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the lines that `cut` gives, as they are shown.
+    async fn send(
+        &self,
+        sender: &Sender<Said>,
+        said: fn(Vec<u8>) -> Said,
+        cut: impl FnOnce(&mut dyn FnMut(&[u8])),
+    ) {
+        let prefix = self.prefix();
+        let mut lines = Vec::new();
+        cut(&mut |line| {
+            lines.extend_from_slice(prefix.as_bytes());
+            lines.extend_from_slice(if self.plan.timestamps { line } else { without_time(line) });
+        });
+        if !lines.is_empty() {
+            // Whoever listened may have gone.
+            let _ = sender.send(said(lines)).await;
+        }
+    }
+
+    /// Whether the container is the one that ran before.
+    async fn still_runs(&self) -> Result<bool, Failure> {
+        let pod = pods::named(&self.member, &self.namespace, &self.pod).await?;
+        Ok(self.id.is_some() && pod.running(&self.container) == self.id.as_deref())
+    }
+
+    async fn remark(&self, sender: &Sender<Said>, remark: &str) {
+        let Self { pod, container, .. } = self;
+        let _ = sender.send(Said::Remark(format!("- pod/{pod}/{container}: {remark}"))).await;
+    }
+
+    /// kubectl's `--prefix`.
+    fn prefix(&self) -> String {
+        let Self { plan, pod, container, .. } = self;
+        if plan.prefix { escaped(&format!("[pod/{pod}/{container}] ")) } else { String::new() }
+    }
+
+    fn path(&self, query: &Query) -> String {
+        let Self { namespace, pod, .. } = self;
+        format!("/api/v1/namespaces/{namespace}/pods/{pod}/log{query}")
+    }
+
+    fn query(&self, timestamps: bool, resumed: Option<&str>) -> Query {
+        let Plan { follow, previous, since, tail, .. } = &self.plan;
+        let on = |on: bool| on.then_some("true");
+        let query = Query::default()
+            .with("container", &self.container)
+            .with_some("follow", on(*follow))
+            .with_some("previous", on(*previous))
+            .with_some("timestamps", on(timestamps));
+        if let Some(time) = resumed {
+            return query.with("sinceTime", time);
+        }
+        let query = query.with_some("tailLines", tail.map(|lines| lines.to_string()).as_deref());
+        match since {
+            Since::Ever => query,
+            Since::Seconds(seconds) => query.with("sinceSeconds", &seconds.to_string()),
+            Since::Time(time) => query.with("sinceTime", time),
+        }
+    }
+}
+
+/// Whole lines with kubectl's prefix, of a log that is read once.
+#[derive(Default)]
+struct Whole {
+    ready: Vec<u8>,
+    torn: Vec<u8>,
+}
+
+impl Whole {
+    fn take(&mut self, bytes: &[u8], prefix: &str) {
+        self.torn.extend_from_slice(bytes);
+        let Some(end) = self.torn.iter().rposition(|byte| *byte == b'\n') else { return };
+        let rest = self.torn.split_off(end + 1);
+        for line in std::mem::replace(&mut self.torn, rest).split_inclusive(|byte| *byte == b'\n') {
+            self.ready.extend_from_slice(prefix.as_bytes());
+            self.ready.extend_from_slice(line);
+        }
+    }
+
+    /// The last line may have no end: whoever writes it decides.
+    fn finish(&mut self, prefix: &str) {
+        if !self.torn.is_empty() {
+            self.ready.extend_from_slice(prefix.as_bytes());
+            self.ready.append(&mut self.torn);
+        }
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);

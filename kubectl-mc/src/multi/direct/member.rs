@@ -1,0 +1,240 @@
+//! One member, and what is asked of it through the host.
+
+use std::collections::HashSet;
+use std::future::Future;
+
+use bytes::Bytes;
+use http::{Request, Response, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kubectl_mc_api::{ClusterName, path};
+use tokio::sync::mpsc;
+
+use super::failure::Failure;
+use super::login::Login;
+use super::member_deadline::MemberDeadline;
+use super::ordered::AtCluster;
+use super::pool::{self, Stream};
+use crate::cluster::client::{self, Reply};
+use crate::cluster::hop::{self, Hop, Refusal};
+use crate::printer::Printer;
+use crate::server_text::ServerText;
+
+/// All members that are asked.
+pub(super) struct Members {
+    pub(super) all: Vec<Member>,
+    warnings: mpsc::UnboundedReceiver<ServerText>,
+    warned: HashSet<ServerText>,
+}
+
+impl Members {
+    pub(super) fn new(
+        clusters: &[ClusterName],
+        login: &Login,
+        patience: impl Fn() -> MemberDeadline,
+    ) -> Self {
+        let (sender, warnings) = mpsc::unbounded_channel();
+        let all = clusters.iter().enumerate().map(|(place, name)| Member {
+            name: name.clone(),
+            login: login.clone(),
+            place,
+            patience: patience(),
+            warnings: sender.clone(),
+        });
+        Self { all: all.collect(), warnings, warned: HashSet::new() }
+    }
+
+    /// Tells what the members have warned of, each warning once.
+    pub(super) fn warn(&mut self, printer: &Printer) {
+        while let Ok(warning) = self.warnings.try_recv() {
+            if self.warned.insert(warning.clone()) {
+                printer.note_line(&format!("Warning: {warning}"));
+            }
+        }
+    }
+}
+
+/// A member that is asked.
+#[derive(Clone)]
+pub(super) struct Member {
+    pub(super) name: ClusterName,
+    login: Login,
+    /// Its place among the members, by which streams are spread over connections.
+    pub(super) place: usize,
+    patience: MemberDeadline,
+    warnings: mpsc::UnboundedSender<ServerText>,
+}
+
+impl Member {
+    /// A successful answer's head, with its body to come. `path` is the member's own, with a query.
+    pub(super) async fn open(&self, path: &str, accept: &str) -> Result<Response<Body>, Failure> {
+        let mut renewed = false;
+        loop {
+            let (client, round) = self.login.client();
+            let failure = match self.send(&client, path, accept).await? {
+                Ok(response) => {
+                    self.login.taken(round);
+                    return Ok(response);
+                }
+                Err(failure) => failure,
+            };
+            let refused = matches!(&failure, Failure::Refused(Refusal { hop: Hop::HostAuthentication, .. }));
+            if !refused {
+                self.login.taken(round);
+            }
+            if !refused || renewed || !self.renew(round).await? {
+                return Err(failure);
+            }
+            renewed = true;
+        }
+    }
+
+    /// A plugin may ask a person: that is no time of the member's.
+    async fn renew(&self, round: u64) -> Result<bool, Failure> {
+        self.login.renew(round).await.map_err(|error| Failure::of_client(&error))
+    }
+
+    /// One request: the answer, or what it says against it.
+    async fn send(
+        &self,
+        client: &kube::Client,
+        path: &str,
+        accept: &str,
+    ) -> Result<Result<Response<Body>, Failure>, Failure> {
+        let mut tries = TRIES;
+        let response = loop {
+            let request = Request::get(format!("{}{path}", path::member_root(&self.name)))
+                .header(header::ACCEPT, accept)
+                .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
+                .extension(Stream(self.place))
+                .body(Body::empty())
+                .map_err(|error| Failure::Said(error.to_string()))?;
+            tries -= 1;
+            match self.in_time(client.send(request)).await? {
+                Ok(response) => break response,
+                Err(error) if tries > 0 && pool::was_not_seen(&error) => {}
+                Err(error) => return Err(Failure::of_client(&client::failed(error))),
+            }
+        };
+        for warning in response.headers().get_all(header::WARNING) {
+            if let Some(text) = warning.to_str().ok().and_then(warning_text) {
+                // Nobody may be left to hear it.
+                let _ = self.warnings.send(text.into());
+            }
+        }
+        if response.status().is_success() {
+            return Ok(Ok(response));
+        }
+        let (status, hop) = (response.status(), hop::from_head(response.headers()));
+        let body = self.body(response, MAX_ERROR).await?.to_vec();
+        Ok(Err(Failure::of(&Reply { status, hop, body })))
+    }
+
+    /// The same member, on another stream.
+    pub(super) fn at(&self, place: usize) -> Self {
+        Self { place, ..self.clone() }
+    }
+
+    /// The whole answer.
+    pub(super) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, Failure> {
+        let response = self.open(path, accept).await?;
+        self.body(response, MAX_ANSWER).await
+    }
+
+    /// Waits no longer than this member has time.
+    pub(super) async fn in_time<T>(&self, what: impl Future<Output = T>) -> Result<T, Failure> {
+        self.patience.limit(what).await
+    }
+
+    async fn body(&self, response: Response<Body>, most: usize) -> Result<Bytes, Failure> {
+        let mut body = response.into_body();
+        let mut whole = Vec::new();
+        while let Some(frame) = self.in_time(body.frame()).await? {
+            let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string().into()))?;
+            if let Ok(data) = frame.into_data() {
+                if whole.len() + data.len() > most {
+                    return Err(Failure::Unreadable(format!("it is longer than {most} bytes").into()));
+                }
+                whole.extend_from_slice(&data);
+            }
+        }
+        Ok(whole.into())
+    }
+}
+
+impl AtCluster for Member {
+    fn cluster(&self) -> &ClusterName {
+        &self.name
+    }
+}
+
+/// The text of a `Warning: 299 - "text"`.
+fn warning_text(value: &str) -> Option<String> {
+    let quoted = value.strip_prefix("299 ")?.split_once(' ')?.1.strip_prefix('"')?;
+    let mut text = String::new();
+    let mut rest = quoted.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '"' => return Some(text),
+            '\\' => text.extend(rest.next()),
+            c => text.push(c),
+        }
+    }
+    None
+}
+
+/// A query of a request: names and values, encoded.
+#[derive(Debug, Default)]
+pub(super) struct Query(String);
+
+impl Query {
+    #[must_use]
+    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
+        use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+        self.0.push(if self.0.is_empty() { '?' } else { '&' });
+        self.0.push_str(name);
+        self.0.push('=');
+        self.0.extend(utf8_percent_encode(value, NON_ALPHANUMERIC));
+        self
+    }
+
+    #[must_use]
+    pub(super) fn with_some(self, name: &str, value: Option<&str>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+}
+
+impl std::fmt::Display for Query {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An object is at most 1.5 MiB in etcd; a chunk is 500 of them, seldom of that size.
+const MAX_ANSWER: usize = 256 * 1024 * 1024;
+const MAX_ERROR: usize = 1024 * 1024;
+/// A connection that is closed is followed by one that is not.
+const TRIES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warnings_text_is_between_quotes() {
+        assert_eq!(warning_text(r#"299 - "a \"b\" c""#).as_deref(), Some("a \"b\" c"));
+        for other in ["199 - \"x\"", "299 - x", "299 - \"x", ""] {
+            assert_eq!(warning_text(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_query_is_encoded() {
+        let query =
+            Query::default().with("labelSelector", "a=b,c in (d)").with_some("limit", None).with("x", "1");
+        assert_eq!(query.to_string(), "?labelSelector=a%3Db%2Cc%20in%20%28d%29&x=1");
+    }
+}

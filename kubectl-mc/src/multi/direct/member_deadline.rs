@@ -1,0 +1,109 @@
+//! How long a member may take. For what ends by itself that is the time of all that is asked of it
+//! together, without what it waits for its turn; for what lasts it is the time of each answer to begin.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::failure::Failure;
+
+/// The time of one member.
+#[derive(Clone, Debug)]
+pub(super) struct MemberDeadline {
+    time: Duration,
+    /// What is used up of it; none when every answer has all of it.
+    used: Option<Arc<watch::Sender<Used>>>,
+}
+
+#[derive(Debug)]
+struct Used {
+    before: Duration,
+    /// Requests may overlap: their time counts once.
+    running: usize,
+    since: Instant,
+}
+
+impl MemberDeadline {
+    /// So long for everything.
+    pub(super) fn whole(time: Duration) -> Self {
+        let used = Used { before: Duration::ZERO, running: 0, since: Instant::now() };
+        Self { time, used: Some(Arc::new(watch::Sender::new(used))) }
+    }
+
+    /// So long for each answer.
+    pub(super) fn each(time: Duration) -> Self {
+        Self { time, used: None }
+    }
+
+    /// Waits no longer than there is time for it.
+    pub(super) async fn limit<T>(&self, what: impl Future<Output = T>) -> Result<T, Failure> {
+        let running = self.used.as_deref().map(Running::begin);
+        let left = self.time.saturating_sub(running.as_ref().map_or(Duration::ZERO, Running::used));
+        tokio::time::timeout(left, what).await.map_err(|_| Failure::TimedOut(self.time))
+    }
+}
+
+/// Something that takes time.
+struct Running<'a>(&'a watch::Sender<Used>);
+
+impl<'a> Running<'a> {
+    fn begin(used: &'a watch::Sender<Used>) -> Self {
+        used.send_modify(|used| {
+            if used.running == 0 {
+                used.since = Instant::now();
+            }
+            used.running += 1;
+        });
+        Self(used)
+    }
+
+    fn used(&self) -> Duration {
+        let used = self.0.borrow();
+        used.before + used.since.elapsed()
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|used| {
+            used.running -= 1;
+            if used.running == 0 {
+                used.before += used.since.elapsed();
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn all_answers_together_have_the_time() {
+        let patience = MemberDeadline::whole(SECOND * 10);
+        let begun = Instant::now();
+        assert_eq!(patience.limit(sleep(SECOND * 4)).await, Ok(()));
+        // Waiting for something else is not the member's.
+        sleep(SECOND * 100).await;
+        let both = tokio::join!(patience.limit(sleep(SECOND * 4)), patience.limit(sleep(SECOND * 3)));
+        assert_eq!(both, (Ok(()), Ok(())));
+        assert_eq!(patience.limit(sleep(SECOND * 4)).await, Err(Failure::TimedOut(SECOND * 10)));
+        assert_eq!(begun.elapsed(), SECOND * 110);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_lasts_has_it_for_each_answer() {
+        let patience = MemberDeadline::each(SECOND);
+        for _ in 0..3 {
+            assert_eq!(patience.limit(sleep(SECOND / 2)).await, Ok(()));
+        }
+        assert_eq!(patience.limit(sleep(SECOND * 2)).await, Err(Failure::TimedOut(SECOND)));
+    }
+}

@@ -1,0 +1,328 @@
+//! Work at many members at once, whose answers are taken in the members' order: each as soon as
+//! those before it are complete. Who is silent while others wait loses its place and comes last. What is
+//! ahead of its turn waits in a channel that soon is full, so memory does not grow with the answers.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kubectl_mc_api::ClusterName;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::multi::{Progress, StragglerTimer};
+
+/// Who takes the pieces.
+pub(super) trait Sink<P> {
+    /// Takes the next piece of the one at this place; breaks when nobody reads any more.
+    fn take(&mut self, place: usize, piece: P) -> ControlFlow<()>;
+
+    /// All of the one at this place was taken.
+    fn end(&mut self, _place: usize) {}
+
+    /// When what was taken must be shown, if something is held back.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Shows what is held back.
+    fn show(&mut self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// What is to be done at a cluster.
+pub(super) trait AtCluster {
+    fn cluster(&self) -> &ClusterName;
+}
+
+/// How all of it is done.
+#[derive(Clone)]
+pub(super) struct Way {
+    /// At how many clusters at a time.
+    pub(super) at_once: usize,
+    pub(super) progress: Progress,
+}
+
+/// Does `work` for every one of `what`, and gives the pieces to the sink in order. What each work came
+/// to, in the order of `what`; `None` when nobody reads any more.
+pub(super) async fn run<T, P, R, W>(
+    what: Vec<T>,
+    way: &Way,
+    work: impl Fn(T, mpsc::Sender<P>) -> W,
+    sink: &mut impl Sink<P>,
+) -> Option<Vec<Option<R>>>
+where
+    T: AtCluster,
+    P: Send + 'static,
+    R: Send + 'static,
+    W: Future<Output = R> + Send + 'static,
+{
+    way.progress.wait_for(what.iter().map(AtCluster::cluster));
+    let turns = Arc::new(Semaphore::new(way.at_once.max(1)));
+    let mut results: Vec<Option<R>> = what.iter().map(|_| None).collect();
+    let running = what.into_iter().enumerate().map(|(place, what)| {
+        let (sender, pieces) = mpsc::channel(AHEAD);
+        let (progress, cluster) = (way.progress.clone(), what.cluster().clone());
+        let (turns, work) = (Arc::clone(&turns), work(what, sender));
+        let task = tokio::spawn(async move {
+            let _turn = turns.acquire_owned().await;
+            let result = work.await;
+            progress.ended(&cluster);
+            result
+        });
+        Running { place, task: Abort(task), pieces, spoke: None, passed_over: false }
+    });
+    let mut queue = Queue { waiting: running.collect(), quiet: StragglerTimer::new(GRACE) };
+    while let Some(mut first) = queue.waiting.pop_front() {
+        loop {
+            match queue.next(&mut first, sink).await? {
+                Next::Piece(piece) => {
+                    if sink.take(first.place, piece).is_break() {
+                        return None;
+                    }
+                }
+                Next::Passed => {
+                    first.passed_over = true;
+                    queue.waiting.push_back(first);
+                    break;
+                }
+                Next::Ended => {
+                    sink.end(first.place);
+                    results[first.place] = (&mut first.task.0).await.ok();
+                    break;
+                }
+            }
+        }
+    }
+    Some(results)
+}
+
+/// The work at one cluster.
+struct Running<P, R> {
+    place: usize,
+    task: Abort<R>,
+    pieces: mpsc::Receiver<P>,
+    /// When it last had something new to say.
+    spoke: Option<Instant>,
+    passed_over: bool,
+}
+
+impl<P, R> Running<P, R> {
+    fn is_ready(&self) -> bool {
+        !self.pieces.is_empty() || self.pieces.is_closed()
+    }
+}
+
+/// Those whose turn has not come.
+struct Queue<P, R> {
+    waiting: VecDeque<Running<P, R>>,
+    quiet: StragglerTimer,
+}
+
+/// What comes of the first.
+enum Next<P> {
+    Piece(P),
+    Ended,
+    /// It has lost its place.
+    Passed,
+}
+
+impl<P, R> Queue<P, R> {
+    /// The next piece of the first; `None` when nobody reads any more. Shows what is held back when it is due.
+    async fn next(&mut self, first: &mut Running<P, R>, sink: &mut impl Sink<P>) -> Option<Next<P>> {
+        loop {
+            if !first.is_ready() && self.others_wait() && self.is_silent(first) {
+                return Some(Next::Passed);
+            }
+            // Alone it has all the time that it needs.
+            let look = (!self.waiting.is_empty()).then(|| Instant::now() + LOOK);
+            let received = match sink.due().into_iter().chain(look).min() {
+                // A receiver loses nothing when it is not waited for any longer.
+                Some(until) => tokio::time::timeout_at(until, first.pieces.recv()).await.ok(),
+                None => Some(first.pieces.recv().await),
+            };
+            match received {
+                Some(Some(piece)) => {
+                    if first.spoke.is_none() {
+                        self.quiet.moved();
+                    }
+                    first.spoke = Some(Instant::now());
+                    return Some(Next::Piece(piece));
+                }
+                Some(None) => return Some(Next::Ended),
+                None if sink.due().is_some_and(|due| due <= Instant::now()) && sink.show().is_break() => {
+                    return None;
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Whether anybody behind the first has something to say.
+    fn others_wait(&mut self) -> bool {
+        let mut waits = false;
+        for other in self.waiting.iter_mut().filter(|other| other.is_ready()) {
+            waits = true;
+            if other.spoke.is_none() {
+                other.spoke = Some(Instant::now());
+                self.quiet.moved();
+            }
+        }
+        waits
+    }
+
+    fn is_silent(&self, first: &Running<P, R>) -> bool {
+        match first.spoke {
+            // Who has lost its place once waits for nobody, and nobody for it.
+            _ if first.passed_over => true,
+            Some(spoke) => spoke.elapsed() >= STALLED,
+            None => self.quiet.over() <= Instant::now(),
+        }
+    }
+}
+
+/// A task that ends when nobody waits for it any more.
+pub(super) struct Abort<R>(pub(super) JoinHandle<R>);
+
+impl<R> Drop for Abort<R> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Pieces of one member that may wait for their turn.
+const AHEAD: usize = 1;
+/// What a person waits for without a thought.
+pub(super) const GRACE: Duration = Duration::from_secs(1);
+/// The same for who has begun to answer: the rest seldom takes longer than the beginning.
+const STALLED: Duration = Duration::from_secs(5);
+/// How often it is looked whether the others wait.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct OrderedOutput(Vec<(usize, u32)>, Option<usize>);
+
+    impl Sink<u32> for OrderedOutput {
+        fn take(&mut self, place: usize, piece: u32) -> ControlFlow<()> {
+            self.0.push((place, piece));
+            if self.1.is_some_and(|most| self.0.len() >= most) {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    fn in_runtime<T>(what: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
+            .block_on(what)
+    }
+
+    /// Something to do at a cluster: what matters is how long it takes.
+    struct Delay(ClusterName, Duration);
+
+    impl AtCluster for Delay {
+        fn cluster(&self) -> &ClusterName {
+            &self.0
+        }
+    }
+
+    fn delays(millis: &[u64]) -> Vec<Delay> {
+        let delay = |(at, millis): (usize, &u64)| {
+            Delay(format!("m{at}").parse().unwrap(), Duration::from_millis(*millis))
+        };
+        millis.iter().enumerate().map(delay).collect()
+    }
+
+    fn way(at_once: usize) -> Way {
+        Way { at_once, progress: Progress::default() }
+    }
+
+    /// Which places spoke, each after its delay, in the order in which that was told.
+    fn told(millis: &[u64], at_once: usize) -> Vec<usize> {
+        let mut taken = OrderedOutput::default();
+        let work = |Delay(_, delay): Delay, sender: mpsc::Sender<u32>| async move {
+            for piece in 0..3 {
+                tokio::time::sleep(if piece == 0 { delay } else { Duration::ZERO }).await;
+                sender.send(piece).await.unwrap();
+            }
+            delay
+        };
+        let results = in_runtime(run(delays(millis), &way(at_once), work, &mut taken)).unwrap();
+        let expected: Vec<_> = millis.iter().map(|millis| Some(Duration::from_millis(*millis))).collect();
+        assert_eq!(results, expected);
+        // Nothing of one is torn apart by another, and its pieces keep their order.
+        assert!(taken.0.chunks(3).all(|of| of[0].0 == of[1].0 && of[1].0 == of[2].0), "{:?}", taken.0);
+        assert!(taken.0.chunks(3).all(|of| [of[0].1, of[1].1, of[2].1] == [0, 1, 2]), "{:?}", taken.0);
+        taken.0.chunks(3).map(|of| of[0].0).collect()
+    }
+
+    #[test]
+    fn pieces_come_in_the_order_of_the_members_however_fast_each_is() {
+        assert_eq!(told(&[900, 10, 20], 3), [0, 1, 2]);
+        assert_eq!(told(&[900, 10, 20], 2), [0, 1, 2]);
+        assert_eq!(told(&[30_000], 1), [0]);
+    }
+
+    #[test]
+    fn who_is_silent_while_others_wait_comes_last() {
+        assert_eq!(told(&[30_000, 10, 20], 3), [1, 2, 0]);
+        assert_eq!(told(&[30_000, 10, 20_000, 20, 10_000], 5), [1, 3, 4, 2, 0]);
+        // Where all are slow, none is.
+        assert_eq!(told(&[30_000, 20_000, 25_000], 3), [0, 1, 2]);
+    }
+
+    #[test]
+    fn many_that_are_silent_cost_the_time_of_one() {
+        let mut millis = vec![10; 100];
+        (0..100).step_by(2).for_each(|at| millis[at] = 30_000);
+        struct Last(Vec<Duration>, Instant);
+        impl Sink<()> for Last {
+            fn take(&mut self, _: usize, (): ()) -> ControlFlow<()> {
+                self.0.push(self.1.elapsed());
+                ControlFlow::Continue(())
+            }
+        }
+        let took = in_runtime(async {
+            let mut last = Last(Vec::new(), Instant::now());
+            let work = |Delay(_, delay): Delay, sender: mpsc::Sender<()>| async move {
+                tokio::time::sleep(delay).await;
+                let _ = sender.send(()).await;
+            };
+            run(delays(&millis), &way(100), work, &mut last).await.unwrap();
+            last.0
+        });
+        assert!(took[49] < Duration::from_secs(2), "{:?}", took[49]);
+    }
+
+    #[test]
+    fn who_stops_in_the_middle_is_waited_for_longer_but_not_for_ever() {
+        let mut taken = OrderedOutput::default();
+        let work = |Delay(_, delay): Delay, sender: mpsc::Sender<u32>| async move {
+            sender.send(1).await.unwrap();
+            tokio::time::sleep(delay).await;
+            let _ = sender.send(2).await;
+        };
+        in_runtime(run(delays(&[4_000, 30_000, 10]), &way(3), work, &mut taken)).unwrap();
+        assert_eq!(taken.0, [(0, 1), (0, 2), (1, 1), (2, 1), (2, 2), (1, 2)]);
+    }
+
+    #[test]
+    fn nothing_goes_on_when_nobody_reads() {
+        let mut taken = OrderedOutput(Vec::new(), Some(1));
+        let work = |_, sender: mpsc::Sender<u32>| async move { while sender.send(1).await.is_ok() {} };
+        let results = in_runtime(run(delays(&[0, 0]), &way(2), work, &mut taken));
+        assert_eq!((results, taken.0.len()), (None, 1));
+    }
+}

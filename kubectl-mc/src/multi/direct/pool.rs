@@ -1,0 +1,150 @@
+//! The way to all members at once: one login, and as few connections to the host as HTTP/2 needs.
+//!
+//! kube-apiserver lets 100 streams share a connection, and hyper opens no second one when they are
+//! used up: streams that last (watches, logs that are followed) are spread over several.
+
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
+use hyper_util::client::legacy::{self, Client};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ConfigExt};
+use tokio::sync::Semaphore;
+use tower::{BoxError, Layer, Service};
+
+use crate::argv::Scanned;
+use crate::cluster::client::{self, ClientError};
+use crate::cluster::context::Host;
+use crate::env::Env;
+
+/// Opens the way for up to so many streams at a time. Nothing is connected yet.
+pub(super) async fn open(
+    host: &Host,
+    scanned: &Scanned,
+    env: &Env,
+    streams: usize,
+) -> Result<kube::Client, ClientError> {
+    let config = client::config(host, scanned, env).await?;
+    let setup = |error: kube::Error| ClientError::Setup(Box::new(error));
+    if config.proxy_url.is_some() {
+        // kube's own client knows every kind of proxy; it speaks HTTP/1.1, with a connection for each request.
+        return kube::Client::try_from(config).map_err(setup);
+    }
+    let connections = streams.div_ceil(STREAMS).max(1);
+    let shards = (0..connections).map(|_| Shard::new(&config)).collect::<Result<_, _>>().map_err(setup)?;
+    let service = config.base_uri_layer().layer(Shards(shards));
+    let service = config.extra_headers_layer().map_err(setup)?.layer(service);
+    Ok(match config.auth_layer().map_err(setup)? {
+        Some(auth) => kube::Client::new(auth.layer(service), config.default_namespace),
+        None => kube::Client::new(service, config.default_namespace),
+    })
+}
+
+/// Whether the host has not looked at the request, because it wanted to close the connection: such a one
+/// may be sent again. It does so now and then, and whenever it refuses a credential.
+pub(super) fn was_not_seen(error: &(dyn Error + 'static)) -> bool {
+    match error.downcast_ref::<h2::Error>() {
+        Some(error) if error.is_go_away() => error.reason() == Some(h2::Reason::NO_ERROR),
+        Some(error) => error.reason() == Some(h2::Reason::REFUSED_STREAM),
+        None => error.source().is_some_and(was_not_seen),
+    }
+}
+
+/// Which of several connections a request goes over: an extension of the request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream(pub(super) usize);
+
+#[derive(Clone)]
+struct Shards(Arc<[Shard]>);
+
+/// One connection.
+struct Shard {
+    client: Client<HttpsConnector<HttpConnector>, Body>,
+    /// The first request goes alone until it is connected: before that nobody knows whether the
+    /// others can share the connection, and each would make its own.
+    first: Semaphore,
+    tried: AtomicBool,
+}
+
+impl Shard {
+    fn new(config: &kube::Config) -> Result<Self, kube::Error> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(config.connect_timeout);
+        let mut https =
+            HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+        if let Some(name) = config.tls_server_name.clone().and_then(|name| name.try_into().ok()) {
+            https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+        }
+        let client = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(STREAM_WINDOW * CONNECTION_STREAMS)
+            .http2_keep_alive_interval(PING)
+            .http2_keep_alive_timeout(PONG)
+            .build(https.enable_all_versions().wrap_connector(tcp));
+        Ok(Self { client, first: Semaphore::new(1), tried: AtomicBool::new(false) })
+    }
+
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<Incoming>, legacy::Error> {
+        if self.tried.load(Ordering::Relaxed) {
+            return self.client.request(request).await;
+        }
+        // The semaphore is never closed; whoever is first here connects.
+        let turn = self.first.acquire().await;
+        if self.tried.load(Ordering::Relaxed) {
+            drop(turn);
+            return self.client.request(request).await;
+        }
+        let mut connection = capture_connection(&mut request);
+        let mut response = self.client.request(request);
+        let early = tokio::select! {
+            biased;
+            response = &mut response => Some(response),
+            _ = connection.wait_for_connection_metadata() => None,
+        };
+        self.tried.store(true, Ordering::Relaxed);
+        drop(turn);
+        match early {
+            Some(response) => response,
+            None => response.await,
+        }
+    }
+}
+
+impl Service<Request<Body>> for Shards {
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let shards = Arc::clone(&self.0);
+        let stream = request.extensions().get::<Stream>().map_or(0, |stream| stream.0);
+        Box::pin(async move { Ok(shards[stream / STREAMS % shards.len()].send(request).await?) })
+    }
+}
+
+/// Streams that last on one connection; the rest of the 100 is for short requests beside them.
+const STREAMS: usize = 80;
+/// What kube-apiserver allows.
+const CONNECTION_STREAMS: u32 = 100;
+/// A stream that nobody reads must not hold the others of its connection up: the connection's window
+/// has room for all of them.
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// client-go's, so that a host that is gone is noticed in time.
+const PING: Duration = Duration::from_secs(30);
+const PONG: Duration = Duration::from_secs(15);

@@ -1,0 +1,81 @@
+//! A plan on the clusters of a job: those that the host knows not to be ready are told of at once and
+//! not asked, and what failed at the others is told at the end.
+
+use std::ops::ControlFlow;
+
+use kubectl_mc_api::ClusterName;
+
+use super::{Failure, Merge, Plan, Task, Text};
+use crate::error::Failure as CommandFailure;
+use crate::multi::{Fault, Job, Lines, Outcome, Progress};
+use crate::server_text::escaped;
+
+impl Plan {
+    /// Does it for a job; the outcomes are in the order of its targets.
+    pub(crate) async fn run_job(
+        &self,
+        job: &Job<'_>,
+        progress: &Progress,
+    ) -> Result<Vec<Outcome>, CommandFailure> {
+        let mut lines = Lines::new(job);
+        for target in job.targets.iter() {
+            if let Some(reason) = target.not_ready() {
+                lines.end(&target.name, &Err(Fault::NotReady(reason.clone())));
+            }
+        }
+        let ready = job.targets.iter().filter(|target| target.not_ready().is_none());
+        let task = Task {
+            host: job.host,
+            plugin: job.plugin(),
+            scanned: job.scanned,
+            env: job.env,
+            printer: job.printer,
+            clusters: ready.map(|target| target.name.clone()).collect(),
+            at_once: job.options.concurrency.map(std::num::NonZero::get),
+            patience: job.options.timeout(true),
+            progress: progress.clone(),
+            merge: Merge::Marked,
+        };
+        let mut results = self.run(&task, &mut lines).await?.into_iter();
+        let outcome = |target: &crate::multi::selection::Target| {
+            let result = match target.not_ready() {
+                Some(reason) => Err(Fault::NotReady(reason.clone())),
+                None => {
+                    let result = results.next().unwrap_or(Ok(())).map_err(Fault::from);
+                    lines.end(&target.name, &result);
+                    result
+                }
+            };
+            Outcome { cluster: target.name.clone(), result }
+        };
+        Ok(job.targets.iter().map(outcome).collect())
+    }
+}
+
+impl Text for Lines<'_> {
+    fn out(&mut self, cluster: &ClusterName, lines: &[u8]) -> ControlFlow<()> {
+        Self::out(self, cluster, lines);
+        ControlFlow::Continue(())
+    }
+
+    fn remark(&mut self, cluster: &ClusterName, remark: &str) {
+        self.err(cluster, format!("{}\n", escaped(remark)).as_bytes());
+    }
+
+    fn end(&mut self, cluster: &ClusterName) {
+        self.complete(cluster);
+    }
+}
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(refusal) => Self::Refused(refusal),
+            Failure::Server { code: _, reason, message } => Self::Answered { reason, message },
+            Failure::TimedOut(time) => Self::TimedOut(time),
+            Failure::Differs => Self::NegativeAnswer,
+            Failure::Unreadable(_) | Failure::BrokenOff(_) => Self::Other(failure.to_string()),
+            Failure::Said(words) => Self::Other(words.strip_prefix("error: ").unwrap_or(&words).to_owned()),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! JSON and YAML of several clusters as one valid `v1` `List`: each item has its cluster as an
+//! annotation, and the clusters that failed are in the list's metadata, as `clusterErrors`.
+
+use kubectl_mc_api::{ClusterName, names};
+use serde_json::{Map, Value, json};
+
+use super::Fault;
+use crate::json;
+use crate::yaml;
+
+/// How it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    Yaml,
+}
+
+/// The list, as it grows.
+#[derive(Debug)]
+pub(crate) struct Document {
+    format: Format,
+    /// What the cluster whose turn it is has written.
+    text: Vec<u8>,
+    items: Vec<Value>,
+    errors: Vec<Value>,
+}
+
+impl Document {
+    pub(crate) fn new(format: Format) -> Self {
+        Self { format, text: Vec::new(), items: Vec::new(), errors: Vec::new() }
+    }
+
+    /// Adds an object, or the items of a list, of a cluster.
+    pub(crate) fn add(&mut self, cluster: &ClusterName, answer: Value) {
+        match answer {
+            Value::Object(mut list) if is_list(&list) => {
+                let items = list.remove("items");
+                let items = items.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
+                self.items.extend(items.into_iter().map(|item| annotated(item, cluster)));
+            }
+            answer => self.items.push(annotated(answer, cluster)),
+        }
+    }
+
+    /// Adds why a cluster failed.
+    pub(crate) fn fail(&mut self, cluster: &ClusterName, fault: &Fault) {
+        if fault.is_failure() {
+            let message = fault.detail().unwrap_or_else(|| fault.cause());
+            self.errors.push(json!({"cluster": cluster, "cause": fault.cause(), "message": message}));
+        }
+    }
+
+    /// The whole list.
+    pub(crate) fn render(self) -> String {
+        let mut metadata = json!({"resourceVersion": ""});
+        if !self.errors.is_empty() {
+            metadata["clusterErrors"] = self.errors.into();
+        }
+        let list = json!({"apiVersion": "v1", "items": self.items, "kind": "List", "metadata": metadata});
+        match self.format {
+            Format::Json => json::text(&list, 0) + "\n",
+            Format::Yaml => yaml::text(&list, 0),
+        }
+    }
+
+    /// What kubectl wrote for the cluster whose turn it is.
+    pub(super) fn take(&mut self, _cluster: &ClusterName, bytes: &[u8]) {
+        self.text.extend_from_slice(bytes);
+    }
+
+    /// The cluster has ended: its text is read. kubectl writes one document after another for some verbs.
+    pub(super) fn end(&mut self, cluster: &ClusterName, result: Result<(), Fault>) -> Result<(), Fault> {
+        let text = std::mem::take(&mut self.text);
+        let mut read = Ok(());
+        for answer in serde_json::Deserializer::from_slice(&text).into_iter::<Value>() {
+            match answer {
+                Ok(answer) => self.add(cluster, answer),
+                Err(error) => read = Err(Fault::Other(format!("kubectl's answer is no JSON: {error}"))),
+            }
+        }
+        let result = result.and(read);
+        if let Err(fault) = &result {
+            self.fail(cluster, fault);
+        }
+        result
+    }
+}
+
+/// A list's items are taken out of it, and an object may have a field called so.
+fn is_list(object: &Map<String, Value>) -> bool {
+    object.get("items").is_some_and(Value::is_array)
+        && object.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))
+}
+
+fn annotated(mut item: Value, cluster: &ClusterName) -> Value {
+    if let Some(object) = item.as_object_mut() {
+        let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+        if let Some(metadata) = metadata.as_object_mut() {
+            let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+            if let Some(annotations) = annotations.as_object_mut() {
+                annotations.insert(names::CLUSTER.to_owned(), cluster.to_string().into());
+            }
+        }
+    }
+    item
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(name: &str) -> ClusterName {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn lists_and_objects_become_one_list_with_the_errors_apart() {
+        let mut document = Document::new(Format::Json);
+        document
+            .take(&name("m1"), br#"{"kind": "List", "items": [{"kind": "Pod", "metadata": {"name": "a"}}"#);
+        document.take(&name("m1"), b"]}");
+        assert_eq!(document.end(&name("m1"), Ok(())), Ok(()));
+        document.take(
+            &name("m2"),
+            br#"{"kind": "Pod", "metadata": {"annotations": {"x": "y"}}} {"serverVersion": {}}"#,
+        );
+        assert_eq!(document.end(&name("m2"), Ok(())), Ok(()));
+        let fault = Fault::NotReady("gone".into());
+        assert_eq!(document.end(&name("m3"), Err(fault.clone())), Err(fault));
+        document.take(&name("m4"), b"{\"kind\": ");
+        assert!(matches!(document.end(&name("m4"), Ok(())), Err(Fault::Other(_))));
+        let list: Value = serde_json::from_str(&document.render()).unwrap();
+        let cluster = |at: usize| &list["items"][at]["metadata"]["annotations"][names::CLUSTER];
+        assert_eq!((cluster(0), cluster(1), cluster(2)), (&json!("m1"), &json!("m2"), &json!("m2")));
+        assert_eq!(list["items"][1]["metadata"]["annotations"]["x"], "y");
+        assert_eq!((list["apiVersion"].as_str(), list["kind"].as_str()), (Some("v1"), Some("List")));
+        let errors = list["metadata"]["clusterErrors"].as_array().unwrap();
+        assert_eq!(errors[0], json!({"cluster": "m3", "cause": "not ready", "message": "not ready: gone"}));
+        assert_eq!(errors.len(), 2);
+    }
+
+    #[test]
+    fn nothing_at_all_is_a_valid_list_too() {
+        let yaml = Document::new(Format::Yaml).render();
+        assert_eq!(yaml, "apiVersion: v1\nitems: []\nkind: List\nmetadata:\n  resourceVersion: \"\"\n");
+    }
+}

@@ -1,0 +1,95 @@
+//! What came of the command at one cluster.
+
+use std::time::Duration;
+
+use kubectl_mc_api::ClusterName;
+
+use crate::cluster::hop::{Hop, Refusal};
+use crate::server_text::ServerText;
+
+/// One cluster and what came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) cluster: ClusterName,
+    pub(crate) result: Result<(), Fault>,
+}
+
+/// Why the command failed at a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// The host knew before that it does not answer.
+    NotReady(ServerText),
+    /// Somebody on the way refused, or the member did, in their words.
+    Refused(Refusal),
+    /// It took longer than it was given.
+    TimedOut(Duration),
+    /// The member's own answer is an error; its reason is Kubernetes' (`NotFound`).
+    Answered { reason: ServerText, message: ServerText },
+    /// kubectl, or what it ran there, ended with this code (none: killed), and told why itself; the
+    /// reason is Kubernetes', where its words have one.
+    Kubectl { code: Option<i32>, reason: Option<ServerText> },
+    /// No failure: the answer is no (`auth can-i`), or there are differences (`diff`).
+    NegativeAnswer,
+    /// Whatever else, in words.
+    Other(String),
+    /// Its turn did not come: others failed before.
+    NotBegun,
+}
+
+impl Fault {
+    /// What faults are grouped by in a summary.
+    pub(crate) fn cause(&self) -> String {
+        match self {
+            Self::NotReady(_) => "not ready".to_owned(),
+            Self::Refused(Refusal { hop, .. }) => match hop {
+                Hop::MemberUnreachable => "unreachable".to_owned(),
+                Hop::HostAuthorization => "forbidden by the host".to_owned(),
+                Hop::ClusterUnknown => "unknown".to_owned(),
+                hop => hop.to_string(),
+            },
+            Self::TimedOut(after) => format!("timed out after {after:?}"),
+            Self::Answered { reason, .. } => match reason.raw() {
+                "Forbidden" => "forbidden by the member".to_owned(),
+                "NotFound" => "not found".to_owned(),
+                "" => "refused by the member".to_owned(),
+                _ => reason.to_string(),
+            },
+            // kubectl's text does not tell a member's error from one of the host or the sidecar.
+            Self::Kubectl { reason: Some(reason), .. } => match reason.raw() {
+                "Forbidden" => "forbidden".to_owned(),
+                "NotFound" => "not found".to_owned(),
+                _ => reason.to_string(),
+            },
+            Self::Kubectl { code: Some(code), reason: None } => format!("exit code {code}"),
+            Self::Kubectl { code: None, reason: None } => "killed".to_owned(),
+            Self::NegativeAnswer => "no".to_owned(),
+            // kubectl's own words.
+            Self::Other(words) if words.starts_with("the server doesn't have a resource type") => {
+                "no such resource type".to_owned()
+            }
+            Self::Other(words) if words.starts_with("error from server (NotFound)") => "not found".to_owned(),
+            Self::Other(_) => "failed".to_owned(),
+            Self::NotBegun => "not begun".to_owned(),
+        }
+    }
+
+    /// Whether the cluster counts as failed.
+    pub(crate) fn is_failure(&self) -> bool {
+        *self != Self::NegativeAnswer
+    }
+
+    /// What to tell of this cluster on a line of its own; nothing when it was told already.
+    pub(crate) fn detail(&self) -> Option<String> {
+        match self {
+            Self::NotReady(reason) => Some(format!("not ready: {reason}")),
+            Self::Refused(refusal) => Some(refusal.to_string()),
+            Self::TimedOut(after) => Some(format!("no answer within {after:?}")),
+            Self::Answered { reason, message } if reason.is_empty() => {
+                Some(format!("Error from server: {message}"))
+            }
+            Self::Answered { reason, message } => Some(format!("Error from server ({reason}): {message}")),
+            Self::Other(words) => Some(words.clone()),
+            Self::Kubectl { .. } | Self::NegativeAnswer | Self::NotBegun => None,
+        }
+    }
+}

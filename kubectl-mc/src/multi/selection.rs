@@ -1,0 +1,233 @@
+//! Which clusters are meant: the grammar of `--cluster`, sets, exclusions and labels, made into an
+//! ordered list of targets. Exact names need no list of the host's, so they need no right to one.
+
+mod picker;
+mod targets;
+mod term;
+
+use std::collections::BTreeMap;
+
+use kubectl_mc_api::ClusterName;
+
+pub(crate) use picker::pick;
+pub(crate) use targets::{Readiness, Target, Targets};
+pub(crate) use term::TermError;
+use term::{Pattern, Term};
+
+use crate::cluster::inventory::InventoryError;
+use crate::config_file::ClusterSet;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::suggestion;
+
+/// What was chosen, not yet looked up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Choice {
+    terms: Vec<Term>,
+    selector: Option<String>,
+}
+
+impl Choice {
+    /// Reads a choice; `None` when nothing was chosen. `terms` and `exclude` are lists with commas.
+    pub(crate) fn parse<S: AsRef<str>>(
+        terms: &[S],
+        exclude: &[String],
+        selector: Option<&str>,
+        all: bool,
+    ) -> Result<Option<Self>, TermError> {
+        let mut parsed = Vec::new();
+        for text in terms {
+            parsed.extend(term::parse_list(text.as_ref())?);
+        }
+        for text in exclude {
+            parsed.extend(term::parse_list(text)?.into_iter().map(Term::excluding));
+        }
+        let chosen = all || !parsed.is_empty() || selector.is_some();
+        Ok(chosen.then(|| Self { terms: parsed, selector: selector.map(str::to_owned) }))
+    }
+
+    /// These very clusters.
+    pub(crate) fn names(names: impl IntoIterator<Item = ClusterName>) -> Self {
+        let terms = names.into_iter().map(|name| Term::include(Pattern::Exact(name))).collect();
+        Self { terms, selector: None }
+    }
+
+    /// The one cluster, when it was named and nothing else: kubectl then takes our place.
+    pub(crate) fn exact(&self) -> Option<&ClusterName> {
+        match self.terms.as_slice() {
+            [Term { exclude: false, pattern: Pattern::Exact(name) }] if self.selector.is_none() => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The targets, in the order of the terms, and by name within one. `list` asks the host for the
+    /// clusters that a label selector chooses.
+    pub(crate) fn resolve(
+        &self,
+        sets: &BTreeMap<String, ClusterSet>,
+        list: &mut List<'_>,
+    ) -> Result<Targets, SelectionError> {
+        let mut resolver = Resolver { sets, list, lists: BTreeMap::new(), open: Vec::new() };
+        let chosen = resolver.choose(&self.terms, self.selector.as_deref())?;
+        if chosen.is_empty() {
+            // What there is helps more than that there is nothing; without the right to a list it stays unsaid.
+            let known = resolver.universe(None).map(|all| all.iter().map(|t| t.name.clone()).collect());
+            return Err(SelectionError::Nothing { known: known.unwrap_or_default() });
+        }
+        Ok(Targets::new(chosen))
+    }
+}
+
+/// Asks the host for the clusters that a label selector chooses.
+pub(crate) type List<'a> = dyn FnMut(Option<&str>) -> Result<Vec<Target>, InventoryError> + 'a;
+
+struct Resolver<'a, 'b> {
+    sets: &'a BTreeMap<String, ClusterSet>,
+    list: &'a mut List<'b>,
+    /// What the host answered, by selector.
+    lists: BTreeMap<Option<String>, Vec<Target>>,
+    /// The sets that are being looked into.
+    open: Vec<String>,
+}
+
+impl Resolver<'_, '_> {
+    fn choose(&mut self, terms: &[Term], selector: Option<&str>) -> Result<Vec<Target>, SelectionError> {
+        let included = || terms.iter().filter(|term| !term.exclude).map(|term| &term.pattern);
+        let mut chosen = Vec::new();
+        if included().next().is_none() {
+            chosen = self.universe(selector)?.to_vec();
+        }
+        let listed = selector.is_some() || included().any(Pattern::needs_list);
+        for pattern in included() {
+            match pattern {
+                Pattern::Exact(name) if !listed => chosen.push(Target::unlisted(name.clone())),
+                Pattern::Exact(name) => match self.universe(selector)?.iter().find(|t| t.name == *name) {
+                    Some(target) => chosen.push(target.clone()),
+                    // A selector leaves out what is there.
+                    None if selector.is_some() => {}
+                    None => return Err(self.unknown(name.clone())),
+                },
+                Pattern::Set(name) => chosen.extend(self.set(name, selector)?),
+                pattern => {
+                    let all = self.universe(selector)?;
+                    chosen.extend(all.iter().filter(|target| pattern.matches(&target.name)).cloned());
+                }
+            }
+        }
+        for term in terms.iter().filter(|term| term.exclude) {
+            if let Pattern::Set(name) = &term.pattern {
+                let out = self.set(name, selector)?;
+                chosen.retain(|target| !out.iter().any(|other| other.name == target.name));
+            } else {
+                chosen.retain(|target| !term.pattern.matches(&target.name));
+            }
+        }
+        Ok(chosen)
+    }
+
+    fn set(&mut self, name: &str, selector: Option<&str>) -> Result<Vec<Target>, SelectionError> {
+        let Some(set) = self.sets.get(name) else {
+            return Err(SelectionError::NoSet {
+                name: name.to_owned(),
+                known: self.sets.keys().cloned().collect(),
+            });
+        };
+        if self.open.iter().any(|open| open == name) {
+            return Err(SelectionError::Circle { name: name.to_owned() });
+        }
+        let mut terms = Vec::new();
+        for text in &set.clusters {
+            let read = term::parse_list(text);
+            terms.extend(read.map_err(|source| SelectionError::Set { name: name.to_owned(), source })?);
+        }
+        // Requirements of label selectors are joined by a comma, and all must hold.
+        let both: Vec<_> = [selector, set.selector.as_deref()].into_iter().flatten().collect();
+        let both = (!both.is_empty()).then(|| both.join(","));
+        self.open.push(name.to_owned());
+        let chosen = self.choose(&terms, both.as_deref());
+        self.open.pop();
+        chosen
+    }
+
+    fn universe(&mut self, selector: Option<&str>) -> Result<&[Target], SelectionError> {
+        let key = selector.map(str::to_owned);
+        if !self.lists.contains_key(&key) {
+            let mut all = (self.list)(selector)?;
+            all.sort_by(|a, b| a.name.cmp(&b.name));
+            self.lists.insert(key.clone(), all);
+        }
+        Ok(self.lists.get(&key).map_or(&[], Vec::as_slice))
+    }
+
+    fn unknown(&mut self, name: ClusterName) -> SelectionError {
+        let known = self.universe(None).map(|all| all.iter().map(|t| t.name.clone()).collect());
+        SelectionError::Unknown { name, known: known.unwrap_or_default() }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SelectionError {
+    #[error("no cluster matches")]
+    Nothing { known: Vec<ClusterName> },
+    #[error("cluster unknown: {name}")]
+    Unknown { name: ClusterName, known: Vec<ClusterName> },
+    #[error("no set @{name} in the configuration")]
+    NoSet { name: String, known: Vec<String> },
+    #[error("the set @{name} is part of itself")]
+    Circle { name: String },
+    #[error("the set @{name} of the configuration")]
+    Set { name: String, source: TermError },
+    #[error(transparent)]
+    List(#[from] InventoryError),
+}
+
+impl Explain for SelectionError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Nothing { known } => Some(what_there_is(known)),
+            Self::Unknown { name, known } => {
+                match suggestion::nearest(name.as_str(), known.iter().map(ClusterName::as_str)) {
+                    Some(nearest) => Some(format!("did you mean {nearest}?")),
+                    None => Some(what_there_is(known)),
+                }
+            }
+            Self::NoSet { name, known } => {
+                Some(match suggestion::nearest(name, known.iter().map(String::as_str)) {
+                    Some(nearest) => format!("did you mean @{nearest}?"),
+                    None if known.is_empty() => "it has no sets".to_owned(),
+                    None => format!("there are @{}", known.join(", @")),
+                })
+            }
+            Self::Circle { .. } => None,
+            Self::Set { source, .. } => source.hint(),
+            Self::List(error) => error.hint(),
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::Nothing { .. } | Self::Unknown { .. } => ExitStatus::NoSuchCluster,
+            Self::NoSet { .. } | Self::Circle { .. } | Self::Set { .. } => ExitStatus::Usage,
+            Self::List(error) => error.status(),
+        }
+    }
+}
+
+/// `there are m1, m2 and 7 more: …`
+pub(crate) fn what_there_is(known: &[ClusterName]) -> String {
+    if known.is_empty() {
+        return "`kubectl mc clusters` lists the clusters".to_owned();
+    }
+    let shown: Vec<_> = known.iter().take(SHOWN).map(ClusterName::as_str).collect();
+    let shown = shown.join(", ");
+    match known.len().saturating_sub(SHOWN) {
+        0 => format!("there are {shown}"),
+        more => format!("there are {shown} and {more} more: `kubectl mc clusters` lists them"),
+    }
+}
+
+/// More names than these fill the terminal and are not read.
+const SHOWN: usize = 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! How long a cluster that says nothing may keep those behind it waiting. Answers are told in the order of
+//! the clusters as a rule; who is slower than the rest loses its place, and is told of at the end.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Since when nothing new has come.
+#[derive(Debug)]
+pub(crate) struct StragglerTimer {
+    begun: Instant,
+    last: Instant,
+    grace: Duration,
+}
+
+impl StragglerTimer {
+    /// Begins now.
+    pub(crate) fn new(grace: Duration) -> Self {
+        let begun = Instant::now();
+        Self { begun, last: begun, grace }
+    }
+
+    /// A cluster that had said nothing before has something to say.
+    pub(crate) fn moved(&mut self) {
+        self.last = Instant::now();
+    }
+
+    /// When whoever is silent loses its place: after the grace, and after as long again as the others
+    /// took. Where all is slow, nobody is.
+    pub(crate) fn over(&self) -> Instant {
+        self.last + self.grace.max(self.last - self.begun)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_silent_has_the_grace_or_as_long_as_the_others_took() {
+        let grace = Duration::from_secs(1);
+        let mut quiet = StragglerTimer::new(grace);
+        let begun = Instant::now();
+        assert_eq!(quiet.over(), begun + grace);
+        tokio::time::advance(grace / 2).await;
+        quiet.moved();
+        assert_eq!(quiet.over(), begun + grace / 2 + grace);
+        tokio::time::advance(grace * 3).await;
+        quiet.moved();
+        assert_eq!(quiet.over(), begun + grace * 7);
+    }
+}

@@ -1,0 +1,118 @@
+//! How it went, in one line: failures grouped by cause, and the exit code of all.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::Outcome;
+use crate::exit::ExitStatus;
+
+/// All outcomes counted.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    all: usize,
+    failed: usize,
+    /// At some the answer is no, or there are differences.
+    said_no: bool,
+    /// The names of the clusters by cause, in order.
+    causes: BTreeMap<String, Vec<String>>,
+}
+
+impl Summary {
+    pub(crate) fn of(outcomes: &[Outcome]) -> Self {
+        let mut summary = Self { all: outcomes.len(), ..Self::default() };
+        for Outcome { cluster, result } in outcomes {
+            match result {
+                Err(fault) if fault.is_failure() => {
+                    summary.failed += 1;
+                    summary.causes.entry(fault.cause()).or_default().push(cluster.to_string());
+                }
+                Err(_) => summary.said_no = true,
+                Ok(()) => {}
+            }
+        }
+        summary
+    }
+
+    /// 0, kubectl's 1 when some said no, or whether some or all failed.
+    pub(crate) fn status(&self) -> ExitStatus {
+        match self.failed {
+            0 if self.said_no => ExitStatus::Failed,
+            0 => ExitStatus::Success,
+            failed if failed == self.all => ExitStatus::AllFailed,
+            _ => ExitStatus::SomeFailed,
+        }
+    }
+}
+
+/// `3 of 40 clusters failed: 2 unreachable (m7, m9), 1 forbidden by the member (m12)`; nothing when
+/// none failed.
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.failed == 0 {
+            return Ok(());
+        }
+        let mut causes: Vec<_> = self.causes.iter().collect();
+        // The most frequent cause first.
+        causes.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
+        let causes: Vec<_> = causes
+            .into_iter()
+            .map(|(cause, names)| {
+                let shown = names.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
+                let more = match names.len().saturating_sub(NAMES) {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                format!("{} {cause} ({shown}{more})", names.len())
+            })
+            .collect();
+        let clusters = if self.all == 1 { "cluster" } else { "clusters" };
+        writeln!(f, "{} of {} {clusters} failed: {}", self.failed, self.all, causes.join(", "))
+    }
+}
+
+/// More names than these make nobody wiser; each has a line of its own above.
+const NAMES: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::hop::{Hop, Refusal};
+    use crate::multi::Fault;
+    use crate::server_text::ServerText;
+
+    fn outcomes(faults: Vec<Option<Fault>>) -> Vec<Outcome> {
+        faults
+            .into_iter()
+            .enumerate()
+            .map(|(at, fault)| Outcome {
+                cluster: format!("m{at}").parse().unwrap(),
+                result: fault.map_or(Ok(()), Err),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn failures_are_grouped_by_cause() {
+        let unreachable =
+            || Some(Fault::Refused(Refusal { hop: Hop::MemberUnreachable, message: ServerText::default() }));
+        let forbidden = Some(Fault::Answered { reason: "Forbidden".into(), message: ServerText::default() });
+        let summary = Summary::of(&outcomes(vec![None, forbidden, unreachable(), None, unreachable()]));
+        assert_eq!(
+            summary.to_string(),
+            "3 of 5 clusters failed: 2 unreachable (m2, m4), 1 forbidden by the member (m1)\n"
+        );
+        assert_eq!(summary.status(), ExitStatus::SomeFailed);
+    }
+
+    #[test]
+    fn all_and_none_are_told_apart() {
+        let seven = || Some(Fault::Kubectl { code: Some(7), reason: None });
+        let summary = Summary::of(&outcomes(vec![None, None]));
+        assert_eq!((summary.to_string().as_str(), summary.status()), ("", ExitStatus::Success));
+        let summary = Summary::of(&outcomes(vec![seven(), seven()]));
+        assert_eq!(summary.to_string(), "2 of 2 clusters failed: 2 exit code 7 (m0, m1)\n");
+        assert_eq!(summary.status(), ExitStatus::AllFailed);
+        let summary = Summary::of(&outcomes(vec![None, Some(Fault::NegativeAnswer)]));
+        assert_eq!((summary.to_string().as_str(), summary.status()), ("", ExitStatus::Failed));
+    }
+}

@@ -18,7 +18,7 @@ use kube::core::response::Status;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use self::object::{Object, patiently};
+use self::object::{Object, with_retries};
 use crate::cluster::client;
 use crate::cluster::connection::Target;
 use crate::error::Explain;
@@ -37,7 +37,7 @@ pub(crate) struct Apply {
 
 /// What became of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Change {
     Created,
     Configured,
     Unchanged,
@@ -52,20 +52,20 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
-    pub(crate) fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Change {
         match &self.before {
-            None => Outcome::Created,
-            Some(before) if diff::significant(before) == diff::significant(&self.after) => Outcome::Unchanged,
-            Some(_) => Outcome::Configured,
+            None => Change::Created,
+            Some(before) if diff::significant(before) == diff::significant(&self.after) => Change::Unchanged,
+            Some(_) => Change::Configured,
         }
     }
 
     /// kubectl's line: `deployment.apps/web created`.
     pub(crate) fn line(&self, dry_run: bool) -> String {
         let outcome = match self.outcome() {
-            Outcome::Created => "created",
-            Outcome::Configured => "configured",
-            Outcome::Unchanged => "unchanged",
+            Change::Created => "created",
+            Change::Configured => "configured",
+            Change::Unchanged => "unchanged",
         };
         let remark = if dry_run { " (server dry run)" } else { "" };
         format!("{} {outcome}{remark}", self.object)
@@ -101,7 +101,7 @@ impl Apply {
         let patch = Patch::Apply(object.value());
         let api = object.api(to);
         let answer: Result<DynamicObject, _> =
-            patiently(async || api.patch(object.name(), &params, &patch).await).await;
+            with_retries(async || api.patch(object.name(), &params, &patch).await).await;
         let after = match answer {
             Ok(after) => serde_json::to_value(after).map_err(|source| object.unreadable(source))?,
             // A dry run made nothing, so what comes after it cannot be judged by the server.
@@ -314,8 +314,8 @@ mod tests {
         let outcome = |before| {
             Applied { object: Object::new(object.clone()).unwrap(), before, after: with("2", "v") }.outcome()
         };
-        assert_eq!(outcome(None), Outcome::Created);
-        assert_eq!(outcome(Some(with("1", "v"))), Outcome::Unchanged);
-        assert_eq!(outcome(Some(with("1", "w"))), Outcome::Configured);
+        assert_eq!(outcome(None), Change::Created);
+        assert_eq!(outcome(Some(with("1", "v"))), Change::Unchanged);
+        assert_eq!(outcome(Some(with("1", "w"))), Change::Configured);
     }
 }

@@ -9,7 +9,7 @@ mod flags;
 
 use std::ffi::{OsStr, OsString};
 
-use flags::{Own, Shape};
+use flags::{BuiltinFlag, FlagKind};
 
 /// The command line, taken apart.
 #[derive(Clone, Debug, Default)]
@@ -180,8 +180,8 @@ pub(crate) fn scan(words: Vec<OsString>) -> Scanned {
 fn long(scanned: &mut Scanned, word: OsString, rest: &mut impl Iterator<Item = OsString>) {
     let (name, inline) = split_long(&word);
     match flags::own(&name) {
-        Some(Own { shape, after_verb }) if after_verb || scanned.verb.is_none() => {
-            scanned.take_own(word, shape == Shape::Value && inline.is_none(), rest);
+        Some(BuiltinFlag { shape, after_verb }) if after_verb || scanned.verb.is_none() => {
+            scanned.take_own(word, shape == FlagKind::Value && inline.is_none(), rest);
         }
         _ => {
             let value = match inline {

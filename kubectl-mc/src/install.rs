@@ -20,7 +20,7 @@ pub(crate) mod wait;
 use kubectl_mc_api::manifests;
 use serde_json::Value;
 
-use crate::apply::{self, object::patiently};
+use crate::apply::{self, object::with_retries};
 use crate::cluster::connection::Target;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -29,7 +29,7 @@ use crate::exit::ExitStatus;
 pub(crate) async fn get(client: &kube::Client, path: &str) -> Result<Value, InstallError> {
     let request = || http::Request::get(path).body(Vec::new());
     request().map_err(|error| InstallError::Request { path: path.to_owned(), error: error.to_string() })?;
-    let asked = patiently(async || match request() {
+    let asked = with_retries(async || match request() {
         Ok(request) => client.request(request).await,
         Err(error) => Err(kube::Error::HttpError(error)),
     });

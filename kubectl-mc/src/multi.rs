@@ -33,14 +33,14 @@ pub(crate) use last_failed::recall;
 pub(crate) use lines::Lines;
 pub(crate) use options::Options;
 pub(crate) use outcome::{Fault, Outcome};
-pub(crate) use progress::Progress;
+pub(crate) use progress::ClusterProgress;
 pub(crate) use straggler_timer::StragglerTimer;
 pub(crate) use summary::Summary;
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client;
-use crate::cluster::context::{Host, User};
+use crate::cluster::context::{ClusterContext, User};
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -50,15 +50,15 @@ use crate::multi::selection::{Target, Targets};
 use crate::printer::Printer;
 use children::Children;
 use document::Format;
-use output::{Output, Shape};
+use output::{Output, OutputShape};
 
 /// A command and the clusters that it is for.
 pub(crate) struct Job<'a> {
     /// The words of kubectl.
     pub(crate) scanned: &'a Scanned,
-    pub(crate) host: &'a Host,
+    pub(crate) host: &'a ClusterContext,
     /// The host as it was found, before a credential plugin was run for it.
-    pub(crate) found: &'a Host,
+    pub(crate) found: &'a ClusterContext,
     pub(crate) targets: &'a Targets,
     pub(crate) options: &'a Options,
     pub(crate) env: &'a Env,
@@ -70,13 +70,13 @@ pub(crate) struct Job<'a> {
 
 impl<'a> Job<'a> {
     /// The host whose credential plugin gave the credential, if one did: it can give another.
-    pub(crate) fn plugin(&self) -> Option<&'a Host> {
+    pub(crate) fn plugin(&self) -> Option<&'a ClusterContext> {
         matches!(self.host.user, User::Inline(..)).then_some(self.found)
     }
 
     /// Whether what kubectl writes is read here, and not only passed on.
     fn parses_output(&self) -> bool {
-        !matches!(output::shape(self.scanned), Shape::Lines | Shape::Ports)
+        !matches!(output::shape(self.scanned), OutputShape::Lines | OutputShape::Ports)
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
 
 /// By requests of our own where they do exactly what kubectl does, else by kubectl.
 async fn run_all(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
-    let progress = Progress::default();
+    let progress = ClusterProgress::default();
     progress.wait_for(job.targets.names());
     let all = async {
         match Plan::for_many(job.scanned, job.env) {
@@ -126,10 +126,10 @@ async fn run_all(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
 }
 
 /// All clusters at once, or in the turns of `--batch`.
-async fn turns(job: &Job<'_>, progress: &Progress) -> Result<Vec<Outcome>, Failure> {
+async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>, Failure> {
     let shape = output::shape(job.scanned);
     let mut scanned = job.scanned.clone();
-    if shape == Shape::Document(Format::Yaml) {
+    if shape == OutputShape::Document(Format::Yaml) {
         // JSON says the same and is read without doubt.
         scanned.set_value("output", "json".as_ref());
     }

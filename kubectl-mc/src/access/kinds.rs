@@ -6,7 +6,7 @@ use kubectl_mc_api::ClusterName;
 use serde_json::Value;
 
 use super::through;
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::error::Failure;
 use crate::join::side::Side;
 
@@ -39,7 +39,7 @@ impl Resource {
 pub(crate) async fn find(
     typed: &str,
     member: &Side,
-    host: &Host,
+    host: &ClusterContext,
     cluster: &ClusterName,
 ) -> Result<Resource, Failure> {
     let wanted = Resource::typed(typed);

@@ -5,7 +5,7 @@ use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 
 use crate::cluster::connection;
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::cluster::hop::Refusal;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -13,16 +13,16 @@ use crate::exit::ExitStatus;
 use crate::join::side::{Answer, Side};
 
 /// The member behind this host, as the caller.
-pub(crate) async fn member(host: &Host, cluster: &ClusterName, env: &Env) -> Result<Side, Failure> {
+pub(crate) async fn member(host: &ClusterContext, cluster: &ClusterName, env: &Env) -> Result<Side, Failure> {
     let server = format!("{}{}", host.server, path::member_root(cluster));
-    let at = connection::to(Host { server, ..host.clone() }, env).await?;
+    let at = connection::to(ClusterContext { server, ..host.clone() }, env).await?;
     Ok(Side { role: "member", at })
 }
 
 /// An answer, or who on the way refused.
 pub(crate) async fn ask(
     member: &Side,
-    host: &Host,
+    host: &ClusterContext,
     cluster: &ClusterName,
     method: Method,
     path: &str,

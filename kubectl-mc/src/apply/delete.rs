@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::ApplyError;
-use super::object::{Object, patiently};
+use super::object::{Object, with_retries};
 use crate::cluster::connection::Target;
 use crate::error::Explain;
 
@@ -52,7 +52,7 @@ impl Delete {
             ..DeleteParams::default()
         };
         let api = object.api(from);
-        match patiently(async || api.delete(object.name(), &params).await).await {
+        match with_retries(async || api.delete(object.name(), &params).await).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
             Err(source) => Err(object.refused("delete", from, source).into()),

@@ -61,7 +61,7 @@ impl Object {
     /// As the cluster has it.
     pub(crate) async fn get(&self, at: Target<'_>) -> Result<Option<Value>, ApplyError> {
         let api = self.api(at);
-        match patiently(async || api.get(self.name()).await).await {
+        match with_retries(async || api.get(self.name()).await).await {
             Ok(found) => serde_json::to_value(found).map(Some).map_err(|source| self.unreadable(source)),
             // Also where the kind is unknown, of which the answer is no Status.
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
@@ -73,7 +73,8 @@ impl Object {
     pub(crate) async fn merge(&self, at: Target<'_>, patch: &Value) -> Result<(), ApplyError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let api = self.api(at);
-        let patched = patiently(async || api.patch(self.name(), &params, &Patch::Merge(patch)).await).await;
+        let patched =
+            with_retries(async || api.patch(self.name(), &params, &Patch::Merge(patch)).await).await;
         patched.map(drop).map_err(|source| self.refused("patch", at, source))
     }
 
@@ -96,7 +97,7 @@ impl Object {
 
 /// Asks again while the server says that it cannot tell yet (429), as for some seconds after a new kind was
 /// defined. client-go does the same, ten times.
-pub(crate) async fn patiently<T>(
+pub(crate) async fn with_retries<T>(
     mut ask: impl AsyncFnMut() -> Result<T, kube::Error>,
 ) -> Result<T, kube::Error> {
     for _ in 1..ATTEMPTS {
@@ -152,14 +153,14 @@ mod tests {
     async fn who_cannot_tell_yet_is_asked_again_and_not_for_ever() {
         let begin = tokio::time::Instant::now();
         let mut asked = 0;
-        let answer = patiently(async || {
+        let answer = with_retries(async || {
             asked += 1;
             if asked < 3 { Err(refusal(429)) } else { Ok(asked) }
         });
         assert_eq!(answer.await.unwrap(), 3);
         assert_eq!(begin.elapsed(), Duration::from_secs(4), "as long as it asks for");
         let mut asked = 0;
-        let answer = patiently(async || {
+        let answer = with_retries(async || {
             asked += 1;
             Err::<(), _>(refusal(429))
         });
@@ -170,7 +171,7 @@ mod tests {
     #[tokio::test]
     async fn any_other_answer_is_one() {
         let mut asked = 0;
-        let answer = patiently(async || {
+        let answer = with_retries(async || {
             asked += 1;
             Err::<(), _>(refusal(403))
         });

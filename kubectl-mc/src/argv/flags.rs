@@ -8,23 +8,23 @@ use std::ffi::OsStr;
 
 /// Whether a flag takes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum FlagKind {
     Value,
     Switch,
 }
 
 /// A flag of our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Own {
-    pub(super) shape: Shape,
+pub(super) struct BuiltinFlag {
+    pub(super) shape: FlagKind,
     /// Whether it is ours after the verb too.
     pub(super) after_verb: bool,
 }
 
 /// Our own flag of that long name. The same flags as in [`crate::cli::Flags`]; a test compares them.
-pub(super) fn own(name: &str) -> Option<Own> {
+pub(super) fn own(name: &str) -> Option<BuiltinFlag> {
     // kubectl has a --dry-run too: [`DRY_RUN_CLUSTERS`] is ours.
-    let (_, own) = OWN.iter().find(|(own, _)| *own == name && name != "dry-run")?;
+    let (_, own) = BUILTIN_FLAGS.iter().find(|(own, _)| *own == name && name != "dry-run")?;
     Some(*own)
 }
 
@@ -85,15 +85,15 @@ pub(super) fn is_builtin(verb: &str) -> bool {
     BUILTIN.contains(&verb)
 }
 
-const AFTER_VERB: Own = Own { shape: Shape::Value, after_verb: true };
+const AFTER_VERB: BuiltinFlag = BuiltinFlag { shape: FlagKind::Value, after_verb: true };
 
-const BEFORE_VERB: Own = Own { shape: Shape::Value, after_verb: false };
-const SWITCH: Own = Own { shape: Shape::Switch, after_verb: false };
+const BEFORE_VERB: BuiltinFlag = BuiltinFlag { shape: FlagKind::Value, after_verb: false };
+const SWITCH: BuiltinFlag = BuiltinFlag { shape: FlagKind::Switch, after_verb: false };
 
-const OWN: &[(&str, Own)] = &[
+const BUILTIN_FLAGS: &[(&str, BuiltinFlag)] = &[
     ("cluster", AFTER_VERB),
     ("cluster-selector", AFTER_VERB),
-    ("all-clusters", Own { shape: Shape::Switch, after_verb: true }),
+    ("all-clusters", BuiltinFlag { shape: FlagKind::Switch, after_verb: true }),
     // kubectl's own flags of these names would overrule the overlay, so they never reach it.
     ("context", AFTER_VERB),
     ("kubeconfig", AFTER_VERB),
@@ -163,13 +163,16 @@ mod tests {
         let mut parsed: Vec<_> = command
             .get_arguments()
             .filter_map(|arg| {
-                let shape = if arg.get_action().takes_values() { Shape::Value } else { Shape::Switch };
+                let shape = if arg.get_action().takes_values() { FlagKind::Value } else { FlagKind::Switch };
                 Some((arg.get_long()?.to_owned(), shape))
             })
             // clap adds these two when it builds the command.
-            .chain([("help", Shape::Switch), ("version", Shape::Switch)].map(|(n, s)| (n.to_owned(), s)))
+            .chain(
+                [("help", FlagKind::Switch), ("version", FlagKind::Switch)].map(|(n, s)| (n.to_owned(), s)),
+            )
             .collect();
-        let mut scanned: Vec<_> = OWN.iter().map(|(name, own)| ((*name).to_owned(), own.shape)).collect();
+        let mut scanned: Vec<_> =
+            BUILTIN_FLAGS.iter().map(|(name, own)| ((*name).to_owned(), own.shape)).collect();
         parsed.sort_by(|a, b| a.0.cmp(&b.0));
         scanned.sort_by(|a, b| a.0.cmp(&b.0));
         assert_eq!(parsed, scanned);

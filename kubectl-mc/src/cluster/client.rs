@@ -12,7 +12,7 @@ use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 use tokio::runtime::Runtime;
 
 use crate::argv::Scanned;
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::cluster::credential;
 use crate::cluster::hop::{self, Hop, Refusal};
 use crate::env::Env;
@@ -67,7 +67,7 @@ impl ClientError {
 /// GETs `path`, below the host's own path prefix. The flags of kubectl in `scanned` that change who
 /// calls or how the host is trusted are kept to.
 pub(crate) fn get(
-    host: &Host,
+    host: &ClusterContext,
     scanned: &Scanned,
     env: &Env,
     path: &str,
@@ -100,7 +100,7 @@ pub(crate) async fn get_by(client: &kube::Client, path: &str, accept: &str) -> R
 
 /// A client of the host, with the caller's credential.
 pub(crate) async fn connection(
-    host: &Host,
+    host: &ClusterContext,
     scanned: &Scanned,
     env: &Env,
 ) -> Result<kube::Client, ClientError> {
@@ -114,7 +114,11 @@ pub(crate) async fn connection(
 }
 
 /// How the host is reached, and as whom. The credential plugin, if there is one, runs here.
-pub(crate) async fn config(host: &Host, scanned: &Scanned, env: &Env) -> Result<kube::Config, ClientError> {
+pub(crate) async fn config(
+    host: &ClusterContext,
+    scanned: &Scanned,
+    env: &Env,
+) -> Result<kube::Config, ClientError> {
     let setup = |error: Box<dyn Error + Send + Sync>| ClientError::Setup(error);
     let (mut kubeconfig, options) = (host.kubeconfig.clone(), options(host, scanned));
     identity::apply(&mut kubeconfig, &options, scanned).map_err(setup)?;
@@ -133,7 +137,7 @@ pub(crate) async fn config(host: &Host, scanned: &Scanned, env: &Env) -> Result<
     Ok(config)
 }
 
-fn options(host: &Host, scanned: &Scanned) -> KubeConfigOptions {
+fn options(host: &ClusterContext, scanned: &Scanned) -> KubeConfigOptions {
     let user = scanned.value("user").and_then(|user| user.to_str()).map(str::to_owned);
     KubeConfigOptions { context: host.context.clone(), cluster: None, user }
 }

@@ -4,7 +4,7 @@
 use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::HostOptions;
-use crate::cluster::context::{Host, HostError};
+use crate::cluster::context::{ClusterContext, HostError};
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 
@@ -13,7 +13,7 @@ use crate::error::{Explain, Failure};
 pub(crate) struct Connection {
     pub(crate) client: kube::Client,
     /// The context that it is reached by.
-    pub(crate) cluster: Host,
+    pub(crate) cluster: ClusterContext,
 }
 
 /// A cluster that is written to, and what it is to this command: who refuses something is named.
@@ -39,11 +39,11 @@ impl Target<'_> {
 
 /// The cluster of a context; with no context named, of the current one, or the pod's own.
 pub(crate) async fn connect(options: &HostOptions, env: &Env) -> Result<Connection, ConnectError> {
-    to(Host::load(options, env)?, env).await
+    to(ClusterContext::load(options, env)?, env).await
 }
 
 /// A cluster whose context was read already.
-pub(crate) async fn to(cluster: Host, env: &Env) -> Result<Connection, ConnectError> {
+pub(crate) async fn to(cluster: ClusterContext, env: &Env) -> Result<Connection, ConnectError> {
     match client::connection(&cluster, &Scanned::default(), env).await {
         Ok(client) => Ok(Connection { client, cluster }),
         Err(source) => Err(ConnectError::Client { context: cluster.context_name(), source }),

@@ -23,7 +23,7 @@ pub(crate) struct HostOptions {
 
 /// The cluster that people log in to, with the credential of the one who calls.
 #[derive(Clone, Debug)]
-pub(crate) struct Host {
+pub(crate) struct ClusterContext {
     /// The kubeconfig context; none in a pod.
     pub(crate) context: Option<String>,
     /// The host's server with its scheme, without a trailing slash; a path prefix is kept.
@@ -54,7 +54,7 @@ pub(crate) enum User {
 /// a `kubectl mc` below a `kubectl mc` (by a plugin, in a script) does not take the member for the host.
 pub(crate) const EXTENSION: &str = "kubectl-mc.dev/host";
 
-impl Host {
+impl ClusterContext {
     /// Finds the host in the files that `options` and `env` name, else in the pod.
     pub(crate) fn load(options: &HostOptions, env: &Env) -> Result<Self, HostError> {
         Self::load_with(options, env, Path::new(in_cluster::SERVICE_ACCOUNT))

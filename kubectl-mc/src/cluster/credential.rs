@@ -15,10 +15,13 @@ use serde_json::{Value, json};
 
 use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
-use crate::cluster::context::{Host, User};
+use crate::cluster::context::{ClusterContext, User};
 
 /// The same host with the credential that its plugin gives; unchanged when the user has no plugin.
-pub(crate) fn obtain_once(mut host: Host, scanned: &Scanned) -> Result<Host, ClientError> {
+pub(crate) fn obtain_once(
+    mut host: ClusterContext,
+    scanned: &Scanned,
+) -> Result<ClusterContext, ClientError> {
     let by_flag = scanned.value("user").and_then(OsStr::to_str).map(str::to_owned);
     let User::Named(named) = &host.user else { return Ok(host) };
     // Flags that bring another credential make kubectl pass the plugin over.

@@ -7,7 +7,7 @@
 use http::{HeaderMap, StatusCode};
 use kubectl_mc_api::{ClusterName, hop, names, path};
 
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::exit::ExitStatus;
 use crate::server_text::ServerText;
 
@@ -48,7 +48,7 @@ impl Refusal {
     }
 
     /// The next step for the user.
-    pub(crate) fn hint(&self, host: &Host, cluster: Option<&ClusterName>) -> String {
+    pub(crate) fn hint(&self, host: &ClusterContext, cluster: Option<&ClusterName>) -> String {
         hint(self.hop, host, cluster)
     }
 
@@ -85,7 +85,7 @@ fn of_the_host(status: StatusCode, message: &str, body: &[u8]) -> Option<Hop> {
     }
 }
 
-fn hint(hop: Hop, host: &Host, cluster: Option<&ClusterName>) -> String {
+fn hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> String {
     let (kubectl, kubectl_mc) = (host.kubectl(), host.kubectl_mc());
     let name = cluster.map_or("NAME", ClusterName::as_str);
     match hop {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::cluster::hop::{self, Hop, Refusal};
 use crate::env::Env;
 use crate::error::Explain;
@@ -16,7 +16,7 @@ use crate::server_text::ServerText;
 
 /// What the list is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ListFormat {
     /// To be shown: the server's table.
     Table,
     Objects,
@@ -24,19 +24,19 @@ pub(crate) enum Form {
 
 /// Asks the host for the clusters that a label selector chooses, as the user that `scanned` says.
 pub(crate) fn list(
-    host: &Host,
+    host: &ClusterContext,
     scanned: &Scanned,
     env: &Env,
     selector: Option<&str>,
-    form: Form,
+    form: ListFormat,
 ) -> Result<Value, InventoryError> {
     let mut path = path::CLUSTERS_PATH.to_owned();
     if let Some(selector) = selector {
         path = format!("{path}?labelSelector={}", utf8_percent_encode(selector, NON_ALPHANUMERIC));
     }
     let accept = match form {
-        Form::Table => "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
-        Form::Objects => "application/json",
+        ListFormat::Table => "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+        ListFormat::Objects => "application/json",
     };
     let refused = |refusal: Refusal| InventoryError::Refused {
         host: host.describe(),

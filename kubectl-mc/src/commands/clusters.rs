@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::argv::Scanned;
 use crate::cli::{ClustersArgs, Flags, Output};
-use crate::cluster::context::Host;
-use crate::cluster::inventory::{self, Form};
+use crate::cluster::context::ClusterContext;
+use crate::cluster::inventory::{self, ListFormat};
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -24,8 +24,12 @@ pub(super) fn run(
 ) -> Result<ExitStatus, Failure> {
     let ClustersArgs { output, selector, no_headers } = arguments;
     // A default cluster narrows nothing here, so its variable is not even read.
-    let host = Host::load(&Settings::host_of(flags, env)?, env)?;
-    let form = if matches!(output, Some(Output::Json | Output::Yaml)) { Form::Objects } else { Form::Table };
+    let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
+    let form = if matches!(output, Some(Output::Json | Output::Yaml)) {
+        ListFormat::Objects
+    } else {
+        ListFormat::Table
+    };
     let answer = inventory::list(&host, &Scanned::default(), env, selector.as_deref(), form)?;
     match output {
         None => table(&answer, false, *no_headers, printer),

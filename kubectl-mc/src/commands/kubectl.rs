@@ -9,7 +9,7 @@ use kubectl_mc_api::ClusterName;
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client;
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::commands::builtin;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -18,7 +18,7 @@ use crate::kubectl::exec::Kubectl;
 use crate::kubectl::overlay;
 use crate::kubectl::preflight;
 use crate::kubectl::rewrite::{self, RawPath};
-use crate::multi::Progress;
+use crate::multi::ClusterProgress;
 use crate::multi::direct::{Merge, Plan, Task};
 use crate::multi::selection::Choice;
 use crate::printer::Printer;
@@ -55,7 +55,7 @@ fn one(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     rewrite::check(&scanned, &cluster)?;
-    let host = Host::load(&settings.host, env)?;
+    let host = ClusterContext::load(&settings.host, env)?;
     if let Some(plan) = Plan::for_one(&scanned, env) {
         return native(&plan, &scanned, cluster, &host, env, printer);
     }
@@ -83,7 +83,7 @@ fn native(
     plan: &Plan,
     scanned: &Scanned,
     cluster: ClusterName,
-    host: &Host,
+    host: &ClusterContext,
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
@@ -95,8 +95,8 @@ fn native(
         printer,
         clusters: vec![cluster],
         at_once: None,
-        patience: None,
-        progress: Progress::default(),
+        timeout: None,
+        progress: ClusterProgress::default(),
         merge: Merge::Plain,
     };
     let mut text = printer;

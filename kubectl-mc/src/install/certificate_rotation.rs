@@ -13,7 +13,7 @@ use kubectl_mc_api::names::{API_SERVICE, SIDECAR};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::plan::Plan;
+use super::plan::InstallPlan;
 use super::wait::Deadline;
 use super::{InstallError, cleanup};
 use crate::apply::ApplyError;
@@ -33,7 +33,7 @@ pub(crate) struct CertificateRotation<'a> {
 }
 
 impl<'a> CertificateRotation<'a> {
-    pub(crate) async fn find(host: Target<'a>, plan: &'a Plan) -> Result<Self, Failure> {
+    pub(crate) async fn find(host: Target<'a>, plan: &'a InstallPlan) -> Result<Self, Failure> {
         let parameters = &plan.parameters;
         let surplus = match plan.run_on {
             None => cleanup::of_other_certificates(host, parameters).await?,

@@ -14,7 +14,7 @@ use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::install::certificate_rotation::CertificateRotation;
-use crate::install::plan::Plan;
+use crate::install::plan::InstallPlan;
 use crate::install::remote::{self, Remote};
 use crate::install::wait::{self, Deadline};
 use crate::install::{HOST, InstallError, RUNS_ON, host};
@@ -28,7 +28,7 @@ pub(crate) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let plan = Plan::of(arguments)?;
+    let plan = InstallPlan::of(arguments)?;
     if arguments.output.is_some() {
         let objects = plan.parameters.host().map_err(InstallError::Manifest)?;
         printer.out(&diff::documents(&objects));
@@ -41,7 +41,7 @@ pub(crate) fn run(
 
 async fn install(
     arguments: &InstallArgs,
-    plan: Plan,
+    plan: InstallPlan,
     options: &HostOptions,
     env: &Env,
     printer: &Printer,

@@ -7,14 +7,14 @@ use super::InstallError;
 use crate::cli::{Certificates, InstallArgs, PullPolicy};
 
 /// What is to be installed, and where.
-pub(crate) struct Plan {
+pub(crate) struct InstallPlan {
     pub(crate) parameters: Parameters,
     /// The context of the cluster that runs the sidecars, where that is not the host.
     pub(crate) run_on: Option<String>,
     reach: Option<Reach>,
 }
 
-impl Plan {
+impl InstallPlan {
     pub(crate) fn of(arguments: &InstallArgs) -> Result<Self, InstallError> {
         let InstallArgs { namespace, image, image_pull_policy, replicas, secure_port, host_network, .. } =
             arguments;

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::wait::Deadline;
 use super::{InstallError, get};
 use crate::cluster::connection::{self, ConnectError, Connection};
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::cluster::context::HostOptions;
 use crate::env::Env;
 
@@ -52,7 +52,12 @@ pub(crate) async fn kubeconfig(
     }
 }
 
-fn render(host: &Host, server: Option<&str>, token: &str, root: &Value) -> Result<String, InstallError> {
+fn render(
+    host: &ClusterContext,
+    server: Option<&str>,
+    token: &str,
+    root: &Value,
+) -> Result<String, InstallError> {
     let cluster = &host.cluster;
     // What the user's kubeconfig trusts, not what the account's Secret says: only that is known to fit the server.
     let mut entry = json!({"server": server.unwrap_or(&host.server)});

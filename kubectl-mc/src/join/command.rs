@@ -6,7 +6,7 @@ use crate::apply::Apply;
 use crate::apply::delete::Delete;
 use crate::cli::{Flags, JoinArgs, MemberArgs};
 use crate::cluster::connection;
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::cluster::context::HostOptions;
 use crate::confirm::confirm;
 use crate::env::Env;
@@ -35,7 +35,7 @@ pub(crate) fn run(
     if arguments.print {
         return print(arguments, &member, &endpoint, &options, env, printer);
     }
-    let host = Host::load(&options, env)?;
+    let host = ClusterContext::load(&options, env)?;
     if host.context.is_some()
         && host.context == member.context
         && arguments.member.member_kubeconfig.is_none()
@@ -52,14 +52,14 @@ pub(crate) fn run(
 /// Asks nobody but the host, and that only for its identity, if it can.
 fn print(
     arguments: &JoinArgs,
-    member: &Host,
+    member: &ClusterContext,
     endpoint: &Endpoint,
     options: &HostOptions,
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let host = Host::load(options, env).ok();
-    let host_kubectl = host.as_ref().map_or_else(|| "kubectl".to_owned(), Host::kubectl);
+    let host = ClusterContext::load(options, env).ok();
+    let host_kubectl = host.as_ref().map_or_else(|| "kubectl".to_owned(), ClusterContext::kubectl);
     let asked = host.and_then(|host| {
         connection::run(async {
             let host = Side { role: "host", at: connection::to(host, env).await? };
@@ -156,13 +156,17 @@ async fn join(
 }
 
 /// The cluster of the member's context; its kubeconfig is the host's unless said.
-pub(crate) fn member(arguments: &MemberArgs, host: &HostOptions, env: &Env) -> Result<Host, Failure> {
+pub(crate) fn member(
+    arguments: &MemberArgs,
+    host: &HostOptions,
+    env: &Env,
+) -> Result<ClusterContext, Failure> {
     let MemberArgs { member_context, member_kubeconfig } = arguments;
     if member_context.is_none() && member_kubeconfig.is_none() {
         return Err(NoMember.into());
     }
     let kubeconfig = member_kubeconfig.as_ref().map(Into::into).or_else(|| host.kubeconfig.clone());
-    Ok(Host::load(&HostOptions { kubeconfig, context: member_context.clone() }, env)?)
+    Ok(ClusterContext::load(&HostOptions { kubeconfig, context: member_context.clone() }, env)?)
 }
 
 /// Tells what was found; anything that refuses ends it, and a warning wants an answer.

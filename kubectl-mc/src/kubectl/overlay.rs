@@ -10,21 +10,21 @@ use kube::config::{
 };
 use kubectl_mc_api::{ClusterName, path};
 
-use crate::cluster::context::{self, Host, User};
+use crate::cluster::context::{self, ClusterContext, User};
 use crate::error::Explain;
 
 /// The member's API root by way of the host: what kubectl takes as its server.
-pub(crate) fn member_server(host: &Host, cluster: &ClusterName) -> String {
+pub(crate) fn member_server(host: &ClusterContext, cluster: &ClusterName) -> String {
     format!("{}{}", host.server, path::member_root(cluster))
 }
 
 /// The overlay as it is stored.
-pub(crate) fn overlay_json(host: &Host, cluster: &ClusterName) -> Result<Vec<u8>, OverlayError> {
+pub(crate) fn overlay_json(host: &ClusterContext, cluster: &ClusterName) -> Result<Vec<u8>, OverlayError> {
     serde_json::to_vec(&overlay(host, cluster)).map_err(OverlayError)
 }
 
 /// The overlay for `cluster`. It is the same for the same host, user and cluster, byte for byte.
-pub(crate) fn overlay(host: &Host, cluster: &ClusterName) -> Kubeconfig {
+pub(crate) fn overlay(host: &ClusterContext, cluster: &ClusterName) -> Kubeconfig {
     let name = format!("mc/{cluster}");
     let entry = |name: &str, auth_info: &AuthInfo| NamedAuthInfo {
         name: name.to_owned(),

@@ -12,7 +12,7 @@ use kubectl_mc_api::{ClusterName, path};
 use crate::argv::Scanned;
 use crate::cache;
 use crate::cluster::client::{self, ClientError, Reply};
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::cluster::hop::{Hop, Refusal};
 use crate::env::Env;
 use crate::error::Explain;
@@ -22,7 +22,7 @@ use crate::kubectl::overlay;
 /// Whether the request should be made. `seen`: this cluster was reached by this host before.
 pub(crate) fn is_needed(
     scanned: &Scanned,
-    host: &Host,
+    host: &ClusterContext,
     cluster: &ClusterName,
     env: &Env,
     seen: bool,
@@ -39,7 +39,7 @@ pub(crate) fn is_needed(
 /// Makes the request. Only a refusal by somebody on the way is an error: where we cannot ask, or where
 /// the member itself answered, kubectl knows best.
 pub(crate) fn run(
-    host: &Host,
+    host: &ClusterContext,
     cluster: &ClusterName,
     scanned: &Scanned,
     env: &Env,

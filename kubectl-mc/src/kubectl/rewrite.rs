@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use kubectl_mc_api::{ClusterName, path};
 
 use crate::argv::Scanned;
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::Invocation;
@@ -45,7 +45,7 @@ pub(crate) fn check(scanned: &Scanned, cluster: &ClusterName) -> Result<(), Rewr
 /// The run of kubectl that does `scanned` on `cluster`; `raw` is of interest only with `--raw`.
 pub(crate) fn rewrite(
     mut scanned: Scanned,
-    host: &Host,
+    host: &ClusterContext,
     cluster: &ClusterName,
     overlay: &Path,
     raw: RawPath,
@@ -65,7 +65,7 @@ pub(crate) fn rewrite(
 }
 
 /// The overlay first, so that its current context wins, then the files that hold the user's entry.
-pub(crate) fn kubeconfig_list(host: &Host, overlay: &Path) -> Result<OsString, RewriteError> {
+pub(crate) fn kubeconfig_list(host: &ClusterContext, overlay: &Path) -> Result<OsString, RewriteError> {
     std::env::join_paths(std::iter::once(overlay).chain(host.files.iter().map(PathBuf::as_path)))
         .map_err(|_| RewriteError::Separator { files: host.files.clone() })
 }
@@ -77,7 +77,11 @@ pub(crate) fn uses_raw(scanned: &Scanned) -> Option<&OsStr> {
 }
 
 /// The path of `--raw` below the member's root, for a kubectl that would ask the host's root for it.
-fn below_member(given: &OsStr, host: &Host, cluster: &ClusterName) -> Result<OsString, RewriteError> {
+fn below_member(
+    given: &OsStr,
+    host: &ClusterContext,
+    cluster: &ClusterName,
+) -> Result<OsString, RewriteError> {
     let given = given.to_str().filter(|given| !given.contains("://"));
     let given = given.ok_or(RewriteError::RawNotPath)?;
     let slash = if given.starts_with('/') { "" } else { "/" };

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::child::{self, Child, Event, Events};
 use super::ordered_output::OrderedOutput;
 use super::output::Output;
-use super::progress::Progress;
+use super::progress::ClusterProgress;
 use super::run_folder::RunFolder;
 use super::{Fault, Job, Outcome, local_port};
 use crate::argv::Scanned;
@@ -81,7 +81,7 @@ impl<'a> Children<'a> {
         &self,
         targets: &[&Target],
         output: &mut Output<'_>,
-        progress: &Progress,
+        progress: &ClusterProgress,
     ) -> Result<Vec<Outcome>, Failure> {
         let (sender, mut events) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();

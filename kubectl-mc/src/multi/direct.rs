@@ -29,30 +29,30 @@ use std::time::Duration;
 
 use kubectl_mc_api::ClusterName;
 
-pub(crate) use failure::Failure;
+pub(crate) use failure::MemberFailure;
 
 use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
-use crate::multi::Progress;
+use crate::multi::ClusterProgress;
 use crate::printer::Printer;
 
 /// A command that is done here.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Plan {
-    Get(get::Plan),
-    Logs(logs::Plan),
-    Compare(compare::Plan),
+    Get(get::GetPlan),
+    Logs(logs::LogsPlan),
+    Compare(compare::ComparePlan),
 }
 
 impl Plan {
     /// The plan for a command on many clusters, unless kubectl is wanted for everything.
     pub(crate) fn for_many(scanned: &Scanned, env: &Env) -> Option<Self> {
         if scanned.verb().is_some_and(|verb| verb == COMPARE) {
-            return compare::Plan::of(scanned).map(Self::Compare);
+            return compare::ComparePlan::of(scanned).map(Self::Compare);
         }
         if env.var(env::NATIVE).is_some_and(|native| native == "0") { None } else { Self::of(scanned, env) }
     }
@@ -68,7 +68,7 @@ impl Plan {
         if has_preferences(env) {
             return None;
         }
-        get::Plan::of(scanned).map(Self::Get).or_else(|| logs::Plan::of(scanned).map(Self::Logs))
+        get::GetPlan::of(scanned).map(Self::Get).or_else(|| logs::LogsPlan::of(scanned).map(Self::Logs))
     }
 
     /// Does it. What came of it at each of the clusters, in their order; lines of text go to `text`.
@@ -76,13 +76,13 @@ impl Plan {
         &self,
         task: &Task<'_>,
         text: &mut dyn Text,
-    ) -> Result<Vec<Result<(), Failure>>, NativeError> {
+    ) -> Result<Vec<Result<(), MemberFailure>>, DirectError> {
         let result = match self {
             Self::Get(plan) => get::run(plan, task).await,
             Self::Logs(plan) => logs::run(plan, task, text).await,
             Self::Compare(plan) => compare::run(plan, task).await,
         };
-        result.map_err(|source| NativeError::Client { host: task.host.describe(), source })
+        result.map_err(|source| DirectError::Client { host: task.host.describe(), source })
     }
 }
 
@@ -113,9 +113,9 @@ impl Text for &Printer {
 
 /// Where and how a plan is run.
 pub(crate) struct Task<'a> {
-    pub(crate) host: &'a Host,
+    pub(crate) host: &'a ClusterContext,
     /// The same host before a credential plugin gave the credential: it can give another.
-    pub(crate) plugin: Option<&'a Host>,
+    pub(crate) plugin: Option<&'a ClusterContext>,
     pub(crate) scanned: &'a Scanned,
     pub(crate) env: &'a Env,
     pub(crate) printer: &'a Printer,
@@ -123,8 +123,8 @@ pub(crate) struct Task<'a> {
     /// How many are asked at once; none is as many as are good for one connection.
     pub(crate) at_once: Option<usize>,
     /// How long a cluster has; for what lasts, how long each answer may take to begin.
-    pub(crate) patience: Option<Duration>,
-    pub(crate) progress: Progress,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) progress: ClusterProgress,
     pub(crate) merge: Merge,
 }
 
@@ -142,15 +142,15 @@ impl Task<'_> {
     /// ends by itself.
     async fn members(&self, streams: Option<usize>) -> Result<member::Members, ClientError> {
         let login = login::Login::new(self, streams.unwrap_or_default()).await?;
-        let time = self.patience.unwrap_or(FOREVER);
+        let time = self.timeout.unwrap_or(FOREVER);
         Ok(member::Members::new(&self.clusters, &login, || match streams {
             Some(_) => member_deadline::MemberDeadline::each(time),
             None => member_deadline::MemberDeadline::whole(time),
         }))
     }
 
-    fn way(&self) -> ordered::Way {
-        ordered::Way { at_once: self.at_once.unwrap_or(AT_ONCE), progress: self.progress.clone() }
+    fn way(&self) -> ordered::Concurrency {
+        ordered::Concurrency { at_once: self.at_once.unwrap_or(AT_ONCE), progress: self.progress.clone() }
     }
 
     /// The namespace that kubectl would take.
@@ -170,12 +170,12 @@ fn has_preferences(env: &Env) -> bool {
 
 /// Nobody could be asked.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NativeError {
+pub(crate) enum DirectError {
     #[error("cannot use {host}")]
     Client { host: String, source: ClientError },
 }
 
-impl Explain for NativeError {
+impl Explain for DirectError {
     fn status(&self) -> ExitStatus {
         ExitStatus::Failed
     }

@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 
 use crate::argv::Scanned;
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::multi::selection::{Readiness, Targets};
 use crate::tabwriter::TabWriter;
 
 /// A table of the targets.
-pub(crate) fn show(scanned: &Scanned, host: &Host, targets: &Targets) -> String {
+pub(crate) fn show(scanned: &Scanned, host: &ClusterContext, targets: &Targets) -> String {
     let mut writer = TabWriter::default();
     writer.line("CLUSTER\tREADY\tCOMMAND");
     for target in targets.iter() {

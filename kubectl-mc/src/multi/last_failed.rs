@@ -9,7 +9,7 @@ use kubectl_mc_api::ClusterName;
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
@@ -20,7 +20,7 @@ struct Remembered {
 }
 
 /// Remembers who failed. When nobody did, there is nothing left to retry.
-pub(super) fn remember(private: &Path, host: &Host, outcomes: &[Outcome]) -> io::Result<()> {
+pub(super) fn remember(private: &Path, host: &ClusterContext, outcomes: &[Outcome]) -> io::Result<()> {
     let failed =
         outcomes.iter().filter(|outcome| outcome.result.as_ref().is_err_and(super::Fault::is_failure));
     let clusters: Vec<_> = failed.map(|outcome| outcome.cluster.clone()).collect();
@@ -38,7 +38,7 @@ pub(super) fn remember(private: &Path, host: &Host, outcomes: &[Outcome]) -> io:
 }
 
 /// Those who failed last time.
-pub(crate) fn recall(private: &Path, host: &Host) -> Result<Vec<ClusterName>, NothingToRetry> {
+pub(crate) fn recall(private: &Path, host: &ClusterContext) -> Result<Vec<ClusterName>, NothingToRetry> {
     let remembered = fs::read(path(private)).ok().and_then(|text| serde_json::from_slice(&text).ok());
     match remembered {
         None => Err(NothingToRetry::None),

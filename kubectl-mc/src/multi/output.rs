@@ -14,10 +14,10 @@ use crate::kubectl::verb;
 /// One answer of many.
 pub(super) struct Output<'a> {
     lines: Lines<'a>,
-    form: Form,
+    form: Merger,
 }
 
-enum Form {
+enum Merger {
     Lines,
     Tables(Tables),
     Ports(Ports),
@@ -26,7 +26,7 @@ enum Form {
 
 /// The form that a command's answer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum OutputShape {
     Lines,
     Table,
     /// Lines, of which those that tell of local ports are a table.
@@ -35,12 +35,12 @@ pub(super) enum Shape {
 }
 
 impl<'a> Output<'a> {
-    pub(super) fn new(job: &Job<'a>, shape: Shape) -> Self {
+    pub(super) fn new(job: &Job<'a>, shape: OutputShape) -> Self {
         let form = match shape {
-            Shape::Lines => Form::Lines,
-            Shape::Table => Form::Tables(Tables::default()),
-            Shape::Ports => Form::Ports(Ports::default()),
-            Shape::Document(format) => Form::Document(Document::new(format)),
+            OutputShape::Lines => Merger::Lines,
+            OutputShape::Table => Merger::Tables(Tables::default()),
+            OutputShape::Ports => Merger::Ports(Ports::default()),
+            OutputShape::Document(format) => Merger::Document(Document::new(format)),
         };
         Self { lines: Lines::new(job), form }
     }
@@ -48,10 +48,10 @@ impl<'a> Output<'a> {
     /// What a cluster wrote to standard output.
     pub(super) fn out(&mut self, cluster: &ClusterName, bytes: Vec<u8>) {
         match &mut self.form {
-            Form::Lines => self.lines.out(cluster, &bytes),
-            Form::Tables(tables) => tables.take(&bytes),
-            Form::Ports(ports) => self.lines.out_unless(cluster, &bytes, |line| ports.take(cluster, line)),
-            Form::Document(document) => document.take(cluster, &bytes),
+            Merger::Lines => self.lines.out(cluster, &bytes),
+            Merger::Tables(tables) => tables.take(&bytes),
+            Merger::Ports(ports) => self.lines.out_unless(cluster, &bytes, |line| ports.take(cluster, line)),
+            Merger::Document(document) => document.take(cluster, &bytes),
         }
     }
 
@@ -63,9 +63,9 @@ impl<'a> Output<'a> {
     /// A cluster has ended; what it wrote may turn out to be no answer.
     pub(super) fn end(&mut self, cluster: &ClusterName, mut result: Result<(), Fault>) -> Result<(), Fault> {
         match &mut self.form {
-            Form::Lines | Form::Ports(_) => {}
-            Form::Tables(tables) => tables.end(cluster),
-            Form::Document(document) => result = document.end(cluster, result),
+            Merger::Lines | Merger::Ports(_) => {}
+            Merger::Tables(tables) => tables.end(cluster),
+            Merger::Document(document) => result = document.end(cluster, result),
         }
         self.lines.end(cluster, &result);
         result
@@ -74,9 +74,9 @@ impl<'a> Output<'a> {
     /// When what is held back must be shown.
     pub(super) fn due(&self) -> Option<Instant> {
         match &self.form {
-            Form::Tables(tables) => tables.due(),
-            Form::Ports(ports) => ports.due(),
-            Form::Lines | Form::Document(_) => None,
+            Merger::Tables(tables) => tables.due(),
+            Merger::Ports(ports) => ports.due(),
+            Merger::Lines | Merger::Document(_) => None,
         }
     }
 
@@ -86,9 +86,9 @@ impl<'a> Output<'a> {
             return;
         }
         let text = match &mut self.form {
-            Form::Tables(tables) => tables.show(),
-            Form::Ports(ports) => ports.show(),
-            Form::Lines | Form::Document(_) => return,
+            Merger::Tables(tables) => tables.show(),
+            Merger::Ports(ports) => ports.show(),
+            Merger::Lines | Merger::Document(_) => return,
         };
         self.lines.printer().out(&text);
     }
@@ -96,10 +96,10 @@ impl<'a> Output<'a> {
     /// All have ended: what could only be told of all together.
     pub(super) fn finish(self) {
         match self.form {
-            Form::Lines => {}
-            Form::Ports(mut ports) => self.lines.printer().out(&ports.show()),
-            Form::Tables(tables) => self.lines.printer().out(&tables.finish()),
-            Form::Document(document) => self.lines.printer().out(&document.render()),
+            Merger::Lines => {}
+            Merger::Ports(mut ports) => self.lines.printer().out(&ports.show()),
+            Merger::Tables(tables) => self.lines.printer().out(&tables.finish()),
+            Merger::Document(document) => self.lines.printer().out(&document.render()),
         }
     }
 }
@@ -111,23 +111,23 @@ pub(super) fn shows_content(scanned: &Scanned) -> bool {
 }
 
 /// The form that kubectl's answer will have.
-pub(super) fn shape(scanned: &Scanned) -> Shape {
+pub(super) fn shape(scanned: &Scanned) -> OutputShape {
     let verb = scanned.verb().unwrap_or_default();
     let output = scanned.value("output").map(|output| output.to_string_lossy().into_owned());
     if verb == "port-forward" {
-        return Shape::Ports;
+        return OutputShape::Ports;
     }
     if verb::is_stream(scanned) || shows_content(scanned) {
-        return Shape::Lines;
+        return OutputShape::Lines;
     }
     let tables = ["get", "top", "events", "api-resources"];
     let is_table = tables.iter().any(|table| verb == *table) && !scanned.has("no-headers");
     match output.as_deref() {
-        Some("json") => Shape::Document(Format::Json),
-        Some("yaml") => Shape::Document(Format::Yaml),
-        None | Some("" | "wide") if is_table && scanned.value("raw").is_none() => Shape::Table,
-        Some(columns) if is_table && columns.starts_with("custom-columns") => Shape::Table,
-        _ => Shape::Lines,
+        Some("json") => OutputShape::Document(Format::Json),
+        Some("yaml") => OutputShape::Document(Format::Yaml),
+        None | Some("" | "wide") if is_table && scanned.value("raw").is_none() => OutputShape::Table,
+        Some(columns) if is_table && columns.starts_with("custom-columns") => OutputShape::Table,
+        _ => OutputShape::Lines,
     }
 }
 
@@ -140,20 +140,20 @@ mod tests {
     #[test]
     fn the_verb_and_the_format_say_what_the_answer_will_be() {
         for (line, expected) in [
-            ("get pods", Shape::Table),
-            ("get pods -owide", Shape::Table),
-            ("get pods --no-headers", Shape::Lines),
-            ("get pods -o name", Shape::Lines),
-            ("get pods -w", Shape::Lines),
-            ("get --raw /version", Shape::Lines),
-            ("top nodes", Shape::Table),
-            ("get pods -o custom-columns=A:.a", Shape::Table),
-            ("get pods -o json", Shape::Document(Format::Json)),
-            ("version --output=yaml", Shape::Document(Format::Yaml)),
-            ("describe pod x", Shape::Lines),
-            ("port-forward svc/x 80", Shape::Ports),
-            ("exec x -o json -- ls", Shape::Lines),
-            ("plugin-of-mine -o json", Shape::Lines),
+            ("get pods", OutputShape::Table),
+            ("get pods -owide", OutputShape::Table),
+            ("get pods --no-headers", OutputShape::Lines),
+            ("get pods -o name", OutputShape::Lines),
+            ("get pods -w", OutputShape::Lines),
+            ("get --raw /version", OutputShape::Lines),
+            ("top nodes", OutputShape::Table),
+            ("get pods -o custom-columns=A:.a", OutputShape::Table),
+            ("get pods -o json", OutputShape::Document(Format::Json)),
+            ("version --output=yaml", OutputShape::Document(Format::Yaml)),
+            ("describe pod x", OutputShape::Lines),
+            ("port-forward svc/x 80", OutputShape::Ports),
+            ("exec x -o json -- ls", OutputShape::Lines),
+            ("plugin-of-mine -o json", OutputShape::Lines),
         ] {
             let scanned = crate::argv::scan(line.split(' ').map(Into::into).collect());
             assert_eq!(shape(&scanned), expected, "{line}");

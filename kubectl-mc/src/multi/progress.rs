@@ -13,7 +13,7 @@ use crate::printer::Printer;
 
 /// How many clusters have ended, and who is waited for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Progress(Arc<watch::Sender<State>>);
+pub(crate) struct ClusterProgress(Arc<watch::Sender<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -22,7 +22,7 @@ struct State {
     bar: Option<ProgressBar>,
 }
 
-impl Progress {
+impl ClusterProgress {
     /// From now on these are waited for.
     pub(crate) fn wait_for<'a>(&self, clusters: impl Iterator<Item = &'a ClusterName>) {
         let waiting: BTreeSet<_> = clusters.cloned().collect();
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn it_says_how_many_and_whom() {
         let names: Vec<ClusterName> = (1..=6).map(|at| format!("m{at}").parse().unwrap()).collect();
-        let progress = Progress::default();
+        let progress = ClusterProgress::default();
         progress.wait_for(names.iter());
         progress.ended(&names[0]);
         assert_eq!(progress.0.borrow().message(), "1 of 6 clusters, waiting for m2, m3, m4, m5 …");

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 
-use super::{Host, User};
+use super::{ClusterContext, User};
 use crate::env::{self, Env};
 
 pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The pod's own cluster; `None` outside a pod.
-pub(super) fn host(env: &Env, service_account: &Path) -> Option<Host> {
+pub(super) fn host(env: &Env, service_account: &Path) -> Option<ClusterContext> {
     let address = env.var(env::KUBERNETES_SERVICE_HOST)?.to_str()?;
     let port = env.var(env::KUBERNETES_SERVICE_PORT)?.to_str()?;
     let token = service_account.join("token");
@@ -36,7 +36,7 @@ pub(super) fn host(env: &Env, service_account: &Path) -> Option<Host> {
         ..Cluster::default()
     };
     let user = AuthInfo { token_file: Some(token.to_string_lossy().into_owned()), ..AuthInfo::default() };
-    Some(Host {
+    Some(ClusterContext {
         context: None,
         server,
         kubeconfig: kubeconfig(&cluster, &user),

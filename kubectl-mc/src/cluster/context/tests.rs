@@ -30,9 +30,9 @@ impl Files {
     }
 }
 
-fn load(env: &Env, context: Option<&str>) -> Result<Host, HostError> {
+fn load(env: &Env, context: Option<&str>) -> Result<ClusterContext, HostError> {
     let options = HostOptions { context: context.map(str::to_owned), ..HostOptions::default() };
-    Host::load_with(&options, env, Path::new("/nowhere"))
+    ClusterContext::load_with(&options, env, Path::new("/nowhere"))
 }
 
 const A: &str = r#"
@@ -99,9 +99,10 @@ fn without_a_list_the_file_in_the_home_folder_is_read() {
 fn a_kubeconfig_that_was_asked_for_is_the_only_one_and_must_be_there() {
     let files = Files::new(&[("a", A), ("b", B)]);
     let options = |name| HostOptions { kubeconfig: Some(files.path(name)), context: Some("a".to_owned()) };
-    let host = Host::load_with(&options("a"), &files.env(&["b"]), Path::new("/nowhere")).unwrap();
+    let host = ClusterContext::load_with(&options("a"), &files.env(&["b"]), Path::new("/nowhere")).unwrap();
     assert_eq!(host.files, [files.path("a")]);
-    let error = Host::load_with(&options("missing"), &files.env(&["b"]), Path::new("/nowhere")).unwrap_err();
+    let error = ClusterContext::load_with(&options("missing"), &files.env(&["b"]), Path::new("/nowhere"))
+        .unwrap_err();
     assert!(matches!(error, HostError::Read { .. }), "{error}");
 }
 
@@ -130,7 +131,7 @@ fn a_pod_without_kubeconfig_uses_its_service_account_and_copies_no_token() {
     ];
     let in_pod = |variables: &[(&str, &str)]| {
         let env: Env = variables.iter().copied().collect();
-        Host::load_with(&HostOptions::default(), &env, &files.path("sa")).unwrap()
+        ClusterContext::load_with(&HostOptions::default(), &env, &files.path("sa")).unwrap()
     };
     let host = in_pod(&variables);
     assert_eq!((host.context.as_deref(), host.server.as_str()), (None, "https://[fd00::1]:443"));

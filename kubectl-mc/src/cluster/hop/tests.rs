@@ -18,8 +18,8 @@ fn head(hop: &str) -> HeaderMap {
     HeaderMap::from_iter([(HeaderName::from_static(hop::HEADER), HeaderValue::from_str(hop).unwrap())])
 }
 
-fn host() -> Host {
-    Host {
+fn host() -> ClusterContext {
+    ClusterContext {
         context: Some("h".to_owned()),
         server: "https://h.example".to_owned(),
         cluster: kube::config::Cluster::default(),

@@ -8,9 +8,9 @@ use kubectl_mc_api::ClusterName;
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client::ClientError;
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::cluster::credential;
-use crate::cluster::inventory::{self, Form, InventoryError};
+use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::commands::builtin;
 use crate::env::{self, Env};
 use crate::error::{Explain, Failure};
@@ -29,7 +29,7 @@ pub(super) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let host = Host::load(&settings.host, env)?;
+    let host = ClusterContext::load(&settings.host, env)?;
     if verb::is_local(&scanned) && !settings.show_clusters {
         return local(scanned, &host, env);
     }
@@ -37,7 +37,7 @@ pub(super) fn run(
     let login = Login { host: &host, scanned: &scanned, obtained: OnceCell::new() };
     let mut list = |selector: Option<&str>| {
         let host = login.host().map_err(|source| InventoryError::Client { host: host.describe(), source })?;
-        let list = inventory::list(host, &scanned, env, selector, Form::Objects)?;
+        let list = inventory::list(host, &scanned, env, selector, ListFormat::Objects)?;
         Ok(Target::of_list(&list))
     };
     let (choice, picked) = match &settings.choice {
@@ -84,13 +84,13 @@ pub(super) fn run(
 
 /// The host with the caller's credential, which is obtained when it is first needed.
 struct Login<'a> {
-    host: &'a Host,
+    host: &'a ClusterContext,
     scanned: &'a Scanned,
-    obtained: OnceCell<Host>,
+    obtained: OnceCell<ClusterContext>,
 }
 
 impl Login<'_> {
-    fn host(&self) -> Result<&Host, ClientError> {
+    fn host(&self) -> Result<&ClusterContext, ClientError> {
         if let Some(host) = self.obtained.get() {
             return Ok(host);
         }
@@ -100,7 +100,7 @@ impl Login<'_> {
 }
 
 /// Help and the like: the same for every cluster, and asked of none.
-fn local(scanned: Scanned, host: &Host, env: &Env) -> Result<ExitStatus, Failure> {
+fn local(scanned: Scanned, host: &ClusterContext, env: &Env) -> Result<ExitStatus, Failure> {
     let kubeconfig = std::env::join_paths(&host.files).unwrap_or_default();
     Ok(Kubectl::find(env)?.run(Invocation { arguments: scanned.kubectl, kubeconfig })?)
 }

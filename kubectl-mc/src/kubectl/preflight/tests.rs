@@ -11,8 +11,8 @@ fn scan(line: &str) -> Scanned {
     argv::scan(line.split_whitespace().map(Into::into).collect())
 }
 
-fn host() -> Host {
-    Host {
+fn host() -> ClusterContext {
+    ClusterContext {
         context: Some("h".to_owned()),
         server: "https://h-1.example:6443/a_b".to_owned(),
         cluster: Cluster::default(),

@@ -5,8 +5,8 @@ use crate::argv;
 use crate::cluster::context::User;
 use crate::kubectl::overlay;
 
-fn host(server: &str) -> Host {
-    Host {
+fn host(server: &str) -> ClusterContext {
+    ClusterContext {
         context: Some("h".to_owned()),
         server: server.to_owned(),
         cluster: Cluster {
@@ -120,7 +120,7 @@ fn the_overlay_holds_the_member_and_names_the_users_own_entry() {
 #[test]
 fn in_a_pod_the_overlay_points_to_the_token_and_stands_alone() {
     let token = AuthInfo { token_file: Some("/sa/token".to_owned()), ..AuthInfo::default() };
-    let host = Host {
+    let host = ClusterContext {
         context: None,
         user: User::ServiceAccount(Box::new(token)),
         files: vec![],
@@ -138,7 +138,7 @@ fn in_a_pod_the_overlay_points_to_the_token_and_stands_alone() {
 #[cfg(unix)]
 #[test]
 fn a_file_name_that_cannot_be_in_a_list_is_refused() {
-    let host = Host { files: vec!["/a:b".into()], ..host("https://h") };
+    let host = ClusterContext { files: vec!["/a:b".into()], ..host("https://h") };
     let error = kubeconfig_list(&host, Path::new("/c/overlay")).unwrap_err();
     assert!(matches!(error, RewriteError::Separator { .. }));
 }

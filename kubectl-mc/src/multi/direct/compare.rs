@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::get;
-use super::{Failure, Task};
+use super::{MemberFailure, Task};
 use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
 use crate::server_text::escaped;
@@ -17,9 +17,9 @@ use crate::tabwriter::TabWriter;
 
 /// What is compared: the objects of a `kubectl get`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Plan(get::Plan);
+pub(crate) struct ComparePlan(get::GetPlan);
 
-impl Plan {
+impl ComparePlan {
     /// The plan for these words, if there is one: `compare [get] TYPE/NAME …`.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
         let verb = scanned.kubectl.iter().position(|word| Some(word.as_os_str()) == scanned.verb())?;
@@ -29,7 +29,7 @@ impl Plan {
         } else {
             words[verb] = "get".into();
         }
-        get::Plan::of_objects(&words).map(Self)
+        get::GetPlan::of_objects(&words).map(Self)
     }
 }
 
@@ -37,7 +37,10 @@ impl Plan {
 type Objects = BTreeMap<String, BTreeMap<usize, BTreeMap<String, String>>>;
 
 /// Compares. A cluster whose objects differ from those of the first that answered says no.
-pub(super) async fn run(plan: &Plan, task: &Task<'_>) -> Result<Vec<Result<(), Failure>>, ClientError> {
+pub(super) async fn run(
+    plan: &ComparePlan,
+    task: &Task<'_>,
+) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
     let (found, mut results) = get::objects(&plan.0, task).await?;
     let answered: Vec<usize> = (0..results.len()).filter(|place| results[*place].is_ok()).collect();
     let mut objects = Objects::new();
@@ -55,7 +58,7 @@ pub(super) async fn run(plan: &Plan, task: &Task<'_>) -> Result<Vec<Result<(), F
         for (place, result) in results.iter_mut().enumerate() {
             let same = answered.first().is_some_and(|first| at.get(first) == at.get(&place));
             if result.is_ok() && !same {
-                *result = Err(Failure::Differs);
+                *result = Err(MemberFailure::Differs);
             }
         }
         let mut text = render(name, &differing, &answered, task);
@@ -155,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_words_are_those_of_get() {
-        let plan = |words: &str| Plan::of(&argv::scan(words.split(' ').map(Into::into).collect()));
+        let plan = |words: &str| ComparePlan::of(&argv::scan(words.split(' ').map(Into::into).collect()));
         assert!(plan("compare get deploy/web -n x").is_some());
         assert_eq!(plan("compare deploy web -n x"), plan("compare get deploy web -n x"));
         for words in ["compare", "compare get pods -w", "compare get pods -o json", "compare get -f x"] {

@@ -11,7 +11,7 @@ use crate::server_text::ServerText;
 
 /// One failure at one member.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum MemberFailure {
     /// Somebody on the way refused.
     #[error("{0}")]
     Refused(Refusal),
@@ -35,7 +35,7 @@ pub(crate) enum Failure {
     Said(String),
 }
 
-impl Failure {
+impl MemberFailure {
     /// What an answer that is no success says.
     pub(super) fn of(reply: &Reply) -> Self {
         if let Some(refusal) = reply.refusal() {
@@ -122,9 +122,9 @@ fn seconds(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn of(code: u16, hop: Hop, body: &str) -> Failure {
+    fn of(code: u16, hop: Hop, body: &str) -> MemberFailure {
         let (status, body) = (StatusCode::from_u16(code).unwrap(), body.as_bytes().to_vec());
-        Failure::of(&Reply { status, hop: Some(hop), body })
+        MemberFailure::of(&Reply { status, hop: Some(hop), body })
     }
 
     #[test]

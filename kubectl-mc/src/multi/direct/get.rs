@@ -14,13 +14,13 @@ use std::ops::ControlFlow;
 
 use serde_json::Value;
 
-pub(crate) use plan::Plan;
+pub(crate) use plan::GetPlan;
 use plan::{Objects, Output};
 
 use self::list::{ItemSink, Items};
 use self::resolve::{Round, Search, Wanted};
 use self::table::{Rows, TableSink};
-use super::failure::Failure;
+use super::failure::MemberFailure;
 use super::member::Member;
 use super::ordered;
 use super::server_table::Shown;
@@ -35,9 +35,12 @@ pub(super) struct Ask {
     pub(super) names: Option<Vec<String>>,
 }
 
-pub(super) async fn run(plan: &Plan, task: &Task<'_>) -> Result<Vec<Result<(), Failure>>, ClientError> {
+pub(super) async fn run(
+    plan: &GetPlan,
+    task: &Task<'_>,
+) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
     let mut members = task.members(plan.watch.then_some(task.clusters.len())).await?;
-    let mut failures: Vec<Option<Failure>> = vec![None; members.all.len()];
+    let mut failures: Vec<Option<MemberFailure>> = vec![None; members.all.len()];
     let all = members.all.clone();
     let mut search = Search::begin(plan, task, &all, false).await;
     if plan.watch {
@@ -55,7 +58,7 @@ pub(super) async fn run(plan: &Plan, task: &Task<'_>) -> Result<Vec<Result<(), F
         namespaced &= round.wanted.iter().flat_map(Wanted::resource).all(|resource| resource.namespaced);
         sink.begin();
         // Whoever cannot be reached is not asked again.
-        let reachable = |place: usize| !failures[place].as_ref().is_some_and(Failure::is_of_the_member);
+        let reachable = |place: usize| !failures[place].as_ref().is_some_and(MemberFailure::is_of_the_member);
         let wanted: Vec<_> = round.wanted.into_iter().filter(|wanted| reachable(wanted.place)).collect();
         let places: Vec<_> = wanted.iter().map(|wanted| wanted.place).collect();
         let results = sink.run(plan, task, wanted).await;
@@ -76,11 +79,11 @@ pub(super) async fn run(plan: &Plan, task: &Task<'_>) -> Result<Vec<Result<(), F
 
 /// The objects of a plan, each with the place of its cluster.
 pub(super) async fn objects(
-    plan: &Plan,
+    plan: &GetPlan,
     task: &Task<'_>,
-) -> Result<(Vec<(usize, Value)>, Vec<Result<(), Failure>>), ClientError> {
+) -> Result<(Vec<(usize, Value)>, Vec<Result<(), MemberFailure>>), ClientError> {
     let mut members = task.members(None).await?;
-    let mut failures: Vec<Option<Failure>> = vec![None; members.all.len()];
+    let mut failures: Vec<Option<MemberFailure>> = vec![None; members.all.len()];
     let all = members.all.clone();
     let mut search = Search::begin(plan, task, &all, true).await;
     let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
@@ -119,10 +122,10 @@ impl ordered::Sink<Vec<Value>> for Found {
 }
 
 /// Asks what is wanted, as soon as it is known what that is at the member; what failed.
-async fn asked<F: Future<Output = Option<Failure>>>(
+async fn asked<F: Future<Output = Option<MemberFailure>>>(
     wanted: Wanted,
     fetch: impl FnOnce(Ask) -> F,
-) -> Option<Failure> {
+) -> Option<MemberFailure> {
     match wanted.ask().await {
         Ok(Some(ask)) => fetch(ask).await,
         Ok(None) => None,
@@ -131,7 +134,7 @@ async fn asked<F: Future<Output = Option<Failure>>>(
 }
 
 /// Watches at every member what its word means there: one type.
-async fn watch(plan: &Plan, task: &Task<'_>, wanted: Vec<Wanted>, failures: &mut [Option<Failure>]) {
+async fn watch(plan: &GetPlan, task: &Task<'_>, wanted: Vec<Wanted>, failures: &mut [Option<MemberFailure>]) {
     let Output::Table(columns) = &plan.output else { return };
     let shown = Shown { columns: columns.clone(), namespace: plan.all_namespaces, prefix: None };
     let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
@@ -141,7 +144,7 @@ async fn watch(plan: &Plan, task: &Task<'_>, wanted: Vec<Wanted>, failures: &mut
     }
 }
 
-fn outcomes(failures: Vec<Option<Failure>>) -> Vec<Result<(), Failure>> {
+fn outcomes(failures: Vec<Option<MemberFailure>>) -> Vec<Result<(), MemberFailure>> {
     failures.into_iter().map(|failure| failure.map_or(Ok(()), Err)).collect()
 }
 
@@ -152,7 +155,7 @@ enum Sinks<'a> {
 }
 
 impl<'a> Sinks<'a> {
-    fn new(plan: &Plan, task: &'a Task<'_>, rounds: &VecDeque<Round>) -> Self {
+    fn new(plan: &GetPlan, task: &'a Task<'_>, rounds: &VecDeque<Round>) -> Self {
         match &plan.output {
             Output::Table(columns) => {
                 let mut kinds: Vec<_> = rounds
@@ -181,10 +184,10 @@ impl<'a> Sinks<'a> {
     /// Asks, and gives what failed; none when nobody reads any more.
     async fn run(
         &mut self,
-        plan: &Plan,
+        plan: &GetPlan,
         task: &Task<'_>,
         wanted: Vec<Wanted>,
-    ) -> Option<Vec<Option<Failure>>> {
+    ) -> Option<Vec<Option<MemberFailure>>> {
         let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
         let source = list::Source::new(plan, namespace);
         let results = match self {
@@ -212,7 +215,7 @@ impl<'a> Sinks<'a> {
                 ordered::run(wanted, &task.way(), fetch, sink).await
             }
         };
-        let died = || Some(Failure::Said("it was not asked to the end".to_owned()));
+        let died = || Some(MemberFailure::Said("it was not asked to the end".to_owned()));
         Some(results?.into_iter().map(|result| result.unwrap_or_else(died)).collect())
     }
 
@@ -225,11 +228,11 @@ impl<'a> Sinks<'a> {
 
     fn end(
         &mut self,
-        plan: &Plan,
+        plan: &GetPlan,
         task: &Task<'_>,
         members: &[Member],
         namespaced: bool,
-        failures: &[Option<Failure>],
+        failures: &[Option<MemberFailure>],
     ) {
         match self {
             Self::Items(sink) => {

@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, watch};
 use super::{Task, pool};
 use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::cluster::credential;
 use crate::env::Env;
 
@@ -33,7 +33,7 @@ struct Current {
 
 /// What it takes to log in again.
 struct Again {
-    host: Host,
+    host: ClusterContext,
     scanned: Scanned,
     env: Env,
     streams: usize,

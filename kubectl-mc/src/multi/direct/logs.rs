@@ -10,10 +10,10 @@ use std::ops::ControlFlow;
 
 use tokio::sync::mpsc::{self, Sender};
 
-pub(crate) use plan::Plan;
+pub(crate) use plan::LogsPlan;
 
 use self::stream::Stream;
-use super::failure::Failure;
+use super::failure::MemberFailure;
 use super::member::Member;
 use super::ordered::{self, Sink};
 use super::{Merge, Task, Text};
@@ -29,10 +29,10 @@ pub(super) enum Said {
 }
 
 pub(super) async fn run(
-    plan: &Plan,
+    plan: &LogsPlan,
     task: &Task<'_>,
     text: &mut dyn Text,
-) -> Result<Vec<Result<(), Failure>>, ClientError> {
+) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
     let streams = plan.follow.then(|| task.clusters.len().saturating_mul(plan.most));
     let mut members = task.members(streams).await?;
     let namespace = task.namespace(plan.namespace.as_deref());
@@ -50,11 +50,11 @@ pub(super) async fn run(
 
 /// One member's logs, one after the other.
 async fn member_logs(
-    plan: Plan,
+    plan: LogsPlan,
     member: Member,
     namespace: String,
     sender: Sender<Said>,
-) -> Result<(), Failure> {
+) -> Result<(), MemberFailure> {
     for stream in streams(&plan, &member, &namespace, &sender).await? {
         stream.read(&sender).await?;
     }
@@ -63,12 +63,12 @@ async fn member_logs(
 
 /// All members' logs as they come. A member has failed when one of its logs could not be had at all.
 async fn follow(
-    plan: &Plan,
+    plan: &LogsPlan,
     namespace: &str,
     members: &[Member],
     task: &Task<'_>,
     text: &mut dyn Text,
-) -> Vec<Result<(), Failure>> {
+) -> Vec<Result<(), MemberFailure>> {
     let (all, mut said) = mpsc::channel::<(usize, Said)>(AHEAD);
     let mut running = tokio::task::JoinSet::new();
     for member in members {
@@ -104,15 +104,15 @@ async fn follow(
 }
 
 async fn member_follow(
-    plan: Plan,
+    plan: LogsPlan,
     member: Member,
     namespace: String,
     sender: Sender<Said>,
-) -> Result<(), Failure> {
+) -> Result<(), MemberFailure> {
     let streams = streams(&plan, &member, &namespace, &sender).await?;
     if streams.len() > plan.most {
         // kubectl's own words.
-        return Err(Failure::Said(format!(
+        return Err(MemberFailure::Said(format!(
             "error: you are attempting to follow {} log streams, but maximum allowed concurrency is {}, \
              use --max-log-requests to increase the limit",
             streams.len(),
@@ -136,11 +136,11 @@ async fn member_follow(
 
 /// The logs that a plan means at a member: pods in the server's order, containers in the pod's.
 async fn streams(
-    plan: &Plan,
+    plan: &LogsPlan,
     member: &Member,
     namespace: &str,
     sender: &Sender<Said>,
-) -> Result<Vec<Stream>, Failure> {
+) -> Result<Vec<Stream>, MemberFailure> {
     let pods = pods::of(plan, member, namespace).await?;
     if pods.is_empty() {
         let _ = sender.send(Said::Remark(format!("No resources found in {namespace} namespace."))).await;

@@ -10,10 +10,10 @@ use kube::client::Body;
 use kubectl_mc_api::{ClusterName, path};
 use tokio::sync::mpsc;
 
-use super::failure::Failure;
+use super::failure::MemberFailure;
 use super::login::Login;
 use super::member_deadline::MemberDeadline;
-use super::ordered::AtCluster;
+use super::ordered::ForCluster;
 use super::pool::{self, Stream};
 use crate::cluster::client::{self, Reply};
 use crate::cluster::hop::{self, Hop, Refusal};
@@ -31,14 +31,14 @@ impl Members {
     pub(super) fn new(
         clusters: &[ClusterName],
         login: &Login,
-        patience: impl Fn() -> MemberDeadline,
+        deadline: impl Fn() -> MemberDeadline,
     ) -> Self {
         let (sender, warnings) = mpsc::unbounded_channel();
         let all = clusters.iter().enumerate().map(|(place, name)| Member {
             name: name.clone(),
             login: login.clone(),
             place,
-            patience: patience(),
+            deadline: deadline(),
             warnings: sender.clone(),
         });
         Self { all: all.collect(), warnings, warned: HashSet::new() }
@@ -61,13 +61,13 @@ pub(super) struct Member {
     login: Login,
     /// Its place among the members, by which streams are spread over connections.
     pub(super) place: usize,
-    patience: MemberDeadline,
+    deadline: MemberDeadline,
     warnings: mpsc::UnboundedSender<ServerText>,
 }
 
 impl Member {
     /// A successful answer's head, with its body to come. `path` is the member's own, with a query.
-    pub(super) async fn open(&self, path: &str, accept: &str) -> Result<Response<Body>, Failure> {
+    pub(super) async fn open(&self, path: &str, accept: &str) -> Result<Response<Body>, MemberFailure> {
         let mut renewed = false;
         loop {
             let (client, round) = self.login.client();
@@ -78,7 +78,8 @@ impl Member {
                 }
                 Err(failure) => failure,
             };
-            let refused = matches!(&failure, Failure::Refused(Refusal { hop: Hop::HostAuthentication, .. }));
+            let refused =
+                matches!(&failure, MemberFailure::Refused(Refusal { hop: Hop::HostAuthentication, .. }));
             if !refused {
                 self.login.taken(round);
             }
@@ -90,8 +91,8 @@ impl Member {
     }
 
     /// A plugin may ask a person: that is no time of the member's.
-    async fn renew(&self, round: u64) -> Result<bool, Failure> {
-        self.login.renew(round).await.map_err(|error| Failure::of_client(&error))
+    async fn renew(&self, round: u64) -> Result<bool, MemberFailure> {
+        self.login.renew(round).await.map_err(|error| MemberFailure::of_client(&error))
     }
 
     /// One request: the answer, or what it says against it.
@@ -100,7 +101,7 @@ impl Member {
         client: &kube::Client,
         path: &str,
         accept: &str,
-    ) -> Result<Result<Response<Body>, Failure>, Failure> {
+    ) -> Result<Result<Response<Body>, MemberFailure>, MemberFailure> {
         let mut tries = TRIES;
         let response = loop {
             let request = Request::get(format!("{}{path}", path::member_root(&self.name)))
@@ -108,12 +109,12 @@ impl Member {
                 .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
                 .extension(Stream(self.place))
                 .body(Body::empty())
-                .map_err(|error| Failure::Said(error.to_string()))?;
+                .map_err(|error| MemberFailure::Said(error.to_string()))?;
             tries -= 1;
             match self.in_time(client.send(request)).await? {
                 Ok(response) => break response,
                 Err(error) if tries > 0 && pool::was_not_seen(&error) => {}
-                Err(error) => return Err(Failure::of_client(&client::failed(error))),
+                Err(error) => return Err(MemberFailure::of_client(&client::failed(error))),
             }
         };
         for warning in response.headers().get_all(header::WARNING) {
@@ -127,7 +128,7 @@ impl Member {
         }
         let (status, hop) = (response.status(), hop::from_head(response.headers()));
         let body = self.body(response, MAX_ERROR).await?.to_vec();
-        Ok(Err(Failure::of(&Reply { status, hop, body })))
+        Ok(Err(MemberFailure::of(&Reply { status, hop, body })))
     }
 
     /// The same member, on another stream.
@@ -136,24 +137,24 @@ impl Member {
     }
 
     /// The whole answer.
-    pub(super) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, Failure> {
+    pub(super) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, MemberFailure> {
         let response = self.open(path, accept).await?;
         self.body(response, MAX_ANSWER).await
     }
 
     /// Waits no longer than this member has time.
-    pub(super) async fn in_time<T>(&self, what: impl Future<Output = T>) -> Result<T, Failure> {
-        self.patience.limit(what).await
+    pub(super) async fn in_time<T>(&self, what: impl Future<Output = T>) -> Result<T, MemberFailure> {
+        self.deadline.limit(what).await
     }
 
-    async fn body(&self, response: Response<Body>, most: usize) -> Result<Bytes, Failure> {
+    async fn body(&self, response: Response<Body>, most: usize) -> Result<Bytes, MemberFailure> {
         let mut body = response.into_body();
         let mut whole = Vec::new();
         while let Some(frame) = self.in_time(body.frame()).await? {
-            let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string().into()))?;
+            let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
             if let Ok(data) = frame.into_data() {
                 if whole.len() + data.len() > most {
-                    return Err(Failure::Unreadable(format!("it is longer than {most} bytes").into()));
+                    return Err(MemberFailure::Unreadable(format!("it is longer than {most} bytes").into()));
                 }
                 whole.extend_from_slice(&data);
             }
@@ -162,7 +163,7 @@ impl Member {
     }
 }
 
-impl AtCluster for Member {
+impl ForCluster for Member {
     fn cluster(&self) -> &ClusterName {
         &self.name
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::failure::Failure;
+use super::failure::MemberFailure;
 
 /// The time of one member.
 #[derive(Clone, Debug)]
@@ -39,10 +39,10 @@ impl MemberDeadline {
     }
 
     /// Waits no longer than there is time for it.
-    pub(super) async fn limit<T>(&self, what: impl Future<Output = T>) -> Result<T, Failure> {
+    pub(super) async fn limit<T>(&self, what: impl Future<Output = T>) -> Result<T, MemberFailure> {
         let running = self.used.as_deref().map(Running::begin);
         let left = self.time.saturating_sub(running.as_ref().map_or(Duration::ZERO, Running::used));
-        tokio::time::timeout(left, what).await.map_err(|_| Failure::TimedOut(self.time))
+        tokio::time::timeout(left, what).await.map_err(|_| MemberFailure::TimedOut(self.time))
     }
 }
 
@@ -87,23 +87,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn all_answers_together_have_the_time() {
-        let patience = MemberDeadline::whole(SECOND * 10);
+        let deadline = MemberDeadline::whole(SECOND * 10);
         let begun = Instant::now();
-        assert_eq!(patience.limit(sleep(SECOND * 4)).await, Ok(()));
+        assert_eq!(deadline.limit(sleep(SECOND * 4)).await, Ok(()));
         // Waiting for something else is not the member's.
         sleep(SECOND * 100).await;
-        let both = tokio::join!(patience.limit(sleep(SECOND * 4)), patience.limit(sleep(SECOND * 3)));
+        let both = tokio::join!(deadline.limit(sleep(SECOND * 4)), deadline.limit(sleep(SECOND * 3)));
         assert_eq!(both, (Ok(()), Ok(())));
-        assert_eq!(patience.limit(sleep(SECOND * 4)).await, Err(Failure::TimedOut(SECOND * 10)));
+        assert_eq!(deadline.limit(sleep(SECOND * 4)).await, Err(MemberFailure::TimedOut(SECOND * 10)));
         assert_eq!(begun.elapsed(), SECOND * 110);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_lasts_has_it_for_each_answer() {
-        let patience = MemberDeadline::each(SECOND);
+        let deadline = MemberDeadline::each(SECOND);
         for _ in 0..3 {
-            assert_eq!(patience.limit(sleep(SECOND / 2)).await, Ok(()));
+            assert_eq!(deadline.limit(sleep(SECOND / 2)).await, Ok(()));
         }
-        assert_eq!(patience.limit(sleep(SECOND * 2)).await, Err(Failure::TimedOut(SECOND)));
+        assert_eq!(deadline.limit(sleep(SECOND * 2)).await, Err(MemberFailure::TimedOut(SECOND)));
     }
 }

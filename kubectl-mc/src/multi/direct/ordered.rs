@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::multi::{Progress, StragglerTimer};
+use crate::multi::{ClusterProgress, StragglerTimer};
 
 /// Who takes the pieces.
 pub(super) trait Sink<P> {
@@ -35,33 +35,33 @@ pub(super) trait Sink<P> {
 }
 
 /// What is to be done at a cluster.
-pub(super) trait AtCluster {
+pub(super) trait ForCluster {
     fn cluster(&self) -> &ClusterName;
 }
 
 /// How all of it is done.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct Concurrency {
     /// At how many clusters at a time.
     pub(super) at_once: usize,
-    pub(super) progress: Progress,
+    pub(super) progress: ClusterProgress,
 }
 
 /// Does `work` for every one of `what`, and gives the pieces to the sink in order. What each work came
 /// to, in the order of `what`; `None` when nobody reads any more.
 pub(super) async fn run<T, P, R, W>(
     what: Vec<T>,
-    way: &Way,
+    way: &Concurrency,
     work: impl Fn(T, mpsc::Sender<P>) -> W,
     sink: &mut impl Sink<P>,
 ) -> Option<Vec<Option<R>>>
 where
-    T: AtCluster,
+    T: ForCluster,
     P: Send + 'static,
     R: Send + 'static,
     W: Future<Output = R> + Send + 'static,
 {
-    way.progress.wait_for(what.iter().map(AtCluster::cluster));
+    way.progress.wait_for(what.iter().map(ForCluster::cluster));
     let turns = Arc::new(Semaphore::new(way.at_once.max(1)));
     let mut results: Vec<Option<R>> = what.iter().map(|_| None).collect();
     let running = what.into_iter().enumerate().map(|(place, what)| {
@@ -232,7 +232,7 @@ mod tests {
     /// Something to do at a cluster: what matters is how long it takes.
     struct Delay(ClusterName, Duration);
 
-    impl AtCluster for Delay {
+    impl ForCluster for Delay {
         fn cluster(&self) -> &ClusterName {
             &self.0
         }
@@ -245,8 +245,8 @@ mod tests {
         millis.iter().enumerate().map(delay).collect()
     }
 
-    fn way(at_once: usize) -> Way {
-        Way { at_once, progress: Progress::default() }
+    fn way(at_once: usize) -> Concurrency {
+        Concurrency { at_once, progress: ClusterProgress::default() }
     }
 
     /// Which places spoke, each after its delay, in the order in which that was told.

@@ -23,12 +23,12 @@ use tower::{BoxError, Layer, Service};
 
 use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::env::Env;
 
 /// Opens the way for up to so many streams at a time. Nothing is connected yet.
 pub(super) async fn open(
-    host: &Host,
+    host: &ClusterContext,
     scanned: &Scanned,
     env: &Env,
     streams: usize,

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 use kubectl_mc_api::ClusterName;
 
-use super::{Failure, Merge, Plan, Task, Text};
-use crate::error::Failure as CommandFailure;
-use crate::multi::{Fault, Job, Lines, Outcome, Progress};
+use super::{MemberFailure, Merge, Plan, Task, Text};
+use crate::error::Failure;
+use crate::multi::{ClusterProgress, Fault, Job, Lines, Outcome};
 use crate::server_text::escaped;
 
 impl Plan {
@@ -15,8 +15,8 @@ impl Plan {
     pub(crate) async fn run_job(
         &self,
         job: &Job<'_>,
-        progress: &Progress,
-    ) -> Result<Vec<Outcome>, CommandFailure> {
+        progress: &ClusterProgress,
+    ) -> Result<Vec<Outcome>, Failure> {
         let mut lines = Lines::new(job);
         for target in job.targets.iter() {
             if let Some(reason) = target.not_ready() {
@@ -32,7 +32,7 @@ impl Plan {
             printer: job.printer,
             clusters: ready.map(|target| target.name.clone()).collect(),
             at_once: job.options.concurrency.map(std::num::NonZero::get),
-            patience: job.options.timeout(true),
+            timeout: job.options.timeout(true),
             progress: progress.clone(),
             merge: Merge::Marked,
         };
@@ -67,15 +67,17 @@ impl Text for Lines<'_> {
     }
 }
 
-impl From<Failure> for Fault {
-    fn from(failure: Failure) -> Self {
+impl From<MemberFailure> for Fault {
+    fn from(failure: MemberFailure) -> Self {
         match failure {
-            Failure::Refused(refusal) => Self::Refused(refusal),
-            Failure::Server { code: _, reason, message } => Self::Answered { reason, message },
-            Failure::TimedOut(time) => Self::TimedOut(time),
-            Failure::Differs => Self::NegativeAnswer,
-            Failure::Unreadable(_) | Failure::BrokenOff(_) => Self::Other(failure.to_string()),
-            Failure::Said(words) => Self::Other(words.strip_prefix("error: ").unwrap_or(&words).to_owned()),
+            MemberFailure::Refused(refusal) => Self::Refused(refusal),
+            MemberFailure::Server { code: _, reason, message } => Self::Answered { reason, message },
+            MemberFailure::TimedOut(time) => Self::TimedOut(time),
+            MemberFailure::Differs => Self::NegativeAnswer,
+            MemberFailure::Unreadable(_) | MemberFailure::BrokenOff(_) => Self::Other(failure.to_string()),
+            MemberFailure::Said(words) => {
+                Self::Other(words.strip_prefix("error: ").unwrap_or(&words).to_owned())
+            }
         }
     }
 }

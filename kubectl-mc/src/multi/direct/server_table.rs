@@ -8,7 +8,7 @@ use kubectl_mc_api::age;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::failure::Failure;
+use super::failure::MemberFailure;
 use crate::server_text::ServerText;
 
 /// A `Table`, or what some servers answer instead.
@@ -97,7 +97,7 @@ pub(super) struct Shown {
 
 /// A table as text: the line of names and the rows, cells apart by tabs.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Lines {
+pub(super) struct TableLines {
     pub(super) header: String,
     pub(super) rows: Vec<String>,
     /// The object behind each row.
@@ -113,7 +113,7 @@ pub(super) struct Shadow {
 }
 
 impl Table {
-    pub(super) fn parse(body: &[u8]) -> Result<Self, Failure> {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, MemberFailure> {
         let table: Self = parse(body)?;
         if table.kind == "Table" {
             return Ok(table);
@@ -131,7 +131,7 @@ impl Table {
     }
 
     /// The lines of this table, by its own columns or those of an earlier one.
-    pub(super) fn lines(self, known: &[Column], shown: &Shown) -> Lines {
+    pub(super) fn lines(self, known: &[Column], shown: &Shown) -> TableLines {
         let Self { column_definitions, rows, .. } = self;
         let columns = if column_definitions.is_empty() { known } else { &column_definitions };
         let Shown { columns: extra, namespace, prefix } = shown;
@@ -171,7 +171,7 @@ impl Table {
                     line.join("\t")
                 })
                 .collect();
-        Lines { header: header.join("\t"), rows, objects }
+        TableLines { header: header.join("\t"), rows, objects }
     }
 
     /// kubectl's table of what has no table: names and ages.
@@ -202,8 +202,8 @@ impl Table {
     }
 }
 
-pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Failure> {
-    serde_json::from_slice(body).map_err(|error| Failure::Unreadable(error.to_string().into()))
+pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, MemberFailure> {
+    serde_json::from_slice(body).map_err(|error| MemberFailure::Unreadable(error.to_string().into()))
 }
 
 /// A cell as kubectl prints it: its first line only, nothing for null.
@@ -263,7 +263,7 @@ mod tests {
             {"cells": ["web", 3, "n1"], "object": {"metadata": {"name": "web", "namespace": "x", "labels": {"b": "2", "a/c": "1"}, "resourceVersion": "5"}}},
             {"cells": ["two\nlines", null, "n\u001b[2J"], "object": null}]}"#;
 
-    fn lines(shown: &Shown) -> Lines {
+    fn lines(shown: &Shown) -> TableLines {
         Table::parse(TABLE.as_bytes()).unwrap().lines(&[], shown)
     }
 

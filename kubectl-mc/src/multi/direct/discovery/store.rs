@@ -7,7 +7,7 @@ use kubectl_mc_api::ClusterName;
 
 use super::Discovery;
 use crate::cache::Cache;
-use crate::cluster::context::Host;
+use crate::cluster::context::ClusterContext;
 use crate::kubectl::overlay::member_server;
 
 /// Where discovery is kept. Without a folder nothing is kept, and everything works.
@@ -34,7 +34,7 @@ impl Store {
     }
 
     /// The name under which a member's is kept.
-    pub(in crate::multi::direct) fn key(host: &Host, cluster: &ClusterName) -> String {
+    pub(in crate::multi::direct) fn key(host: &ClusterContext, cluster: &ClusterName) -> String {
         member_server(host, cluster)
     }
 }

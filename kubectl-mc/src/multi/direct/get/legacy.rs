@@ -6,7 +6,7 @@ use serde::Deserialize;
 use tokio::task::JoinSet;
 
 use crate::multi::direct::discovery::{Discovery, Resource};
-use crate::multi::direct::failure::Failure;
+use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
 use crate::multi::direct::server_table::parse;
 
@@ -57,7 +57,7 @@ struct Type {
 
 /// Asks for what the two roots name. A group that cannot be had, because what serves it is down, is left
 /// out as kubectl leaves it out.
-pub(super) async fn ask(member: &Member, core: &[u8], groups: &[u8]) -> Result<Discovery, Failure> {
+pub(super) async fn ask(member: &Member, core: &[u8], groups: &[u8]) -> Result<Discovery, MemberFailure> {
     let versions = versions(core, groups)?;
     let mut asked = JoinSet::new();
     let mut types: Vec<Vec<Resource>> = versions.iter().map(|_| Vec::new()).collect();
@@ -78,12 +78,12 @@ pub(super) async fn ask(member: &Member, core: &[u8], groups: &[u8]) -> Result<D
     Ok(types.into_iter().flatten().collect())
 }
 
-type Answer = (usize, String, String, Result<Bytes, Failure>);
+type Answer = (usize, String, String, Result<Bytes, MemberFailure>);
 
 fn take(
     answer: Option<Result<Answer, tokio::task::JoinError>>,
     types: &mut [Vec<Resource>],
-) -> Result<(), Failure> {
+) -> Result<(), MemberFailure> {
     let Some(Ok((at, group, version, body))) = answer else { return Ok(()) };
     match body {
         Ok(body) => types[at] = of_version(&group, &version, &body)?,
@@ -94,7 +94,7 @@ fn take(
 }
 
 /// All groups and versions in the order of discovery: of each group its preferred version first.
-fn versions(core: &[u8], groups: &[u8]) -> Result<Vec<(String, String)>, Failure> {
+fn versions(core: &[u8], groups: &[u8]) -> Result<Vec<(String, String)>, MemberFailure> {
     let (core, groups): (Root, Root) = (parse(core)?, parse(groups)?);
     let mut all: Vec<_> = core.versions.into_iter().map(|version| (String::new(), version)).collect();
     for Group { name, versions, preferred_version } in groups.groups {
@@ -110,7 +110,7 @@ fn versions(core: &[u8], groups: &[u8]) -> Result<Vec<(String, String)>, Failure
     Ok(all)
 }
 
-fn of_version(group: &str, version: &str, body: &[u8]) -> Result<Vec<Resource>, Failure> {
+fn of_version(group: &str, version: &str, body: &[u8]) -> Result<Vec<Resource>, MemberFailure> {
     let types: Types = parse(body)?;
     // `pods/log` is no type.
     let types = types.resources.into_iter().filter(|of| !of.name.contains('/'));

@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
 
 use super::Ask;
-use super::plan::{Output, Plan};
+use super::plan::{GetPlan, Output};
 use crate::json;
 use crate::multi::Fault;
 use crate::multi::direct::discovery::Resource;
-use crate::multi::direct::failure::Failure;
+use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Query;
 use crate::multi::direct::ordered::Sink;
 use crate::multi::direct::server_table::{ListMeta, parse};
@@ -33,7 +33,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(plan: &Plan, namespace: Option<String>) -> Self {
+    pub(super) fn new(plan: &GetPlan, namespace: Option<String>) -> Self {
         Self {
             namespace,
             selector: plan.selector.clone(),
@@ -61,9 +61,9 @@ impl Source {
         ask: &Ask,
         accept: &str,
         chunk: u32,
-        mut take: impl FnMut(Bytes) -> Result<(T, String), Failure>,
+        mut take: impl FnMut(Bytes) -> Result<(T, String), MemberFailure>,
         sender: &Sender<T>,
-    ) -> Option<Failure> {
+    ) -> Option<MemberFailure> {
         let path = self.path(&ask.resource);
         let mut failed = None;
         for name in ask.names.iter().flatten() {
@@ -103,7 +103,7 @@ impl Source {
 
 /// How an object is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Form {
+pub(super) enum ItemFormat {
     Json { depth: usize },
     Yaml { indent: usize },
     Name,
@@ -113,7 +113,7 @@ pub(super) enum Form {
 #[derive(Clone)]
 pub(super) struct Items {
     pub(super) source: Source,
-    pub(super) form: Form,
+    pub(super) form: ItemFormat,
     pub(super) merge: Merge,
     pub(super) managed_fields: bool,
     /// Of the longest name of a cluster.
@@ -142,7 +142,7 @@ struct Name {
 
 impl Items {
     /// Asks one member, and sends its objects as text.
-    pub(super) async fn fetch(self, ask: Ask, sender: Sender<Vec<String>>) -> Option<Failure> {
+    pub(super) async fn fetch(self, ask: Ask, sender: Sender<Vec<String>>) -> Option<MemberFailure> {
         let source = self.source.clone();
         let write = |item: &RawValue| self.write(item, &ask);
         let is_list = ask.names.is_none();
@@ -155,17 +155,17 @@ impl Items {
             Ok((items, list.metadata.next))
         };
         let (accept, chunk) = match self.form {
-            Form::Name if is_list => (NAMES, NAMES_CHUNK),
-            Form::Name => (NAME, NAMES_CHUNK),
-            Form::Json { .. } | Form::Yaml { .. } => (OBJECTS, OBJECTS_CHUNK),
+            ItemFormat::Name if is_list => (NAMES, NAMES_CHUNK),
+            ItemFormat::Name => (NAME, NAMES_CHUNK),
+            ItemFormat::Json { .. } | ItemFormat::Yaml { .. } => (OBJECTS, OBJECTS_CHUNK),
         };
         source.fetch(&ask, accept, chunk, take, &sender).await
     }
 
-    fn write(&self, item: &RawValue, ask: &Ask) -> Result<String, Failure> {
+    fn write(&self, item: &RawValue, ask: &Ask) -> Result<String, MemberFailure> {
         let Ask { member, resource, names: _ } = ask;
         let marked = self.merge == Merge::Marked;
-        if self.form == Form::Name {
+        if self.form == ItemFormat::Name {
             let named: Named = parse(item.get().as_bytes())?;
             let name = escaped(&format!("{}/{}", resource.prefix(), named.metadata.name));
             let width = self.width;
@@ -185,15 +185,15 @@ impl Items {
             }
         }
         Ok(match self.form {
-            Form::Json { depth } => json::text(&item, depth),
-            Form::Yaml { indent } => yaml::text(&item, indent),
-            Form::Name => String::new(),
+            ItemFormat::Json { depth } => json::text(&item, depth),
+            ItemFormat::Yaml { indent } => yaml::text(&item, indent),
+            ItemFormat::Name => String::new(),
         })
     }
 }
 
 /// Asks one member, and sends its objects as they are.
-pub(super) async fn values(source: Source, ask: Ask, sender: Sender<Vec<Value>>) -> Option<Failure> {
+pub(super) async fn values(source: Source, ask: Ask, sender: Sender<Vec<Value>>) -> Option<MemberFailure> {
     let is_list = ask.names.is_none();
     let take = |body: Bytes| {
         if !is_list {
@@ -207,7 +207,7 @@ pub(super) async fn values(source: Source, ask: Ask, sender: Sender<Vec<Value>>)
 }
 
 /// An object with its type, which items of a list may come without.
-fn value(item: &RawValue, resource: &Resource) -> Result<Value, Failure> {
+fn value(item: &RawValue, resource: &Resource) -> Result<Value, MemberFailure> {
     let mut item: Value = parse(item.get().as_bytes())?;
     if let Some(fields) = item.as_object_mut() {
         fields.entry("apiVersion").or_insert_with(|| resource.api_version().into());
@@ -219,7 +219,7 @@ fn value(item: &RawValue, resource: &Resource) -> Result<Value, Failure> {
 /// Writes a list around the objects, whatever comes.
 pub(super) struct ItemSink<'a> {
     task: &'a Task<'a>,
-    form: Form,
+    form: ItemFormat,
     /// The one object that was asked for is written alone.
     alone: bool,
     written: usize,
@@ -228,19 +228,19 @@ pub(super) struct ItemSink<'a> {
 impl<'a> ItemSink<'a> {
     pub(super) fn new(task: &'a Task<'_>, output: &Output, alone: bool) -> Self {
         let form = match output {
-            Output::Json => Form::Json { depth: if alone { 0 } else { 2 } },
-            Output::Yaml => Form::Yaml { indent: if alone { 0 } else { 2 } },
-            Output::Name | Output::Table(_) => Form::Name,
+            Output::Json => ItemFormat::Json { depth: if alone { 0 } else { 2 } },
+            Output::Yaml => ItemFormat::Yaml { indent: if alone { 0 } else { 2 } },
+            Output::Name | Output::Table(_) => ItemFormat::Name,
         };
         Self { task, form, alone, written: 0 }
     }
 
-    pub(super) fn form(&self) -> Form {
+    pub(super) fn form(&self) -> ItemFormat {
         self.form
     }
 
     /// Ends the list, with what is missing in it.
-    pub(super) fn end<'f>(&mut self, failures: impl Iterator<Item = (&'f str, &'f Failure)>) {
+    pub(super) fn end<'f>(&mut self, failures: impl Iterator<Item = (&'f str, &'f MemberFailure)>) {
         let failures: Vec<Value> = failures
             .map(|(cluster, failure)| {
                 let fault = Fault::from(failure.clone());
@@ -249,7 +249,7 @@ impl<'a> ItemSink<'a> {
             })
             .collect();
         if self.alone
-            || self.form == Form::Name
+            || self.form == ItemFormat::Name
             || (self.task.merge == Merge::Plain && self.written == 0 && !failures.is_empty())
         {
             return;
@@ -259,7 +259,7 @@ impl<'a> ItemSink<'a> {
             metadata[ERRORS] = failures.into();
         }
         let text = match self.form {
-            Form::Json { .. } => {
+            ItemFormat::Json { .. } => {
                 let items = match self.written {
                     0 => "{\n    \"apiVersion\": \"v1\",\n    \"items\": []",
                     _ => "\n    ]",
@@ -269,7 +269,7 @@ impl<'a> ItemSink<'a> {
                     json::text(&metadata, 1)
                 )
             }
-            Form::Yaml { .. } | Form::Name => {
+            ItemFormat::Yaml { .. } | ItemFormat::Name => {
                 let items = if self.written == 0 { "apiVersion: v1\nitems: []\n" } else { "" };
                 let metadata = yaml::text(&serde_json::json!({"metadata": metadata}), 0);
                 format!("{items}kind: List\n{metadata}")
@@ -284,22 +284,22 @@ impl Sink<Vec<String>> for ItemSink<'_> {
         let mut text = String::new();
         for item in items {
             match self.form {
-                Form::Name => text.push_str(&item),
-                Form::Json { .. } if self.alone => text.push_str(&item),
-                Form::Json { .. } => {
+                ItemFormat::Name => text.push_str(&item),
+                ItemFormat::Json { .. } if self.alone => text.push_str(&item),
+                ItemFormat::Json { .. } => {
                     text.push_str(match self.written {
                         0 => "{\n    \"apiVersion\": \"v1\",\n    \"items\": [\n        ",
                         _ => ",\n        ",
                     });
                     text.push_str(&item);
                 }
-                Form::Yaml { .. } if self.alone => text.push_str(&item),
-                Form::Yaml { .. } => {
+                ItemFormat::Yaml { .. } if self.alone => text.push_str(&item),
+                ItemFormat::Yaml { .. } => {
                     text.push_str(if self.written == 0 { "apiVersion: v1\nitems:\n- " } else { "- " });
                     text.push_str(&item);
                 }
             }
-            if self.form == Form::Name || matches!(self.form, Form::Json { .. } if self.alone) {
+            if self.form == ItemFormat::Name || matches!(self.form, ItemFormat::Json { .. } if self.alone) {
                 text.push('\n');
             }
             self.written += 1;

@@ -9,7 +9,7 @@ use crate::multi::direct::server_table::Columns;
 
 /// One `kubectl get`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct GetPlan {
     pub(super) objects: Objects,
     /// `--namespace`; none is the host context's.
     pub(super) namespace: Option<String>,
@@ -42,7 +42,7 @@ pub(super) enum Output {
     Name,
 }
 
-impl Plan {
+impl GetPlan {
     /// The plan for these words, if there is one.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
         Self::read(&scanned.kubectl)
@@ -152,8 +152,8 @@ mod tests {
     use super::*;
     use crate::argv;
 
-    fn plan(words: &str) -> Option<Plan> {
-        Plan::of(&argv::scan(words.split(' ').map(Into::into).collect()))
+    fn plan(words: &str) -> Option<GetPlan> {
+        GetPlan::of(&argv::scan(words.split(' ').map(Into::into).collect()))
     }
 
     #[test]

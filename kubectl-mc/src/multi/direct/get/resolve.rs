@@ -8,15 +8,15 @@ use std::sync::Arc;
 use kubectl_mc_api::ClusterName;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::plan::{Objects, Plan};
+use super::plan::{GetPlan, Objects};
 use super::{Ask, legacy};
 use crate::cache::Cache;
 use crate::multi::StragglerTimer;
 use crate::multi::direct::Task;
 use crate::multi::direct::discovery::{self, Discovery, Document, NoSuchType, Resource, Store};
-use crate::multi::direct::failure::Failure;
+use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
-use crate::multi::direct::ordered::{Abort, AtCluster, GRACE};
+use crate::multi::direct::ordered::{Abort, ForCluster, GRACE};
 
 /// One type, at the members that have it: what is asked at the same time.
 pub(super) struct Round {
@@ -54,7 +54,7 @@ impl Wanted {
     }
 
     /// The question, as soon as it is known; none when the member has no such type.
-    pub(super) async fn ask(self) -> Result<Option<Ask>, Failure> {
+    pub(super) async fn ask(self) -> Result<Option<Ask>, MemberFailure> {
         let Self { place: _, member, names, kind } = self;
         let resource = match kind {
             Kind::Known(resource) => Some(resource),
@@ -70,14 +70,14 @@ impl Wanted {
     }
 }
 
-impl AtCluster for Wanted {
+impl ForCluster for Wanted {
     fn cluster(&self) -> &ClusterName {
         &self.member.name
     }
 }
 
 /// Of each word the types that it means.
-type Meant = Result<Vec<Vec<Resource>>, Failure>;
+type Meant = Result<Vec<Vec<Resource>>, MemberFailure>;
 
 /// What the words mean at a member, once that is known.
 #[derive(Clone)]
@@ -90,7 +90,7 @@ impl Meaning {
 
     async fn wait(&mut self) -> Meant {
         let meant = self.0.wait_for(Option::is_some).await.ok().and_then(|meant| meant.clone());
-        meant.unwrap_or_else(|| Err(Failure::Said("discovery failed".to_owned())))
+        meant.unwrap_or_else(|| Err(MemberFailure::Said("discovery failed".to_owned())))
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// Begins, and waits until all have told; or, unless `all` must, until those have that are quick.
-    pub(super) async fn begin(plan: &Plan, task: &Task<'_>, members: &'a [Member], all: bool) -> Self {
+    pub(super) async fn begin(plan: &GetPlan, task: &Task<'_>, members: &'a [Member], all: bool) -> Self {
         let words: Vec<(String, Option<Vec<String>>)> = match &plan.objects {
             Objects::All(types) => types.iter().map(|word| (word.clone(), None)).collect(),
             Objects::Named(named) => {
@@ -123,13 +123,13 @@ impl<'a> Search<'a> {
     }
 
     /// The rounds, in the order of the words. Members at which a word means nothing have failed.
-    pub(super) fn rounds(&mut self, failures: &mut [Option<Failure>]) -> VecDeque<Round> {
+    pub(super) fn rounds(&mut self, failures: &mut [Option<MemberFailure>]) -> VecDeque<Round> {
         let known = (0..self.members.len()).filter(|place| !self.late.contains(place)).collect::<Vec<_>>();
         self.of(&known, failures)
     }
 
     /// The rounds of the types that only those have who were late.
-    pub(super) async fn rest(&mut self, failures: &mut [Option<Failure>]) -> VecDeque<Round> {
+    pub(super) async fn rest(&mut self, failures: &mut [Option<MemberFailure>]) -> VecDeque<Round> {
         let late = std::mem::take(&mut self.late);
         for place in &late {
             let _ = self.meanings[*place].wait().await;
@@ -138,7 +138,7 @@ impl<'a> Search<'a> {
     }
 
     /// What the one word of a plan means at each member, where it must be one type.
-    pub(super) fn each(&self, failures: &mut [Option<Failure>]) -> Vec<Wanted> {
+    pub(super) fn each(&self, failures: &mut [Option<MemberFailure>]) -> Vec<Wanted> {
         let mut each = Vec::new();
         for (place, meaning) in self.meanings.iter().enumerate() {
             let kind = match meaning.now() {
@@ -160,7 +160,7 @@ impl<'a> Search<'a> {
     }
 
     /// The rounds of what these members have and no round is of.
-    fn of(&mut self, places: &[usize], failures: &mut [Option<Failure>]) -> VecDeque<Round> {
+    fn of(&mut self, places: &[usize], failures: &mut [Option<MemberFailure>]) -> VecDeque<Round> {
         let mut rounds = VecDeque::new();
         let mut meant = Vec::new();
         for place in places {
@@ -205,10 +205,10 @@ impl<'a> Search<'a> {
     }
 }
 
-fn single(mut resources: Vec<Resource>) -> Result<Option<Resource>, Failure> {
+fn single(mut resources: Vec<Resource>) -> Result<Option<Resource>, MemberFailure> {
     if resources.len() > 1 {
         // kubectl's own words.
-        return Err(Failure::Said("error: you may only specify a single resource type".to_owned()));
+        return Err(MemberFailure::Said("error: you may only specify a single resource type".to_owned()));
     }
     Ok(resources.pop())
 }
@@ -283,14 +283,14 @@ async fn at_member(words: &[String], member: &Member, store: &Store, key: &str) 
     }
     let discovery = ask(member).await?;
     store.keep(key, &discovery);
-    all(words, &discovery).map_err(|error| Failure::Said(format!("error: {error}")))
+    all(words, &discovery).map_err(|error| MemberFailure::Said(format!("error: {error}")))
 }
 
 fn all(words: &[String], discovery: &Discovery) -> Result<Vec<Vec<Resource>>, NoSuchType> {
     words.iter().map(|word| discovery.expand(word)).collect()
 }
 
-async fn ask(member: &Member) -> Result<Discovery, Failure> {
+async fn ask(member: &Member) -> Result<Discovery, MemberFailure> {
     let (core, groups) =
         tokio::join!(member.get("/api", Document::ACCEPT), member.get("/apis", Document::ACCEPT));
     let (core, groups) = (core?, groups?);

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use super::Ask;
 use super::list::Source;
 use super::resolve::Wanted;
-use crate::multi::direct::failure::Failure;
+use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::ordered::Sink;
-use crate::multi::direct::server_table::{Column, Lines, Shown, Table};
+use crate::multi::direct::server_table::{Column, Shown, Table, TableLines};
 use crate::multi::direct::{Merge, Task};
 use crate::tabwriter::TabWriter;
 
@@ -29,7 +29,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Asks one member, and sends its rows.
-    pub(super) async fn fetch(self, ask: Ask, sender: Sender<Lines>) -> Option<Failure> {
+    pub(super) async fn fetch(self, ask: Ask, sender: Sender<TableLines>) -> Option<MemberFailure> {
         let Self { source, mut shown } = self;
         shown.namespace &= ask.resource.namespaced;
         shown.prefix = shown.prefix.map(|_| ask.resource.prefix());
@@ -123,8 +123,8 @@ impl<'a> TableSink<'a> {
     }
 }
 
-impl Sink<Lines> for TableSink<'_> {
-    fn take(&mut self, place: usize, piece: Lines) -> ControlFlow<()> {
+impl Sink<TableLines> for TableSink<'_> {
+    fn take(&mut self, place: usize, piece: TableLines) -> ControlFlow<()> {
         if piece.rows.is_empty() {
             return ControlFlow::Continue(());
         }

@@ -16,19 +16,19 @@ use super::Ask;
 use super::list::Source;
 use super::resolve::Wanted;
 use super::table::ACCEPT;
-use crate::multi::direct::failure::{Failure, Status};
-use crate::multi::direct::server_table::{Column, Lines, Shown, Table, parse};
+use crate::multi::direct::failure::{MemberFailure, Status};
+use crate::multi::direct::server_table::{Column, Shown, Table, TableLines, parse};
 use crate::multi::direct::{Merge, Task};
 use crate::tabwriter::TabWriter;
 
 /// What the watch of one member tells.
 enum Told {
     /// All objects that there are.
-    Listed(Lines),
-    Changed(Lines),
+    Listed(TableLines),
+    Changed(TableLines),
     /// What a person should know of the stream itself.
     Remark(String),
-    Ended(Failure),
+    Ended(MemberFailure),
 }
 
 /// Watches until nobody reads any more, or every member has failed. Failures by place.
@@ -37,7 +37,7 @@ pub(super) async fn run(
     source: &Source,
     shown: &Shown,
     task: &Task<'_>,
-) -> Vec<(usize, Failure)> {
+) -> Vec<(usize, MemberFailure)> {
     let (sender, mut told) = mpsc::unbounded_channel();
     let mut watches = JoinSet::new();
     let mut screen = Screen::new(task, shown, &wanted);
@@ -76,7 +76,7 @@ pub(super) async fn run(
             Told::Remark(remark) => screen.remark(place, &remark),
             Told::Ended(failure) => {
                 failures.push((place, failure));
-                screen.listed(place, Lines::default())
+                screen.listed(place, TableLines::default())
             }
         };
         if shown.is_break() {
@@ -104,7 +104,7 @@ enum Gap {
     /// The server ends every watch after some minutes.
     Ended,
     Expired,
-    Failed(Failure),
+    Failed(MemberFailure),
 }
 
 impl Watch {
@@ -119,7 +119,7 @@ impl Watch {
         Self { source, shown, ask, place, sender, columns, versions }
     }
 
-    async fn follow(mut self) -> Result<(), Failure> {
+    async fn follow(mut self) -> Result<(), MemberFailure> {
         let mut version = self.list(true).await?;
         let mut pause = Pause::default();
         while !self.sender.is_closed() {
@@ -141,9 +141,9 @@ impl Watch {
     }
 
     /// Shows all there is, and gives the version to watch from.
-    async fn list(&mut self, first: bool) -> Result<String, Failure> {
+    async fn list(&mut self, first: bool) -> Result<String, MemberFailure> {
         let path = self.source.path(&self.ask.resource);
-        let mut all = Lines::default();
+        let mut all = TableLines::default();
         let mut seen = HashMap::new();
         let mut next = String::new();
         loop {
@@ -167,7 +167,7 @@ impl Watch {
             if next.is_empty() {
                 if let Some(name) = self.name().filter(|_| first && seen.is_empty()) {
                     let kind = self.ask.resource.qualified();
-                    return Err(Failure::not_found(&kind, name));
+                    return Err(MemberFailure::not_found(&kind, name));
                 }
                 self.versions = seen;
                 self.tell(if first { Told::Listed(all) } else { Told::Changed(all) });
@@ -176,7 +176,7 @@ impl Watch {
         }
     }
 
-    async fn list_again(&mut self, pause: &mut Pause) -> Result<String, Failure> {
+    async fn list_again(&mut self, pause: &mut Pause) -> Result<String, MemberFailure> {
         loop {
             match self.list(false).await {
                 Err(failure) if failure.is_passing() => pause.wait().await,
@@ -199,13 +199,13 @@ impl Watch {
         loop {
             let data = match body.frame().await {
                 None => return Gap::Ended,
-                Some(Err(error)) => return Gap::Failed(Failure::BrokenOff(error.to_string().into())),
+                Some(Err(error)) => return Gap::Failed(MemberFailure::BrokenOff(error.to_string().into())),
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             };
             pending.extend_from_slice(&data);
             let Some(end) = pending.iter().rposition(|byte| *byte == b'\n') else {
                 if pending.len() > MAX_EVENT {
-                    return Gap::Failed(Failure::Unreadable("an event without end".into()));
+                    return Gap::Failed(MemberFailure::Unreadable("an event without end".into()));
                 }
                 continue;
             };
@@ -223,7 +223,7 @@ impl Watch {
         let Event { kind, object } = parse(event).map_err(Gap::Failed)?;
         let object = object.get().as_bytes();
         if kind == "ERROR" {
-            let failure = Failure::of_status(parse::<Status>(object).map_err(Gap::Failed)?);
+            let failure = MemberFailure::of_status(parse::<Status>(object).map_err(Gap::Failed)?);
             return Err(if failure.is_expired() { Gap::Expired } else { Gap::Failed(failure) });
         }
         let mut table = Table::parse(object).map_err(Gap::Failed)?;
@@ -299,7 +299,7 @@ struct Screen<'a> {
     no_headers: bool,
     names: HashMap<usize, String>,
     /// What is held back until all have listed: by place.
-    lists: Vec<(usize, Lines)>,
+    lists: Vec<(usize, TableLines)>,
     unlisted: usize,
     due: Option<Instant>,
     header: String,
@@ -324,14 +324,14 @@ impl<'a> Screen<'a> {
         self.due
     }
 
-    fn listed(&mut self, place: usize, lines: Lines) -> ControlFlow<()> {
+    fn listed(&mut self, place: usize, lines: TableLines) -> ControlFlow<()> {
         self.unlisted = self.unlisted.saturating_sub(1);
         self.due.get_or_insert_with(|| Instant::now() + HELD);
         self.lists.push((place, lines));
         if self.unlisted == 0 { self.show() } else { ControlFlow::Continue(()) }
     }
 
-    fn changed(&mut self, place: usize, lines: Lines) -> ControlFlow<()> {
+    fn changed(&mut self, place: usize, lines: TableLines) -> ControlFlow<()> {
         if self.lists.iter().any(|(other, _)| *other == place) {
             self.show()?;
         }
@@ -355,7 +355,7 @@ impl<'a> Screen<'a> {
         self.flush()
     }
 
-    fn lines(&mut self, place: usize, lines: Lines) {
+    fn lines(&mut self, place: usize, lines: TableLines) {
         if lines.rows.is_empty() {
             return;
         }

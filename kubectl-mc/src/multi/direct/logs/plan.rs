@@ -9,7 +9,7 @@ use crate::multi::direct::kubectl_flags::{Grammar, Words};
 
 /// One `kubectl logs`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct LogsPlan {
     pub(super) pods: Pods,
     pub(super) namespace: Option<String>,
     pub(super) containers: Containers,
@@ -46,7 +46,7 @@ pub(super) enum Since {
     Time(String),
 }
 
-impl Plan {
+impl LogsPlan {
     /// The plan for these words, if there is one.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
         let words = Words::read(&scanned.kubectl, "logs", &GRAMMAR)?;
@@ -132,8 +132,8 @@ mod tests {
     use super::*;
     use crate::argv;
 
-    fn plan(words: &str) -> Option<Plan> {
-        Plan::of(&argv::scan(words.split(' ').map(Into::into).collect()))
+    fn plan(words: &str) -> Option<LogsPlan> {
+        LogsPlan::of(&argv::scan(words.split(' ').map(Into::into).collect()))
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::plan::{Containers, Plan, Pods};
-use crate::multi::direct::failure::Failure;
+use super::plan::{Containers, LogsPlan, Pods};
+use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};
 use crate::multi::direct::server_table::parse;
 
@@ -71,12 +71,12 @@ struct List {
 }
 
 /// The pods of a plan.
-pub(super) async fn of(plan: &Plan, member: &Member, namespace: &str) -> Result<Vec<Pod>, Failure> {
+pub(super) async fn of(plan: &LogsPlan, member: &Member, namespace: &str) -> Result<Vec<Pod>, MemberFailure> {
     let path = format!("/api/v1/namespaces/{namespace}/pods");
     match &plan.pods {
         Pods::Named(name) => match named(member, namespace, name).await {
             Ok(pod) => Ok(vec![pod]),
-            Err(Failure::Server { code: 404, message, .. }) => Err(Failure::Said(format!(
+            Err(MemberFailure::Server { code: 404, message, .. }) => Err(MemberFailure::Said(format!(
                 // kubectl's own words, which it has for logs alone.
                 "error: error from server (NotFound): {message} in namespace {namespace:?}"
             ))),
@@ -90,14 +90,17 @@ pub(super) async fn of(plan: &Plan, member: &Member, namespace: &str) -> Result<
     }
 }
 
-pub(super) async fn named(member: &Member, namespace: &str, name: &str) -> Result<Pod, Failure> {
+pub(super) async fn named(member: &Member, namespace: &str, name: &str) -> Result<Pod, MemberFailure> {
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
     parse(&member.get(&path, "application/json").await?)
 }
 
 impl Pod {
     /// The containers whose logs are shown, and what kubectl remarks about the choice.
-    pub(super) fn containers(&self, wanted: &Containers) -> Result<(Vec<String>, Option<String>), Failure> {
+    pub(super) fn containers(
+        &self,
+        wanted: &Containers,
+    ) -> Result<(Vec<String>, Option<String>), MemberFailure> {
         let Spec { init_containers, containers, ephemeral_containers } = &self.spec;
         let mut all = init_containers.iter().chain(containers).chain(ephemeral_containers);
         let mut remark = None;
@@ -123,7 +126,7 @@ impl Pod {
             return Ok((vec![name], remark));
         }
         let pod = &self.metadata.name;
-        Err(Failure::Said(format!(
+        Err(MemberFailure::Said(format!(
             "error: container {name} is not valid for pod {pod} out of: {}",
             self.names()
         )))

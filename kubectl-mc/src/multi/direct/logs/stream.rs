@@ -7,15 +7,15 @@ use tokio::sync::mpsc::Sender;
 
 use super::Said;
 use super::lines::{Cutter, without_time};
-use super::plan::{Plan, Since};
+use super::plan::{LogsPlan, Since};
 use super::pods;
-use crate::multi::direct::failure::Failure;
+use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};
 use crate::server_text::escaped;
 
 /// Where it is, and how it is asked for.
 pub(super) struct Stream {
-    pub(super) plan: Plan,
+    pub(super) plan: LogsPlan,
     pub(super) member: Member,
     pub(super) namespace: String,
     pub(super) pod: String,
@@ -26,13 +26,13 @@ pub(super) struct Stream {
 
 impl Stream {
     /// The log as it is now.
-    pub(super) async fn read(&self, sender: &Sender<Said>) -> Result<(), Failure> {
+    pub(super) async fn read(&self, sender: &Sender<Said>) -> Result<(), MemberFailure> {
         let query = self.query(self.plan.timestamps, None);
         let mut body = self.member.open(&self.path(&query), "*/*").await?.into_body();
         let mut lines = Whole::default();
         let prefix = self.prefix();
         while let Some(frame) = self.member.in_time(body.frame()).await? {
-            let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string().into()))?;
+            let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
             lines.take(&frame.into_data().unwrap_or_default(), &prefix);
             if !lines.ready.is_empty()
                 && sender.send(Said::Lines(std::mem::take(&mut lines.ready))).await.is_err()
@@ -47,7 +47,7 @@ impl Stream {
 
     /// The log as it grows, until the container ends. It always is asked for with timestamps: they are
     /// what it goes on from.
-    pub(super) async fn follow(&self, sender: &Sender<Said>) -> Result<(), Failure> {
+    pub(super) async fn follow(&self, sender: &Sender<Said>) -> Result<(), MemberFailure> {
         let mut cutter = Cutter::default();
         let mut since = None;
         let mut pause = FIRST_PAUSE;
@@ -89,14 +89,14 @@ impl Stream {
         sender: &Sender<Said>,
         lost: &mut bool,
         pause: &mut Duration,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), MemberFailure> {
         let mut body = self.member.open(&self.path(query), "*/*").await?.into_body();
         if std::mem::take(lost) {
             self.remark(sender, "the log goes on").await;
         }
         *pause = FIRST_PAUSE;
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Failure::BrokenOff(error.to_string().into()))?;
+            let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
             let data = frame.into_data().unwrap_or_default();
             self.send(sender, Said::Lines, |line| cutter.take(&data, line)).await;
             if sender.is_closed() {
@@ -126,7 +126,7 @@ impl Stream {
     }
 
     /// Whether the container is the one that ran before.
-    async fn still_runs(&self) -> Result<bool, Failure> {
+    async fn still_runs(&self) -> Result<bool, MemberFailure> {
         let pod = pods::named(&self.member, &self.namespace, &self.pod).await?;
         Ok(self.id.is_some() && pod.running(&self.container) == self.id.as_deref())
     }
@@ -148,7 +148,7 @@ impl Stream {
     }
 
     fn query(&self, timestamps: bool, resumed: Option<&str>) -> Query {
-        let Plan { follow, previous, since, tail, .. } = &self.plan;
+        let LogsPlan { follow, previous, since, tail, .. } = &self.plan;
         let on = |on: bool| on.then_some("true");
         let query = Query::default()
             .with("container", &self.container)

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use http::{Request, Response};
 use kube::client::Body;
 use serde_json::Value;
-use sidecar::authentication::token_review::{LastAccepted, TokenReviews};
+use sidecar::authentication::token_review::TokenReviews;
 use sidecar::authorization::{Asker, Attributes, Authorizer};
 use sidecar::identity::Identity;
 use sidecar::limits::Caller;
@@ -57,7 +57,7 @@ fn authenticates(status: u16, body: &[u8], audience: Option<&str>) -> Option<Arc
         Some(_) => return None,
     };
     host.runtime
-        .block_on(reviews.authenticate(&host.next(), Caller::of_hash(0), &LastAccepted::default()))
+        .block_on(reviews.authenticate(&host.next(), Caller::of_hash(0)))
         .ok()
 }
 

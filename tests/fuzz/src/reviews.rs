@@ -56,9 +56,7 @@ fn authenticates(status: u16, body: &[u8], audience: Option<&str>) -> Option<Arc
         Some(AUDIENCE) => &host.tokens_for_us,
         Some(_) => return None,
     };
-    host.runtime
-        .block_on(reviews.authenticate(&host.next(), Caller::of_hash(0)))
-        .ok()
+    host.runtime.block_on(reviews.authenticate(&host.next(), Caller::of_hash(0))).ok()
 }
 
 fn is_as_said(identity: &Identity, said: &Value, audience: Option<&str>) {

@@ -2,7 +2,7 @@
 //! there may be impersonated on the member, and nobody else (`kubectl_mc_api::access`).
 //!
 //! - [`host`]: the host's ClusterRoles and ClusterRoleBindings; a change names the members it is about
-//! - [`learnt`]: who came without being named by a binding, as long as the host would let them in again
+//! - [`observed_users`]: users without a binding of their own, as long as the host authorizes them
 //! - [`member`]: what a member has, and what it is made to have, by its manager
 //! - [`sync`]: one member, once
 //!

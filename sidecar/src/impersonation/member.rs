@@ -22,7 +22,7 @@ use crate::identity::Identity;
 /// The rules that flags may change.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Groups that are never sent, the built-in ones among them; [`sent::HOST_ADMINS`] is sent in their place.
+    /// Groups that are never sent, the built-in ones among them; [`HOST_ADMINS`](kubectl_mc_api::names::HOST_ADMINS) is sent in their place.
     pub admin_groups: Vec<String>,
     /// Extra keys that are never sent; a `*` at either end matches any text there.
     pub omitted_extra: Vec<String>,

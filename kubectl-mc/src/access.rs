@@ -60,11 +60,11 @@ fn clusters(flags: &Flags) -> Result<Vec<ClusterName>, AccessError> {
 
 #[derive(Debug, thiserror::Error)]
 enum AccessError {
-    #[error("on which cluster?")]
+    #[error("no cluster named")]
     NoCluster,
-    #[error("one cluster at a time is explained")]
+    #[error("`access explain` takes exactly one cluster")]
     OneCluster,
-    #[error("access is given and told of by a cluster's exact name")]
+    #[error("`access` takes exact cluster names, no selector and no --all-clusters")]
     ByName,
     #[error("--cluster")]
     Name { source: kubectl_mc_api::InvalidClusterName },
@@ -72,7 +72,7 @@ enum AccessError {
 
 impl Explain for AccessError {
     fn hint(&self) -> Option<String> {
-        Some("name it: -C NAME; `kubectl mc clusters` lists them".to_owned())
+        Some("name the cluster by -C NAME; `kubectl mc clusters` lists the clusters".to_owned())
     }
 
     fn status(&self) -> ExitStatus {

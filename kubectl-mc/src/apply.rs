@@ -182,17 +182,17 @@ pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApplyError {
-    #[error("not an object: {0}")]
+    #[error("invalid object: {0}")]
     NotAnObject(&'static str),
-    #[error("the {cluster}, refuses to {verb} {object}: {}", said(status))]
+    #[error("the {cluster}, refused to {verb} {object}: {}", said(status))]
     Refused { verb: &'static str, object: Object, cluster: String, status: Box<Status> },
     #[error("cannot {verb} {object} at the {cluster}: {reason}")]
     Failed { verb: &'static str, object: Object, cluster: String, reason: String },
-    #[error("cannot apply {object} to the {cluster}: others own fields of it: {}", conflicts.join(", "))]
+    #[error("cannot apply {object} to the {cluster}: other field managers own fields: {}", conflicts.join(", "))]
     Conflict { object: Object, cluster: String, conflicts: Vec<String> },
-    #[error("{object} was applied, but its kind is not served after {} s", ESTABLISHED.as_secs())]
+    #[error("the kind of {object} is not served {} s after its definition was applied", ESTABLISHED.as_secs())]
     NotEstablished { object: Object },
-    #[error("cannot read what the server says of {object}")]
+    #[error("cannot read the server's answer about {object}")]
     Unreadable { object: Object, source: serde_json::Error },
 }
 
@@ -206,7 +206,7 @@ impl Explain for ApplyError {
                     object.namespace().map(|namespace| format!(" -n {namespace}")).unwrap_or_default()
                 )
             }),
-            Self::Conflict { .. } => Some("--force-conflicts takes the fields over".to_owned()),
+            Self::Conflict { .. } => Some("take the fields over by --force-conflicts".to_owned()),
             Self::NotAnObject(_)
             | Self::Failed { .. }
             | Self::NotEstablished { .. }
@@ -258,7 +258,7 @@ mod tests {
         })));
         assert_eq!(
             crate::error::chain(&forbidden),
-            "the member, context \"m1\" (https://m1), refuses to apply secret/s: \
+            "the member, context \"m1\" (https://m1), refused to apply secret/s: \
              secrets \"s\" is forbidden: User \"jane\" cannot patch resource \"secrets\""
         );
         assert!(forbidden.hint().unwrap().contains("can-i --list -n n"));

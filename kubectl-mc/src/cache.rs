@@ -126,9 +126,9 @@ const UNUSED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CacheError {
-    #[error("no folder for the cache: neither XDG_CACHE_HOME nor HOME is set")]
+    #[error("no cache folder: neither XDG_CACHE_HOME nor HOME is set")]
     NoHome,
-    #[error("cannot make the cache folder {}", folder.display())]
+    #[error("cannot create the cache folder {}", folder.display())]
     Make { folder: PathBuf, source: io::Error },
     #[error("refusing the cache folder {}: {reason}", folder.display())]
     NotPrivate { folder: PathBuf, reason: &'static str, remedy: Option<String> },
@@ -140,7 +140,7 @@ impl Explain for CacheError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NotPrivate { remedy: Some(remedy), .. } => Some(remedy.clone()),
-            _ => Some("set XDG_CACHE_HOME to a folder of your own".to_owned()),
+            _ => Some("set XDG_CACHE_HOME to a private folder".to_owned()),
         }
     }
 }
@@ -185,7 +185,7 @@ fn check_private(folder: &Path) -> Result<(), CacheError> {
     }
     if metadata.mode() & 0o077 != 0 {
         let remedy = format!("chmod 700 {}", folder.display());
-        return refuse("others than its owner have access", Some(remedy));
+        return refuse("other users have access to it", Some(remedy));
     }
     Ok(())
 }

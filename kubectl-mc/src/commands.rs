@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("`{verb}` may change something, and {} allows reads only", crate::env::READONLY)]
+#[error("refusing `{verb}`: {} allows only commands that read", crate::env::READONLY)]
 struct ReadOnly {
     verb: String,
 }
@@ -46,7 +46,7 @@ impl Explain for ReadOnly {
     fn hint(&self) -> Option<String> {
         // These open a way in, and have no dry run.
         let opens = ["exec", "attach", "cp", "debug", "port-forward", "proxy", "run", "edit"];
-        let dry = if opens.contains(&self.verb.as_str()) { "" } else { "--dry-run=server is a read; else " };
+        let dry = if opens.contains(&self.verb.as_str()) { "" } else { "use --dry-run=server, or " };
         Some(format!("{dry}unset {}", crate::env::READONLY))
     }
 

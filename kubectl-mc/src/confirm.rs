@@ -23,7 +23,7 @@ pub(crate) fn confirm(question: &str, printer: &Printer) -> Result<(), NotConfir
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotConfirmed {
-    #[error("nobody can be asked: standard input is no terminal")]
+    #[error("cannot ask for confirmation: standard input is not a terminal")]
     NoTerminal,
     #[error("nothing was changed")]
     No,
@@ -32,7 +32,7 @@ pub(crate) enum NotConfirmed {
 impl Explain for NotConfirmed {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::NoTerminal => Some("--yes answers yes".to_owned()),
+            Self::NoTerminal => Some("--yes skips the question".to_owned()),
             Self::No => None,
         }
     }

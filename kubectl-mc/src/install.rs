@@ -53,14 +53,14 @@ pub(crate) const RUNS_ON: &str = "cluster of the sidecars";
 pub(crate) enum InstallError {
     #[error("cannot make the manifests")]
     Manifest(#[source] manifests::Error),
-    #[error("cannot ask for {path}: {error}")]
+    #[error("cannot build a request for {path}: {error}")]
     Request { path: String, error: String },
     #[error("cannot get {path}: {reason}")]
     Get { path: String, reason: String },
     #[error("cannot get {path} from the {cluster}: {reason}")]
     GetFrom { path: String, cluster: String, reason: String },
     #[error(
-        "nothing was applied: the host's kube-apiserver does not say how its front proxy is known: {missing} in ConfigMap \
+        "nothing was applied: the host's kube-apiserver has no front proxy configured: {missing} in ConfigMap \
          kube-system/extension-apiserver-authentication"
     )]
     NoFrontProxy { missing: String },
@@ -68,17 +68,17 @@ pub(crate) enum InstallError {
     Foreign { owner: String, hint: String },
     #[error("the sidecars are not available: {reason}")]
     NotAvailable { reason: String, hint: String },
-    #[error("the host does not reach the sidecars: {reason}")]
+    #[error("the host cannot reach the sidecars: {reason}")]
     NotReached { reason: String, hint: String },
     #[error(
-        "cert-manager has not made the serving certificate, and nothing has changed for requests: {state}"
+        "cert-manager has not issued the serving certificate, and the running sidecars are unchanged: {state}"
     )]
     NotIssued { state: String, namespace: String },
-    #[error("--certificates=cert-manager does not go together with --run-on")]
+    #[error("--certificates=cert-manager and --run-on cannot be combined")]
     IssuedElsewhere,
-    #[error("the token of the sidecar's account is not there yet")]
+    #[error("the host has not created the token of the sidecar's account")]
     NoToken,
-    #[error("the context's kubeconfig cannot be read for the sidecar: {0}")]
+    #[error("cannot read the certificate authority of the context for the sidecar: {0}")]
     Kubeconfig(String),
 }
 
@@ -105,13 +105,13 @@ impl Explain for InstallError {
                 Some(hint.clone())
             }
             Self::NotIssued { namespace, .. } => Some(format!(
-                "`kubectl -n {namespace} describe certificates` tells more; install again when it is mended"
+                "`kubectl -n {namespace} describe certificates` shows the details; then run install again"
             )),
             Self::IssuedElsewhere => Some(
-                "cert-manager there cannot tell this host whom to trust; leave --certificates out".to_owned(),
+                "cert-manager in that cluster cannot update the APIService of this host; omit --certificates".to_owned(),
             ),
             Self::GetFrom { reason, .. } if reason == "Unauthorized" => Some(
-                "log in to it again: the credential in the kubeconfig is expired or wrong".to_owned(),
+                "log in again: the credential of the kubeconfig is expired or wrong".to_owned(),
             ),
             Self::GetFrom { .. } => Some("--context=NAME names another host".to_owned()),
             Self::Manifest(_) | Self::Request { .. } | Self::Get { .. } | Self::NoToken | Self::Kubeconfig(_) => None,

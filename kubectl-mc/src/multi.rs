@@ -205,18 +205,18 @@ const INPUT: u64 = 64 * 1024 * 1024;
 pub(crate) enum InputError {
     #[error("cannot read standard input")]
     Read(#[source] io::Error),
-    #[error("standard input is larger than 64 MiB, which is too much to hand to several clusters")]
+    #[error("standard input is larger than 64 MiB, the limit for several clusters")]
     TooLarge,
 }
 
 impl Explain for InputError {
     fn hint(&self) -> Option<String> {
-        matches!(self, Self::TooLarge).then(|| "put it into a file: every cluster reads it then".to_owned())
+        matches!(self, Self::TooLarge).then(|| "use a file: every cluster then reads it".to_owned())
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("this needs {why}, which makes sense with one cluster only, and {clusters} are chosen")]
+#[error("the command needs {why} and works on one cluster only, but {clusters} are chosen")]
 struct OneAtATime {
     why: &'static str,
     clusters: usize,

@@ -29,7 +29,7 @@ fn what_would_change_is_told_with_its_binding_and_nothing_once_all_is_in_step() 
     let text = told.text();
     for line in [
         "+ impersonate user \"e2e-diff-comer\": ClusterRoleBinding \"e2e-diff-comes\" to ClusterRole \"e2e-diff-comes\"",
-        "- impersonate user \"e2e-diff-leaver\": nobody on the host is entitled to it",
+        "- impersonate user \"e2e-diff-leaver\": no subject on the host is entitled to it",
     ] {
         ensure!(text.lines().any(|other| other == line), "{line:?} is not in {text}");
     }
@@ -53,7 +53,7 @@ impl Joined {
         eventually("nothing would change", SOON, || {
             let told = self.admin.run(&["access", "diff", self.name])?;
             ensure!(told.code == 0 && told.text().is_empty(), "{told:?}");
-            ensure!(told.stderr.contains(&format!("{} is as it should be: ", self.name)), "{told:?}");
+            ensure!(told.stderr.contains(&format!("{} has exactly these rights: ", self.name)), "{told:?}");
             Ok(Some(()))
         })
     }

@@ -74,7 +74,7 @@ fn what_install_makes_serves_and_uninstall_leaves_nothing_of_it() -> Result<()> 
     let lost = before.difference(&after).collect::<Vec<_>>();
     ensure!(left.is_empty() && lost.is_empty(), "left: {left:?}; lost: {lost:?}");
     let again = scene.plugin.run(&["uninstall"])?;
-    ensure!(again.code == 0 && again.stderr.contains("nothing of it is installed"), "{again:?}");
+    ensure!(again.code == 0 && again.stderr.contains("mc-sidecar is not installed"), "{again:?}");
     Ok(())
 }
 
@@ -112,7 +112,7 @@ fn a_sidecar_that_ends_at_once_says_why() -> Result<()> {
     let scene = Scene::take()?;
     let told = scene.install(&["--sidecar-flag=--goaway-chance=0.5", "--replicas=1"])?;
     told.failure(&[
-        "CrashLoopBackOff: it ended with 64",
+        "CrashLoopBackOff: exit code 64",
         "error: --goaway-chance: it is less than 0 or more than 0.02",
     ])?;
     scene.uninstall().map(drop)

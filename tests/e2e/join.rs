@@ -42,7 +42,11 @@ fn a_credential_that_the_member_does_not_know_is_told_from_one_that_may_not() ->
         config["users"][1]["user"] = json!({"token": "expired"});
     })?;
     let said = plugin(&stranger)?.run(&["join", "e2e-join-expired", "--member-context=member"])?;
-    said.failure(&["the member, context \"member\"", "does not know who you are", "auth whoami"])?;
+    said.failure(&[
+        "the member, context \"member\"",
+        "rejected the credential of the kubeconfig",
+        "auth whoami",
+    ])?;
 
     let nobody = member.client_certificate("e2e-join-nobody", &[])?;
     let folder = tempfile::tempdir()?;
@@ -58,7 +62,7 @@ fn a_credential_that_the_member_does_not_know_is_told_from_one_that_may_not() ->
         });
     })?;
     let said = plugin(&powerless)?.run(&["join", "e2e-join-powerless", "--member-context=member"])?;
-    said.failure(&["you may not do this on the member: get namespaces; create namespaces;", "auth can-i"])?;
+    said.failure(&["you lack rights on the member: get namespaces; create namespaces;", "auth can-i"])?;
     nothing_is_registered("e2e-join-powerless")
 }
 
@@ -143,9 +147,7 @@ fn a_name_that_is_taken_and_the_host_itself_are_refused() -> Result<()> {
 fn what_is_not_said_is_asked_for() -> Result<()> {
     let alone = alone()?;
     let both = both(alone.cluster, |_| {})?;
-    plugin(&both)?
-        .run(&["join", "e2e-join-x"])?
-        .failure(&["which cluster is the member", "--member-context"])?;
+    plugin(&both)?.run(&["join", "e2e-join-x"])?.failure(&["the member is not named", "--member-context"])?;
     plugin(&both)?.run(&["join", "e2e-join-x", "--member-context=host"])?.failure(&["the same context"])?;
     plugin(&both)?.run(&["join", "e2e-join-x", "--member-context=nowhere"])?.failure(&["nowhere"])?;
     plugin(&both)?.run(&["join", "E2E", "--member-context=member"])?.failure(&["invalid cluster name"])?;

@@ -50,7 +50,7 @@ fn a_cluster_is_joined_used_and_taken_away_without_a_trace() -> Result<()> {
     })?;
 
     let unjoin = ["unjoin", NAME, "--member-context=member"];
-    plugin(&both)?.run(&unjoin)?.failure(&["nobody can be asked", "--yes"])?;
+    plugin(&both)?.run(&unjoin)?.failure(&["cannot ask for confirmation", "--yes"])?;
     let dry = plugin(&both)?.ok(&[&unjoin[..], &["--dry-run"]].concat())?;
     for object in ["secret/e2e-joined.member", "configmap/e2e-joined.learnt"] {
         ensure!(dry.contains(&format!("host: {object} deleted (server dry run)")), "{object}: {dry}");
@@ -108,7 +108,10 @@ fn a_join_that_the_sidecar_cannot_follow_says_why_and_goes_on_with_the_right_add
     follow(&both, &said)?;
     // As if the member were gone; and then it is not.
     let forced = plugin(&both)?.run(&["unjoin", NAME, "--force", "--yes"])?;
-    ensure!(forced.code == 0 && forced.stderr.contains("on the member everything is left"), "{forced:?}");
+    ensure!(
+        forced.code == 0 && forced.stderr.contains("the member's objects were not removed"),
+        "{forced:?}"
+    );
     plugin(&both)?.ok(&["unjoin", NAME, "--member-context=member", "--yes"])?;
     Traces::of(&alone)?.same_as(&before)
 }
@@ -158,7 +161,7 @@ fn joined_without_policies(alone: &Alone) -> Result<()> {
     let both = both(alone.cluster, |_| {})?;
     let join = ["join", NAME, "--member-context=member"];
     let warning = "serves no ValidatingAdmissionPolicy";
-    plugin(&both)?.run(&join)?.failure(&[warning, "nobody can be asked", "--yes"])?;
+    plugin(&both)?.run(&join)?.failure(&[warning, "cannot ask for confirmation", "--yes"])?;
     let joined = plugin(&both)?.run(&[&join[..], &["--yes"]].concat())?;
     ensure!(joined.stderr.contains(warning), "{joined:?}");
     let said = joined.success()?;

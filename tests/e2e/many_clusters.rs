@@ -209,7 +209,7 @@ fn followed_logs_go_on_after_a_drop_without_a_line_lost_or_doubled() -> Result<(
     assert!(again.target().contains("sinceTime=2026-01-01T00%3A00%3A02.5Z"), "{}", again.target());
     logs.wait_until("the drop is told of", SOON, |_, told| {
         String::from_utf8_lossy(told).contains("many-drops | - pod/talker/main: lost: ")
-            && String::from_utf8_lossy(told).contains("many-drops | - pod/talker/main: the log goes on")
+            && String::from_utf8_lossy(told).contains("many-drops | - pod/talker/main: the log continues")
     })
 }
 

@@ -143,7 +143,7 @@ fn eks_with_an_overlay_network_is_told_of_host_network_and_works_with_it() -> Re
     let overlay = Overlay::over(&scene)?;
     scene
         .install(&["--replicas=1", "--timeout=40s"])?
-        .failure(&["the host does not reach the sidecars", "--host-network"])?;
+        .failure(&["the host cannot reach the sidecars", "--host-network"])?;
     scene.install(&["--replicas=1", "--timeout=40s", "--host-network"])?.success()?;
     scene.plugin.ok(&["clusters"])?;
     let endpoints = endpoints(&scene, SYSTEM)?;

@@ -259,7 +259,7 @@ fn some_all_and_no_failures_have_codes_of_their_own() -> Result<()> {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: refusing to change 2 clusters without being asked to: there is no terminal to ask at
+    error: refusing to change 2 clusters without confirmation: there is no terminal to ask at
     hint: --yes changes them; --dry-run=clusters shows what would be done
     ");
     Ok(())

@@ -65,7 +65,7 @@ pub(super) async fn run(
         printer.out_line(&format!("+ {right}{}", because(reasons)));
     }
     for right in &difference.surplus {
-        printer.out_line(&format!("- {right}: nobody on the host is entitled to it"));
+        printer.out_line(&format!("- {right}: no subject on the host is entitled to it"));
     }
     for (subject, left_out) in &rules.left_out {
         printer.note_line(&format!("left out: {subject}: {}{}", left_out.why, because(&left_out.because)));
@@ -74,7 +74,7 @@ pub(super) async fn run(
         printer.note(note);
     }
     if difference.is_none() {
-        printer.note_line(&format!("{cluster} is as it should be: {}", rules.summary()));
+        printer.note_line(&format!("{cluster} has exactly these rights: {}", rules.summary()));
         return Ok(ExitStatus::Success);
     }
     Ok(ExitStatus::Failed)

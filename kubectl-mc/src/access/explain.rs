@@ -34,7 +34,7 @@ pub(super) async fn run(
     let who = match user {
         Some(user) => {
             let who = Identity::named(user, groups);
-            hops.add("host authentication", Verdict::yes(format!("{}, as you say", who.in_words())));
+            hops.add("host authentication", Verdict::yes(format!("{}, as given by --as", who.in_words())));
             who
         }
         None => {
@@ -61,7 +61,7 @@ pub(super) async fn run(
     match asked {
         Ok(verdicts) => verdicts.into_iter().for_each(|(hop, verdict)| hops.add(hop, verdict)),
         Err(failure) => {
-            let why = format!("you cannot ask the member: {failure}");
+            let why = format!("the member cannot be asked: {failure}");
             for hop in ["member impersonation", "member authorization"] {
                 hops.add(hop, Verdict::Unknown(why.clone(), failure.hint.clone()));
             }
@@ -144,10 +144,10 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Verdict, Failure>
             Verdict::no(format!("no cluster {cluster} is registered"), "kubectl mc clusters".to_owned())
         }
         status if status.is_server_error() => Verdict::no(
-            format!("it does not answer: {}", answer.message()),
+            format!("the sidecar does not answer: {}", answer.message()),
             format!("{kubectl} get apiservice {}", names::API_SERVICE),
         ),
-        _ => Verdict::Unknown(format!("you may not see it: {}", answer.message()), None),
+        _ => Verdict::Unknown(format!("you may not get the cluster: {}", answer.message()), None),
     })
 }
 

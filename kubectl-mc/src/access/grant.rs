@@ -72,7 +72,7 @@ pub(super) async fn revoke(
         }
         if !any {
             printer.note_line(&format!(
-                "nothing to revoke on {cluster}: no such grant was made by `kubectl mc access grant`"
+                "nothing to revoke on {cluster}: `kubectl mc access grant` made no such grant"
             ));
         } else if !dry_run {
             sweep(host, cluster, role, delete, printer).await?;
@@ -212,7 +212,9 @@ fn object(kind: &str, name: &str, namespace: Option<&str>) -> Value {
 
 fn next(cluster: &ClusterName, role: &str, namespace: Option<&str>, subject: &Subject) -> String {
     let place = namespace.map_or_else(|| " -A".to_owned(), |namespace| format!(" -n {namespace}"));
-    format!("{subject} has {role} on {cluster}; they run: kubectl mc --cluster={cluster} get pods{place}\n")
+    format!(
+        "{subject} has {role} on {cluster}; next, as that user: kubectl mc --cluster={cluster} get pods{place}\n"
+    )
 }
 
 #[derive(Debug, thiserror::Error)]

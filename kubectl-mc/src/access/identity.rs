@@ -60,9 +60,7 @@ impl Identity {
         if let Some(name) = refused
             && !rules.privileged
         {
-            return Err(format!(
-                "{name:?} is an identity of the host's own control plane, or of the sidecar"
-            ));
+            return Err(format!("{name:?} is an identity of the host's control plane or of the sidecar"));
         }
         let groups = sent::groups(&rules.admin_groups, &self.user, &self.groups)
             .map_err(|_| format!("{:?} comes without the groups of a service account", self.user))?;

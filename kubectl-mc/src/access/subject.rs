@@ -36,7 +36,7 @@ impl Subject {
         }
         let reason = match name {
             "" => "it is empty",
-            "system:anonymous" => "it is whoever comes without a credential",
+            "system:anonymous" => "it stands for every caller without a credential",
             _ if builtin::is_privileged_user(name) => CONTROL_PLANE,
             _ => return Ok(Self::User(name.to_owned())),
         };
@@ -46,11 +46,11 @@ impl Subject {
     fn group(name: &str) -> Result<Self, SubjectError> {
         let reason = match name {
             "" => "it is empty",
-            AUTHENTICATED | UNAUTHENTICATED => "it is everybody, and no member is ever told of it",
+            AUTHENTICATED | UNAUTHENTICATED => "every caller is in it, and the sidecar never forwards it",
             name if BUILTIN_ADMIN_GROUPS.contains(&name) => {
-                "the host's administrators may do everything, and members see them as kubectl-mc:host-admins"
+                "the sidecar forwards kubectl-mc:host-admins in its place"
             }
-            HOST_ADMINS => "join gives it to the host's administrators; see --no-host-admins",
+            HOST_ADMINS => "join binds it for the host's administrators; see --no-host-admins",
             _ if builtin::is_privileged_group(name) => CONTROL_PLANE,
             _ => return Ok(Self::Group(name.to_owned())),
         };
@@ -119,11 +119,11 @@ impl fmt::Display for Subject {
 
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum SubjectError {
-    #[error("nothing is granted to the {what} {name:?}: {reason}")]
+    #[error("cannot grant access to the {what} {name:?}: {reason}")]
     Senseless { what: &'static str, name: String, reason: &'static str },
-    #[error("a service account is named by --serviceaccount")]
+    #[error("--user does not take a service account")]
     IsServiceAccount { flag: String },
-    #[error("{0:?} is no service account")]
+    #[error("invalid service account {0:?}")]
     NotAnAccount(String),
 }
 
@@ -142,7 +142,7 @@ impl Explain for SubjectError {
 }
 
 const CONTROL_PLANE: &str =
-    "it belongs to the host's control plane or to the sidecar, and the sidecar lets none of it into a member";
+    "it belongs to the host's control plane or to the sidecar, whose identities the sidecar never forwards";
 /// With the cluster's and the role's name in one object's name.
 const MAX_PLAIN: usize = 96;
 

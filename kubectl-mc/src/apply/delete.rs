@@ -83,7 +83,7 @@ fn why_it_stays(object: &Value) -> String {
     match (finalizers.is_empty(), messages.is_empty()) {
         (_, false) => messages,
         (false, true) => format!("its finalizers: {finalizers}"),
-        (true, true) => "the server does not say why".to_owned(),
+        (true, true) => "the server gives no reason".to_owned(),
     }
 }
 
@@ -91,7 +91,7 @@ fn why_it_stays(object: &Value) -> String {
 pub(crate) enum DeleteError {
     #[error(transparent)]
     Refused(#[from] ApplyError),
-    #[error("{object} was deleted but stays: {reason}")]
+    #[error("{object} is not gone after its deletion: {reason}")]
     Stays { object: Object, reason: String },
 }
 

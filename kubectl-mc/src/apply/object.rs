@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn what_has_no_name_is_no_object() {
         let error = Object::new(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}})).unwrap_err();
-        assert_eq!(error.to_string(), "not an object: it has no name");
+        assert_eq!(error.to_string(), "invalid object: it has no name");
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) enum ClientError {
     NeedsTerminal,
     /// TLS failed. Go accepts some certificates that rustls does not (a self-signed one that says it is
     /// a CA), so this need not be true of kubectl.
-    #[error("no TLS with the host")]
+    #[error("cannot establish TLS with the host")]
     Tls(#[source] Box<dyn Error + Send + Sync>),
     /// The host did not answer.
     #[error("cannot reach the host")]

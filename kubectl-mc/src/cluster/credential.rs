@@ -41,7 +41,9 @@ pub(crate) fn obtain_once(
     entry.client_certificate_data = text("/status/clientCertificateData").map(|pem| STANDARD.encode(pem));
     entry.client_key_data = text("/status/clientKeyData").map(|pem| STANDARD.encode(pem).into());
     if entry.token.is_none() && entry.client_certificate_data.is_none() {
-        return Err(ClientError::Setup("the credential plugin gave neither token nor certificate".into()));
+        return Err(ClientError::Setup(
+            "the credential plugin returned neither a token nor a certificate".into(),
+        ));
     }
     let inline = AuthInfo { exec: None, auth_provider: None, ..entry.clone() };
     host.user = User::Inline(name, Box::new(inline));
@@ -78,7 +80,7 @@ fn run(exec: &ExecConfig, cluster: &Cluster) -> Result<Value, Box<dyn Error + Se
     }
     // What it said stays unsaid: it may be a credential.
     serde_json::from_slice(&output.stdout)
-        .map_err(|_| format!("the answer of the credential plugin {program} is no ExecCredential").into())
+        .map_err(|_| format!("the credential plugin {program} returned no ExecCredential").into())
 }
 
 /// What is wrong where kube has run the plugin, in our words: kube's name no plugin, or show all that it has said.
@@ -94,7 +96,7 @@ pub(crate) fn explained(error: &kube::Error, exec: Option<&ExecConfig>) -> Optio
             Some(format!("the credential plugin {program} failed: {}{colon}{}", out.status, said.trim()))
         }
         AuthError::AuthExecParse(_) | AuthError::ExecPluginFailed => {
-            Some(format!("the answer of the credential plugin {program} is no ExecCredential"))
+            Some(format!("the credential plugin {program} returned no ExecCredential"))
         }
         _ => None,
     }

@@ -109,7 +109,7 @@ fn native(
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("compare takes the words of a `kubectl get` of objects, without an output format")]
+#[error("compare takes the arguments of `kubectl get`, without an output format")]
 struct NotComparable;
 
 impl Explain for NotComparable {

@@ -162,8 +162,8 @@ fn ready(certificate: &Value) -> Result<(), String> {
     let conditions = certificate["status"]["conditions"].as_array().into_iter().flatten();
     match conditions.into_iter().find(|condition| condition["type"] == "Ready") {
         Some(ready) if ready["status"] == "True" => Ok(()),
-        Some(ready) => Err(ready["message"].as_str().unwrap_or("cert-manager does not say why").to_owned()),
-        None => Err("cert-manager has not looked at it".to_owned()),
+        Some(ready) => Err(ready["message"].as_str().unwrap_or("cert-manager gives no reason").to_owned()),
+        None => Err("cert-manager has not processed it".to_owned()),
     }
 }
 
@@ -242,6 +242,6 @@ mod tests {
         };
         assert_eq!(ready(&with("True")), Ok(()));
         assert_eq!(ready(&with("False")), Err("no such Issuer".to_owned()));
-        assert_eq!(ready(&Value::Null), Err("cert-manager has not looked at it".to_owned()));
+        assert_eq!(ready(&Value::Null), Err("cert-manager has not processed it".to_owned()));
     }
 }

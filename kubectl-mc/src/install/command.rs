@@ -72,7 +72,7 @@ async fn install(
     step.done();
     if kept {
         printer.note_line(&format!(
-            "namespace {} is not ours: it stays as it is, its level of pod security too",
+            "namespace {} was not created by kubectl-mc and is left unchanged, including its pod security level",
             plan.parameters.namespace
         ));
     }
@@ -97,7 +97,7 @@ async fn install(
     let step = progress.step("applying");
     let mut applied = applying.all(host.target(HOST), objects).await?;
     if handover.is_due() {
-        let mut step = progress.step("having the host trust the certificates of before and of now");
+        let mut step = progress.step("making the host trust the old and the new certificates");
         handover.trust_both(&deadline, &mut step).await?;
         step.done();
         if plan.parameters.certificates == Certificates::SelfManaged {
@@ -126,7 +126,7 @@ async fn install(
     let surplus = handover.finish(Delete { dry_run: false, timeout: arguments.timeout }).await?;
     surplus.iter().for_each(|one| printer.out_line(&format!("{one} deleted")));
     report(&applying.all(host.target(HOST), registration).await?, printer);
-    let mut step = progress.step("waiting for the host to reach them");
+    let mut step = progress.step("waiting for the host to reach the sidecars");
     wait::registration(&host.client, &deadline, &mut step).await?;
     step.done();
     printer.note(&next(&host));

@@ -20,7 +20,7 @@ pub(crate) async fn check(client: &kube::Client, namespace: &str) -> Result<(), 
         let release = metadata["annotations"]["meta.helm.sh/release-name"].as_str().unwrap_or_default();
         return Err(InstallError::Foreign {
             owner: format!("Helm, as release {release:?}"),
-            hint: format!("helm -n {namespace} upgrade {release} brings it up to date"),
+            hint: format!("upgrade it by Helm: helm -n {namespace} upgrade {release}"),
         });
     }
     Ok(())

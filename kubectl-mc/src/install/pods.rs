@@ -24,7 +24,7 @@ impl Problem {
             let reason = waiting["reason"].as_str().unwrap_or_default();
             if reason == "CrashLoopBackOff" {
                 let ended = &container["lastState"]["terminated"]["exitCode"];
-                return Some(problem(&waiting["reason"], &format!("it ended with {ended}").into()));
+                return Some(problem(&waiting["reason"], &format!("exit code {ended}").into()));
             }
             if !reason.is_empty() && reason != "ContainerCreating" && reason != "PodInitializing" {
                 return Some(problem(&waiting["reason"], &waiting["message"]));
@@ -126,7 +126,7 @@ mod tests {
         let problem =
             Problem::of(&pod(json!({"reason": "CrashLoopBackOff", "message": "back-off"}))).unwrap();
         assert_eq!(problem.crashed(), Some("mc-sidecar-1"));
-        assert_eq!(problem.to_string(), "pod mc-sidecar-1: CrashLoopBackOff: it ended with 64");
+        assert_eq!(problem.to_string(), "pod mc-sidecar-1: CrashLoopBackOff: exit code 64");
     }
 
     #[test]

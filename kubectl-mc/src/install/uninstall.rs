@@ -36,7 +36,7 @@ async fn uninstall(
     let UninstallArgs { namespace, run_on, yes, dry_run, timeout } = arguments;
     let progress = Progress::new(printer);
     let delete = Delete { dry_run: *dry_run, timeout: *timeout };
-    let step = progress.step("looking at the host");
+    let step = progress.step("checking the host");
     let host = connection::connect(options, env).await?;
     let remote = match run_on {
         Some(context) => Some(Remote::connect(context, options, env).await?),
@@ -51,11 +51,11 @@ async fn uninstall(
     };
     step.done();
     if remote.is_none() && cleanup::runs_elsewhere(&ours) {
-        printer.note("the sidecars run in another cluster: --run-on=CONTEXT takes them away there too\n");
+        printer.note("the sidecars run in another cluster; --run-on=CONTEXT removes them there too\n");
     }
     if !members.clusters.is_empty() {
         printer.note_line(&format!(
-            "registered members, whose own objects for this host stay on them (kubectl mc unjoin NAME removes both): {}",
+            "registered members, whose objects for this host stay on them (`kubectl mc unjoin NAME --member-context=CONTEXT` removes both): {}",
             members.clusters.join(", ")
         ));
         if !yes && !dry_run {
@@ -81,6 +81,6 @@ fn report(deleted: &[Object], dry_run: bool, printer: &Printer) {
     let remark = if dry_run { " (server dry run)" } else { "" };
     deleted.iter().for_each(|object| printer.out_line(&format!("{object} deleted{remark}")));
     if deleted.is_empty() {
-        printer.note("nothing of it is installed\n");
+        printer.note("mc-sidecar is not installed\n");
     }
 }

@@ -72,7 +72,7 @@ fn available(deployment: &Value) -> String {
     let count = |field: &str| deployment["status"][field].as_u64().unwrap_or(0);
     let before = match count("replicas").saturating_sub(count("updatedReplicas")) {
         0 => String::new(),
-        before => format!(", {before} of the version before not replaced yet"),
+        before => format!(", {before} of the old version not replaced yet"),
     };
     format!("{} of {} available{before}", count("availableReplicas"), deployment["spec"]["replicas"])
 }
@@ -97,7 +97,7 @@ async fn last_words(client: &kube::Client, namespace: &str, pod: &str) -> String
         if let Ok(text) = client.request_text(request).await
             && !text.trim().is_empty()
         {
-            return format!("; it last said: {}", text.trim());
+            return format!("; last log line: {}", text.trim());
         }
     }
     String::new()
@@ -105,8 +105,8 @@ async fn last_words(client: &kube::Client, namespace: &str, pod: &str) -> String
 
 fn hint(namespace: &str) -> String {
     format!(
-        "`kubectl -n {namespace} describe pods -l {SELECTOR}` tells more; sidecars that ran before go on serving; \
-         what was applied stays: install again, or `kubectl mc uninstall`"
+        "`kubectl -n {namespace} describe pods -l {SELECTOR}` shows the details; sidecars that ran before keep serving; \
+         run install again, or `kubectl mc uninstall`"
     )
 }
 
@@ -127,7 +127,7 @@ pub(crate) async fn registration(
         }
         let text = |field: &str| available[field].as_str().unwrap_or_default().to_owned();
         let state = match text("reason") {
-            reason if reason.is_empty() => "it was not tried yet".to_owned(),
+            reason if reason.is_empty() => "the host has not tried it yet".to_owned(),
             reason => format!("{reason}: {}", text("message")),
         };
         if deadline.is_over() {
@@ -170,10 +170,7 @@ mod tests {
         let deployment = |status: Value| json!({"spec": {"replicas": 2}, "status": status});
         assert_eq!(available(&deployment(json!({}))), "0 of 2 available");
         let both = json!({"replicas": 3, "updatedReplicas": 1, "availableReplicas": 2});
-        assert_eq!(
-            available(&deployment(both)),
-            "2 of 2 available, 2 of the version before not replaced yet"
-        );
+        assert_eq!(available(&deployment(both)), "2 of 2 available, 2 of the old version not replaced yet");
     }
 
     #[test]

@@ -190,7 +190,7 @@ fn judge(findings: Vec<Finding>, yes: bool, printer: &Printer) -> Result<(), Fai
         return Err(Preflight { refused, hints }.into());
     }
     if warned && !yes {
-        confirm("Join in spite of the warnings?", printer)?;
+        confirm("Join despite the warnings?", printer)?;
     }
     Ok(())
 }
@@ -210,7 +210,7 @@ impl Explain for Preflight {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("{name} is not joined yet")]
+#[error("cannot finish joining {name}")]
 struct NotJoined {
     name: ClusterName,
     source: StepError,
@@ -224,7 +224,7 @@ impl Explain for NotJoined {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("interrupted: {0} may be joined in part")]
+#[error("interrupted: {0} may be partly joined")]
 struct Interrupted(ClusterName);
 
 impl Explain for Interrupted {
@@ -240,18 +240,18 @@ fn host_admins_binding() -> String {
 
 fn go_on(name: &ClusterName) -> String {
     format!(
-        "what was made stays: the same command again goes on from there, `kubectl mc unjoin {name} --member-context=NAME` removes it"
+        "run the same command again to continue; `kubectl mc unjoin {name} --member-context=NAME` removes it"
     )
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("which cluster is the member?")]
+#[error("the member is not named")]
 struct NoMember;
 
 impl Explain for NoMember {
     fn hint(&self) -> Option<String> {
         Some(
-            "name its kubeconfig context: --member-context=NAME; `kubectl config get-contexts` lists them"
+            "choose its kubeconfig context by --member-context=NAME; `kubectl config get-contexts` lists the contexts"
                 .to_owned(),
         )
     }

@@ -129,7 +129,7 @@ pub(crate) enum EndpointError {
     CaData,
     #[error("cannot read the member's certificate authority {file}")]
     CaFile { file: String, source: std::io::Error },
-    #[error("the kubeconfig's proxy-url {0:?} is this machine's own: the sidecar cannot use it")]
+    #[error("the sidecar cannot use the kubeconfig's proxy-url {0:?}: it is local to this machine")]
     LocalProxy(String),
 }
 
@@ -137,13 +137,12 @@ impl Explain for EndpointError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Server { .. } => {
-                Some("give the one that the host's sidecar reaches: --server=https://…".to_owned())
+                Some("set the URL that the host's sidecar can reach: --server=https://…".to_owned())
             }
-            Self::CaData | Self::CaFile { .. } => Some("give it by --certificate-authority=FILE".to_owned()),
-            Self::LocalProxy(_) => Some(
-                "give the proxy that the sidecar is to use by --proxy-url=URL, or --proxy-url= for none"
-                    .to_owned(),
-            ),
+            Self::CaData | Self::CaFile { .. } => Some("set it by --certificate-authority=FILE".to_owned()),
+            Self::LocalProxy(_) => {
+                Some("set the sidecar's proxy by --proxy-url=URL, or disable it by --proxy-url=".to_owned())
+            }
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) fn check(
     findings.extend(clock(host, member, token_life));
     if endpoint.insecure {
         findings.push(Finding::Warning(
-            "the member's certificate will not be checked: whoever is between host and member sees and changes everything"
+            "the member's certificate will not be verified, which allows man-in-the-middle attacks"
                 .to_owned(),
         ));
     }
@@ -79,7 +79,7 @@ fn server(names: &Names<'_>, member: &MemberSurvey, endpoint: &Endpoint) -> Opti
     let hint = match own.or(guessed) {
         Some(server) => format!("the member is likely reached by --server={server}"),
         None => {
-            "give the member's address in the network of the host's sidecar: --server=https://…".to_owned()
+            "set the member's address in the network of the host's sidecar: --server=https://…".to_owned()
         }
     };
     Some(Finding::Refused(
@@ -127,14 +127,14 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
         return Some(Finding::Refused(
             format!("the cluster is joined already, as {known}"),
             format!(
-                "use it as it is: kubectl mc --cluster={known} get namespaces; or first: kubectl mc unjoin {known} --member-context=NAME"
+                "use it as {known}: kubectl mc --cluster={known} get namespaces; or first: kubectl mc unjoin {known} --member-context=NAME"
             ),
         ));
     }
     let taken = host.cluster(cluster)?;
     if by_uid.or(by_note).is_some() {
         return Some(Finding::Fine(format!(
-            "{cluster} is joined already: what is missing is made, what is there stays"
+            "{cluster} is joined already: missing objects are created, existing ones are kept"
         )));
     }
     let (what, hint) = match annotation(Some(taken), MEMBER_UID) {
@@ -152,9 +152,9 @@ fn rights(side: &str, kubectl: &str, missing: &[String]) -> Option<Finding> {
         return None;
     }
     Some(Finding::Refused(
-        format!("you may not do this on the {side}: {}", missing.join("; ")),
+        format!("you lack rights on the {side}: {}", missing.join("; ")),
         format!(
-            "ask an admin of the {side}, or let one do that side: kubectl mc join --print; see: {kubectl} auth can-i --list"
+            "ask an admin of the {side}, or hand them the commands of: kubectl mc join --print; see: {kubectl} auth can-i --list"
         ),
     ))
 }
@@ -166,14 +166,14 @@ fn version(member: &MemberSurvey) -> Finding {
     }
     Finding::Warning(format!(
         "the member is Kubernetes {version} and serves no ValidatingAdmissionPolicy, as Kubernetes does from 1.30 on: \
-         nothing bounds what the sidecar's manager writes into the roles of the impersonator there"
+         nothing limits the rights that the sidecar's manager can give the impersonator there"
     ))
 }
 
 fn token_request(names: &Names<'_>, member: &MemberSurvey) -> Option<Finding> {
     (!member.token_request).then(|| {
         Finding::Refused(
-            "the member serves no TokenRequest (serviceaccounts/token), so it gives no token that ends".to_owned(),
+            "the member serves no TokenRequest (serviceaccounts/token), so the plugin cannot request a token that expires".to_owned(),
             format!(
                 "it is part of Kubernetes since 1.22; see: {} get --raw /api/v1; or register the member by hand, with a credential that you renew yourself",
                 names.member_kubectl
@@ -188,10 +188,10 @@ fn clock(host: &HostSurvey, member: &MemberSurvey, token_life: Duration) -> Opti
     if skew >= token_life / 3 {
         return Some(Finding::Refused(
             format!(
-                "the clocks of host and member are {} s apart: tokens would end before they are renewed",
+                "the clocks of host and member are {} s apart: tokens would expire before they are renewed",
                 skew.as_secs()
             ),
-            "set the clocks (NTP) first".to_owned(),
+            "synchronize the clocks (NTP) first".to_owned(),
         ));
     }
     (skew > TOLERABLE_SKEW)

@@ -150,9 +150,9 @@ pub(crate) fn apart(one: Timestamp, other: Timestamp) -> Duration {
 pub(crate) enum SideError {
     #[error("cannot reach the {side}: {reason}")]
     Unreachable { side: String, reason: String },
-    #[error("the {side}, does not know who you are: its credential in the kubeconfig is expired or wrong")]
+    #[error("the {side}, rejected the credential of the kubeconfig: it is expired or wrong")]
     Unauthorized { side: String, kubectl: String },
-    #[error("the {side}, refuses to {what}: {message}")]
+    #[error("the {side}, refused to {what}: {message}")]
     Refused { side: String, what: String, status: StatusCode, message: ServerText },
 }
 

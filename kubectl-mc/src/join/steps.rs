@@ -161,7 +161,7 @@ pub(crate) enum StepError {
     Delete(#[from] DeleteError),
     #[error(transparent)]
     Wait(#[from] wait::WaitError),
-    #[error("the member gives no token for its account {0}")]
+    #[error("the member returned no token for its service account {0}")]
     NoToken(String),
 }
 

@@ -67,7 +67,7 @@ async fn unjoin(
     let delete = Delete { dry_run: *dry_run, timeout: TIMEOUT };
     if !dry_run && !yes {
         let member = member.map(|member| format!(" and the {}", member.describe())).unwrap_or_default();
-        confirm(&format!("Take {name} away from the {}{member}?", host.describe()), printer)?;
+        confirm(&format!("Remove {name} from the {}{member}?", host.describe()), printer)?;
     }
     // The host first: without its registration nothing makes the member's objects again.
     let deleted = delete.all(host.target(), on_host.objects.into_iter()).await?;
@@ -85,13 +85,13 @@ async fn unjoin(
             }
             if !remains.kept_for.is_empty() {
                 printer.note_line(&format!(
-                    "the member's namespace {NAMESPACE} stays: others are in it ({})",
+                    "the member's namespace {NAMESPACE} is kept: it holds other objects ({})",
                     remains.kept_for.join(", ")
                 ));
             }
         }
         None => printer.note_line(&format!(
-            "on the member everything is left as it was; should it come back: kubectl mc unjoin {name} --member-context=NAME"
+            "the member's objects were not removed; if it comes back, run: kubectl mc unjoin {name} --member-context=NAME"
         )),
     }
     Ok(ExitStatus::Success)
@@ -116,7 +116,7 @@ async fn belongs(
     Err(UnjoinError::Other {
         name: name.clone(),
         member: member.describe(),
-        is: note(CLUSTER).map_or_else(|| "it is joined nowhere".to_owned(), |other| format!("it is {other}")),
+        is: note(CLUSTER).map_or_else(|| "it is not a member".to_owned(), |other| format!("it is {other}")),
     }
     .into())
 }
@@ -124,7 +124,7 @@ async fn belongs(
 #[derive(Debug, thiserror::Error)]
 enum UnjoinError {
     #[error(
-        "the member's side of {0} needs its administrator: what the sidecar has there cannot delete itself"
+        "removing {0} needs the member's administrator: the sidecar's account there cannot delete itself"
     )]
     MemberUnnamed(ClusterName),
     #[error("{name} is not joined to the {host}")]
@@ -137,12 +137,12 @@ impl Explain for UnjoinError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::MemberUnnamed(_) => Some(
-                "name its kubeconfig context: --member-context=NAME; or --force, if the member is gone"
+                "choose its kubeconfig context by --member-context=NAME, or use --force if the member no longer exists"
                     .to_owned(),
             ),
             Self::Unknown { .. } => Some("`kubectl mc clusters` lists the clusters".to_owned()),
             Self::Other { name, .. } => Some(format!(
-                "choose the context of {name} by --member-context=NAME; to take it away from the host only: --force without --member-context"
+                "choose the context of {name} by --member-context=NAME; --force without --member-context removes it from the host only"
             )),
         }
     }

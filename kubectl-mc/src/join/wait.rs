@@ -23,7 +23,7 @@ pub(crate) fn state(cluster: &Value, kind: &str) -> State {
     let conditions = cluster["status"]["conditions"].as_array();
     let Some(found) = conditions.and_then(|list| list.iter().find(|condition| condition["type"] == kind))
     else {
-        return State::Not(format!("{kind}: the sidecar has not said anything yet"));
+        return State::Not(format!("{kind}: the sidecar has not reported it yet"));
     };
     let text = |field: &str| found[field].as_str().unwrap_or_default();
     if text("status") == "True" {
@@ -51,7 +51,7 @@ pub(crate) async fn until_true(
                 State::Not(said) => Some((*kind, said)),
             })
         } else {
-            Some((kinds[0], "the sidecar has not tried this address yet".to_owned()))
+            Some((kinds[0], "the sidecar has not probed this address yet".to_owned()))
         };
         let Some((kind, said)) = open else { return Ok(()) };
         if begin.elapsed() > timeout {
@@ -84,11 +84,11 @@ impl Explain for WaitError {
         match self {
             Self::Side(error) => error.hint(),
             Self::Gone { .. } => None,
-            Self::Late { said, kubectl, .. } if said.contains("not said anything") => Some(format!(
-                "is one of the sidecars the leader? see: {kubectl} get lease -A --field-selector=metadata.name=mc-sidecar"
+            Self::Late { said, kubectl, .. } if said.contains("not reported") => Some(format!(
+                "check that a sidecar holds the Lease: {kubectl} get lease -A --field-selector=metadata.name=mc-sidecar"
             )),
             Self::Late { kind: "Reachable", .. } => Some(
-                "the sidecar, not this machine, has to reach the member: give the address, the proxy or the name of the certificate that is right there (--server, --proxy-url, --tls-server-name)"
+                "the sidecar must reach the member: set the address, the proxy or the certificate's name as seen from the host (--server, --proxy-url, --tls-server-name)"
                     .to_owned(),
             ),
             Self::Late { name, kubectl, .. } => Some(format!("see: {kubectl} describe membercluster {name}")),
@@ -115,6 +115,6 @@ mod tests {
             state(&cluster, "Reachable"),
             State::Not("Reachable is False: ConnectionRefused: no".to_owned())
         );
-        assert!(matches!(state(&json!({}), "Ready"), State::Not(said) if said.contains("not said anything")));
+        assert!(matches!(state(&json!({}), "Ready"), State::Not(said) if said.contains("not reported")));
     }
 }

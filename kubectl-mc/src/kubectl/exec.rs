@@ -98,11 +98,11 @@ const PROGRAM: &str = "kubectl";
 pub(crate) enum KubectlError {
     #[error("no kubectl in PATH")]
     NotInPath,
-    #[error("no kubectl where {variable} says: {}", given.display())]
+    #[error("{variable} names no executable: {}", given.display())]
     NotThere { variable: &'static str, given: PathBuf },
     #[error("cannot start {}", path.display())]
     Start { path: PathBuf, source: io::Error },
-    #[error("cannot tell the version of {}, and whether its --raw would reach the member or the host", path.display())]
+    #[error("cannot determine the version of {}, on which the target of --raw depends", path.display())]
     Version { path: PathBuf },
 }
 
@@ -110,7 +110,7 @@ impl Explain for KubectlError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NotInPath | Self::NotThere { .. } => {
-                Some(format!("install kubectl, or say where it is: {}=/path/to/kubectl", env::KUBECTL))
+                Some(format!("install kubectl, or set its path: {}=/path/to/kubectl", env::KUBECTL))
             }
             Self::Start { .. } => None,
             Self::Version { .. } => {
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(error.status(), ExitStatus::NoKubectl);
         let env: Env = [(env::KUBECTL, "/nowhere/kubectl")].into_iter().collect();
         let error = Kubectl::find(&env).unwrap_err();
-        assert_eq!(error.to_string(), "no kubectl where KUBECTL_MC_KUBECTL says: /nowhere/kubectl");
+        assert_eq!(error.to_string(), "KUBECTL_MC_KUBECTL names no executable: /nowhere/kubectl");
     }
 
     #[cfg(unix)]

@@ -98,7 +98,7 @@ pub(crate) enum RewriteError {
     Server { cluster: ClusterName },
     #[error("--raw is not a path")]
     RawNotPath,
-    #[error("a kubeconfig file's name holds the separator of lists: {files:?}")]
+    #[error("the name of a kubeconfig file contains the list separator: {files:?}")]
     Separator { files: Vec<PathBuf> },
 }
 

@@ -54,7 +54,7 @@ impl Batches {
 }
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{0:?} is neither a number of clusters, nor a share of them, nor `rest` at the end")]
+#[error("invalid batch {0:?}: expected a number, a percentage, or `rest` at the end")]
 pub(crate) struct BatchesError(String);
 
 #[cfg(test)]

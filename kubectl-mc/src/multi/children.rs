@@ -211,7 +211,7 @@ fn concurrency(job: &Job<'_>) -> usize {
 
 /// A command that does not end needs a kubectl for each cluster at the same time.
 #[derive(Debug, thiserror::Error)]
-#[error("this would keep {clusters} kubectls running at once, at 50 MB each")]
+#[error("the command would run {clusters} kubectl processes at once, at about 50 MB each")]
 struct TooManyStreams {
     clusters: usize,
 }
@@ -219,7 +219,7 @@ struct TooManyStreams {
 impl Explain for TooManyStreams {
     fn hint(&self) -> Option<String> {
         Some(format!(
-            "choose at most {STREAMS} clusters, or say that it is meant: --cluster-concurrency={}",
+            "choose at most {STREAMS} clusters, or allow more by --cluster-concurrency={}",
             self.clusters
         ))
     }

@@ -68,7 +68,7 @@ fn count(clusters: usize) -> String {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfirmError {
-    #[error("refusing to change {} without being asked to: there is no terminal to ask at", count(*clusters))]
+    #[error("refusing to change {} without confirmation: there is no terminal to ask at", count(*clusters))]
     NoTerminal { clusters: usize },
     #[error("nothing was changed")]
     Declined,

@@ -55,7 +55,7 @@ fn path(private: &Path) -> PathBuf {
 pub(crate) enum NothingToRetry {
     #[error("no cluster failed last time")]
     None,
-    #[error("the clusters that failed last time are of another host: {server}")]
+    #[error("the clusters of the last failure belong to another host: {server}")]
     OtherHost { server: String },
 }
 

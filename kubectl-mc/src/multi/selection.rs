@@ -173,7 +173,7 @@ pub(crate) enum SelectionError {
     Unknown { name: ClusterName, known: Vec<ClusterName> },
     #[error("no set @{name} in the configuration")]
     NoSet { name: String, known: Vec<String> },
-    #[error("the set @{name} is part of itself")]
+    #[error("the set @{name} contains itself")]
     Circle { name: String },
     #[error("the set @{name} of the configuration")]
     Set { name: String, source: TermError },
@@ -194,7 +194,7 @@ impl Explain for SelectionError {
             Self::NoSet { name, known } => {
                 Some(match suggestion::nearest(name, known.iter().map(String::as_str)) {
                     Some(nearest) => format!("did you mean @{nearest}?"),
-                    None if known.is_empty() => "it has no sets".to_owned(),
+                    None if known.is_empty() => "the configuration has no sets".to_owned(),
                     None => format!("there are @{}", known.join(", @")),
                 })
             }

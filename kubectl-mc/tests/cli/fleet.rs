@@ -200,8 +200,8 @@ fn a_kubectl_that_does_not_end_for_each_of_very_many_must_be_meant() {
         ran.failed(),
         (
             2,
-            "error: this would keep 65 kubectls running at once, at 50 MB each\n\
-             hint: choose at most 64 clusters, or say that it is meant: --cluster-concurrency=65\n"
+            "error: the command would run 65 kubectl processes at once, at about 50 MB each\n\
+             hint: choose at most 64 clusters, or allow more by --cluster-concurrency=65\n"
         )
     );
 }
@@ -318,7 +318,7 @@ fn what_talks_to_a_person_is_refused_for_several() {
     ] {
         let ran = bed.run(&[&["-C", "m1,m2"], words].concat());
         let said = format!(
-            "error: this needs {why}, which makes sense with one cluster only, and 2 are chosen\n\
+            "error: the command needs {why} and works on one cluster only, but 2 are chosen\n\
              hint: name one cluster: --cluster=NAME\n"
         );
         assert_eq!(ran, self::ran(2, "", &said));

@@ -27,7 +27,7 @@ fn without_a_terminal_nothing_is_changed_unless_it_was_said_before() {
             ran.failed(),
             (
                 2,
-                "error: refusing to change 2 clusters without being asked to: there is no terminal to ask at\n\
+                "error: refusing to change 2 clusters without confirmation: there is no terminal to ask at\n\
                  hint: --yes changes them; --dry-run=clusters shows what would be done\n"
             ),
             "{words:?}"
@@ -65,7 +65,7 @@ fn read_only_refuses_changes_on_one_cluster_too() {
         let ran = bed.run_with("KUBECTL_MC_READONLY", "1", words);
         let (code, text) = ran.failed();
         assert_eq!(code, 2, "{text}");
-        assert!(text.contains("may change something, and KUBECTL_MC_READONLY allows reads only\n"), "{text}");
+        assert!(text.contains("KUBECTL_MC_READONLY allows only commands that read\n"), "{text}");
     }
     for words in [&["-C", "m1", "get", "pods"][..], &["-C", "m1", "apply", "--dry-run=server"]] {
         assert_eq!(bed.run_with("KUBECTL_MC_READONLY", "1", words).out, "ran\n", "{words:?}");

@@ -32,7 +32,7 @@ fn what_helm_has_installed_is_left_to_helm() {
     let ran = bed.run(&["install", "--image=i"]);
     let (_, error) = ran.failed();
     assert!(error.contains("installed by Helm, as release \"proxy\""), "{error}");
-    assert!(error.contains("hint: helm -n kubectl-mc-system upgrade proxy"), "{error}");
+    assert!(error.contains("hint: upgrade it by Helm: helm -n kubectl-mc-system upgrade proxy"), "{error}");
     assert!(bed.requests().iter().all(|head| head.starts_with("GET ")), "something was written");
 }
 

@@ -98,7 +98,7 @@ fn raw_asks_kubectl_for_its_version_and_keeps_to_the_member() {
     bed.script("bin/kubectl", "#!/bin/sh\necho 'Client Version: v1.20'");
     let ran = bed.run(&["-C", "m1", "get", "--raw", "/version"]);
     assert_eq!(ran.failed().0, 1);
-    assert!(ran.err.contains("cannot tell the version of "), "{}", ran.err);
+    assert!(ran.err.contains("cannot determine the version of "), "{}", ran.err);
 }
 
 #[test]

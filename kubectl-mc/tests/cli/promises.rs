@@ -169,7 +169,7 @@ fn a_change_needs_somebody_to_say_yes() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: refusing to change 2 clusters without being asked to: there is no terminal to ask at
+    error: refusing to change 2 clusters without confirmation: there is no terminal to ask at
     hint: --yes changes them; --dry-run=clusters shows what would be done
     ");
     assert_snapshot!(rendered(&bed.run(&["--yes", "delete", "pod", "web", "-C", "eu-1,eu-2"])), @r"
@@ -183,14 +183,14 @@ fn a_change_needs_somebody_to_say_yes() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: `delete` may change something, and KUBECTL_MC_READONLY allows reads only
-    hint: --dry-run=server is a read; else unset KUBECTL_MC_READONLY
+    error: refusing `delete`: KUBECTL_MC_READONLY allows only commands that read
+    hint: use --dry-run=server, or unset KUBECTL_MC_READONLY
     ");
     assert_snapshot!(rendered(&bed.run_with("KUBECTL_MC_READONLY", "1", &["exec", "web", "-C", "eu-1", "--", "ls"])), @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: `exec` may change something, and KUBECTL_MC_READONLY allows reads only
+    error: refusing `exec`: KUBECTL_MC_READONLY allows only commands that read
     hint: unset KUBECTL_MC_READONLY
     ");
 }
@@ -242,7 +242,7 @@ fn who_chooses_nothing_or_nobody_is_told_what_there_is() {
     ----- stdout -----
     ----- stderr -----
     error: no cluster chosen
-    hint: choose by --cluster=NAME, --cluster-selector or KUBECTL_MC_CLUSTER; there are eu-1, eu-2, us-1, `kubectl mc --help` says more
+    hint: choose by --cluster=NAME, --cluster-selector or KUBECTL_MC_CLUSTER; there are eu-1, eu-2, us-1, see `kubectl mc --help`
     ");
     assert_snapshot!(rendered(&bed.run(&["get", "pods", "-C", "asia-*"])), @r"
     exit code: 3
@@ -263,14 +263,14 @@ fn who_chooses_nothing_or_nobody_is_told_what_there_is() {
     ----- stdout -----
     ----- stderr -----
     error: no set @prod in the configuration
-    hint: it has no sets
+    hint: the configuration has no sets
     ");
     assert_snapshot!(rendered(&bed.run(&["compare", "deploy/web", "-C", "eu-1"])), @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: compare needs two clusters or more, and only eu-1 is chosen
-    hint: choose another beside it: --cluster=eu-1,NAME
+    error: compare needs at least two clusters, but only eu-1 is chosen
+    hint: choose a second cluster: --cluster=eu-1,NAME
     ");
 }
 

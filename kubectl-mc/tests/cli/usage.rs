@@ -32,15 +32,18 @@ fn what_cannot_be_done_is_said_with_the_next_step() {
         (&["-C", "m1"], "error: no command given for cluster m1\nhint: "),
         (
             &["-C", "m1", "compare", "deploy/web"],
-            "error: compare needs two clusters or more, and only m1 is chosen\nhint: choose another beside it: --cluster=m1,NAME\n",
+            "error: compare needs at least two clusters, but only m1 is chosen\nhint: choose a second cluster: --cluster=m1,NAME\n",
         ),
         (&["-C", "m1", "config", "view"], "error: `kubectl config` works on kubeconfig files"),
         (
             &["--all-clusters", "-C", "m1", "get"],
             "error: --all-clusters and --cluster contradict each other\n",
         ),
-        (&["--batch=1,0", "-C", "m1,m2", "get"], "error: --batch: \"0\" is neither a number"),
-        (&["-C", "@pord", "get"], "error: no set @pord in the configuration\nhint: it has no sets\n"),
+        (&["--batch=1,0", "-C", "m1,m2", "get"], "error: --batch: invalid batch \"0\": expected a number"),
+        (
+            &["-C", "@pord", "get"],
+            "error: no set @pord in the configuration\nhint: the configuration has no sets\n",
+        ),
         (&["-C", "/(/,m1", "get"], "error: --cluster: invalid regular expression \"/(/\": "),
         (&["--cluster=../m2", "get", "pods"], "error: --cluster: invalid cluster name \"../m2\": "),
         (&["--cluster=", "get", "pods"], "error: --cluster: invalid cluster name \"\": it is empty\n"),
@@ -66,7 +69,7 @@ fn fault_81_no_kubectl_is_told_before_anyone_is_asked() {
         ran.failed(),
         (
             127,
-            "error: no kubectl in PATH\nhint: install kubectl, or say where it is: KUBECTL_MC_KUBECTL=/path/to/kubectl\n"
+            "error: no kubectl in PATH\nhint: install kubectl, or set its path: KUBECTL_MC_KUBECTL=/path/to/kubectl\n"
         )
     );
 }

@@ -48,7 +48,7 @@ impl Question<'_> {
             }
         }
         let impersonation = if missing.is_empty() {
-            Verdict::yes(format!("the sidecar may show {} to {cluster}", there.in_words()))
+            Verdict::yes(format!("the sidecar may impersonate {} on {cluster}", there.in_words()))
         } else {
             Verdict::no(
                 format!("{IMPERSONATOR} may not impersonate {}", missing.join(", ")),
@@ -81,10 +81,10 @@ impl Question<'_> {
                     "member impersonation",
                     Verdict::no(message.to_string(), format!("kubectl mc access diff {cluster}")),
                 ),
-                ("member authorization", not_asked("the member is not shown you".to_owned())),
+                ("member authorization", not_asked("the member did not receive the request".to_owned())),
             ],
             Some(refusal) => {
-                let why = format!("the question does not get to the member: {refusal}");
+                let why = format!("the request does not reach the member: {refusal}");
                 vec![
                     ("member impersonation", not_asked(why.clone())),
                     ("member authorization", not_asked(why)),
@@ -94,11 +94,13 @@ impl Question<'_> {
                 let status = &answer.body["status"];
                 let reason = status["reason"].as_str().unwrap_or_default();
                 vec![
-                    ("member impersonation", Verdict::yes(format!("{cluster} answered you"))),
+                    ("member impersonation", Verdict::yes(format!("{cluster} accepted the impersonation"))),
                     ("member authorization", self.authorization(status["allowed"] == true, reason, grant)),
                 ]
             }
-            None => return Err(member.refused("say what you may do".to_owned(), &answer).into()),
+            None => {
+                return Err(member.refused("answer a SelfSubjectAccessReview".to_owned(), &answer).into());
+            }
         })
     }
 
@@ -108,7 +110,7 @@ impl Question<'_> {
         let answer =
             through::ask(member, &host.at.cluster, cluster, Method::POST, REVIEWS, Some(review)).await?;
         if !answer.status.is_success() {
-            return Err(member.refused("be asked who may do what".to_owned(), &answer).into());
+            return Err(member.refused("answer a SubjectAccessReview".to_owned(), &answer).into());
         }
         let reason = answer.body["status"]["reason"].as_str().unwrap_or_default().to_owned();
         Ok((answer.body["status"]["allowed"] == true, reason))
@@ -139,7 +141,10 @@ fn is_just_granted(answer: &Answer) -> bool {
 
 fn shown_nobody(why: String) -> Verdicts {
     vec![
-        ("member impersonation", Verdict::no(why, "log in to the host as somebody else".to_owned())),
-        ("member authorization", Verdict::Unknown("the member is shown nobody".to_owned(), None)),
+        ("member impersonation", Verdict::no(why, "log in to the host as another user".to_owned())),
+        (
+            "member authorization",
+            Verdict::Unknown("the sidecar forwards no identity to the member".to_owned(), None),
+        ),
     ]
 }

@@ -119,7 +119,7 @@ fn ask(list: &mut List<'_>) -> Result<Choice, Failure> {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("compare needs two clusters or more, and only {} is chosen", cluster.as_ref().map_or("none", |cluster| cluster.as_str()))]
+#[error("compare needs at least two clusters, but only {} is chosen", cluster.as_ref().map_or("none", |cluster| cluster.as_str()))]
 struct NothingToCompare {
     cluster: Option<ClusterName>,
 }
@@ -127,7 +127,7 @@ struct NothingToCompare {
 impl Explain for NothingToCompare {
     fn hint(&self) -> Option<String> {
         let cluster = self.cluster.as_ref().map_or("m1", ClusterName::as_str);
-        Some(format!("choose another beside it: --cluster={cluster},NAME"))
+        Some(format!("choose a second cluster: --cluster={cluster},NAME"))
     }
 
     fn status(&self) -> ExitStatus {
@@ -144,7 +144,7 @@ struct NoCluster {
 impl Explain for NoCluster {
     fn hint(&self) -> Option<String> {
         Some(format!(
-            "choose by --cluster=NAME, --cluster-selector or {}; {}, `kubectl mc --help` says more",
+            "choose by --cluster=NAME, --cluster-selector or {}; {}, see `kubectl mc --help`",
             env::CLUSTER,
             selection::what_there_is(&self.known)
         ))

@@ -22,10 +22,10 @@ pub(crate) enum MemberFailure {
     #[error("no answer within {}", seconds(*.0))]
     TimedOut(Duration),
     /// An answer that cannot be read.
-    #[error("the answer cannot be read: {0}")]
+    #[error("cannot read the answer: {0}")]
     Unreadable(ServerText),
     /// The answer was cut off.
-    #[error("the answer broke off: {0}")]
+    #[error("the answer ended early: {0}")]
     BrokenOff(ServerText),
     /// No failure: there are differences.
     #[error("it differs")]

@@ -215,7 +215,11 @@ impl<'a> Sinks<'a> {
                 ordered::run(wanted, &task.way(), fetch, sink).await
             }
         };
-        let died = || Some(MemberFailure::Said("it was not asked to the end".to_owned()));
+        let died = || {
+            Some(MemberFailure::Said(
+                "internal error: the request was cancelled before it finished".to_owned(),
+            ))
+        };
         Some(results?.into_iter().map(|result| result.unwrap_or_else(died)).collect())
     }
 

@@ -145,7 +145,7 @@ pub(crate) enum TermError {
     Name(#[from] InvalidClusterName),
     #[error("invalid glob {0:?}")]
     Glob(String),
-    #[error("no slash ends the regular expression {0:?}")]
+    #[error("the regular expression {0:?} has no closing slash")]
     Open(String),
     #[error("invalid regular expression {text:?}")]
     Expression { text: String, source: Box<regex::Error> },
@@ -155,7 +155,9 @@ impl Explain for TermError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Name(_) => Some("`kubectl mc clusters` lists the clusters".to_owned()),
-            Self::Glob(_) => Some("a glob is made of *, ?, [abc] and the letters of names".to_owned()),
+            Self::Glob(_) => {
+                Some("a glob consists of *, ?, [abc] and the characters of cluster names".to_owned())
+            }
             Self::Open(_) | Self::Expression { .. } => Some("for example: '/^eu-(a|b)-[0-9]+$/'".to_owned()),
         }
     }

@@ -127,7 +127,7 @@ impl Watch {
             match self.watch(&mut version).await {
                 Gap::Ended => {}
                 Gap::Expired => {
-                    self.remark("the watch begins anew; what was deleted meanwhile is not shown");
+                    self.remark("the watch restarted; deletions in between are not shown");
                     version = self.list_again(&mut pause).await?;
                 }
                 Gap::Failed(failure) if failure.is_passing() => {

@@ -92,7 +92,7 @@ impl Stream {
     ) -> Result<(), MemberFailure> {
         let mut body = self.member.open(&self.path(query), "*/*").await?.into_body();
         if std::mem::take(lost) {
-            self.remark(sender, "the log goes on").await;
+            self.remark(sender, "the log continues").await;
         }
         *pause = FIRST_PAUSE;
         while let Some(frame) = body.frame().await {

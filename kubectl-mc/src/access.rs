@@ -1,4 +1,4 @@
-//! `kubectl mc access`: who may do what on a member, by the host's RBAC and the member's.
+//! `kubectl mc access`: explains, grants and revokes access to a member, by the RBAC of the host and of the member.
 
 mod diff;
 mod explain;
@@ -47,7 +47,7 @@ pub(crate) fn run(
     })
 }
 
-/// The clusters named by -C. What is given to somebody is given by exact name.
+/// The clusters named by -C. Access is granted by exact name.
 fn clusters(flags: &Flags) -> Result<Vec<ClusterName>, AccessError> {
     if flags.cluster_selector.is_some() || flags.all_clusters {
         return Err(AccessError::ByName);

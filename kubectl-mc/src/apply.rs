@@ -1,5 +1,5 @@
-//! Writes objects by server-side apply, as a field manager of our own: in order, so that what is applied
-//! again changes nothing, and what others own is not taken from them unless told to.
+//! Writes objects by server-side apply with the plugin's field manager, in order. Applying again changes nothing,
+//! and fields of other managers stay unless they are forced.
 //!
 //! - [`object`]: an object as JSON, its name for people and its place in the API
 //! - [`diff`]: what would change, for people
@@ -150,7 +150,7 @@ impl Made {
     }
 }
 
-/// Who owns which field that we would set.
+/// The fields of other managers that the apply would set.
 fn conflicts(status: &Status) -> Vec<String> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_told_in_the_servers_words_with_the_object_and_the_cluster() {
+    fn refusal_names_object_cluster_and_server_message() {
         let object =
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}});
         let status = |status: Value| Box::new(serde_json::from_value::<Status>(status).unwrap());
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dry_run_would_have_made_holds_what_is_in_it() {
+    fn dry_run_accepts_objects_in_new_namespaces_and_kinds() {
         let object = |value| Object::new(value).unwrap();
         let mut made = Made::default();
         made.remember(&object(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_writes_by_itself_is_no_change() {
+    fn server_fields_are_no_change() {
         let object =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}});
         let with = |version: &str, data: &str| {

@@ -1,5 +1,5 @@
-//! Tells the words of `kubectl mc …` apart: our own flags, kubectl's verb, and everything else,
-//! which reaches kubectl byte for byte.
+//! Splits the words of `kubectl mc …` into the plugin's flags, kubectl's verb, and the rest, which reaches kubectl
+//! byte for byte.
 //!
 //! Before the verb all our flags are ours. After it only those that kubectl would take for the
 //! choice of the cluster are: kubectl's verbs use the rest. Nothing past `--` is looked at, and a

@@ -1,6 +1,5 @@
-//! The overlays' folder: `$XDG_CACHE_HOME/kubectl-mc`, else `~/.cache/kubectl-mc`. Only its owner
-//! can look into it. A file's name is the hash of its content, so two commands at once never
-//! write different things to one place.
+//! The private cache folder: `$XDG_CACHE_HOME/kubectl-mc`, else `~/.cache/kubectl-mc`. Only its owner can read it.
+//! The name of an overlay is the hash of its content, so two commands never write different content to one file.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};

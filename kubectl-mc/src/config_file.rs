@@ -1,6 +1,6 @@
-//! The user's configuration: `$XDG_CONFIG_HOME/kubectl-mc/config.yaml`, else
-//! `~/.config/kubectl-mc/config.yaml`. What is not known there is refused with the nearest name that
-//! is: a mistyped set would choose other clusters than was meant.
+//! The user's configuration: `$XDG_CONFIG_HOME/kubectl-mc/config.yaml`, else `~/.config/kubectl-mc/config.yaml`. An
+//! unknown key is an error with the nearest known key as a hint, because a mistyped set would choose other
+//! clusters.
 
 use std::collections::BTreeMap;
 use std::io;

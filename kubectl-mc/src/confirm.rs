@@ -1,4 +1,4 @@
-//! Asks at the terminal before something is written that cannot be undone by itself.
+//! Asks for confirmation at the terminal before a change that cannot be undone.
 
 use std::io::{BufRead, IsTerminal};
 

@@ -1,5 +1,5 @@
-//! Every environment variable that is read, and the environment itself as a value, so that
-//! nothing else asks the process for it.
+//! The environment variables that the plugin reads, and the environment as a value. No other module reads the
+//! process's environment.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -1,5 +1,5 @@
-//! What reaches the user when a command fails: one chain of causes, the next step, an exit code.
-//! Each module has its own error type; [`Explain`] is what such a type adds for the user.
+//! A failed command as the user sees it: the chain of causes, a hint and an exit code. Each module has its own
+//! error type; [`Explain`] adds the hint and the exit code.
 
 use std::error::Error;
 use std::fmt;
@@ -47,7 +47,7 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut source = error.source();
     while let Some(cause) = source {
         let text = cause.to_string();
-        // Some libraries repeat the cause in their own text; saying it twice helps nobody.
+        // Some libraries repeat the cause in their own text; it is printed once.
         if !last.contains(&text) {
             line = format!("{line}: {text}");
         }

@@ -1,4 +1,4 @@
-//! Every exit code of the program, in one place. When kubectl runs, the code is kubectl's own.
+//! The exit codes of the program. When kubectl runs, its own exit code is used.
 
 use std::process::ExitCode;
 

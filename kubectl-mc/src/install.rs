@@ -1,4 +1,4 @@
-//! What `install` and `uninstall` consist of.
+//! The steps of `install` and `uninstall`.
 //!
 //! - [`plan`]: what is meant, from the flags
 //! - [`host`]: what the host must have before anything is applied

@@ -1,4 +1,4 @@
-//! Joining a cluster to a host, and taking it away again.
+//! Joins a cluster to a host, and removes it again.
 //!
 //! [`survey`] reads both sides, [`preflight`] concludes from it, [`steps`] writes: the registration without a
 //! credential, then (as soon as the sidecar reaches the member) the member's side, then the tokens. Each step

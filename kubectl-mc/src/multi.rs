@@ -1,5 +1,5 @@
-//! One command on several clusters: as native requests where that does exactly what kubectl does,
-//! else as kubectl children, and what came of it at each cluster.
+//! Runs one command on several clusters: by direct requests if they do exactly what kubectl does, else by a kubectl
+//! for each cluster.
 
 mod batches;
 mod child;
@@ -157,7 +157,7 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
     Ok(outcomes)
 }
 
-/// Ctrl-C, or the terminal or whoever started us wants an end.
+/// Resolves at SIGINT, SIGTERM or SIGHUP.
 #[cfg(unix)]
 async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};

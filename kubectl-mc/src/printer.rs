@@ -1,5 +1,5 @@
-//! The only place that writes. A reader that has gone away (a broken pipe) is no error:
-//! `kubectl mc clusters | head` ends quietly. A disk that is full is one.
+//! Writes standard output and standard error; no other module does. A closed pipe is no error, so `kubectl mc
+//! clusters | head` ends quietly. A full disk is one.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -15,9 +15,9 @@ use crate::server_text::escaped;
 /// Standard output and standard error.
 #[derive(Debug, Default)]
 pub(crate) struct Printer {
-    /// Nobody reads standard output any more.
+    /// Standard output is closed.
     reader_gone: AtomicBool,
-    /// Why standard output takes nothing any more, where that is not because nobody reads it.
+    /// The error of standard output, if it is not a closed pipe.
     lost: OnceLock<io::Error>,
     /// What is drawn on the terminal at the moment: it makes way for whatever is written.
     bar: watch::Sender<Option<ProgressBar>>,
@@ -47,7 +47,7 @@ impl Printer {
         self.lost.get().map(|error| Lost(error.to_string()))
     }
 
-    /// Whether nobody reads standard output any more: what goes on for its sake may end.
+    /// Whether standard output is closed, so that reads may end.
     pub(crate) fn is_reader_gone(&self) -> bool {
         self.reader_gone.load(Ordering::Relaxed)
     }
@@ -72,7 +72,7 @@ impl Printer {
         }
     }
 
-    /// Data of an answer that comes in pieces; breaks when nobody reads it any more.
+    /// Data of an answer that comes in pieces; breaks when standard output is closed.
     pub(crate) fn stream(&self, bytes: &[u8]) -> ControlFlow<()> {
         self.out_bytes(bytes);
         if self.is_reader_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

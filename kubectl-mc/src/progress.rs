@@ -1,5 +1,4 @@
-//! What a long command is doing: a spinner on a terminal's standard error, a plain line for each step
-//! elsewhere. Standard output is never touched.
+//! Shows the steps of a long command: a spinner on a terminal's standard error, else one line for each step.
 
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! What is meant, from what was typed: flags, environment and configuration resolved once. The
-//! commands see none of them.
+//! Resolves flags, environment and configuration once. The commands see only the result.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -172,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn the_variable_takes_the_whole_grammar() {
+    fn variable_takes_the_whole_grammar() {
         let settings = Settings::resolve(&flags(&[]), &env(&[(env::CLUSTER, "eu-*,!eu-9")])).unwrap();
         assert_eq!(settings.choice, Choice::parse(&["eu-*,!eu-9"], &[], None, false).unwrap());
     }
 
     #[test]
-    fn the_configuration_fills_in_what_was_not_said() {
+    fn configuration_supplies_defaults() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("kubectl-mc")).unwrap();
         let text = "host: of-file\ndefaults: {clusterConcurrency: 3, clusterTimeout: 5s, color: never}\n";

@@ -1,4 +1,4 @@
-//! What somebody may have meant by a name that is not known.
+//! Suggests the known name that is nearest to a mistyped one.
 
 /// The known name that is most like `given`, if any is like it at all.
 pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_alike_is_suggested() {
+    fn only_similar_names_are_suggested() {
         assert_eq!(nearest("eu-pord-1", ["eu-prod-1", "us-prod-1", "m1"]), Some("eu-prod-1"));
         assert_eq!(nearest("x", ["eu-prod-1", "m1"]), None);
     }

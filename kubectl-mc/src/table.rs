@@ -1,5 +1,4 @@
-//! Tables with kubectl's look: the server's own columns (`meta.k8s.io/v1` `Table`), upper case
-//! names, three spaces between.
+//! A table of clusters: the columns of the server (`meta.k8s.io/v1` `Table`), printed as by kubectl.
 
 use jiff::Timestamp;
 use kubectl_mc_api::age;

@@ -1,5 +1,5 @@
-//! `kubectl mc access diff`: the rights that the sidecar's access controller would give and take on a member,
-//! each with the binding on the host that is the reason. The controller decides by the same code.
+//! `kubectl mc access diff`: the rights that the access controller would add and remove on a member, each with the
+//! binding on the host that is its reason. The controller decides by the same code.
 
 use std::collections::BTreeSet;
 
@@ -80,7 +80,7 @@ pub(super) async fn run(
     Ok(ExitStatus::Failed)
 }
 
-/// Who may use which cluster's proxy, by the host's RBAC.
+/// The subjects that may use each cluster's proxy, by the host's RBAC.
 async fn index(host: &Side) -> Result<Index, Failure> {
     let mut index = Index::default();
     for role in items(host.get(&format!("/apis/{RBAC}/clusterroles")).await?) {

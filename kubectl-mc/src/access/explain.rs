@@ -1,5 +1,5 @@
-//! `kubectl mc access explain`: the way of a request, asked hop by hop before it is made: who says no, why,
-//! and the command that changes it.
+//! `kubectl mc access explain`: checks a request hop by hop before it is made, and prints which hop refuses it,
+//! why, and the command that changes that.
 
 mod hops;
 mod member;
@@ -99,7 +99,7 @@ async fn host_authorization(
         "group": path::PROXY_GROUP, "version": path::PROXY_VERSION, "resource": "clusters",
         "subresource": "proxy", "name": cluster.as_str(), "verb": needed,
     }});
-    // Anybody may ask about themselves.
+    // Every user may ask about their own rights.
     let (path, review) = if is_self {
         (SELF_REVIEWS, hops::self_review(&attributes))
     } else {
@@ -151,7 +151,7 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Verdict, Failure>
     })
 }
 
-/// The flags that name somebody to `access grant`.
+/// The flags of `access grant` for a user.
 fn subject_flags(user: &str) -> String {
     match user.strip_prefix("system:serviceaccount:") {
         Some(account) => format!("--serviceaccount={account}"),

@@ -1,5 +1,5 @@
-//! `kubectl mc access grant` and `revoke`: the host's right on `clusters/proxy` and the member's binding, as
-//! one. The member's is written by the caller's own proxy path.
+//! `kubectl mc access grant` and `revoke`: write the host's right on `clusters/proxy` and the member's binding
+//! together. The member's binding goes through the caller's proxy path.
 
 use http::{Method, StatusCode};
 use kubectl_mc_api::names::{HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};
@@ -33,7 +33,7 @@ pub(super) async fn grant(
         let grants =
             subjects.iter().map(|subject| Grant { cluster, role, namespace: namespace.as_deref(), subject });
         for grant in grants {
-            // The member first: a right to enter without one to do anything there helps nobody.
+            // The member first: the right to enter is useless without a right on the member.
             let on_member = apply.all(member.target(), [grant.on_member()]).await?;
             let on_host = apply.all(host.target(), [grant.host_role(reach), grant.host_binding()]).await?;
             on_host.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(*dry_run))));
@@ -63,7 +63,7 @@ pub(super) async fn revoke(
         let mut any = false;
         for subject in &subjects {
             let grant = Grant { cluster, role, namespace: namespace.as_deref(), subject };
-            // The host first: who is shut out there is out at once.
+            // The host first: that ends the access at once.
             let on_host = delete.all(host.target(), std::iter::once(grant.host_binding())).await?;
             let on_member = delete.all(member.target(), std::iter::once(grant.on_member())).await?;
             on_host.iter().for_each(|one| printer.out_line(&format!("host: {one} deleted{remark}")));
@@ -112,7 +112,7 @@ async fn reach(role: &str, cluster: &ClusterName, host: &Side, member: &Side) ->
             Err(GrantError::NoRole { role: role.to_owned(), cluster: cluster.clone() }.into())
         }
         status if status.is_success() => Ok(Reach::of(&answer.body)),
-        // Who may bind a role need not be allowed to read it.
+        // The right to bind a role does not include the right to read it.
         StatusCode::FORBIDDEN => Ok(if role == "view" { Reach::Read } else { Reach::Write }),
         _ => Err(member.refused(format!("get ClusterRole {role}"), &answer).into()),
     }
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_names_its_cluster_and_nobody_elses() {
+    fn grant_names_only_its_cluster() {
         let cluster: ClusterName = "m1".parse().unwrap();
         let subject = Subject::User("jane".to_owned());
         let grant = |namespace| Grant { cluster: &cluster, role: "view", namespace, subject: &subject };

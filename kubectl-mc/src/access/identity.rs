@@ -1,5 +1,5 @@
-//! Who somebody is on the host, and who they are then on a member: the sidecar's own rules
-//! (docs/explanation/request-path.md), for telling what will happen before it does.
+//! The caller's identity on the host and on a member, by the sidecar's rules (docs/explanation/request-path.md), to
+//! predict the result of a request.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Somebody named by `--as` and `--as-group`, with the groups that the host would add.
+    /// The user of `--as` and `--as-group`, with the groups that the host would add.
     pub(crate) fn named(user: &str, groups: &[String]) -> Self {
         let mut groups = groups.to_vec();
         if groups.is_empty()
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn extra_is_sent_but_for_what_means_nothing_elsewhere() {
+    fn extra_is_sent_without_omitted_keys() {
         let review = json!({
             "username": "jane", "uid": "1", "groups": ["system:authenticated"],
             "extra": {

@@ -1,5 +1,4 @@
-//! The resource that somebody means by `pods`, `po`, `Deployment` or `deployments.apps/scale`, by what the
-//! member serves.
+//! Resolves `pods`, `po`, `Deployment` or `deployments.apps/scale` to a resource that the member serves.
 
 use http::Method;
 use kubectl_mc_api::ClusterName;

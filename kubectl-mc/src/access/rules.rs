@@ -1,5 +1,5 @@
-//! By which rules the sidecar shows its callers to members: the flags of its Deployment on the host, as far as
-//! the caller may read them. Elsewhere its defaults are assumed, and that is told.
+//! The sidecar's rules for identities: the flags of its Deployment on the host, if the caller may read them.
+//! Otherwise its defaults, with a note.
 
 use kubectl_mc_api::access::sent;
 use kubectl_mc_api::names::SIDECAR;
@@ -17,7 +17,7 @@ pub(crate) struct Rules {
     omitted_extra: Vec<String>,
     /// `--allow-privileged-identity`
     pub(super) privileged: bool,
-    /// Whether nobody could tell.
+    /// Whether the flags could not be read.
     assumed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! To whom something is granted, and who cannot sensibly be granted anything.
+//! The subjects of a grant, and the ones that cannot be granted anything.
 
 use std::fmt;
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_mean_no_person_is_refused_by_name() {
+    fn system_subjects_are_refused_by_name() {
         for name in
             ["", "system:anonymous", "system:kube-scheduler", "system:node:a", "kubectl-mc:x", "kubelet"]
         {

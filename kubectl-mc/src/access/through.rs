@@ -1,4 +1,4 @@
-//! A member's API by the caller's own proxy path, and what a refusal on that way means.
+//! Requests to a member through the caller's proxy path, and the refusals of the hops on it.
 
 use http::Method;
 use kubectl_mc_api::{ClusterName, path};
@@ -19,7 +19,7 @@ pub(crate) async fn member(host: &ClusterContext, cluster: &ClusterName, env: &E
     Ok(Side { role: "member", at })
 }
 
-/// An answer, or who on the way refused.
+/// An answer of the member, or the refusal of a hop before it.
 pub(crate) async fn ask(
     member: &Side,
     host: &ClusterContext,
@@ -40,7 +40,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// Who on the way refused; the member's own answers are none.
+/// The refusal of a hop before the member; an answer of the member is none.
 pub(crate) fn refusal(answer: &Answer) -> Option<Refusal> {
     if answer.status.is_success() {
         return None;

@@ -1,5 +1,5 @@
-//! Takes objects away: the last made goes first, what is gone already is no error, and it waits until all
-//! are gone, so that the same names can be used again at once.
+//! Deletes objects in the opposite order and waits until they are gone, so that the names can be used again at
+//! once. An object that does not exist is no error.
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stays_says_why() {
+    fn undeleted_object_gives_the_reason() {
         let namespace = json!({
             "spec": {"finalizers": ["kubernetes"]},
             "status": {"conditions": [{"status": "True", "message": "some content remains"}]},

@@ -1,4 +1,4 @@
-//! What would change, as a unified diff of YAML; a Secret's values are told apart and never shown.
+//! A unified diff in YAML of what an apply would change. The values of Secrets are masked.
 
 use std::fmt::Write;
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_gives_no_line() {
+    fn equal_fields_print_no_line() {
         assert_eq!(unified(&[applied(Some(secret("same")), secret("same"))]), "");
     }
 

@@ -1,5 +1,5 @@
-//! An object as JSON: its name for people and its place in the API. The plural is guessed by Kubernetes' own
-//! rule, and what has a namespace says so: true of all that this program writes, and it saves the discovery.
+//! An object as JSON, with its name for messages and its place in the API. The plural is guessed by Kubernetes' own
+//! rule, and an object with a namespace says so, which saves the discovery.
 
 use std::fmt;
 use std::time::Duration;
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_cannot_tell_yet_is_asked_again_and_not_for_ever() {
+    async fn too_many_requests_is_retried_a_limited_time() {
         let begin = tokio::time::Instant::now();
         let mut asked = 0;
         let answer = with_retries(async || {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_is_no_object() {
+    fn object_without_a_name_is_invalid() {
         let error = Object::new(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}})).unwrap_err();
         assert_eq!(error.to_string(), "invalid object: it has no name");
     }

@@ -1,5 +1,5 @@
-//! Which flags take a value in the next word. Without this a word such as `--cluster` in
-//! `-l --cluster` could not be told from a flag of ours.
+//! Which flags take a value in the next word. Without this list, `--cluster` in `-l --cluster` would look like a
+//! flag of the plugin.
 //!
 //! The lists are what kubectl 1.27 to 1.36 say of themselves: a flag is in them when
 //! `kubectl VERB --FLAG` answers "flag needs an argument".
@@ -55,7 +55,7 @@ pub(super) fn short_takes_value(verb: Option<&OsStr>, letter: u8) -> bool {
     }
 }
 
-/// The long name of a short flag, where somebody looks at it.
+/// The long name of a short flag, if the plugin reads that flag.
 pub(super) fn long_of(verb: Option<&OsStr>, letter: u8) -> &'static str {
     let verb = verb.and_then(OsStr::to_str).unwrap_or_default();
     match letter {

@@ -39,7 +39,7 @@ fn our_flags_are_taken_and_the_rest_is_left_as_it_was() {
 }
 
 #[test]
-fn the_value_of_a_flag_of_kubectl_is_never_taken_for_a_flag_of_ours() {
+fn value_of_a_kubectl_flag_is_no_plugin_flag() {
     for line in [
         "get pods -l --cluster",
         "get pods --selector -C",

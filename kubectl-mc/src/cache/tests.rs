@@ -91,7 +91,7 @@ fn different_contents_have_different_files() {
 }
 
 #[test]
-fn what_was_not_used_for_a_week_goes_and_what_was_used_stays() {
+fn unused_overlays_are_pruned_after_a_week() {
     let base = tempfile::tempdir().unwrap();
     let cache = open(base.path()).unwrap();
     let start = SystemTime::now();

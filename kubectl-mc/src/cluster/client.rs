@@ -1,5 +1,5 @@
-//! Our own requests to the host, with the caller's credential: GETs, any answer. The runtime
-//! and TLS are set up here and nowhere else, so a command that needs no request does not pay for them.
+//! Requests to the host with the caller's credential. The runtime and TLS are set up here only, so commands without
+//! a request do not pay for them.
 
 use std::error::Error;
 use std::io::IsTerminal;
@@ -57,7 +57,7 @@ pub(crate) enum ClientError {
 impl Explain for ClientError {}
 
 impl ClientError {
-    /// What happened, in the words of the innermost library: "client error (Connect)" helps nobody.
+    /// What happened, in the words of the innermost library, because "client error (Connect)" says too little.
     pub(crate) fn reason(&self) -> String {
         let cause = self.source().map(|cause| cause.source().unwrap_or(cause));
         cause.map_or_else(|| self.to_string(), chain)

@@ -1,5 +1,4 @@
-//! A cluster's API by a context of the user's kubeconfig, with the caller's own credential: what our own
-//! verbs that write use. kubectl's way with a kubeconfig is [`crate::cluster::context`]'s, the connection [`crate::cluster::client`]'s.
+//! A connection to the cluster of a kubeconfig context, with the caller's credential, for the verbs that write.
 
 use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
@@ -16,7 +15,7 @@ pub(crate) struct Connection {
     pub(crate) cluster: ClusterContext,
 }
 
-/// A cluster that is written to, and what it is to this command: who refuses something is named.
+/// A cluster that is written to, and its role in the command, for messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
     /// `host` or `member`.

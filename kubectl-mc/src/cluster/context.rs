@@ -1,5 +1,5 @@
-//! The host: the kubeconfig context that everything goes through, found as kubectl finds it
-//! (client-go's `ClientConfigLoadingRules`), or the pod's service account.
+//! A cluster that a kubeconfig context names, loaded as kubectl loads it (client-go: `ClientConfigLoadingRules`),
+//! or the cluster of the pod's service account.
 
 mod in_cluster;
 mod load;
@@ -21,7 +21,7 @@ pub(crate) struct HostOptions {
     pub(crate) context: Option<String>,
 }
 
-/// The cluster that people log in to, with the credential of the one who calls.
+/// A cluster of a kubeconfig, with the caller's credential.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterContext {
     /// The kubeconfig context; none in a pod.
@@ -39,7 +39,7 @@ pub(crate) struct ClusterContext {
     pub(crate) kubeconfig: Kubeconfig,
 }
 
-/// Who calls.
+/// The caller.
 #[derive(Clone, Debug)]
 pub(crate) enum User {
     /// An entry of the user's kubeconfig: named, never copied.

@@ -1,6 +1,5 @@
-//! The caller's credential, obtained once for many requests: a credential plugin that every kubectl
-//! would run for itself is run here, as client-go runs it (`client.authentication.k8s.io`), and what it
-//! says takes its place. Everything else stays where it is.
+//! Runs a credential plugin once for many requests, as client-go does (`client.authentication.k8s.io`), instead of
+//! once in every kubectl.
 
 use std::error::Error;
 use std::ffi::OsStr;

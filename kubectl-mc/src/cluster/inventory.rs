@@ -1,4 +1,4 @@
-//! The host's list of clusters, by one request of our own, so that it can be said which hop refused.
+//! Lists the clusters behind the host by a request of the plugin, which shows the hop that refuses it.
 
 use http::StatusCode;
 use kubectl_mc_api::path;

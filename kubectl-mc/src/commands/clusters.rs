@@ -1,4 +1,4 @@
-//! `kubectl mc clusters`: what is behind the host, with kubectl's look.
+//! `kubectl mc clusters`: lists the clusters behind the host, formatted as by kubectl.
 
 use kubectl_mc_api::path;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Any command of kubectl, on one cluster or on several.
+//! Runs a command of kubectl on one cluster or on several.
 
 mod several;
 

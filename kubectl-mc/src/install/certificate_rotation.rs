@@ -1,6 +1,6 @@
-//! Another way to make the serving certificate, while requests go on. Before the first new sidecar shows its
-//! certificate the host trusts both authorities, and it does so until the last old one is sent nothing any more. Then
-//! goes what belonged to the old way alone.
+//! Changes the issuer of the serving certificate without losing requests. The host trusts both authorities before
+//! the first new sidecar shows its certificate, until the last old sidecar gets no more requests. Then the objects
+//! of the old issuer are deleted.
 //!
 //! How far it is follows from what is there, so an installation that was broken off is brought to its end by the next.
 
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_line_break_at_its_end_or_windows_own_is_the_same_certificate() {
+    fn line_endings_do_not_change_a_certificate() {
         let (old, new) = (pem("T2xk"), pem("TmV3"));
         assert_eq!(with(old.trim_end(), &new), format!("{old}{new}"));
         assert_eq!(without(&format!("{old}{new}"), &old.replace('\n', "\r\n")), new);

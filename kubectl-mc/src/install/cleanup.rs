@@ -1,5 +1,5 @@
-//! What there is to take away: what an installation of any kind would have made, and of that only what bears
-//! our label; and what the sidecar made itself.
+//! The objects that an uninstall deletes: those that any kind of installation creates and that have the plugin's
+//! label, and those that the sidecar created.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,5 +1,5 @@
-//! `kubectl mc install`: looks at the host, lets it judge everything, applies it in an order in which nothing
-//! is broken on the way, and waits until it works.
+//! `kubectl mc install`: checks the host, validates every object by a dry run, applies them in an order that breaks
+//! nothing, and waits until the sidecar is available.
 
 use kubectl_mc_api::manifests::Certificates;
 use kubectl_mc_api::names;
@@ -90,7 +90,7 @@ async fn install(
         return Ok(());
     }
 
-    // The group is registered when somebody answers for it: an APIService without is noticed by everybody.
+    // The group is registered when a sidecar serves it: an APIService without a server disturbs every client.
     let mut registration = objects.pop();
     let is_program = |object: &serde_json::Value| object["kind"] == "Deployment";
     let program = objects.iter().position(is_program).map(|at| objects.split_off(at));

@@ -1,11 +1,11 @@
-//! What the host must have before anything is applied, and what there is that is not ours.
+//! Checks the host before the first apply, and finds objects that the plugin did not create.
 
 use kubectl_mc_api::names::{KUBECTL_MC, MANAGED_BY, SIDECAR};
 use serde_json::Value;
 
 use super::{InstallError, get};
 
-/// Fails when the sidecar could not work, or belongs to somebody else.
+/// Fails when the sidecar could not work, or was installed by another tool.
 pub(crate) async fn check(client: &kube::Client, namespace: &str) -> Result<(), InstallError> {
     let published =
         get(client, "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication").await?;
@@ -26,7 +26,7 @@ pub(crate) async fn check(client: &kube::Client, namespace: &str) -> Result<(), 
     Ok(())
 }
 
-/// Without these the sidecar cannot tell who calls.
+/// Keys without which the sidecar cannot authenticate callers.
 fn missing(published: &Value) -> Vec<String> {
     let needed =
         ["requestheader-client-ca-file", "requestheader-username-headers", "requestheader-group-headers"];
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_without_front_proxy_is_told_by_its_missing_keys() {
+    fn missing_front_proxy_keys_are_named() {
         let whole = json!({
             "requestheader-client-ca-file": "-----BEGIN",
             "requestheader-username-headers": "[\"X-Remote-User\"]",

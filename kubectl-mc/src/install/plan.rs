@@ -1,4 +1,4 @@
-//! What is meant, from the flags.
+//! The installation that the flags describe.
 
 use kubectl_mc_api::manifests::{self, Parameters, Reach};
 use serde_json::Value;

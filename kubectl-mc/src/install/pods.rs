@@ -1,4 +1,4 @@
-//! What is wrong with pods that do not get ready, as their status tells it.
+//! Why pods are not ready, read from their status.
 
 use std::fmt;
 
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_cannot_be_pulled_is_said_with_its_message() {
+    fn image_pull_failure_comes_with_its_message() {
         let backing_off =
             pod(json!({"reason": "ImagePullBackOff", "message": "Back-off pulling image \"x\""}));
         let problem = Problem::of(&backing_off).unwrap();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_made_is_no_problem_and_what_finds_no_node_may_find_one() {
+    fn pending_pods_are_no_final_problem() {
         assert_eq!(Problem::of(&pod(json!({"reason": "ContainerCreating"}))), None);
         let pending = json!({
             "metadata": {"name": "p"},

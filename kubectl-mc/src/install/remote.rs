@@ -1,5 +1,5 @@
-//! The cluster that runs the sidecars where the host has no nodes, and what the sidecars need of the host
-//! there: a kubeconfig with the token of the host's account.
+//! The cluster that runs the sidecars for a host without nodes, and the kubeconfig of the host that the sidecars
+//! need there.
 
 use std::time::Duration;
 

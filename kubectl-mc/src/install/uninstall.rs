@@ -1,5 +1,5 @@
-//! `kubectl mc uninstall`: takes away what `install` made, in the opposite order, and nothing else. Members'
-//! registrations hold credentials that nobody else has: they go only after a yes.
+//! `kubectl mc uninstall`: deletes what `install` created, in the opposite order. The members' registrations hold
+//! credentials that exist nowhere else, so they are deleted only after a confirmation.
 
 use crate::apply::delete::Delete;
 use crate::apply::object::Object;

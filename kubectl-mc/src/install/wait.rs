@@ -1,5 +1,5 @@
-//! Waits until the sidecars serve and the host reaches them, says meanwhile how far it is, and stops early
-//! where waiting cannot help.
+//! Waits until the sidecars are available and the host reaches them, reports the progress, and stops early on
+//! problems that waiting cannot solve.
 
 use std::time::Duration;
 
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_rolled_out_when_only_new_replicas_are_left_and_all_are_available() {
+    fn rollout_is_complete_with_only_new_available_replicas() {
         let deployment =
             |status: Value| json!({"metadata": {"generation": 2}, "spec": {"replicas": 2}, "status": status});
         let whole =
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_available_of_the_version_before_is_told_apart() {
+    fn old_replicas_are_counted_apart() {
         let deployment = |status: Value| json!({"spec": {"replicas": 2}, "status": status});
         assert_eq!(available(&deployment(json!({}))), "0 of 2 available");
         let both = json!({"replicas": 3, "updatedReplicas": 1, "availableReplicas": 2});

@@ -1,5 +1,5 @@
-//! Server addresses that only the caller's machine knows: loopback, and the names that kind, k3d, minikube
-//! and Docker Desktop put into kubeconfigs. The sidecar elsewhere would reach itself, or nothing.
+//! Recognizes server addresses that are local to the caller's machine: loopback, and the names that kind, k3d,
+//! minikube and Docker Desktop write into kubeconfigs. The sidecar cannot reach them.
 
 use std::net::IpAddr;
 
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_this_machine_are_told_from_those_of_the_network() {
+    fn local_addresses_are_recognized() {
         for url in [
             "https://127.0.0.1:34567",
             "https://127.8.8.8",

@@ -1,4 +1,4 @@
-//! What a join left on both sides, and nothing else: what an unjoin deletes.
+//! The objects of a join on both sides, which an unjoin deletes.
 
 use kubectl_mc_api::names::{
     CLUSTER, HOST_GRANT, HOST_UID, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT, NAMESPACE, SECRET_TYPE,

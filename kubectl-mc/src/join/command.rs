@@ -49,7 +49,7 @@ pub(crate) fn run(
     })
 }
 
-/// Asks nobody but the host, and that only for its identity, if it can.
+/// Asks only the host, and only for its identity, if it answers.
 fn print(
     arguments: &JoinArgs,
     member: &ClusterContext,

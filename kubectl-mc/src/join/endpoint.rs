@@ -1,5 +1,5 @@
-//! How the sidecar will reach the member: what the member's kubeconfig context says, less what only the
-//! caller's own machine knows, with the flags on top. Pure but for reading the CA's file.
+//! The connection from the sidecar to the member: the member's kubeconfig context without its local parts,
+//! overridden by flags.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// What is wrong with the address for anybody but this machine.
+    /// Why only this machine can use the address.
     pub(crate) fn locality(&self) -> Option<address::Local> {
         if self.is_given { None } else { address::local(&self.server) }
     }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_secret_does_not_take_is_refused_before_anything_is_written() {
+    fn invalid_connection_is_refused_before_any_write() {
         for (server, reason) in [
             ("http://m:8080", "https only"),
             ("https://u:p@m", "user info"),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_of_this_machine_is_not_taken_over_but_can_be_left_out() {
+    fn local_proxy_is_refused_and_can_be_disabled() {
         let cluster = Cluster { proxy_url: Some("socks5://localhost:1080".to_owned()), ..cluster() };
         let error = of("https://m", &cluster, &ConnectionArgs::default()).unwrap_err();
         assert!(matches!(error, EndpointError::LocalProxy(_)), "{error}");

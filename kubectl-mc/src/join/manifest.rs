@@ -1,4 +1,4 @@
-//! `sidecar/deploy/member.yaml` as objects.
+//! The objects of `sidecar/deploy/member.yaml`.
 
 use kubectl_mc_api::manifests::MEMBER;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! A next command that succeeds for this caller: it is tried before it is told.
+//! Finds a command that succeeds for this caller, to be printed as the next step.
 
 use http::Method;
 use kubectl_mc_api::{ClusterName, path};

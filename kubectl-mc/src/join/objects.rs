@@ -1,4 +1,4 @@
-//! What a join writes, as values: the registration on the host and the member's side of it.
+//! The objects that a join writes: the registration on the host and the member's side.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -115,7 +115,7 @@ impl MemberSide<'_> {
     }
 }
 
-/// The member's namespace as it was found: whether somebody else made it.
+/// Whether the member's namespace was not created by the plugin.
 pub(crate) fn is_foreign(namespace: Option<&Value>) -> bool {
     namespace.is_some_and(|namespace| namespace["metadata"]["labels"][MANAGED_BY] != KUBECTL_MC)
 }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_member_gets_all_of_the_manifest_and_a_note_of_where_it_belongs() {
+    fn member_gets_whole_manifest_and_annotations() {
         let name = name();
         let objects = side(&name).objects(manifest());
         assert_eq!(objects.len(), manifest().len());
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wanted_is_left_out() {
+    fn unwanted_objects_are_omitted() {
         let name = name();
         let kinds = |side: MemberSide<'_>| -> Vec<String> {
             side.objects(manifest()).iter().map(|object| text(object, "/kind").to_owned()).collect()
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_again_without_the_hosts_administrators_takes_their_binding_away() {
+    fn rejoin_without_host_admins_removes_their_binding() {
         let name = name();
         let (with, without) = (side(&name), MemberSide { host_admins: false, ..side(&name) });
         let ours = json!({"metadata": {"name": HOST_ADMINS, "labels": {MANAGED_BY: KUBECTL_MC}}});

@@ -1,4 +1,4 @@
-//! Whether a join may begin: conclusions from a [`super::survey`]. Pure, so that each is a line of a test.
+//! Decides from a [`super::survey`] whether a join may begin. Pure, so that each finding is one line of a test.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use super::survey::{HostSurvey, MemberSurvey, Sidecar};
 pub(crate) enum Finding {
     /// Good to know.
     Fine(String),
-    /// Somebody should agree before it goes on.
+    /// The user must confirm it.
     Warning(String),
     /// It cannot go on; the second is what to do.
     Refused(String, String),
 }
 
-/// Who is who, for messages and hints.
+/// Names of both sides, for messages and hints.
 pub(crate) struct Names<'a> {
     pub(crate) cluster: &'a ClusterName,
     /// The host's and the member's `kubectl --context=…`.
@@ -119,7 +119,7 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
     }
     let same = |entry: &&Value| annotation(Some(entry), MEMBER_UID) == Some(&member.uid);
     let by_uid = host.registered.iter().filter(same).find_map(|entry| entry["metadata"]["name"].as_str());
-    // The note of a registration that is gone binds nobody.
+    // The annotation of a deleted registration does not count.
     let by_note = note(CLUSTER).filter(|name| {
         note(HOST_UID).is_some() && name.parse().is_ok_and(|name| host.cluster(&name).is_some())
     });

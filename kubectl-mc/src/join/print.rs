@@ -1,5 +1,5 @@
-//! `kubectl mc join --print`: both halves of a join for two people, as commands to paste into a shell. What
-//! the member's half prints is what the host's half needs.
+//! `kubectl mc join --print`: the commands of a join for two administrators. The member's half prints the tokens
+//! that the host's half needs.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ use crate::apply::diff::documents;
 use crate::cli::JoinArgs;
 use crate::error::Failure;
 
-/// Who runs what.
+/// The input of both halves.
 pub(crate) struct Halves<'a> {
     pub(crate) arguments: &'a JoinArgs,
     pub(crate) endpoint: &'a Endpoint,

@@ -1,5 +1,4 @@
-//! One of the two clusters of a join: requests to it that say, when they fail, which side it was, what was
-//! asked and what to do.
+//! Requests to one of the two clusters of a join. Errors name the side, the request and the next step.
 
 use std::time::Duration;
 
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_what_its_status_says() {
+    fn answer_message_comes_from_its_status() {
         let answer = |body| Answer { status: StatusCode::FORBIDDEN, hop: None, date: None, body };
         assert_eq!(answer(json!({"message": "no"})).message().raw(), "no");
         assert_eq!(answer(json!("an error page\n")).message().raw(), "an error page");

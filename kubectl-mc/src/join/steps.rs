@@ -1,5 +1,5 @@
-//! What a join writes, in order. The credential comes last: until the member's side is there and the sidecar
-//! has shown that it reaches the member, the proxy is off.
+//! Writes the objects of a join in order. The credential comes last: the proxy stays off until the member's side
+//! exists and the sidecar has reached the member.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What there is before a join, on both sides: reads only. What follows from it is [`super::preflight`]'s.
+//! Reads the state of both sides before a join. [`super::preflight`] draws the conclusions.
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
@@ -134,7 +134,7 @@ async fn sidecar(host: &Side) -> Result<Sidecar, SideError> {
     Ok(match answer.status {
         StatusCode::NOT_FOUND => Sidecar::Missing,
         status if status.is_server_error() => Sidecar::Unavailable(answer.message().to_string()),
-        // Who may not list the clusters may still join one.
+        // A caller without the right to list clusters may still join one.
         _ => Sidecar::Installed,
     })
 }
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_right_is_told_as_kubectl_would_ask_for_it() {
+    fn right_reads_as_in_kubectl_auth_can_i() {
         assert_eq!(
             in_words(&right(&("create", "", "serviceaccounts", "token", NAMESPACE))),
             "create serviceaccounts/token in kubectl-mc-system"

@@ -1,5 +1,5 @@
-//! The member's policy on the manager's TokenRequests: which audiences, and for how long. A kube-apiserver fills its
-//! own audiences into a TokenRequest that names none, so the first token tells them.
+//! The member's policy for the manager's TokenRequests: their audiences and their lifetime. A kube-apiserver fills
+//! its own audiences into a TokenRequest without any, so the first token shows them.
 
 use std::time::Duration;
 

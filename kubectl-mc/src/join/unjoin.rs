@@ -1,4 +1,4 @@
-//! `kubectl mc unjoin`: takes a cluster away from the host, and from the cluster what the join made there.
+//! `kubectl mc unjoin`: removes a cluster from the host, and the objects of the join from the cluster.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Waits for what the sidecar says of a member: its conditions, written by the controllers.
+//! Waits for the conditions that the controllers write into a MemberCluster.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::progress::Step;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     True,
-    /// `False: Reason: message`, or that nobody has said anything.
+    /// `False: Reason: message`, or that the condition is not reported yet.
     Not(String),
 }
 
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_is_told_with_its_reason() {
+    fn condition_comes_with_its_reason() {
         let cluster = json!({"status": {"conditions": [
             {"type": "Reachable", "status": "False", "reason": "ConnectionRefused", "message": "no"},
             {"type": "Ready", "status": "True"},

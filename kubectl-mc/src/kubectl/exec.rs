@@ -1,4 +1,4 @@
-//! The kubectl that does the work: found, asked its version, and run in our place.
+//! Finds kubectl, asks for its version, and runs it in place of the plugin.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -36,7 +36,7 @@ pub(crate) fn is_needed(
     !seen || cache.is_none_or(|cache| !is_warm(&discovery_folder(&cache, &server), now))
 }
 
-/// Makes the request. Only a refusal by somebody on the way is an error: where we cannot ask, or where
+/// Makes the request. Only a refusal by a hop before the member is an error: where we cannot ask, or where
 /// the member itself answered, kubectl knows best.
 pub(crate) fn run(
     host: &ClusterContext,
@@ -72,7 +72,7 @@ fn of_answer(answer: Result<Reply, ClientError>) -> Option<Refusal> {
     }
 }
 
-/// Somebody on the way refused: who, in their words, and what to do.
+/// The refusal of a hop: the hop, its message, and the next step.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct PreflightError {

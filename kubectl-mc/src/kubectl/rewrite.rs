@@ -1,5 +1,4 @@
-//! What was typed, made into one run of kubectl against one cluster. Pure: files and network
-//! are not touched here.
+//! Rewrites the command line to one run of kubectl on one cluster. Pure: no files and no network.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
-//! What a command of kubectl does to a cluster, by its verb: reads never ask and are never refused,
-//! and what is not known counts as a change.
+//! The effect of a kubectl command on a cluster, by its verb. An unknown verb counts as a write.
 
 use std::ffi::OsStr;
 
@@ -36,7 +35,7 @@ pub(crate) fn effect(scanned: &Scanned) -> Effect {
     }
 }
 
-/// Whether it goes on until somebody ends it, or waits for the cluster: its lines are told as they come.
+/// Whether the command runs until it is interrupted, or waits for the cluster: its lines are printed as they arrive.
 pub(crate) fn is_stream(scanned: &Scanned) -> bool {
     let verb = scanned.verb().unwrap_or_default();
     let word = scanned.word_after_verb().unwrap_or_default();
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_are_told_from_writes() {
+    fn reads_differ_from_writes() {
         for (line, expected) in [
             ("get pods", Effect::Reads),
             ("-n x get pods -w", Effect::Reads),
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_talks_to_a_person_is_for_one_cluster() {
+    fn interactive_commands_need_one_cluster() {
         for line in ["exec -it x -- sh", "run -ti x --image=y", "edit deploy/x", "delete pod x -i", "proxy"] {
             assert!(needs_one_cluster(&of(line)).is_some(), "{line}");
         }

@@ -1,4 +1,4 @@
-//! The turns that a change takes through the fleet: `1,25%,rest`.
+//! The batches of a rollout: `1,25%,rest`.
 
 /// The sizes of the turns, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_turn_is_refused() {
+    fn invalid_batches_are_refused() {
         for text in ["", "0", "0%", "101%", "rest,1", "1,,2", "-1", "some"] {
             assert!(Batches::parse(text).is_err(), "{text:?}");
         }

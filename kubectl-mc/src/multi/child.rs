@@ -1,5 +1,4 @@
-//! One kubectl: started in a process group of its own, read until it ends, and not outlived by
-//! anything of it.
+//! One kubectl process in its own process group, read until it ends. No process of the group survives it.
 
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -37,7 +36,7 @@ pub(super) struct Events {
 
 impl Events {
     pub(super) fn send(&self, event: Event) {
-        // Nobody listens any more: the command is at its end.
+        // Without a receiver the command is ending.
         let _ = self.sender.send((self.at, event));
     }
 }
@@ -59,7 +58,7 @@ pub(super) async fn run(child: Child, events: &Events) -> Result<(), Fault> {
     let ended = async {
         let feed = async {
             if let (Some(mut stdin), Some(input)) = (stdin, input) {
-                // Who does not read it all is judged by the exit code.
+                // If the child does not read it all, its exit code decides.
                 let _ = stdin.write_all(&input).await;
             }
         };

@@ -1,5 +1,5 @@
-//! The command by kubectl, a child for each cluster: so many at once, and what they write taken in
-//! the order of the clusters, or as it comes where it never ends.
+//! Runs a kubectl process for each cluster with a limited concurrency. Their output is printed in the order of the
+//! clusters, or as it arrives for commands that do not end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(super) struct Children<'a> {
     /// It changes nothing.
     reads: bool,
     permits: Arc<Semaphore>,
-    /// Who is asked first needs no place of a child's, but a connection.
+    /// A preflight needs no slot of a child, but a connection.
     asks: Arc<Semaphore>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Children<'a> {
         let mut taken = OrderedOutput::new(targets, verb::is_stream(self.job.scanned));
         for (at, target) in targets.iter().enumerate() {
             if let Some(reason) = target.not_ready() {
-                // It is told at once; nobody waits for it.
+                // Reported at once, so that nothing waits for it.
                 taken.skip(at, Fault::NotReady(reason.clone()), output);
                 progress.ended(&target.name);
                 continue;
@@ -117,7 +117,7 @@ impl<'a> Children<'a> {
                 }
             }
             if self.reads && self.job.printer.is_reader_gone() {
-                // Nobody reads what the others would say. A change is not left half done for that.
+                // Standard output is closed. A change is finished all the same.
                 break;
             }
         }
@@ -185,7 +185,7 @@ impl<'a> Children<'a> {
     }
 }
 
-/// Asks who stands in the way before kubectl does, which waits long and tells little.
+/// Finds a refusing hop before kubectl runs, which waits longer and reports less.
 async fn refusal(
     client: Option<&kube::Client>,
     cluster: &ClusterName,

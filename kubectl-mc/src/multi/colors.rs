@@ -1,4 +1,4 @@
-//! Colours of cluster names: `--color` first, then `NO_COLOR`, then whether there is a terminal.
+//! Colors of cluster names: `--color` first, then `NO_COLOR`, then whether the output is a terminal.
 
 use std::io::{self, IsTerminal};
 

@@ -1,5 +1,5 @@
-//! The question before several clusters are changed: shown and asked once, with the number of clusters
-//! to be typed when it is large. Without a terminal, or somebody to answer, nothing is changed.
+//! Asks once for confirmation before a change on several clusters. Above ten clusters, the user types their number.
+//! Without a terminal nothing is changed.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 
@@ -92,7 +92,7 @@ impl Explain for ConfirmError {
     }
 }
 
-/// More than these nobody counts at a glance.
+/// Above this the number must be typed.
 const TYPED_ABOVE: usize = 10;
 
 #[cfg(test)]

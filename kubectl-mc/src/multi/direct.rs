@@ -1,6 +1,5 @@
-//! What is done here and not by a kubectl for each cluster: `get` and `logs` on many clusters, over one
-//! login and one pool of connections. Only what is done exactly as kubectl does it has a [`Plan`];
-//! for everything else there is none, and kubectl is run.
+//! Runs `get`, `logs` and `compare` on many clusters by direct requests, with one login and one pool of
+//! connections. Only a command that is done exactly as by kubectl has a [`Plan`]; kubectl runs all others.
 //!
 //! - [`kubectl_flags`]: kubectl's flags, read strictly
 //! - [`login`], [`pool`]: the way to the members, with a credential that may run out
@@ -86,9 +85,9 @@ impl Plan {
     }
 }
 
-/// Who writes lines of text.
+/// Writes lines of text.
 pub(crate) trait Text {
-    /// Lines of a cluster; breaks when nobody reads any more.
+    /// Lines of a cluster; breaks when standard output is closed.
     fn out(&mut self, cluster: &ClusterName, lines: &[u8]) -> ControlFlow<()>;
 
     /// Something about them, beside the data.
@@ -168,7 +167,7 @@ fn has_preferences(env: &Env) -> bool {
         || env.home().is_some_and(|home| std::path::Path::new(home).join(".kube").join("kuberc").exists())
 }
 
-/// Nobody could be asked.
+/// The client could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectError {
     #[error("cannot use {host}")]

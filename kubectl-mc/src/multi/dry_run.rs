@@ -1,4 +1,4 @@
-//! `--dry-run=clusters`: the targets, and the command that is run for each, ready to be pasted.
+//! `--dry-run=clusters`: prints the targets, and for each the command, ready to be pasted.
 
 use std::ffi::OsStr;
 

@@ -1,5 +1,4 @@
-//! The clusters that the last command failed on, for `--retry-failed`: kept in the private folder, with
-//! the host that they are of.
+//! Remembers the clusters on which the last command failed, for `--retry-failed`, together with their host.
 
 use std::fs;
 use std::io;
@@ -19,7 +18,7 @@ struct Remembered {
     clusters: Vec<ClusterName>,
 }
 
-/// Remembers who failed. When nobody did, there is nothing left to retry.
+/// Remembers the failed clusters. Without any there is nothing left to retry.
 pub(super) fn remember(private: &Path, host: &ClusterContext, outcomes: &[Outcome]) -> io::Result<()> {
     let failed =
         outcomes.iter().filter(|outcome| outcome.result.as_ref().is_err_and(super::Fault::is_failure));
@@ -37,7 +36,7 @@ pub(super) fn remember(private: &Path, host: &ClusterContext, outcomes: &[Outcom
     fs::rename(&temporary, path(private))
 }
 
-/// Those who failed last time.
+/// The clusters that failed last time.
 pub(crate) fn recall(private: &Path, host: &ClusterContext) -> Result<Vec<ClusterName>, NothingToRetry> {
     let remembered = fs::read(path(private)).ok().and_then(|text| serde_json::from_slice(&text).ok());
     match remembered {

@@ -1,5 +1,5 @@
-//! Text of several clusters: whole lines, each with its cluster before it, aligned. A line is never
-//! torn, and one without an end gets one.
+//! Prints text of several clusters as whole lines, each after the name of its cluster. A last line without a line
+//! break gets one.
 
 use std::collections::HashMap;
 
@@ -67,7 +67,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// A cluster has ended: what is left of a line, and what nobody told yet.
+    /// A cluster has ended: the rest of a line, and an error that is not printed yet.
     pub(crate) fn end(&mut self, cluster: &ClusterName, result: &Result<(), Fault>) {
         self.complete(cluster);
         if let Err(fault) = result

@@ -1,5 +1,4 @@
-//! What must differ from cluster to cluster in a command that is the same for all: local ports, and
-//! local paths, where `{cluster}` stands for the name.
+//! Adapts a command to each cluster: local ports are counted up, and `{cluster}` in a local path becomes the name.
 
 use std::ffi::{OsStr, OsString};
 

@@ -1,4 +1,4 @@
-//! How to work on several clusters.
+//! The options for several clusters.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;

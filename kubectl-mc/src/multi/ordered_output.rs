@@ -1,4 +1,4 @@
-//! What the children say, put into the order of their clusters, or taken as it comes.
+//! Passes the output of the children on in the order of the clusters, or as it arrives.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -66,7 +66,7 @@ impl<'a> OrderedOutput<'a> {
     /// When the first loses its place, because it is silent and others are not.
     pub(super) fn due(&self) -> Option<Instant> {
         let waits = !self.begun && !self.early.is_empty();
-        // Who has lost its place once waits for nobody, and nobody for it.
+        // A cluster that has lost its place once neither waits nor delays others.
         let is_late = self.passed_over >= self.order.len();
         waits.then(|| if is_late { Instant::now() } else { self.quiet.over() })
     }
@@ -113,7 +113,7 @@ impl<'a> OrderedOutput<'a> {
     pub(super) fn outcomes(self) -> Vec<Outcome> {
         let results = self.targets.iter().zip(self.results);
         results
-            // Without an end nobody was left to read it: that is no failure.
+            // Without an end standard output was closed: that is no failure.
             .map(|(target, result)| Outcome {
                 cluster: target.name.clone(),
                 result: result.unwrap_or(Ok(())),

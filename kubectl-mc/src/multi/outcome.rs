@@ -1,4 +1,4 @@
-//! What came of the command at one cluster.
+//! The outcome of the command at one cluster.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) struct Outcome {
 pub(crate) enum Fault {
     /// The host knew before that it does not answer.
     NotReady(ServerText),
-    /// Somebody on the way refused, or the member did, in their words.
+    /// A hop refused, with the message of its server.
     Refused(Refusal),
     /// It took longer than it was given.
     TimedOut(Duration),

@@ -1,4 +1,4 @@
-//! What the children write, made into one answer: lines, a table, or a document.
+//! Merges the output of the children to lines, a table or a document.
 
 use kubectl_mc_api::ClusterName;
 use tokio::time::Instant;
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_verb_and_the_format_say_what_the_answer_will_be() {
+    fn verb_and_format_determine_output_shape() {
         for (line, expected) in [
             ("get pods", OutputShape::Table),
             ("get pods -owide", OutputShape::Table),

@@ -1,4 +1,4 @@
-//! The local ports of `port-forward` on several clusters, as a table: kubectl tells them one by one.
+//! The local ports of `port-forward` on several clusters as a table.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! How far it is, on a terminal's standard error only, and only when it takes longer than one likes to
-//! wait without a word.
+//! Shows the progress of a slow command on a terminal's standard error.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::printer::Printer;
 
-/// How many clusters have ended, and who is waited for.
+/// How many clusters have ended, and which are still running.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClusterProgress(Arc<watch::Sender<State>>);
 
@@ -71,7 +70,7 @@ impl State {
     }
 }
 
-/// What is drawn, until nobody waits any more.
+/// The bar, until this is dropped.
 struct Shown<'a>(&'a Printer);
 
 impl Drop for Shown<'_> {
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_how_many_and_whom() {
+    fn progress_message_counts_and_names_clusters() {
         let names: Vec<ClusterName> = (1..=6).map(|at| format!("m{at}").parse().unwrap()).collect();
         let progress = ClusterProgress::default();
         progress.wait_for(names.iter());

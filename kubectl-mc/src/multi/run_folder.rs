@@ -1,5 +1,4 @@
-//! The folder of one run: what holds a credential is only there, only its owner can look into it, and it
-//! is gone when the run is.
+//! The private folder of one run, for overlays with a credential. It is deleted when the run ends.
 
 use std::fs;
 use std::io::{self, Write};
@@ -63,7 +62,7 @@ fn is_alive(id: i32) -> bool {
     rustix::process::Pid::from_raw(id).is_some_and(|id| rustix::process::test_kill_process(id).is_ok())
 }
 
-/// Elsewhere nobody is asked: a run that lives would lose its files.
+/// Elsewhere every process counts as alive, so that no running command loses its files.
 #[cfg(not(unix))]
 fn is_alive(_id: i32) -> bool {
     true
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_left_is_removed_by_the_next() {
+    fn next_run_removes_leftovers_of_a_killed_one() {
         let private = tempfile::tempdir().unwrap();
         // No process can have this id.
         let dead = private.path().join(format!("{PREFIX}{}", i32::MAX));

@@ -1,5 +1,5 @@
-//! Which clusters are meant: the grammar of `--cluster`, sets, exclusions and labels, made into an
-//! ordered list of targets. Exact names need no list of the host's, so they need no right to one.
+//! Resolves the choice of clusters (`--cluster`, sets, exclusions, labels) to an ordered list of targets. Exact
+//! names need no list of the host, so they need no right to one.
 
 mod picker;
 mod targets;

@@ -1,5 +1,5 @@
-//! How long a cluster that says nothing may keep those behind it waiting. Answers are told in the order of
-//! the clusters as a rule; who is slower than the rest loses its place, and is told of at the end.
+//! The time that a silent cluster may delay the clusters after it. Output is in the order of the clusters, and a
+//! straggler comes last.
 
 use std::time::Duration;
 
@@ -25,8 +25,7 @@ impl StragglerTimer {
         self.last = Instant::now();
     }
 
-    /// When whoever is silent loses its place: after the grace, and after as long again as the others
-    /// took. Where all is slow, nobody is.
+    /// When a silent cluster loses its place: after the grace, or after as long again as the others took.
     pub(crate) fn over(&self) -> Instant {
         self.last + self.grace.max(self.last - self.begun)
     }
@@ -37,7 +36,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_silent_has_the_grace_or_as_long_as_the_others_took() {
+    async fn straggler_gets_the_grace_or_the_others_time() {
         let grace = Duration::from_secs(1);
         let mut quiet = StragglerTimer::new(grace);
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! How it went, in one line: failures grouped by cause, and the exit code of all.
+//! The summary line: failures grouped by cause, and the exit code of the command.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -70,7 +70,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// More names than these make nobody wiser; each has a line of its own above.
+/// More names would only fill the line; each cluster has a line of its own above.
 const NAMES: usize = 12;
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn all_and_none_are_told_apart() {
+    fn empty_reach_differs_from_full_reach() {
         let seven = || Some(Fault::Kubectl { code: Some(7), reason: None });
         let summary = Summary::of(&outcomes(vec![None, None]));
         assert_eq!((summary.to_string().as_str(), summary.status()), ("", ExitStatus::Success));

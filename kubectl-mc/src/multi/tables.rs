@@ -1,5 +1,5 @@
-//! kubectl's tables of several clusters as one: the cluster first, one line of names for equal columns,
-//! aligned over all, and a block of its own for columns that differ.
+//! Merges kubectl's tables of several clusters: a CLUSTER column first, one header for equal columns, aligned over
+//! all clusters, and a separate block for each other set of columns.
 //!
 //! Rows are held back half a second, so that they are aligned with those of all clusters that are quick;
 //! what comes later keeps the widths. Blocks of other columns come behind.
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_quick_is_shown_and_what_is_late_keeps_the_widths() {
+    async fn late_rows_keep_the_column_widths() {
         let mut tables = Tables::default();
         let mut end = |cluster: &str, text: &str| {
             tables.take(text.as_bytes());

@@ -91,7 +91,7 @@ fn each_way_to_choose_chooses() {
 }
 
 #[test]
-fn nothing_chosen_tells_what_there_is() {
+fn no_choice_lists_the_clusters() {
     let ran = bed().run(&["get", "pods"]);
     let (code, text) = ran.failed();
     assert_eq!(code, 2);
@@ -100,7 +100,7 @@ fn nothing_chosen_tells_what_there_is() {
 }
 
 #[test]
-fn no_match_has_a_code_of_its_own_and_tells_what_there_is() {
+fn no_match_has_its_own_code_and_lists_clusters() {
     for (cluster, said) in [
         ("asia-*", "error: no cluster matches\nhint: there are eu-1, eu-2, us-1\n"),
         ("eu-*,us-2", "error: cluster unknown: us-2\nhint: did you mean us-1?\n"),

@@ -17,7 +17,7 @@ fn answering(body: &str) -> Bed {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_cannot_be_written_is_a_failure_and_no_silence() {
+fn unwritable_output_is_a_failure() {
     let full = std::fs::File::create("/dev/full").unwrap();
     let ran = answering(TABLE).command(&["clusters"]).stdout(full).output().unwrap();
     assert_eq!(ran.status.code(), Some(1), "{ran:?}");
@@ -92,14 +92,14 @@ fn a_selector_is_passed_on() {
 }
 
 #[test]
-fn an_empty_list_is_told_beside_the_data() {
+fn empty_list_message_goes_to_stderr() {
     let ran = answering(r#"{"kind": "Table", "columnDefinitions": [{"name": "Name"}], "rows": []}"#)
         .run(&["clusters"]);
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), "", "No resources found\n"));
 }
 
 #[test]
-fn who_refused_is_told() {
+fn refusing_hop_is_named() {
     for (code, body, said) in [
         (404, "404 page not found\n", "sidecar not installed: 404 page not found"),
         (503, "service unavailable\n", "sidecar not available: service unavailable"),
@@ -131,7 +131,7 @@ fn a_bad_label_selector_is_a_usage_error() {
 }
 
 #[test]
-fn a_choice_of_clusters_does_not_apply_but_a_default_one_is_no_hindrance() {
+fn clusters_refuses_a_choice_but_ignores_the_default() {
     let bed = answering(TABLE);
     assert_eq!(bed.run(&["clusters", "--cluster=m1"]).failed().0, 2);
     assert_eq!(bed.run_with("KUBECTL_MC_CLUSTER", "m1", &["clusters"]).code, Some(0));

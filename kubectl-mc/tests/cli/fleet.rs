@@ -20,7 +20,7 @@ fn ran(code: i32, out: &str, err: &str) -> Ran {
 }
 
 #[test]
-fn text_is_whole_lines_with_the_cluster_before_each_in_order() {
+fn text_lines_name_their_cluster_in_order() {
     // The first is the last to speak.
     let bed = bed(
         "[ $cluster = m1 ] && while [ ! -e there ]; do :; done; echo a line; printf \"and $cluster\"; echo aside >&2; : > there",
@@ -115,7 +115,7 @@ fn differences_are_no_failure() {
 }
 
 #[test]
-fn who_refused_is_told_for_each_cluster_and_grouped() {
+fn refusing_hop_is_named_for_each_cluster_and_grouped() {
     let bed = Bed::serving(|path| match path {
         path if path.contains("/m2/") => status(502, "member unreachable", "no route to host"),
         path if path.contains("/m3/") => status(502, "member unreachable", "connection refused"),
@@ -193,7 +193,7 @@ fn so_many_at_once_and_no_more_and_all_of_them_in_order() {
 }
 
 #[test]
-fn a_kubectl_that_does_not_end_for_each_of_very_many_must_be_meant() {
+fn endless_command_on_many_clusters_needs_concurrency_flag() {
     let names: Vec<_> = (0..65).map(|at| format!("m{at}")).collect();
     let ran = bed("echo x").run(&["-C", &names.join(","), "wait", "--for=delete", "pod/x"]);
     assert_eq!(
@@ -207,7 +207,7 @@ fn a_kubectl_that_does_not_end_for_each_of_very_many_must_be_meant() {
 }
 
 #[test]
-fn streams_are_told_as_they_come() {
+fn streams_print_as_data_arrives() {
     // The second speaks, and the first only then.
     let bed = bed(
         "if [ $cluster = m1 ]; then while [ ! -e go ]; do :; done; echo second; else echo first; fi; exec sleep 1000",
@@ -265,7 +265,7 @@ fn a_reader_that_goes_away_is_no_error_without_kubectl_either() {
 }
 
 #[test]
-fn standard_input_reaches_every_cluster_whole() {
+fn every_cluster_gets_whole_standard_input() {
     let bed = bed("cat > got.$cluster");
     let mut child =
         bed.command(&["--yes", "-C", "m1,m2,m3", "apply", "-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -278,7 +278,7 @@ fn standard_input_reaches_every_cluster_whole() {
 }
 
 #[test]
-fn standard_input_that_nobody_asked_for_is_left_alone() {
+fn unused_standard_input_is_not_read() {
     let bed = bed("cat");
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(b"for whoever comes after\n").unwrap();
@@ -292,7 +292,7 @@ fn standard_input_that_nobody_asked_for_is_left_alone() {
 }
 
 #[test]
-fn a_credential_plugin_runs_once_for_all_clusters_and_leaves_nothing() {
+fn credential_plugin_runs_once_for_all_clusters() {
     let bed = bed("grep -o 'obtained' \"${KUBECONFIG%%:*}\"; stat -c %a \"${KUBECONFIG%%:*}\"");
     plugin(&bed, "echo run >> runs; echo '{\"status\": {\"token\": \"obtained\"}}'");
     let ran = bed.run(&["-C", "m*,m1,m2,m3", "--cluster=m4", "describe", "x"]);
@@ -309,7 +309,7 @@ fn a_credential_plugin_runs_once_for_all_clusters_and_leaves_nothing() {
 }
 
 #[test]
-fn what_talks_to_a_person_is_refused_for_several() {
+fn interactive_commands_are_refused_for_several() {
     let bed = bed("echo run");
     for (words, why) in [
         (&["exec", "-it", "x", "--", "sh"][..], "a terminal (--tty)"),

@@ -12,7 +12,7 @@ fn bed(script: &str) -> Bed {
 }
 
 #[test]
-fn without_a_terminal_nothing_is_changed_unless_it_was_said_before() {
+fn without_terminal_changes_need_yes() {
     let bed = bed("echo changed");
     for words in [
         &["delete", "pod", "x"][..],
@@ -74,7 +74,7 @@ fn read_only_refuses_changes_on_one_cluster_too() {
 }
 
 #[test]
-fn a_change_goes_through_the_fleet_in_turns_and_stops_at_a_failure() {
+fn batches_run_in_order_and_stop_at_a_failure() {
     let bed = bed("ls began.* 2>/dev/null | wc -l > before.$cluster; : > began.$cluster; [ $cluster != m2 ]");
     let all = "m1,m2,m3,m4,m5";
     let words = ["--yes", "--batch=1,40%,rest", "--pause-on-failure", "-C", all, "apply", "-f", "x"];
@@ -93,7 +93,7 @@ fn a_change_goes_through_the_fleet_in_turns_and_stops_at_a_failure() {
 }
 
 #[test]
-fn what_failed_is_tried_again_and_nothing_else() {
+fn retry_failed_runs_only_failed_clusters() {
     let bed = bed("echo tried; [ $cluster = m1 ] || [ -e mended ]");
     assert_eq!(bed.run(&["-C", "m1,m2,m3", "describe", "x"]).code, Some(4));
     fs::write(bed.path("mended"), "").unwrap();

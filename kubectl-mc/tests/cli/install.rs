@@ -3,7 +3,7 @@
 use crate::bed::Bed;
 
 #[test]
-fn a_host_without_front_proxy_is_told_before_anything_is_applied() {
+fn host_without_front_proxy_stops_install_before_apply() {
     let map = r#"{"apiVersion": "v1", "kind": "ConfigMap", "data": {"client-ca-file": "-----BEGIN"}}"#;
     let bed = Bed::answering((200, "application/json", map.to_owned()));
     let ran = bed.run(&["install", "--image=i"]);
@@ -19,7 +19,7 @@ fn a_host_without_front_proxy_is_told_before_anything_is_applied() {
 }
 
 #[test]
-fn what_helm_has_installed_is_left_to_helm() {
+fn install_refuses_a_helm_release() {
     let keys = ["client-ca-file", "username-headers", "group-headers"]
         .map(|key| format!(r#""requestheader-{key}": "x""#));
     let map = format!(r#"{{"data": {{{}}}}}"#, keys.join(","));
@@ -67,7 +67,7 @@ fn a_host_that_cannot_be_reached_is_named() {
 }
 
 #[test]
-fn what_does_not_go_together_is_wrong_usage() {
+fn conflicting_flags_are_usage_errors() {
     let bed = Bed::unreachable();
     for arguments in [
         &["install"] as &[&str],

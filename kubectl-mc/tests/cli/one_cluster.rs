@@ -102,7 +102,7 @@ fn raw_asks_kubectl_for_its_version_and_keeps_to_the_member() {
 }
 
 #[test]
-fn a_kubectl_that_does_not_start_is_told() {
+fn kubectl_that_does_not_start_is_an_error() {
     let bed = bed();
     let broken = bed.script("broken", "#!/nowhere/sh\n");
     let ran = bed.run_with("KUBECTL_MC_KUBECTL", &broken, &["-C", "m1", "get", "pods"]);

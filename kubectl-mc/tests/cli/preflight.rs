@@ -23,7 +23,7 @@ fn a_cold_cache_costs_one_request_and_a_warm_one_none() {
 }
 
 #[test]
-fn what_needs_no_server_asks_nobody() {
+fn local_commands_send_no_request() {
     let bed = Bed::unreachable();
     for arguments in [&["version", "--client"][..], &["get", "--help"], &["kustomize", "."], &["help"]] {
         let ran = bed.run(&[&["-C", "m1"], arguments].concat());
@@ -32,7 +32,7 @@ fn what_needs_no_server_asks_nobody() {
 }
 
 #[test]
-fn several_clusters_need_no_folder_to_remember_who_failed() {
+fn several_clusters_run_without_cache_folder() {
     let ran =
         Bed::unreachable().run_with("XDG_CACHE_HOME", "/dev/null/none", &["-C", "m1,m2", "get", "pods"]);
     assert_eq!(ran.code, Some(5), "{ran:?}");

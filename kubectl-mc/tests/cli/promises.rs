@@ -81,7 +81,7 @@ fn one_table_of_all_and_other_columns_in_a_block_of_their_own() {
 }
 
 #[test]
-fn logs_are_whole_lines_with_their_cluster() {
+fn log_lines_are_whole_and_name_their_cluster() {
     assert_snapshot!(rendered(&fleet().run(&["logs", "web", "-C", "eu-1,odd"])), @r"
     exit code: 0
     ----- stdout -----
@@ -94,7 +94,7 @@ fn logs_are_whole_lines_with_their_cluster() {
 }
 
 #[test]
-fn failures_are_told_one_by_one_and_grouped_by_cause() {
+fn failures_are_printed_and_grouped_by_cause() {
     let bed = fleet();
     let ran = bed.run(&["describe", "pod", "web", "-C", "eu-1,down-1,closed,down-2,nowhere,odd,eu-2"]);
     assert_snapshot!(rendered(&ran), @r#"
@@ -163,7 +163,7 @@ fn a_cluster_that_is_not_ready_is_reported_and_not_asked() {
 }
 
 #[test]
-fn a_change_needs_somebody_to_say_yes() {
+fn change_on_several_clusters_needs_confirmation() {
     let bed = fleet();
     assert_snapshot!(rendered(&bed.run(&["delete", "pod", "web", "-C", "eu-1,eu-2"])), @r"
     exit code: 2
@@ -235,7 +235,7 @@ fn the_targets_and_the_commands_are_shown() {
 }
 
 #[test]
-fn who_chooses_nothing_or_nobody_is_told_what_there_is() {
+fn no_choice_and_no_match_list_the_clusters() {
     let bed = fleet();
     assert_snapshot!(rendered(&bed.run(&["get", "pods"])), @r"
     exit code: 2
@@ -290,7 +290,7 @@ fn a_configuration_is_read_strictly() {
 }
 
 #[test]
-fn a_change_goes_in_turns_stops_at_a_failure_and_goes_on_from_there() {
+fn rollout_stops_at_a_failure_and_retry_continues() {
     let bed = fleet();
     let words = [
         "--yes",

@@ -37,7 +37,7 @@ fn shows(terminal: &mut Terminal, text: &str) {
 }
 
 #[test]
-fn who_chose_nothing_picks_from_what_there_is() {
+fn picker_asks_when_nothing_is_chosen() {
     let bed = fleet("echo \"$1 on $cluster\"");
     let mut terminal = terminal(&bed, &["describe", "pod", "web"]);
     shows(&mut terminal, "Clusters (numbers");
@@ -116,7 +116,7 @@ fn more_than_ten_clusters_are_changed_after_their_number() {
 }
 
 #[test]
-fn what_takes_long_shows_how_far_it_is_and_leaves_nothing_on_the_screen() {
+fn progress_shows_and_clears_on_slow_commands() {
     let bed = fleet("[ $cluster = eu-1 ] || while [ ! -e go ]; do sleep 0.05; done; echo \"$1 on $cluster\"");
     let mut terminal = terminal(&bed, &["describe", "pod", "web", "-C", "eu-1,eu-2"]);
     shows(&mut terminal, "1 of 2 clusters, waiting for eu-2");
@@ -130,7 +130,7 @@ fn what_takes_long_shows_how_far_it_is_and_leaves_nothing_on_the_screen() {
 }
 
 #[test]
-fn what_needs_no_kubectl_shows_how_far_it_is_too() {
+fn direct_requests_show_progress() {
     let (go, gone) = channel::<()>();
     let bed = Bed::serving(move |path| {
         // Nothing is answered before the test says so; and then everything.

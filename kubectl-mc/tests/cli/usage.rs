@@ -25,7 +25,7 @@ fn the_version_is_ours_until_a_cluster_is_chosen() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_with_the_next_step() {
+fn usage_errors_come_with_a_hint() {
     let bed = Bed::unreachable();
     for (arguments, said) in [
         (&["get", "pods"][..], "error: no cluster chosen\nhint: "),

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_in_the_words_of_go() {
+    fn parse_errors_match_go() {
         for (text, fault) in [
             ("", r#"time: invalid duration """#),
             ("soon", r#"time: invalid duration "soon""#),

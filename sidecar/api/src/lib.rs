@@ -1,5 +1,4 @@
-//! What the plugin and the sidecar must agree on byte for byte: the names, the
-//! objects and the paths of design. No IO happens here.
+//! The names, objects and paths that the plugin and the sidecar share. No IO happens here.
 //!
 //! - [`access`]: who may be impersonated on a member, and why
 //! - [`age`]: ages of objects

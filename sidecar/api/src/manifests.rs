@@ -1,5 +1,5 @@
-//! What an installation consists of: the text of `sidecar/deploy`, and the objects that it becomes for one
-//! namespace, image and way to run. The Helm chart makes the same of the same files.
+//! The objects of an installation: the text of `sidecar/deploy` for one namespace, image and way to run. The Helm
+//! chart renders the same files.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The hops of an explanation, and the words for what is asked at each.
+//! The verdicts of an explanation, and the review that each hop is asked.
 
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ pub(super) fn attributes(arguments: &ExplainArgs, mut resource: Resource) -> Val
     json!({"resourceAttributes": attributes})
 }
 
-/// A review of what the one who asks may do.
+/// A review of the caller's own rights.
 pub(super) fn self_review(spec: &Value) -> Value {
     json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec})
 }

@@ -1,4 +1,4 @@
-//! The two hops at the member, asked by the caller's own way through the proxy.
+//! The verdicts of the member, asked by reviews through the caller's proxy path.
 
 use http::{Method, StatusCode};
 use kubectl_mc_api::ClusterName;
@@ -31,7 +31,7 @@ pub(super) struct Question<'a> {
 type Verdicts = Vec<(&'static str, Verdict)>;
 
 impl Question<'_> {
-    /// By SubjectAccessReviews: for the sidecar's account, and for who it would be.
+    /// By SubjectAccessReviews: for the sidecar's account and for the impersonated user.
     pub(super) async fn of_another(&self, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
         let Self { cluster, .. } = self;
         let there = match self.who.on_member(self.rules) {

@@ -1,5 +1,5 @@
-//! kubectl's flags that say who calls and how the host is trusted, for our own requests: what is
-//! shown to the user must be true of the kubectl that runs after it.
+//! Applies kubectl's flags for the caller and for the trust in the host to the plugin's own requests, so that they
+//! get the same answers as kubectl.
 
 use std::error::Error;
 

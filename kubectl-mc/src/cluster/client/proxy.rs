@@ -1,5 +1,4 @@
-//! `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` as Go reads them: upper case first, and never for the
-//! machine itself.
+//! `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` as Go reads them: upper case first, and never for loopback addresses.
 
 use std::net::IpAddr;
 

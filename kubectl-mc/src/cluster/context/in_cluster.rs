@@ -1,5 +1,4 @@
-//! The host as a pod sees it: its own cluster, with its service account (client-go's
-//! `InClusterConfig`).
+//! The cluster of a pod, with its service account (client-go: `InClusterConfig`).
 
 use std::path::Path;
 

@@ -67,7 +67,7 @@ fn the_first_file_that_has_an_entry_wins() {
 }
 
 #[test]
-fn what_the_cluster_says_is_kept_and_its_relative_paths_belong_to_its_file() {
+fn cluster_entry_is_kept_with_paths_relative_to_its_file() {
     let files = Files::new(&[("one/a", A), ("b", B)]);
     let cluster = load(&files.env(&["one/a", "b"]), None).unwrap().cluster;
     let ca = files.path("one").join("pki/ca.crt").to_string_lossy().into_owned();
@@ -96,7 +96,7 @@ fn without_a_list_the_file_in_the_home_folder_is_read() {
 }
 
 #[test]
-fn a_kubeconfig_that_was_asked_for_is_the_only_one_and_must_be_there() {
+fn kubeconfig_flag_replaces_all_files_and_must_exist() {
     let files = Files::new(&[("a", A), ("b", B)]);
     let options = |name| HostOptions { kubeconfig: Some(files.path(name)), context: Some("a".to_owned()) };
     let host = ClusterContext::load_with(&options("a"), &files.env(&["b"]), Path::new("/nowhere")).unwrap();
@@ -107,7 +107,7 @@ fn a_kubeconfig_that_was_asked_for_is_the_only_one_and_must_be_there() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_rights_are_named() {
     let files = Files::new(&[("a", A), ("bad", "clusters: [")]);
     let error = |names: &[&str], context| {
         let error = load(&files.env(names), context).unwrap_err();
@@ -122,7 +122,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn a_pod_without_kubeconfig_uses_its_service_account_and_copies_no_token() {
+fn pod_without_kubeconfig_uses_its_service_account() {
     let files = Files::new(&[("sa/token", "secret"), ("sa/ca.crt", "ca"), ("sa/namespace", "team\n")]);
     let mut variables = vec![
         (env::KUBERNETES_SERVICE_HOST, "fd00::1"),

@@ -87,7 +87,7 @@ fn a_hop_of_a_newer_sidecar_is_the_sidecars() {
 }
 
 #[test]
-fn the_hosts_own_answers_are_told_apart() {
+fn host_answers_map_to_their_hops() {
     let forbidden = r#"clusters.proxy.kubectl-mc.dev "m1" is forbidden: User "theo" cannot get resource "clusters/proxy""#;
     let status = |message: &str| serde_json::json!({"kind": "Status", "message": message}).to_string();
     for (code, body, expected) in [

@@ -1,4 +1,4 @@
-//! Any command of kubectl, on several clusters: which, whether it may be, and then how it went.
+//! Runs a command of kubectl on several clusters: resolves the choice, checks the command, and runs the job.
 
 use std::cell::OnceCell;
 use std::io::{self, BufReader, IsTerminal};
@@ -33,7 +33,7 @@ pub(super) fn run(
     if verb::is_local(&scanned) && !settings.show_clusters {
         return local(scanned, &host, env);
     }
-    // Nobody logs in for what needs no request, and nobody twice.
+    // A command without a request needs no login, and others need one.
     let login = Login { host: &host, scanned: &scanned, obtained: OnceCell::new() };
     let mut list = |selector: Option<&str>| {
         let host = login.host().map_err(|source| InventoryError::Client { host: host.describe(), source })?;

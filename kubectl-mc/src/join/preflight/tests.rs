@@ -161,7 +161,7 @@ fn clocks_may_differ_less_than_a_third_of_a_tokens_life() {
 }
 
 #[test]
-fn a_member_without_policies_is_warned_of_and_one_without_tokens_refused() {
+fn member_without_policies_warns_and_without_tokens_fails() {
     let old = MemberSurvey { validates: false, version: "v1.29.9".to_owned(), ..member() };
     let findings = findings(&host(), &old, &endpoint("https://m"));
     assert!(

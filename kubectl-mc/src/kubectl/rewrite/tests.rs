@@ -87,7 +87,7 @@ fn raw_paths_reach_the_member_with_every_kubectl() {
 }
 
 #[test]
-fn what_cannot_mean_a_member_is_refused_with_a_hint() {
+fn commands_without_a_member_are_refused_with_a_hint() {
     for (line, expected) in [
         ("-C m1", RewriteError::NoCommand { cluster: m1() }),
         ("-C m1 -n x", RewriteError::NoCommand { cluster: m1() }),

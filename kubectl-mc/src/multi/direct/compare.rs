@@ -1,6 +1,5 @@
-//! `kubectl mc compare get deploy/web -C a,b`: what differs between clusters, field by field. What a
-//! cluster writes of itself (uids, versions, status) is left out, and what a Secret holds is never shown:
-//! only whether it is the same.
+//! `kubectl mc compare`: the differences between objects of several clusters, field by field. Fields that a cluster
+//! writes itself (uid, resourceVersion, status) are ignored, and a Secret's values are only compared, never shown.
 
 mod fields;
 
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_told() {
+    fn only_differences_are_printed() {
         let at = |value: Value| fields::of(&value);
         let a = at(serde_json::json!({"spec": {"replicas": 1, "same": true}}));
         let b = at(serde_json::json!({"spec": {"replicas": 2, "same": true, "more": "x"}}));
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_secret_holds_is_never_told() {
+    fn secret_values_are_never_shown() {
         let values = ["YQ==", "Yg==", "YQ==", NONE].map(str::to_owned);
         assert_eq!(veiled(&values), ["(value 1)", "(value 2)", "(value 1)", NONE]);
         assert!(

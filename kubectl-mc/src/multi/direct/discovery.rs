@@ -1,5 +1,5 @@
-//! What types a member has, and which one a word of `kubectl get` means: kubectl's REST mapper with
-//! its short names, categories and order of groups, read from aggregated discovery.
+//! Resolves a word of `kubectl get` to a type of a member, as kubectl's REST mapper does: short names, categories
+//! and the order of groups, from aggregated discovery.
 
 mod core;
 mod document;
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_means_what_it_means_to_kubectl() {
+    fn word_resolves_to_the_same_type_as_in_kubectl() {
         let discovery = discovery();
         for (word, path) in [
             ("pods", "/api/v1/namespaces/n/pods"),

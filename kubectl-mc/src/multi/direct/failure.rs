@@ -1,4 +1,4 @@
-//! Why a member's part of the answer is missing: on which hop, and in whose words.
+//! The failure of one member: the hop, and the message of the server there.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::server_text::ServerText;
 /// One failure at one member.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum MemberFailure {
-    /// Somebody on the way refused.
+    /// A hop before the member refused.
     #[error("{0}")]
     Refused(Refusal),
     /// The member's own answer, in kubectl's words.
@@ -30,7 +30,7 @@ pub(crate) enum MemberFailure {
     /// No failure: there are differences.
     #[error("it differs")]
     Differs,
-    /// kubectl would have said this before asking anybody.
+    /// An error that kubectl prints before its first request.
     #[error("{0}")]
     Said(String),
 }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_members_answer_is_told_in_kubectls_words() {
+    fn member_error_reads_as_kubectl_prints_it() {
         let missing =
             of(404, Hop::Member, r#"{"kind":"Status","reason":"NotFound","message":"pods \"x\" not found"}"#);
         assert_eq!(missing.to_string(), "Error from server (NotFound): pods \"x\" not found");

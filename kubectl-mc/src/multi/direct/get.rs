@@ -1,5 +1,5 @@
-//! `kubectl get` on many clusters: the types are looked up at each, then asked for one after the other,
-//! each at all clusters at once.
+//! `kubectl get` on many clusters: resolves the types at each, then requests one type after the other from all
+//! clusters in parallel.
 
 mod legacy;
 mod list;
@@ -57,7 +57,7 @@ pub(super) async fn run(
         let Some(round) = rounds.pop_front() else { break };
         namespaced &= round.wanted.iter().flat_map(Wanted::resource).all(|resource| resource.namespaced);
         sink.begin();
-        // Whoever cannot be reached is not asked again.
+        // A member that cannot be reached is not asked again.
         let reachable = |place: usize| !failures[place].as_ref().is_some_and(MemberFailure::is_of_the_member);
         let wanted: Vec<_> = round.wanted.into_iter().filter(|wanted| reachable(wanted.place)).collect();
         let places: Vec<_> = wanted.iter().map(|wanted| wanted.place).collect();
@@ -148,7 +148,7 @@ fn outcomes(failures: Vec<Option<MemberFailure>>) -> Vec<Result<(), MemberFailur
     failures.into_iter().map(|failure| failure.map_or(Ok(()), Err)).collect()
 }
 
-/// Who takes the answers.
+/// Takes the answers.
 enum Sinks<'a> {
     Table(TableSink<'a>),
     Items(ItemSink<'a>),
@@ -181,7 +181,7 @@ impl<'a> Sinks<'a> {
         }
     }
 
-    /// Asks, and gives what failed; none when nobody reads any more.
+    /// Asks, and gives what failed; none when standard output is closed.
     async fn run(
         &mut self,
         plan: &GetPlan,

@@ -1,5 +1,5 @@
-//! The words of a command of kubectl, read as pflag reads them, and strictly: a flag that is not
-//! known here makes the whole command unknown, so that kubectl itself is asked to do it.
+//! Reads the words of a kubectl command as pflag does. An unknown flag makes the command unknown, so that kubectl
+//! runs it.
 
 use std::ffi::OsString;
 
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left_to_kubectl() {
+    fn unknown_flags_are_left_to_kubectl() {
         for words in [
             &["get", "pods", "--sort-by=.metadata.name"][..],
             &["get", "pods", "-x"],

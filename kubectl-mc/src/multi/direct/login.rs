@@ -1,5 +1,5 @@
-//! The login that all members share. A credential that came of a plugin may run out while streams
-//! last: when the host no longer takes it the plugin is asked again, once for all, as client-go does it.
+//! The login that all members share. When the host rejects a credential that came from a plugin, the plugin runs
+//! again, once for all requests, as in client-go.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl Login {
             (current.round, current.taken)
         };
         if round != refused || !taken {
-            // Somebody was here before; or the plugin gives nothing better.
+            // Another request renewed it before, or the plugin returned the same credential.
             return Ok(round != refused);
         }
         let (host, scanned) = (again.host.clone(), again.scanned.clone());

@@ -1,5 +1,5 @@
-//! `kubectl logs` on many clusters: whole lines, each behind its cluster. What is followed goes on after
-//! a drop from the last line that was shown, and says so.
+//! `kubectl logs` on many clusters as whole lines that name their cluster. A followed log resumes after a drop from
+//! the last line, with a remark.
 
 mod lines;
 mod plan;

@@ -1,4 +1,4 @@
-//! One member, and what is asked of it through the host.
+//! One member, and the requests to it through the host.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -119,7 +119,7 @@ impl Member {
         };
         for warning in response.headers().get_all(header::WARNING) {
             if let Some(text) = warning.to_str().ok().and_then(warning_text) {
-                // Nobody may be left to hear it.
+                // The receiver may be gone.
                 let _ = self.warnings.send(text.into());
             }
         }

@@ -1,5 +1,5 @@
-//! How long a member may take. For what ends by itself that is the time of all that is asked of it
-//! together, without what it waits for its turn; for what lasts it is the time of each answer to begin.
+//! The timeout of one member. For a command that ends it covers all requests together, without the time in the
+//! queue; for a stream it covers the beginning of each answer.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_lasts_has_it_for_each_answer() {
+    async fn stream_deadline_counts_per_answer() {
         let deadline = MemberDeadline::each(SECOND);
         for _ in 0..3 {
             assert_eq!(deadline.limit(sleep(SECOND / 2)).await, Ok(()));

@@ -1,6 +1,5 @@
-//! Work at many members at once, whose answers are taken in the members' order: each as soon as
-//! those before it are complete. Who is silent while others wait loses its place and comes last. What is
-//! ahead of its turn waits in a channel that soon is full, so memory does not grow with the answers.
+//! Runs work at many members in parallel and passes the answers on in the order of the members. A member that is
+//! silent while others wait comes last. Answers that wait fill a small channel, so memory does not grow with them.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -15,9 +14,9 @@ use tokio::time::Instant;
 
 use crate::multi::{ClusterProgress, StragglerTimer};
 
-/// Who takes the pieces.
+/// Takes the pieces in order.
 pub(super) trait Sink<P> {
-    /// Takes the next piece of the one at this place; breaks when nobody reads any more.
+    /// Takes the next piece of the one at this place; breaks when standard output is closed.
     fn take(&mut self, place: usize, piece: P) -> ControlFlow<()>;
 
     /// All of the one at this place was taken.
@@ -48,7 +47,7 @@ pub(super) struct Concurrency {
 }
 
 /// Does `work` for every one of `what`, and gives the pieces to the sink in order. What each work came
-/// to, in the order of `what`; `None` when nobody reads any more.
+/// to, in the order of `what`; `None` when standard output is closed.
 pub(super) async fn run<T, P, R, W>(
     what: Vec<T>,
     way: &Concurrency,
@@ -132,7 +131,7 @@ enum Next<P> {
 }
 
 impl<P, R> Queue<P, R> {
-    /// The next piece of the first; `None` when nobody reads any more. Shows what is held back when it is due.
+    /// The next piece of the first; `None` when standard output is closed. Shows what is held back when it is due.
     async fn next(&mut self, first: &mut Running<P, R>, sink: &mut impl Sink<P>) -> Option<Next<P>> {
         loop {
             if !first.is_ready() && self.others_wait() && self.is_silent(first) {
@@ -162,7 +161,7 @@ impl<P, R> Queue<P, R> {
         }
     }
 
-    /// Whether anybody behind the first has something to say.
+    /// Whether a cluster after the first has an answer.
     fn others_wait(&mut self) -> bool {
         let mut waits = false;
         for other in self.waiting.iter_mut().filter(|other| other.is_ready()) {
@@ -177,7 +176,7 @@ impl<P, R> Queue<P, R> {
 
     fn is_silent(&self, first: &Running<P, R>) -> bool {
         match first.spoke {
-            // Who has lost its place once waits for nobody, and nobody for it.
+            // A cluster that has lost its place once neither waits nor delays others.
             _ if first.passed_over => true,
             Some(spoke) => spoke.elapsed() >= STALLED,
             None => self.quiet.over() <= Instant::now(),
@@ -185,7 +184,7 @@ impl<P, R> Queue<P, R> {
     }
 }
 
-/// A task that ends when nobody waits for it any more.
+/// A task that is aborted when it is dropped.
 pub(super) struct Abort<R>(pub(super) JoinHandle<R>);
 
 impl<R> Drop for Abort<R> {
@@ -198,7 +197,7 @@ impl<R> Drop for Abort<R> {
 const AHEAD: usize = 1;
 /// What a person waits for without a thought.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
-/// The same for who has begun to answer: the rest seldom takes longer than the beginning.
+/// The same for a cluster that has begun to answer.
 const STALLED: Duration = Duration::from_secs(5);
 /// How often it is looked whether the others wait.
 const LOOK: Duration = Duration::from_millis(100);
@@ -276,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_while_others_wait_comes_last() {
+    fn silent_cluster_comes_last() {
         assert_eq!(told(&[30_000, 10, 20], 3), [1, 2, 0]);
         assert_eq!(told(&[30_000, 10, 20_000, 20, 10_000], 5), [1, 3, 4, 2, 0]);
         // Where all are slow, none is.
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_in_the_middle_is_waited_for_longer_but_not_for_ever() {
+    fn stalled_cluster_gets_a_longer_grace() {
         let mut taken = OrderedOutput::default();
         let work = |Delay(_, delay): Delay, sender: mpsc::Sender<u32>| async move {
             sender.send(1).await.unwrap();
@@ -319,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_goes_on_when_nobody_reads() {
+    fn closed_pipe_ends_reads() {
         let mut taken = OrderedOutput(Vec::new(), Some(1));
         let work = |_, sender: mpsc::Sender<u32>| async move { while sender.send(1).await.is_ok() {} };
         let results = in_runtime(run(delays(&[0, 0]), &way(2), work, &mut taken));

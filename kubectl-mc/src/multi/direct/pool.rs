@@ -1,4 +1,4 @@
-//! The way to all members at once: one login, and as few connections to the host as HTTP/2 needs.
+//! The connection pool to all members: one login, and as few connections to the host as HTTP/2 needs.
 //!
 //! kube-apiserver lets 100 streams share a connection, and hyper opens no second one when they are
 //! used up: streams that last (watches, logs that are followed) are spread over several.
@@ -100,7 +100,7 @@ impl Shard {
         if self.tried.load(Ordering::Relaxed) {
             return self.client.request(request).await;
         }
-        // The semaphore is never closed; whoever is first here connects.
+        // The semaphore is never closed; the first request connects.
         let turn = self.first.acquire().await;
         if self.tried.load(Ordering::Relaxed) {
             drop(turn);

@@ -1,5 +1,5 @@
-//! A plan on the clusters of a job: those that the host knows not to be ready are told of at once and
-//! not asked, and what failed at the others is told at the end.
+//! Runs a plan on the clusters of a job. Clusters that the host knows to be not ready are skipped and reported at
+//! once.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,4 @@
-//! A `Table` as members send it, and its rows as kubectl prints them: the human readable printer of
-//! cli-runtime.
+//! A `Table` of a member, and its rows as kubectl prints them (cli-runtime: the human readable printer).
 
 use std::collections::BTreeMap;
 
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_has_names_and_ages() {
+    fn plain_objects_print_names_and_ages() {
         let list = serde_json::json!({"kind": "FooList", "metadata": {"continue": "c"}, "items": [
             {"metadata": {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"}}, {"metadata": {"name": "b"}}]});
         let table = Table::of_objects(&list, "2026-01-01T00:01:00Z".parse().unwrap());

@@ -1,5 +1,5 @@
-//! The question that is asked on a terminal when no cluster was chosen: what there is, with a
-//! number each, and one line to be typed. The answer is of the same grammar as `--cluster`.
+//! Asks at the terminal for clusters when none is chosen: a numbered list and one line of input, with the syntax of
+//! `--cluster`.
 
 use std::io::{self, BufRead, Write};
 
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_choice_is_asked_again() {
+    fn picker_repeats_after_an_invalid_answer() {
         let (choice, shown) = picked("Nope\nm1\n");
         assert!(choice.unwrap().exact().is_some());
         assert!(shown.contains("invalid cluster name \"Nope\""), "{shown}");

@@ -1,4 +1,4 @@
-//! The clusters that a command is for.
+//! The clusters of a command.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! One term of a choice: a name, a glob, a /regex/, an @set, each of them also with `!` for what is
-//! left out.
+//! One term of a choice: a name, a glob, a /regex/ or an @set, each also excluded by `!`.
 
 use kubectl_mc_api::{ClusterName, InvalidClusterName};
 use regex::Regex;
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_term_is_refused() {
+    fn invalid_terms_are_refused() {
         for text in ["", "M1", "a,,b", "!", "m1/proxy", "..", "eu-[", "eu-[]", "EU-*", "*.x", "/a", "/(/"] {
             let error = parse_list(text).unwrap_err();
             assert_eq!(error.status(), ExitStatus::Usage, "{text}");

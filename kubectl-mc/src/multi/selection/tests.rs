@@ -90,7 +90,7 @@ fn the_host_is_asked_once_for_each_selector() {
 }
 
 #[test]
-fn what_matches_nothing_tells_what_there_is() {
+fn pattern_without_match_lists_the_clusters() {
     let error = resolve(&choice("asia-*")).0.unwrap_err();
     assert_eq!(error.status(), ExitStatus::NoSuchCluster);
     assert_eq!(error.hint().as_deref(), Some("there are eu-1, eu-2, m1, us-1"));

@@ -1,5 +1,5 @@
-//! What a member's impersonator may do, against what it should: right by right, each that is missing with
-//! the binding that gives it.
+//! Compares the rights that a member's impersonator has with those that it should have. Each missing right comes
+//! with the binding that gives it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_comes_with_its_reason_and_what_is_too_much_is_told() {
+    fn difference_has_missing_rights_with_reasons_and_surplus() {
         let difference = Difference::of(&rules(&["jane", "zoe"]), &synced(&rules(&["bob", "jane"])));
         let [(right, reasons)] = &difference.missing.into_iter().collect::<Vec<_>>()[..] else { panic!() };
         assert_eq!(

@@ -1,5 +1,5 @@
-//! The host's ClusterRoles and ClusterRoleBindings, kept so that a change costs what it changes: from a
-//! cluster to the roles that reach it, from a role to its bindings, and the way back.
+//! An index of the host's ClusterRoles and ClusterRoleBindings: from a cluster to the roles that reach it, from a
+//! role to its bindings, and back. A change costs as much as it changes.
 //!
 //! RoleBindings and Roles do not matter: clusters have no namespace.
 

@@ -1,4 +1,4 @@
-//! Who was let in by the host though no binding names them: ConfigMap `<cluster>.learnt` on the host.
+//! Users whom the host authorizes though no binding names them: ConfigMap `<cluster>.learnt` on the host.
 //!
 //! A binding to a group names no users, and a user may be in more groups than are bound; but to act as
 //! somebody on a member takes a right on the name and on each group. So who comes is remembered, and as
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_learnt_is_what_is_sent() {
+    fn observed_subjects_are_those_sent_to_members() {
         assert_eq!(subjects("jane", &["dev", "system:authenticated"]), ["user \"jane\"", "group \"dev\""]);
         assert_eq!(
             subjects("root", &["system:masters"]),

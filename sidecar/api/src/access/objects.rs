@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_leaves_an_empty_role_and_not_the_old_one() {
+    fn no_subject_leaves_an_empty_role() {
         let impersonation =
             Impersonation { uid: Forwarding::Omit, extra: Forwarding::Omit, ..Impersonation::default() };
         let refused =

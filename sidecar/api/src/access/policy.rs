@@ -1,5 +1,5 @@
-//! Whom a member's administrators refuse, whatever the host says: ConfigMap `kubectl-mc-manager` on the
-//! member, which the sidecar's accounts cannot write. The member's ValidatingAdmissionPolicy says the same.
+//! The subjects that a member's administrators refuse: ConfigMap `kubectl-mc-manager` on the member, which the
+//! sidecar's accounts cannot write. The member's ValidatingAdmissionPolicy has the same lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_is_not_granted() {
+    fn missing_policy_grants_nothing() {
         assert_eq!(Policy::parse(&BTreeMap::new()), Policy::default());
         assert!(!Policy::default().any_user);
         let data = |users: &str| BTreeMap::from([(USERS.to_owned(), users.to_owned())]);
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_a_name_a_line_whatever_is_in_it() {
+    fn name_list_has_one_name_per_line() {
         let data =
             BTreeMap::from([(REFUSED_GROUPS.to_owned(), "platform admins\n\nroot,wheel\n".to_owned())]);
         let refused = Policy::parse(&data).refused_groups;

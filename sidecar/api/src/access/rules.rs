@@ -1,5 +1,4 @@
-//! Whom the sidecar may be on one member: the subjects of the host that it ever shows to a member, each
-//! with its reasons, and those left out.
+//! The subjects that the sidecar may impersonate on one member, each with its reasons, and those left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,5 +1,4 @@
-//! Whom the sidecar shows to a member: the sidecar builds a request's identity by these rules, and a
-//! member's rights are derived by the same ones.
+//! The identity that the sidecar sends to a member. Requests and the member's rights are built by the same rules.
 
 use crate::names::HOST_ADMINS;
 

@@ -1,4 +1,4 @@
-//! Who is named by a binding, and which binding names them.
+//! A subject of RBAC, and the reason why the sidecar may impersonate it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rbac_does_not_know_is_nobody() {
+    fn unknown_subject_kinds_are_ignored() {
         assert_eq!(subject("Robot", "", "jane"), None);
         assert_eq!(subject("user", "", "jane"), None);
         assert_eq!(subject("User", "", ""), None);

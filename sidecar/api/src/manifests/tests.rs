@@ -33,7 +33,7 @@ fn the_home_comes_first_and_the_registration_last() {
 }
 
 #[test]
-fn every_object_bears_our_label_and_is_in_the_namespace_that_was_asked_for() {
+fn every_object_has_the_label_and_the_given_namespace() {
     let parameters = Parameters { namespace: "elsewhere".to_owned(), ..Parameters::new("i") };
     let all = [
         parameters.host().unwrap(),
@@ -63,7 +63,7 @@ fn pods_are_as_the_restricted_level_of_pod_security_wants_them() {
 }
 
 #[test]
-fn on_the_hosts_network_no_port_is_the_kubelets_and_metrics_stay_on_the_node() {
+fn host_network_avoids_kubelet_port_and_keeps_metrics_local() {
     let objects = Parameters { host_network: true, ..Parameters::new("i") }.host().unwrap();
     let container = container(&objects);
     assert_eq!(container["ports"][0]["containerPort"], 10260);
@@ -94,7 +94,7 @@ fn with_cert_manager_the_authority_is_its_and_so_is_the_bundle() {
 }
 
 #[test]
-fn a_sidecar_elsewhere_has_the_hosts_kubeconfig_and_no_token_of_its_own_cluster() {
+fn remote_sidecar_has_only_the_hosts_kubeconfig() {
     let parameters = Parameters::new("i");
     let objects = parameters.remote("apiVersion: v1").unwrap();
     assert_eq!(find(&objects, "ServiceAccount")["automountServiceAccountToken"], false);

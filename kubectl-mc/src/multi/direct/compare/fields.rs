@@ -1,4 +1,4 @@
-//! An object as fields and texts, without what each cluster writes of itself.
+//! An object as a map from field paths to texts, without the fields that a cluster writes itself.
 
 use std::collections::BTreeMap;
 

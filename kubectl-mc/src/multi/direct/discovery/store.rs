@@ -1,5 +1,5 @@
-//! Discovery kept between commands, in the private folder beside the overlays. As long as kubectl
-//! keeps its own, and asked again when a word is not found.
+//! The cache of discovery in the private folder. It has the TTL of kubectl's own, and is refreshed when a word is
+//! not found.
 
 use std::time::SystemTime;
 
@@ -28,7 +28,7 @@ impl Store {
 
     pub(in crate::multi::direct) fn keep(&self, key: &str, discovery: &Discovery) {
         if let (Some(cache), Ok(text)) = (&self.cache, serde_json::to_vec(discovery)) {
-            // Whoever cannot keep it asks again next time.
+            // Without the cache the next command asks again.
             let _ = cache.store_named(KIND, key, &text, SystemTime::now());
         }
     }

@@ -1,5 +1,5 @@
-//! Discovery of members before Kubernetes 1.27, or with aggregated discovery turned off: a document for
-//! each version of each group.
+//! Discovery of members without aggregated discovery (before Kubernetes 1.27): one document for each version of
+//! each group.
 
 use bytes::Bytes;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Objects as JSON, YAML or names: asked for in chunks, written as they come.
+//! Prints objects as JSON, YAML or names. They are requested in chunks and printed as they arrive.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,4 @@
-//! What a `kubectl get` asks for, when it is one that is done here. Whatever is not exactly
-//! understood is no plan: kubectl does it.
+//! A `kubectl get` that is done by direct requests. kubectl runs every command that is not exactly understood.
 
 use std::ffi::OsString;
 
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubectl_shows_as_a_table_a_list_or_names_is_planned() {
+    fn tables_lists_and_names_are_planned() {
         for words in [
             "get pods",
             "get po,svc -A -o wide",

@@ -1,6 +1,5 @@
-//! Which types the words of a plan mean at each member. The same word may mean different versions, and
-//! a category different types. A member that does not tell in time holds nobody up: it is asked beside
-//! the others, as soon as it has told.
+//! Resolves the words of a plan at each member. A word may mean different versions, and a category different types.
+//! A slow member delays no other: it is asked as soon as its types are known.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -100,7 +99,7 @@ pub(super) struct Search<'a> {
     /// Of each word the objects that are wanted by name, if they are.
     words: Vec<Option<Vec<String>>>,
     meanings: Vec<Meaning>,
-    /// Who has not told yet.
+    /// Members whose types are not known yet.
     late: Vec<usize>,
     /// Which types are in a round: the word's place, and the type's name.
     seen: Vec<(usize, String)>,
@@ -128,7 +127,7 @@ impl<'a> Search<'a> {
         self.of(&known, failures)
     }
 
-    /// The rounds of the types that only those have who were late.
+    /// The rounds of the types that only late members have.
     pub(super) async fn rest(&mut self, failures: &mut [Option<MemberFailure>]) -> VecDeque<Round> {
         let late = std::mem::take(&mut self.late);
         for place in &late {
@@ -252,7 +251,7 @@ async fn lookup(
             let _turn = turns.acquire_owned().await;
             let meant = at_member(&words, &member, &store, &key).await;
             progress.ended(&member.name);
-            // Whoever waits for it hears of it; nobody may.
+            // The receivers may be gone.
             let _ = (sender.send(Some(meant)), told.send(()));
         });
         (Meaning(meaning), Abort(work))

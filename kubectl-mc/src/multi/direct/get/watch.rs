@@ -1,5 +1,5 @@
-//! `get --watch` on many clusters: one stream of whole lines. Each member is listed, then watched from
-//! there; a watch that ends goes on from the last version it saw, and one that is too old begins anew.
+//! `get --watch` on many clusters as one stream of whole lines. Each member is listed, then watched from there. A
+//! watch that ends resumes from the last version, and one whose version is too old starts again.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -31,7 +31,7 @@ enum Told {
     Ended(MemberFailure),
 }
 
-/// Watches until nobody reads any more, or every member has failed. Failures by place.
+/// Watches until standard output is closed, or every member has failed. Failures by place.
 pub(super) async fn run(
     wanted: Vec<Wanted>,
     source: &Source,
@@ -52,7 +52,7 @@ pub(super) async fn run(
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = ended {
-                // Nobody may be left to hear it.
+                // The receiver may be gone.
                 let _ = sender.send((place, Told::Ended(failure)));
             }
         });
@@ -268,7 +268,7 @@ impl Watch {
     }
 
     fn tell(&self, told: Told) {
-        // Whoever listened may have gone; the watch then ends.
+        // Without a receiver the watch ends.
         let _ = self.sender.send((self.place, told));
     }
 }

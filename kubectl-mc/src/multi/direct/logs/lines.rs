@@ -1,4 +1,4 @@
-//! Lines with timestamps, and where a log goes on after a drop: behind the last line that was shown.
+//! Log lines with timestamps, and the position from which a log resumes after a drop.
 
 /// Cuts bytes into whole lines, and leaves out what was shown before.
 #[derive(Debug, Default)]
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_whole_however_they_come() {
+    fn chunks_are_joined_to_whole_lines() {
         let mut cutter = Cutter::default();
         assert_eq!(take(&mut cutter, "2026-01-01T00:00:00.5Z on"), [""; 0]);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What a `kubectl logs` asks for, when it is one that is done here: of pods, by name or by label.
+//! A `kubectl logs` that is done by direct requests: of pods, by name or by label.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The pods that are meant, and which of their containers kubectl would show.
+//! The pods of a plan, and the containers of each that kubectl would choose.
 
 use serde::Deserialize;
 

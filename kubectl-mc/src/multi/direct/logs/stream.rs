@@ -120,7 +120,7 @@ impl Stream {
             lines.extend_from_slice(if self.plan.timestamps { line } else { without_time(line) });
         });
         if !lines.is_empty() {
-            // Whoever listened may have gone.
+            // The receiver may be gone.
             let _ = sender.send(said(lines)).await;
         }
     }
@@ -185,7 +185,7 @@ impl Whole {
         }
     }
 
-    /// The last line may have no end: whoever writes it decides.
+    /// The last line may have no line break.
     fn finish(&mut self, prefix: &str) {
         if !self.torn.is_empty() {
             self.ready.extend_from_slice(prefix.as_bytes());

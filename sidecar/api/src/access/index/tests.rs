@@ -87,7 +87,7 @@ fn everybody_is_listed_with_each_binding_that_names_them() {
 }
 
 #[test]
-fn what_is_gone_leaves_nothing_behind() {
+fn removed_bindings_leave_nothing_in_the_index() {
     let mut index = Index::default();
     index.role(&reaching("r", &["m1"]));
     index.binding(&binding("b", "r", &["jane"]));
@@ -101,7 +101,7 @@ fn what_is_gone_leaves_nothing_behind() {
 /// 1,000 members, each with a role, a binding and ten users of its own, and a role for all. One
 /// binding's change must cost about as much as among ten members: only ratios are looked at.
 #[test]
-fn a_change_costs_the_same_among_a_thousand_members_as_among_ten() {
+fn change_costs_the_same_among_thousand_members_as_among_ten() {
     let cost = |members: usize| {
         let mut index = Index::default();
         for member in 0..members {

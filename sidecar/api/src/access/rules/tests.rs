@@ -55,7 +55,7 @@ fn host_administrators_are_sent_as_a_group_of_our_own() {
 }
 
 #[test]
-fn whom_no_member_may_be_shown_gets_no_right_and_a_reason() {
+fn privileged_subjects_are_left_out_with_a_reason() {
     let subjects = [
         (group("system:authenticated"), Why::OneByOne),
         (group("system:serviceaccounts"), Why::OneByOne),
@@ -84,7 +84,7 @@ fn whom_no_member_may_be_shown_gets_no_right_and_a_reason() {
 }
 
 #[test]
-fn the_members_administrators_refuse_whom_they_like() {
+fn member_policy_refuses_subjects() {
     let policy = Policy {
         refused_users: ["root".to_owned()].into(),
         refused_groups: ["wheel".to_owned(), HOST_ADMINS.to_owned()].into(),
@@ -115,7 +115,7 @@ fn any_user_takes_both_sides() {
 }
 
 #[test]
-fn who_was_learnt_and_who_is_named_by_the_member_cluster_count_as_the_bound_do() {
+fn observed_and_listed_subjects_count_as_bound() {
     let spec: Impersonation = serde_json::from_value(json!({
         "subjects": [{"kind": "Group", "name": "ops"}, {"kind": "User", "name": "system:node:n"}],
         "uid": "Omit",

@@ -74,14 +74,15 @@ fn who_may_not_enter_a_member_takes_none_of_its_places() -> Result<()> {
         own.endpoint(caller.certificate.as_deref())
     };
     let mut held = Vec::new();
-    for (name, share) in [("first", 75), ("second", 25)] {
+    // Each takes all that its threshold allows beside the ones before.
+    for (name, share) in [("first", 75), ("second", 19), ("third", 5), ("fourth", 1)] {
         let endpoint = caller(name, &["system:masters"])?;
         for number in 0..share {
             held.push(ask(&endpoint, &fake, &format!("/hang/{name}/{number}"))?);
         }
     }
     eventually("the member is full", SOON, || Ok((fake.requests("/hang").len() == 100).then_some(())))?;
-    let full = ask(&caller("third", &["system:masters"])?, &fake, "/asked?timeout=1s")?.response()?;
+    let full = ask(&caller("fifth", &["system:masters"])?, &fake, "/asked?timeout=1s")?.response()?;
     ensure!(full.status() == 429, "it is not full: {}", full.text());
     // He is told that he may not, and neither waits for a place nor learns that there is none.
     let stranger = ask(&caller("stranger", &[])?, &fake, "/asked?timeout=1s")?.response()?;

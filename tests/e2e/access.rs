@@ -75,7 +75,7 @@ fn what_makes_no_sense_is_refused_by_name_and_nothing_is_written() -> Result<()>
         admin()?.with(&["access"]).run(&words)?.failure(&[reason])?;
     }
     admin()?.run(&["access", "grant", "view", "-C", "m2"])?.failure(&["--user"])?;
-    admin()?.run(&["access", "grant", "view", "--user=e2e-access-nobody"])?.failure(&["on which cluster"])?;
+    admin()?.run(&["access", "grant", "view", "--user=e2e-access-nobody"])?.failure(&["no cluster named"])?;
     let host = Tool::admin(&harness::bed::bed()?.host)?;
     let bindings = host.ok(&["get", "clusterrolebindings", "-o", "name"])?;
     ensure!(

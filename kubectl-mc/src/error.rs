@@ -44,18 +44,32 @@ impl fmt::Display for Failure {
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut line = error.to_string();
     let mut last = line.clone();
-    let mut source = error.source();
-    while let Some(cause) = source {
+    for cause in causes(error).skip(1) {
         let text = cause.to_string();
         // Some libraries repeat the cause in their own text; it is printed once.
         if !last.contains(&text) {
             line = format!("{line}: {text}");
         }
         last = text;
-        source = cause.source();
     }
     line
 }
+
+/// An error and its causes, outermost first.
+pub(crate) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| cause(*error)).take(MAX_CAUSES)
+}
+
+/// The cause of an error. An `io::Error` does not give the error that it wraps as its source.
+fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    wrapped.map(|wrapped| wrapped as &(dyn Error + 'static)).or_else(|| error.source())
+}
+
+/// More than any library nests, so that a chain with a cycle ends.
+const MAX_CAUSES: usize = 32;
 
 #[cfg(test)]
 mod tests {

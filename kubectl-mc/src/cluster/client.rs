@@ -16,7 +16,7 @@ use crate::cluster::context::ClusterContext;
 use crate::cluster::credential;
 use crate::cluster::hop::{self, Hop, Refusal};
 use crate::env::Env;
-use crate::error::{Explain, chain};
+use crate::error::{Explain, causes, chain};
 
 mod identity;
 mod proxy;
@@ -165,19 +165,11 @@ pub(crate) fn failed(error: kube::Error) -> ClientError {
     };
     if matches!(error.downcast_ref(), Some(kube::Error::Auth(_))) {
         ClientError::Setup(error)
-    } else if is_tls(&*error) {
+    } else if causes(&*error).any(|cause| cause.is::<rustls::Error>()) {
         ClientError::Tls(error)
     } else {
         ClientError::Unreachable(error)
     }
-}
-
-fn is_tls(error: &(dyn Error + 'static)) -> bool {
-    // An io::Error that wraps another does not show it as its source.
-    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    error.is::<rustls::Error>()
-        || wrapped.is_some_and(|wrapped| is_tls(wrapped))
-        || error.source().is_some_and(is_tls)
 }
 
 /// Long enough for a slow link; kubectl's own is 30 s and is tried five times.

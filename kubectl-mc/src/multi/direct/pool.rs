@@ -25,6 +25,7 @@ use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::ClusterContext;
 use crate::env::Env;
+use crate::error::causes;
 
 /// Opens the way for up to so many streams at a time. Nothing is connected yet.
 pub(super) async fn open(
@@ -52,11 +53,11 @@ pub(super) async fn open(
 /// Whether the host has not looked at the request, because it wanted to close the connection: such a one
 /// may be sent again. It does so now and then, and whenever it refuses a credential.
 pub(super) fn was_not_seen(error: &(dyn Error + 'static)) -> bool {
-    match error.downcast_ref::<h2::Error>() {
-        Some(error) if error.is_go_away() => error.reason() == Some(h2::Reason::NO_ERROR),
-        Some(error) => error.reason() == Some(h2::Reason::REFUSED_STREAM),
-        None => error.source().is_some_and(was_not_seen),
-    }
+    let reason = causes(error).find_map(|cause| cause.downcast_ref::<h2::Error>());
+    reason.is_some_and(|error| match error.reason() {
+        Some(h2::Reason::NO_ERROR) => error.is_go_away(),
+        reason => !error.is_go_away() && reason == Some(h2::Reason::REFUSED_STREAM),
+    })
 }
 
 /// Which of several connections a request goes over: an extension of the request.

@@ -31,8 +31,8 @@ fn fault_46_trickling_bodies_free_their_places_in_time() -> Result<()> {
     Stall::ALL.into_iter().try_for_each(|stall| places_come_back("trickle", TRICKLE, stall))
 }
 
-/// Two callers who do not read take all hundred places of a member. Nobody gets in until their deadline, and
-/// everybody a second after it.
+/// Callers who do not read take all hundred places of a member. No other caller gets in until their deadline, and
+/// every caller does a second after it.
 fn places_come_back(name: &str, rest: &str, stall: Stall) -> Result<()> {
     let name = format!("{name}-{stall:?}").to_lowercase();
     let timeout = format!("--request-timeout={}", DEADLINE.as_secs());
@@ -47,13 +47,15 @@ fn places_come_back(name: &str, rest: &str, stall: Stall) -> Result<()> {
 
     let begun = Instant::now();
     let mut flood = Vec::new();
-    // One caller holds three quarters at most.
-    for (caller, places) in [("first", 75), ("second", 25)] {
+    let arrived = || site.fake.requests(rest);
+    // Each takes all that its threshold allows beside the ones before.
+    let mut held = 0;
+    for (caller, places) in [("first", 75), ("second", 19), ("third", 5), ("fourth", 1)] {
         let requests = vec![Request::get(site.path(rest)); places];
         flood.push(Unread::send(stall, &site.admin(caller)?, &requests)?);
+        held += places;
+        eventually("the places are taken", SOON, || Ok((arrived().len() == held).then_some(())))?;
     }
-    let arrived = || site.fake.requests(rest);
-    eventually("the member is full", SOON, || Ok((arrived().len() == 100).then_some(())))?;
     let full = Instant::now();
     flood.iter_mut().try_for_each(Unread::settle)?;
     let refused = asked("1s")?.status();

@@ -5,7 +5,7 @@ use std::path::Path;
 #[rustfmt::skip]
 const LAYERS: &[&str] = &[
     "env", "exit", "server_text", "suggestion", "argv", "cli", "json", "tabwriter",
-    "yaml", "error", "table", "printer", "cache", "config_file", "progress", "confirm",
+    "yaml", "error", "printer", "cache", "config_file", "progress", "confirm",
     "cluster", "kubectl", "multi", "settings",
     "apply", "join", "install", "access", "commands", "main",
 ];

@@ -27,7 +27,6 @@ mod progress;
 mod server_text;
 mod settings;
 mod suggestion;
-mod table;
 mod tabwriter;
 mod yaml;
 

@@ -11,9 +11,9 @@ use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::json;
+use crate::multi::direct::render_table;
 use crate::printer::Printer;
 use crate::settings::Settings;
-use crate::table::Table;
 use crate::yaml;
 
 pub(super) fn run(
@@ -35,7 +35,7 @@ pub(super) fn run(
         None => table(&answer, false, *no_headers, printer),
         Some(Output::Wide) => table(&answer, true, *no_headers, printer),
         Some(Output::Name) => {
-            for name in Table::of(&answer).names() {
+            for name in render_table(&answer, false, true).1 {
                 printer.out_line(&format!("cluster.{}/{name}", path::PROXY_GROUP));
             }
         }
@@ -46,11 +46,9 @@ pub(super) fn run(
 }
 
 fn table(answer: &Value, wide: bool, no_headers: bool, printer: &Printer) {
-    let table = Table::of(answer);
-    if table.is_empty() {
-        printer.note("No resources found\n");
-    } else {
-        printer.out(&table.render(wide, !no_headers));
+    match render_table(answer, wide, no_headers).0 {
+        text if text.is_empty() => printer.note("No resources found\n"),
+        text => printer.out(&text),
     }
 }
 

@@ -29,6 +29,7 @@ use std::time::Duration;
 use kubectl_mc_api::ClusterName;
 
 pub(crate) use failure::MemberFailure;
+pub(crate) use server_table::render as render_table;
 
 use crate::argv::Scanned;
 use crate::cluster::client::ClientError;

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::failure::MemberFailure;
 use crate::server_text::ServerText;
+use crate::tabwriter::TabWriter;
 
 /// A `Table`, or what some servers answer instead.
 #[derive(Debug, Deserialize)]
@@ -120,6 +121,12 @@ impl Table {
         Ok(Self::of_objects(&parse(body)?, Timestamp::now()))
     }
 
+    /// The table of an answer that is JSON already; plain objects become names and ages.
+    fn of_answer(answer: &Value) -> Self {
+        let table = Self::deserialize(answer).ok().filter(|table| table.kind == "Table");
+        table.unwrap_or_else(|| Self::of_objects(answer, Timestamp::now()))
+    }
+
     /// Later tables of a watch leave their columns out.
     pub(super) fn has_columns(&self) -> bool {
         !self.column_definitions.is_empty()
@@ -199,6 +206,20 @@ impl Table {
             rows: rows.collect(),
         }
     }
+}
+
+/// A table as `kubectl get` prints it, and the names of its objects. The text is empty without rows.
+pub(crate) fn render(answer: &Value, wide: bool, no_headers: bool) -> (String, Vec<String>) {
+    let columns = Columns { wide, no_headers, ..Columns::default() };
+    let shown = Shown { columns, ..Shown::default() };
+    let TableLines { header, rows, objects } = Table::of_answer(answer).lines(&[], &shown);
+    let mut writer = TabWriter::default();
+    if !no_headers && !rows.is_empty() {
+        writer.line(&header);
+    }
+    rows.iter().for_each(|row| writer.line(row));
+    let name = |object: Shadow| object.name.rsplit('/').next().unwrap_or_default().to_owned();
+    (writer.flush(), objects.into_iter().map(name).collect())
 }
 
 pub(super) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, MemberFailure> {

@@ -43,7 +43,7 @@ pub struct Serve {
     /// Address of /livez and /readyz by plain HTTP, and of /metrics if it is a loopback address.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
     pub admin_bind_address: SocketAddr,
-    /// Serving certificate (PEM); without it and --rotate-server-certificates one that nobody can verify is made.
+    /// Serving certificate (PEM); without it and without --rotate-server-certificates, an unverifiable one is generated.
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub tls_cert_file: Option<PathBuf>,
     /// Key of the serving certificate (PEM).

@@ -1,5 +1,5 @@
 //! Watches whose client takes nothing of what it is sent, in each way in which a client can: the sidecar ends them,
-//! although nobody revoked anything and a watch has no deadline.
+//! although the right is still there and a watch has no deadline.
 
 use std::time::Duration;
 

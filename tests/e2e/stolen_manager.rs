@@ -286,7 +286,6 @@ fn it_gets_no_token_but_of_the_two_accounts() -> Result<()> {
             "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "mine"},
         }),
     )?;
-    // Nor does it impersonate by itself.
     forbidden(&thief.with(&["Impersonate-User: admin"]), "GET", "/api/v1/secrets", &Value::Null)
 }
 

@@ -87,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn first_cancelled_requests_give_their_permits_back_at_once() {
+    fn first_cancelled_requests_return_their_permits() {
         let (cancelled, bound) = (Cancelled::default(), Bound::new(Size::without_queue(1)));
         cancel(&cancelled, &bound, FREE, Instant::now());
         assert!(bound.admit_now(JANE).is_some());
     }
 
     #[test]
-    fn permits_of_further_cancelled_requests_stay_taken_for_a_second() {
+    fn further_cancelled_requests_keep_their_permits() {
         let (cancelled, bound) = (Cancelled::default(), Bound::new(Size::without_queue(1)));
         let now = Instant::now();
         cancel(&cancelled, &bound, FREE + 1, now);

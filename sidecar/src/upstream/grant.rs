@@ -2,8 +2,8 @@
 //! names the first right only, and in words that read as if the caller were refused; so it is asked
 //! which of the rights that this identity takes our credential has not (SelfSubjectAccessReview).
 //!
-//! These requests bear our credential and nobody's identity ([`super::sidecar_client`]). Their path is fixed, and a
-//! caller's names are in them as JSON strings.
+//! These requests have the sidecar's credential and no caller's identity ([`super::sidecar_client`]). Their path is
+//! fixed, and a caller's names are in them as JSON strings.
 
 use std::sync::Arc;
 use std::time::Duration;

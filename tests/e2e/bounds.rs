@@ -50,7 +50,7 @@ fn one_caller_who_floods_a_member_keeps_no_other_out() -> Result<()> {
         let mut flood = Unread::send(stall, &flooder, &requests)?;
         let arrived = || fake.requests("/flood").len();
         eventually("the flood is there", SOON, || Ok((arrived() == 75).then_some(())))?;
-        flood.settle()?;
+        Unread::settle([&mut flood])?;
         let mut polite = ask(&direct("polite")?, &fake, "/polite")?;
         ensure!(polite.response()?.status() == 200, "{stall:?}: another caller does not get through");
         // A quarter of its second is how long one more of the flood waits for its turn.

@@ -57,7 +57,7 @@ impl Open {
             ensure!(arrived == ALL, "{arrived} arrived");
             Ok(Some(()))
         })?;
-        unread.iter_mut().try_for_each(Unread::settle)?;
+        Unread::settle(&mut unread)?;
         let ended: Vec<_> = fake.requests(OPEN).into_iter().filter(|request| request.ended).collect();
         ensure!(ended.is_empty(), "some ended before their time: {ended:#?}");
         Ok(Self { fake, caller, scene, _unread: unread })

@@ -175,7 +175,7 @@ impl Ways {
             let mut unread = Unread::send(stall, &endpoint, &requests)?;
             shift.sent(requests.len());
             shift.pause(Duration::from_secs(1));
-            unread.settle()?;
+            Unread::settle([&mut unread])?;
             shift.pause(Duration::from_secs(4));
             Ok(())
         })

@@ -4,7 +4,7 @@
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use super::Protocol;
 use crate::http1::{Connection, Endpoint};
@@ -104,13 +104,16 @@ impl Unread {
         Ok(Self { stall, _http1: http1, http2, _answering: answering })
     }
 
-    /// Makes the connections take no byte more, for [`Stall::Connection`]. The server reads in its turn, so this
-    /// comes when it is known to have the requests.
-    pub fn settle(&mut self) -> Result<()> {
-        if self.stall == Stall::Connection {
-            self.http2.iter_mut().try_for_each(Http2::fill)?;
-        }
-        Ok(())
+    /// Makes the connections of all of them take no byte more, for [`Stall::Connection`]. The server reads in its
+    /// turn, so this comes when it is known to have the requests.
+    pub fn settle<'a>(all: impl IntoIterator<Item = &'a mut Self>) -> Result<()> {
+        // Side by side: a connection is known to be full when it has taken nothing for a while.
+        std::thread::scope(|scope| {
+            let connections =
+                all.into_iter().filter(|one| one.stall == Stall::Connection).flat_map(|one| &mut one.http2);
+            let filling: Vec<_> = connections.map(|http2| scope.spawn(|| http2.fill())).collect();
+            filling.into_iter().try_for_each(|one| one.join().map_err(|_| anyhow!("it panicked"))?)
+        })
     }
 }
 

@@ -62,11 +62,11 @@ fuzz: ## Fuzz for long: each target for FUZZ_SECONDS (3600)
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-3600} FUZZ_PROFILE=fuzz tests/fuzz.sh
 
 # What decides who a caller is, what a member is told of them, and what they may do.
-MUTATED := $(foreach module,authentication authorization headers impersonation limits query request_info unescape upgrade, \
-	sidecar/src/$(module).rs sidecar/src/$(module)/**/*.rs) sidecar/api/src/access.rs sidecar/api/src/access/**/*.rs
+MUTATED := sidecar/src/identity/**/*.rs $(foreach module,cutoff headers limits offer protocol query request_info unescape upgrade, \
+	sidecar/src/request/$(module).rs sidecar/src/request/$(module)/**/*.rs) sidecar/src/upstream/prepared.rs sidecar/api/src/access.rs sidecar/api/src/access/**/*.rs
 
 .PHONY: mutants
-mutants: ## Change the code of identity, rights and limits in small ways, and see its unit tests fail: hours (FILES=sidecar/src/headers.rs: only there)
+mutants: ## Change the code of identity, rights and limits in small ways, and see its unit tests fail: hours (FILES=sidecar/src/request/headers.rs: only there)
 	@tests/setup.sh --mutants
 	cargo mutants --jobs 1 $(foreach glob,$(or $(FILES),$(MUTATED)),--file '$(glob)')
 

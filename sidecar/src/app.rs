@@ -1,4 +1,4 @@
-//! Where the parts are put together, and nowhere else. [`App::build`] reads no port and no flag: a
+//! Where the parts are put together, and nowhere else. [`Bound::build`] reads no port and no flag: a
 //! [`Config`] goes in, a server that is bound comes out.
 
 use std::net::SocketAddr;
@@ -16,77 +16,49 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{info, warn};
 
-use crate::authentication::Authenticator;
-use crate::authentication::token_review::TokenReviews;
-use crate::authentication::trust::{self, Trust};
-use crate::authorization::{Allowed, Authorizer};
-use crate::clusters::Registry;
 use crate::config::{Certificate, Config};
-use crate::controllers::Controllers;
-use crate::cors::Cors;
-use crate::cutoff::Cutoffs;
-use crate::goaway::Goaway;
-use crate::impersonation::member;
-use crate::inventory::renewal::Renewals;
-use crate::inventory::{self, Inventory};
-use crate::limits::{self, Limits};
-use crate::metrics::Metrics;
-use crate::on_demand_access::OnDemandAccess;
+use crate::controllers::{self, Controllers};
+use crate::endpoints::clusters::Registry;
+use crate::identity::authentication::token_review::TokenReviews;
+use crate::identity::authentication::{self, Authenticator};
+use crate::identity::authorization::Authorizer;
+use crate::identity::trust::{self, Trust};
+use crate::members::inventory::renewal::Renewals;
+use crate::members::inventory::{self, Inventory};
+use crate::members::on_demand_access::OnDemandAccess;
+use crate::metrics;
 use crate::readiness::Readiness;
-use crate::record::Record;
-use crate::revalidation::Revalidation;
-use crate::tls::certificates::ServingCertificate;
-use crate::tls::rotation::SelfManaged;
-use crate::upgrade::Tunnels;
+use crate::request::cutoff::Cutoffs;
+use crate::request::limits::{self, Limits};
+use crate::request::record;
+use crate::request::services::Services;
+use crate::request::upgrade::Tunnels;
+use crate::server::admin;
+use crate::server::listener;
+use crate::server::tls;
+use crate::server::tls::certificates::ServingCertificate;
+use crate::server::tls::rotation::SelfManaged;
 use crate::workers::Workers;
-use crate::{admin, listener, tls};
-
-/// What every request needs.
-pub struct App {
-    pub authenticator: Authenticator,
-    pub authorizer: Arc<Authorizer>,
-    pub limits: Limits,
-    pub inventory: Arc<Inventory>,
-    pub registry: Registry,
-    pub rules: member::Rules,
-    pub request_timeout: Duration,
-    pub tunnels: Tunnels,
-    pub metrics: Arc<Metrics>,
-    pub readiness: Readiness,
-    pub goaway: Goaway,
-    pub cors: Option<Cors>,
-    pub cutoffs: Arc<Cutoffs>,
-}
 
 /// A server whose ports are bound.
 pub struct Bound {
     pub address: SocketAddr,
     pub admin_address: SocketAddr,
-    app: Arc<App>,
+    services: Arc<Services>,
     secure: TcpListener,
     admin: TcpListener,
     tls: Arc<ServerConfig>,
     /// Follows the host's members. When it ends, so do the watches of `clusters`.
     watch: AbortOnDropHandle<()>,
     controllers: Controllers,
+    connections: Arc<listener::Metrics>,
     shutdown_delay: Duration,
     shutdown_grace: Duration,
 }
 
-impl App {
-    /// The leave of a long-running request that was just allowed.
-    pub fn revalidate(
-        &self,
-        allowed: Allowed,
-        gone: Option<CancellationToken>,
-        record: &Record,
-    ) -> Revalidation {
-        let (authorizer, stop) = (self.authorizer.clone(), self.tunnels.stop.clone());
-        Revalidation::grant(authorizer, allowed, stop, gone, record.cutoff().clone())
-    }
-
+impl Bound {
     /// Puts the server together and begins to follow the host.
-    pub async fn build(config: Config) -> anyhow::Result<Bound> {
+    pub async fn build(config: Config) -> anyhow::Result<Self> {
         let Config {
             kubeconfig,
             namespace,
@@ -135,7 +107,7 @@ impl App {
         let secure = bind(address)?;
         let admin = bind(admin_address)?;
 
-        let metrics = Arc::new(Metrics::default());
+        let mut metrics = metrics::registry();
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
@@ -143,14 +115,15 @@ impl App {
         let inventory = Arc::new(Inventory::new(renewals, OnDemandAccess::new(host.clone(), &namespace)));
         let (registry, writer) = Registry::new();
         let (fleet, told) = watch::channel(Arc::default());
-        let controllers = Controllers::start(controllers, host.clone(), &namespace, told, metrics.clone());
+        let controller_metrics = Arc::new(controllers::metrics::Metrics::register(&mut metrics));
+        let controllers = Controllers::start(controllers, host.clone(), &namespace, told, controller_metrics);
         let watch = inventory::watch::Watch {
             namespace,
             inventory: inventory.clone(),
             read,
             registry: writer,
             fleet,
-            metrics: metrics.clone(),
+            metrics: inventory::Metrics::register(&mut metrics),
             size_per_member: limits::MemberSize {
                 in_flight: size(max_member_inflight),
                 watches: limits::Size::without_queue(max_member_watches),
@@ -160,39 +133,39 @@ impl App {
         let watch = AbortOnDropHandle::new(tokio::spawn(inventory::watch::run(host.clone(), watch)));
 
         let tokens = TokenReviews::new(host.clone(), audiences).context("no random numbers")?;
-        let tunnels =
-            Tunnels { tasks: TaskTracker::new(), stop: CancellationToken::new(), metrics: metrics.clone() };
-        let app = Self {
-            authenticator: Authenticator::new(trust, tokens, anonymous_auth, metrics.clone()),
+        let connections = Arc::new(listener::Metrics::register(&mut metrics));
+        let failures = authentication::Failures::register(&mut metrics);
+        let services = Services {
+            authenticator: Authenticator::new(trust, tokens, anonymous_auth, failures),
             authorizer: Arc::new(Authorizer::new(host)),
             limits: Limits::new(size(max_inflight), size(max_mutating_inflight), max_tunnels, max_watches),
             inventory,
             registry,
             rules,
             request_timeout,
-            tunnels,
-            metrics,
+            tunnels: Tunnels::new(&mut metrics),
+            metrics: Arc::new(record::Metrics::register(&mut metrics)),
+            metric_registry: metrics,
             readiness,
             goaway,
             cors,
             cutoffs: Cutoffs::new(),
         };
-        Ok(Bound {
+        Ok(Self {
             address: secure.local_addr()?,
             admin_address: admin.local_addr()?,
-            app: Arc::new(app),
+            services: Arc::new(services),
             secure,
             admin,
             tls: Arc::new(tls::server_config(certificates)),
             watch,
             controllers,
+            connections,
             shutdown_delay,
             shutdown_grace,
         })
     }
-}
 
-impl Bound {
     /// Serves until `shutdown`, then lets what is under way end (apiserver: `server/genericapiserver.go`):
     /// red readiness and the delay, in which everything is served; then no new connections, and on those
     /// that live the last requests, but nothing that would not end by itself; the grace period; and an
@@ -201,31 +174,39 @@ impl Bound {
         let Self {
             address,
             admin_address,
-            app,
+            services,
             secure,
             admin,
             tls,
             watch,
             controllers,
+            connections: connection_metrics,
             shutdown_delay,
             shutdown_grace,
         } = self;
         info!(%address, %admin_address, "serving");
         let (connections, probes) = (TaskTracker::new(), TaskTracker::new());
         let stop_admin = CancellationToken::new();
-        let _cutoffs = AbortOnDropHandle::new(tokio::spawn(app.cutoffs.clone().run()));
-        let _caches = AbortOnDropHandle::new(tokio::spawn(forget_expired(app.clone())));
-        probes.spawn(admin::run(admin, app.clone(), probes.clone(), stop_admin.clone()));
+        let _cutoffs = AbortOnDropHandle::new(tokio::spawn(services.cutoffs.clone().run()));
+        let _caches = AbortOnDropHandle::new(tokio::spawn(forget_expired(services.clone())));
+        probes.spawn(admin::run(admin, services.clone(), probes.clone(), stop_admin.clone()));
         let last_call = CancellationToken::new();
-        let serving =
-            listener::run(secure, tls, app.clone(), &workers, connections.clone(), last_call.clone());
+        let serving = listener::run(
+            secure,
+            tls,
+            services.clone(),
+            connection_metrics,
+            &workers,
+            connections.clone(),
+            last_call.clone(),
+        );
         let told = async {
             shutdown.cancelled().await;
-            app.readiness.drain();
-            info!(connections = connections.len(), tunnels = app.tunnels.tasks.len(), "shutting down");
+            services.readiness.drain();
+            info!(connections = connections.len(), tunnels = services.tunnels.tasks.len(), "shutting down");
             // Until the host knows that this replica is not ready, it sends it connections.
             sleep(shutdown_delay).await;
-            app.readiness.close();
+            services.readiness.close();
             last_call.cancel();
         };
         let gave_up = async {
@@ -235,20 +216,20 @@ impl Bound {
         tokio::join!(serving, told, gave_up);
         drop(watch);
         connections.close();
-        app.tunnels.tasks.close();
+        services.tunnels.tasks.close();
         let ended = async {
-            app.registry.drained().await;
+            services.registry.drained().await;
             connections.wait().await;
-            app.tunnels.tasks.wait().await;
+            services.tunnels.tasks.wait().await;
         };
         if timeout(shutdown_grace, ended).await.is_err() {
-            let tunnels = app.tunnels.tasks.len();
+            let tunnels = services.tunnels.tasks.len();
             info!(
                 connections = connections.len(),
                 tunnels, "the grace period is over: what is open is closed"
             );
-            app.tunnels.stop.cancel();
-            let closed = async { tokio::join!(app.tunnels.tasks.wait(), connections.wait()) };
+            services.tunnels.stop.cancel();
+            let closed = async { tokio::join!(services.tunnels.tasks.wait(), connections.wait()) };
             if timeout(CLOSE_TIMEOUT, closed).await.is_err() {
                 warn!("some connections did not close in time");
             }
@@ -262,11 +243,11 @@ impl Bound {
 
 /// Drops what the caches hold past its time: after a flood of made-up users and tokens it would stay for good, and keep
 /// the pages around it.
-async fn forget_expired(app: Arc<App>) {
+async fn forget_expired(services: Arc<Services>) {
     loop {
         sleep(FORGET_INTERVAL).await;
-        app.authenticator.forget_expired();
-        app.authorizer.forget_expired();
+        services.authenticator.forget_expired();
+        services.authorizer.forget_expired();
     }
 }
 

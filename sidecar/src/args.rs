@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use kubectl_mc_api::go_duration::{self, parse_flag};
 
 use crate::controllers::credentials::DEFAULT_RENEWAL_FRACTION;
-use crate::impersonation::member::DEFAULT_OMITTED_EXTRA;
+use crate::identity::impersonation::member::DEFAULT_OMITTED_EXTRA;
 
 /// The cluster proxy beside a host cluster's kube-apiserver.
 #[derive(Debug, Parser)]

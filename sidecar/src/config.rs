@@ -10,10 +10,10 @@ use kubectl_mc_api::names;
 
 use crate::args::{LogFormat, Serve};
 use crate::controllers::{self, credentials, leader};
-use crate::cors::Cors;
-use crate::goaway::Goaway;
-use crate::impersonation::member;
-use crate::tls::certificates::Files;
+use crate::identity::impersonation::member;
+use crate::server::cors::Cors;
+use crate::server::goaway::Goaway;
+use crate::server::tls::certificates::Files;
 
 /// All that a server needs to know.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl TryFrom<Serve> for Config {
             }
         }
         let admin_groups = sent::admin_groups(admin_groups);
-        crate::authentication::trust::Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
+        crate::identity::trust::Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
         Ok(Self {
             kubeconfig,
             namespace: namespace.unwrap_or_else(own_namespace),

@@ -20,8 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
-use crate::inventory::fleet::Fleet;
-use crate::metrics::Metrics;
+use crate::members::inventory::fleet::Fleet;
 use crate::retry;
 
 mod access;
@@ -34,6 +33,7 @@ pub mod metrics;
 
 use conditions::{Aspect, Awaited, Conditions};
 use health::probe::Verdict;
+use metrics::Metrics;
 
 /// What every controller is given.
 #[derive(Clone)]
@@ -173,7 +173,7 @@ impl Controllers {
         let told = stop.clone();
         let task = tokio::spawn(async move {
             let leases = kube::Api::namespaced(host.clone(), &namespace);
-            let gauge = metrics.controllers.leader.clone();
+            let gauge = metrics.leader.clone();
             // At a start the members are asked for the first time within a period.
             let awaited = Awaited { aspects: enabled.aspects(), patience: settings.member_monitor_period };
             let lead = |leadership: CancellationToken| {
@@ -222,7 +222,7 @@ struct Quiet(Arc<Metrics>);
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        self.0.controllers.forget_all();
+        self.0.forget_all();
     }
 }
 
@@ -242,7 +242,7 @@ async fn run_with_restarts(controller: &'static Controller, context: Context) {
             Ok(()) => warn!(controller = name, "it ended"),
             Err(error) => error!(controller = name, error = %error, "it failed"),
         }
-        context.metrics.controllers.restarted(name);
+        context.metrics.restarted(name);
         pause = if began.elapsed() > LONG_ENOUGH { FIRST_PAUSE } else { (pause * 2).min(LAST_PAUSE) };
         sleep(retry::jittered(pause)).await;
     }

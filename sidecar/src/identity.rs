@@ -1,9 +1,17 @@
-//! Who a caller is on the host (apiserver: `authentication/user.Info`).
+//! Who a caller is on the host (apiserver: `authentication/user.Info`): how it is found out ([`authentication`]), what
+//! they may do ([`authorization`]), and whom a member sees ([`impersonation`]).
 
 use std::collections::BTreeMap;
 
 use kubectl_mc_api::access::sent;
 pub use kubectl_mc_api::access::sent::{AUTHENTICATED, MASTERS, UNAUTHENTICATED, service_account_groups};
+
+pub mod authentication;
+pub mod authorization;
+pub mod impersonation;
+pub mod request_header;
+pub mod trust;
+pub mod x509;
 
 /// An authenticated user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-use sidecar::app::App;
+use sidecar::app::Bound;
 use sidecar::args::{Cli, Command};
 use sidecar::config::Config;
+use sidecar::server::{shutdown, tls};
 use sidecar::workers::Workers;
-use sidecar::{crds, log, shutdown, tls};
+use sidecar::{crds, log};
 
 fn main() -> ExitCode {
     let command = match Cli::try_parse() {
@@ -46,7 +47,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     raise_open_files();
     let shutdown = shutdown::on_signal()?;
     let workers = Workers::start().context("the threads that serve cannot be started")?;
-    App::build(config).await?.run(workers, shutdown).await;
+    Bound::build(config).await?.run(workers, shutdown).await;
     Ok(())
 }
 

@@ -159,7 +159,7 @@ mod tests {
     /// In real time and over a real connection: what a broken one looks like, only the client knows.
     #[tokio::test]
     async fn a_connection_that_breaks_is_opened_again() {
-        crate::tls::install_provider();
+        crate::server::tls::install_provider();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
         let reviews: Api<TokenReview> = Api::all(Client::try_from(Config::new(uri)).unwrap());

@@ -17,8 +17,6 @@ use kubectl_mc_api::ClusterName;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::body::Body;
-use crate::proxy::Prepared;
 use crate::retry;
 
 pub mod breaker;
@@ -26,7 +24,8 @@ pub mod connect;
 pub mod connection;
 pub mod grant;
 pub mod outgoing;
-pub mod pool;
+mod pool;
+pub mod prepared;
 mod refusal;
 pub mod sidecar_client;
 mod stream;
@@ -35,7 +34,9 @@ use breaker::{Attempt, Breaker};
 use connect::Connector;
 use connection::Connection;
 use grant::Grant;
-use pool::{Failed, MemberBody, Pool};
+pub use pool::MemberBody;
+use pool::{Failed, Pool};
+use prepared::Prepared;
 use refusal::Refusal;
 use stream::TooMuch;
 
@@ -63,7 +64,7 @@ pub enum Exchange {
     /// It switched to the protocol that its head names.
     Switched { response: Response<Incoming>, connection: OwnConnection },
     /// It did not. The connection ends with the body.
-    Refused { response: Response<Body> },
+    Refused { response: Response<MemberBody> },
 }
 
 /// A connection that no other request shares, driven by a task of its own. Dropping it closes it.
@@ -90,7 +91,7 @@ impl Upstream {
     }
 
     /// Sends a request over a connection of the pool.
-    pub async fn send(&self, prepared: Prepared, over: Over) -> Result<Response<Body>, Error> {
+    pub async fn send(&self, prepared: Prepared, over: Over) -> Result<Response<MemberBody>, Error> {
         let _attempt = self.admit()?;
         let inner_proxy = prepared.is_inner_proxy();
         let request = prepared.into_request();
@@ -137,7 +138,7 @@ impl Upstream {
         &self,
         response: Response<MemberBody>,
         inner_proxy: bool,
-    ) -> Result<Response<Body>, Error> {
+    ) -> Result<Response<MemberBody>, Error> {
         let cluster = || self.cluster.clone();
         match response.status() {
             // A 401 sends the caller to log in again, though it is our credential that was refused.
@@ -158,7 +159,7 @@ impl Upstream {
                     (response, None) => Ok(response),
                 }
             }
-            _ => Ok(response.map(Body::Upstream)),
+            _ => Ok(response),
         }
     }
 

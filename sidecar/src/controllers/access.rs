@@ -27,7 +27,7 @@ use tracing::warn;
 
 use super::Context;
 use super::conditions::{Aspect, Finding};
-use crate::inventory::fleet::{Fleet, Registered};
+use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::retry;
 
 mod host;

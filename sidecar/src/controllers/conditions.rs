@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{info, warn};
 
 use super::events::Events;
-use crate::inventory::fleet::{Fleet, Registered};
+use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::retry;
 
 pub mod status;

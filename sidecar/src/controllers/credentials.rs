@@ -21,7 +21,7 @@ use tracing::{info, warn};
 
 use super::Context;
 use super::conditions::{Aspect, Finding};
-use crate::inventory::fleet::{Fleet, Registered};
+use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::retry;
 
 mod assess;
@@ -139,7 +139,7 @@ impl Keeper {
         self.kept.retain(|cluster, _| {
             fleet.contains_key(cluster) || {
                 for which in Which::BOTH {
-                    metrics.controllers.expires(cluster, which.as_str(), None);
+                    metrics.expires(cluster, which.as_str(), None);
                 }
                 false
             }
@@ -161,7 +161,7 @@ impl Keeper {
                 } else {
                     *held = held.followed_by(secret.clone(), now);
                     let ends = held.credential.ends();
-                    self.context.metrics.controllers.expires(cluster, which.as_str(), ends);
+                    self.context.metrics.expires(cluster, which.as_str(), ends);
                 }
             }
         }
@@ -218,7 +218,7 @@ impl Keeper {
         self.under_way.spawn(async move {
             let _turn = turns.acquire().await;
             let result = renewal.run(&context.host, &context.namespace).await;
-            context.metrics.controllers.renewed(result.is_ok());
+            context.metrics.renewed(result.is_ok());
             Ended { cluster, which, secret, result }
         });
     }

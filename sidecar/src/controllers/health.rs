@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Context;
 use super::conditions::{Aspect, Finding};
-use crate::inventory::fleet::{Fleet, Registered};
+use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::retry;
 use crate::upstream::Upstream;
 use crate::upstream::connection::{self, Connection};
@@ -70,7 +70,7 @@ enum Target {
 
 impl Monitor {
     fn follow(&mut self, fleet: &Fleet) {
-        let metrics = &self.context.metrics.controllers;
+        let metrics = &self.context.metrics;
         self.monitored.retain(|cluster, _| {
             fleet.contains_key(cluster) || {
                 metrics.not_asked(cluster);
@@ -98,7 +98,7 @@ impl Monitor {
 
     fn monitor(&self, cluster: &ClusterName, target: &Target, spread: bool) -> Option<AbortOnDropHandle<()>> {
         let unknown = |finding| {
-            self.context.metrics.controllers.not_asked(cluster);
+            self.context.metrics.not_asked(cluster);
             self.context.conditions.set(cluster, Aspect::Reachable, finding);
         };
         let upstream = match target.upstream(cluster) {
@@ -186,7 +186,7 @@ impl Asked {
         let Self { context, cluster, .. } = self;
         if reachable.takes(probe.is_up()) {
             context.conditions.set(cluster, Aspect::Reachable, probe.finding());
-            context.metrics.controllers.reachable(cluster, probe.is_up());
+            context.metrics.reachable(cluster, probe.is_up());
         }
         if probe.is_answer() {
             context.conditions.seen(cluster, probe.version.clone());

@@ -46,13 +46,15 @@ async fn a_controller_that_panics_is_begun_again_after_a_growing_while() {
             })
         },
     };
-    let (_told, context) = context();
-    let metrics = context.metrics.clone();
+    let (_told, mut context) = context();
+    let mut registry = crate::metrics::registry();
+    context.metrics = Arc::new(Metrics::register(&mut registry));
     assert!(timeout(Duration::from_secs(600), run_with_restarts(&PANICS, context)).await.is_err());
     let runs = RUNS.load(Ordering::SeqCst);
     assert!((8..20).contains(&runs), "{runs}");
     let line = format!("mc_sidecar_controller_restarts_total{{controller=\"panics\"}} {runs}");
-    assert!(metrics.text().contains(&line), "{}", metrics.text());
+    let text = crate::metrics::text(&registry);
+    assert!(text.contains(&line), "{text}");
 }
 
 /// A context of a host that answers nothing of use, and who tells what the host says of the members.
@@ -81,7 +83,7 @@ pub(super) fn context() -> (watch::Sender<Arc<Fleet>>, Context) {
 
 /// The way to a member that nobody asks.
 pub(super) fn upstream() -> Arc<Upstream> {
-    crate::tls::install_provider();
+    crate::server::tls::install_provider();
     let data = [("server", "https://203.0.113.7"), ("insecure-skip-tls-verify", "true"), ("token", "t")];
     let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
     let connection = Connection::parse(&data.into()).unwrap();

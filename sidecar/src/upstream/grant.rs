@@ -17,8 +17,8 @@ use tokio::time::timeout;
 
 use super::Upstream;
 use super::outgoing::{self, Outgoing};
-use crate::authorization::Attributes;
 use crate::identity::Identity;
+use crate::identity::authorization::Attributes;
 use crate::ttl_cache::TtlCache;
 
 /// What is known of one member's grant. It is made when the member refuses for the first time.

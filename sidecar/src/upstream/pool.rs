@@ -71,6 +71,8 @@ pub struct MemberBody {
     body: Incoming,
     finished: bool,
     broken: Option<hyper::Error>,
+    /// What was read of it, to decide whether it may be passed on.
+    read: Option<Bytes>,
     connection: Option<(Connection, Weak<Idle>)>,
     /// One that is not of the pool ends with the body.
     _own: Option<OwnConnection>,
@@ -125,7 +127,14 @@ impl Pool {
 
     fn lend(&self, response: Response<Incoming>, connection: Connection) -> Response<MemberBody> {
         let connection = Some((connection, Arc::downgrade(&self.idle)));
-        response.map(|body| MemberBody { body, finished: false, broken: None, connection, _own: None })
+        response.map(|body| MemberBody {
+            body,
+            finished: false,
+            broken: None,
+            read: None,
+            connection,
+            _own: None,
+        })
     }
 }
 
@@ -193,7 +202,13 @@ impl Connection {
 impl MemberBody {
     /// A body on a connection that is not of the pool.
     pub(crate) fn alone(body: Incoming, own: Option<OwnConnection>) -> Self {
-        Self { body, finished: false, broken: None, connection: None, _own: own }
+        Self { body, finished: false, broken: None, read: None, connection: None, _own: own }
+    }
+
+    /// Puts back what was read.
+    pub(super) fn unread(mut self, read: Bytes) -> Self {
+        self.read = Some(read);
+        self
     }
 }
 
@@ -205,6 +220,9 @@ impl Body for MemberBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(read) = self.read.take() {
+            return Poll::Ready(Some(Ok(Frame::data(read))));
+        }
         if let Some(error) = self.broken.take() {
             return Poll::Ready(Some(Err(error)));
         }
@@ -230,11 +248,14 @@ impl Body for MemberBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.read.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.read {
+            Some(read) => SizeHint::with_exact(read.len() as u64),
+            None => self.body.size_hint(),
+        }
     }
 }
 

@@ -9,7 +9,6 @@ use http_body_util::BodyExt;
 use serde::Deserialize;
 
 use super::pool::MemberBody;
-use crate::body::Body;
 
 /// What a member refused to the sidecar.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,19 +22,19 @@ pub(super) enum Refusal {
 /// Reads a 401 or a 403.
 pub(super) async fn read(
     response: Response<MemberBody>,
-) -> Result<(Response<Body>, Option<Refusal>), hyper::Error> {
+) -> Result<(Response<MemberBody>, Option<Refusal>), hyper::Error> {
     let length = response.body().size_hint().exact();
     let is_json = response
         .headers()
         .get(header::CONTENT_TYPE)
         .is_some_and(|t| t.as_bytes().starts_with(b"application/json"));
     if !is_json || length.is_none_or(|length| length > MAX_STATUS) {
-        return Ok((response.map(Body::Upstream), None));
+        return Ok((response, None));
     }
-    let (parts, body) = response.into_parts();
-    let body = body.collect().await?.to_bytes();
-    let refusal = of(parts.status, &body);
-    Ok((Response::from_parts(parts, Body::Full(body)), refusal))
+    let (parts, mut body) = response.into_parts();
+    let read = (&mut body).collect().await?.to_bytes();
+    let refusal = of(parts.status, &read);
+    Ok((Response::from_parts(parts, body.unread(read)), refusal))
 }
 
 fn of(code: StatusCode, body: &Bytes) -> Option<Refusal> {

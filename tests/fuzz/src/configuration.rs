@@ -12,7 +12,7 @@ use rcgen::{
 };
 use rustls_pki_types::CertificateDer;
 use serde_json::Value;
-use sidecar::authentication::trust::Trust;
+use sidecar::identity::trust::Trust;
 
 pub fn run(input: &[u8]) {
     let Ok(input) = std::str::from_utf8(input) else { return };
@@ -56,7 +56,7 @@ pub fn run(input: &[u8]) {
     );
 }
 
-fn named_a(names: &sidecar::authentication::request_header::HeaderNames) -> bool {
+fn named_a(names: &sidecar::identity::request_header::HeaderNames) -> bool {
     [&names.user, &names.uid, &names.group].iter().any(|names| names.iter().any(|name| name == "a"))
 }
 
@@ -73,7 +73,7 @@ struct Ca {
 }
 
 static CA: LazyLock<Ca> = LazyLock::new(|| {
-    sidecar::tls::install_provider();
+    sidecar::server::tls::install_provider();
     certified().expect("a certificate")
 });
 

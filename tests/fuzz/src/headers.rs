@@ -2,7 +2,7 @@
 //! nothing that could bear identity or concerns one connection alone passes, and nothing is made up.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sidecar::headers::{clean_response, forwarded};
+use sidecar::request::headers::{clean_response, forwarded};
 
 use crate::lines;
 

@@ -8,10 +8,10 @@ use arc_swap::ArcSwap;
 use http::{Request, Response};
 use kube::client::Body;
 use serde_json::Value;
-use sidecar::authentication::token_review::TokenReviews;
-use sidecar::authorization::{Asker, Attributes, Authorizer};
 use sidecar::identity::Identity;
-use sidecar::limits::Caller;
+use sidecar::identity::authentication::token_review::TokenReviews;
+use sidecar::identity::authorization::{Asker, Attributes, Authorizer};
+use sidecar::request::limits::Caller;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::lines;

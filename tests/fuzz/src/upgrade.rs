@@ -3,7 +3,7 @@
 //! taken for an upgrade everybody does.
 
 use http::{HeaderMap, Method, Version};
-use sidecar::upgrade::Protocol;
+use sidecar::request::protocol::Protocol;
 
 use crate::lines;
 

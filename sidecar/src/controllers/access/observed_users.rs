@@ -1,5 +1,5 @@
 //! Users who reached a member without being named by a binding, and which of them the host still authorizes. Every
-//! replica records them in ConfigMap `<cluster>.learnt` ([`crate::on_demand_access`]).
+//! replica records them in ConfigMap `<cluster>.learnt` ([`crate::members::on_demand_access`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use tracing::warn;
 
 use super::sync::Entitled;
-use crate::on_demand_access::LABEL;
+use crate::members::on_demand_access::LABEL;
 use crate::retry;
 
 pub(super) fn changes(

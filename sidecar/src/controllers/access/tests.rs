@@ -39,7 +39,7 @@ fn access(members: usize) -> Access {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_members_are_synced_at_once_than_there_are_places() {
-    crate::tls::install_provider();
+    crate::server::tls::install_provider();
     let mut access = access(3 * MAX_UNDER_WAY);
     let (mut syncs, mut synced) = (JoinSet::new(), 0);
     loop {

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kubectl_mc_api::{MemberCluster, MemberClusterStatus};
 
 use super::SEEN_INTERVAL;
-use crate::inventory::fleet::Registered;
+use crate::members::inventory::fleet::Registered;
 
 /// What a condition is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,7 +8,7 @@ use super::token::Credential;
 use super::{ALARM, Held};
 use crate::controllers::conditions::Finding;
 use crate::controllers::health::probe::Verdict;
-use crate::inventory::fleet::Registered;
+use crate::members::inventory::fleet::Registered;
 
 /// Why a token is not renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]

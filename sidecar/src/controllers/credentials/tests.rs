@@ -36,14 +36,14 @@ fn finding(
     let seen = Scene::at(second).now;
     let (mut member, held) = (Held::of(connection.clone(), seen), Held::of(manager.clone(), seen));
     member.trouble = trouble;
-    let cluster = crate::inventory::Cluster {
+    let cluster = crate::members::cluster::Cluster {
         name: "m1".parse().unwrap(),
         forwarded: Default::default(),
         upstream: upstream(),
         gone: Default::default(),
-        bounds: crate::limits::MemberBounds::new(crate::limits::MemberSize {
-            in_flight: crate::limits::Size::new(1, 0),
-            watches: crate::limits::Size::new(1, 0),
+        bounds: crate::request::limits::MemberBounds::new(crate::request::limits::MemberSize {
+            in_flight: crate::request::limits::Size::new(1, 0),
+            watches: crate::request::limits::Size::new(1, 0),
         }),
         managed: true,
         waiters: Default::default(),

@@ -25,7 +25,7 @@ struct Member {
 
 impl Member {
     async fn start(closes: bool) -> Self {
-        crate::tls::install_provider();
+        crate::server::tls::install_provider();
         let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
         let config = ServerConfig::builder()

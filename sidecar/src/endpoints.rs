@@ -1,0 +1,4 @@
+//! What the sidecar answers by itself.
+
+pub mod clusters;
+pub mod discovery;

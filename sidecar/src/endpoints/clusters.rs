@@ -1,0 +1,99 @@
+//! `clusters`, the read-only view of the inventory that the host's API shows: get, list and watch,
+//! as a kube-apiserver would answer them, so that kubectl, client-go and the plugin need nothing of
+//! their own. It tells names, labels, versions and conditions, never servers or credentials.
+//!
+//! - [`registry`]: what is known, and the log of recent changes that watches follow
+//! - [`object`], [`table`], [`form`]: what a cluster looks like
+//! - [`accept`], [`options`], [`selector`], [`continuation`]: what is asked for
+//! - [`list`], [`watch`]: the answers
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::{Response, request};
+use kubectl_mc_api::ClusterName;
+
+use crate::request::body::Body;
+use crate::request::request_info::Verb;
+
+pub(crate) mod accept;
+mod continuation;
+mod form;
+mod list;
+mod object;
+mod options;
+mod registry;
+mod selector;
+mod table;
+mod watch;
+
+#[cfg(test)]
+pub(crate) use options::accepts;
+pub use registry::{Registry, Writer};
+
+use accept::Shape;
+use form::Form;
+use options::Options;
+
+/// Answers a request for one cluster, for all, or for what becomes of them.
+pub async fn respond(
+    registry: &Registry,
+    verb: Verb,
+    name: Option<&ClusterName>,
+    parts: &request::Parts,
+) -> Result<Response<Body>, Error> {
+    let query = parts.uri.query();
+    let shape = |list| {
+        let all: &[Shape] = if list {
+            &[Shape::Object, Shape::Table, Shape::MetadataList]
+        } else {
+            &[Shape::Object, Shape::Table, Shape::Metadata]
+        };
+        accept::negotiate(&parts.headers, all)
+    };
+    let body = match (verb, name) {
+        (_, Some(name)) => {
+            let shape = shape(false)?;
+            let options = Options::of_get(query)?;
+            list::one(registry, name, &options, Form::new(shape, options.include)).await?.into()
+        }
+        (Verb::Watch, None) => {
+            let shape = shape(false)?;
+            let options = Options::of_watch(query)?;
+            let form = Form::new(shape, options.include);
+            Body::Stream(watch::start(registry, options, form).await?)
+        }
+        (_, None) => {
+            let shape = shape(true)?;
+            let options = Options::of_list(query)?;
+            list::page(registry, &options, Form::new(shape, options.include)).await?.into()
+        }
+    };
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    // A kube-apiserver says no more than this of tables and watches, too.
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    Ok(response)
+}
+
+/// Why the inventory is not shown as asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// 503: the host's MemberClusters are not listed yet.
+    #[error("the sidecar has not read the list of members yet")]
+    NotSynced,
+    /// 404
+    #[error("clusters.proxy.kubectl-mc.dev {:?} not found", .0.as_str())]
+    NotFound(ClusterName),
+    /// 400
+    #[error("{0}")]
+    BadRequest(String),
+    /// 410: no longer known what changed since.
+    #[error("the resourceVersion or the continue token is too old: list again without it")]
+    Expired,
+    /// 504, to be asked again in a second: another replica, or the host itself, was ahead.
+    #[error("Too large resource version: {asked}, current: {current}")]
+    TooLargeResourceVersion { asked: u64, current: u64 },
+    /// 406
+    #[error("only the following media types are accepted: {0}")]
+    NotAcceptable(String),
+}

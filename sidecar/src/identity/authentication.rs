@@ -1,0 +1,268 @@
+//! Who is calling: the delegated authenticators of an aggregated API server, in upstream's order
+//! (apiserver: `authenticatorfactory/delegating.go`): request header, client certificate, bearer
+//! token, and if anonymous requests are allowed, nothing at all, but only where nothing failed.
+//! Errors are collected, the first success wins. The caller's credential is taken out of the
+//! headers here, whatever the outcome.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use http::{HeaderMap, HeaderName, header};
+use tracing::{debug, info};
+
+use crate::identity::Identity;
+use crate::identity::request_header;
+use crate::identity::trust::Trust;
+use crate::request::audit_id::AUDIT_ID;
+use crate::server::peer::Peer;
+use crate::server::places::Proof;
+
+mod credential_kinds;
+mod failures;
+pub mod token_review;
+pub mod websocket_protocol;
+
+pub use credential_kinds::CredentialKinds;
+pub use failures::Failures;
+use token_review::TokenReviews;
+
+/// The chain of authenticators.
+pub struct Authenticator {
+    trust: Arc<ArcSwap<Trust>>,
+    tokens: TokenReviews,
+    /// Who everybody is who shows no credential; `None` if such callers are refused.
+    anonymous: Option<Arc<Identity>>,
+    failures: Failures,
+}
+
+/// A caller whose credential was accepted.
+#[derive(Clone, Debug)]
+pub struct Authenticated {
+    pub identity: Arc<Identity>,
+    pub by: By,
+}
+
+/// What the caller was known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The host's front proxy vouched for the caller, and already applied the caller's impersonation.
+    RequestHeader,
+    ClientCertificate,
+    Token,
+    /// Nothing: there was no credential, and none is needed.
+    Nothing,
+}
+
+impl Authenticator {
+    pub fn new(
+        trust: Arc<ArcSwap<Trust>>,
+        tokens: TokenReviews,
+        anonymous: bool,
+        failures: Failures,
+    ) -> Self {
+        Self { trust, tokens, anonymous: anonymous.then(|| Arc::new(Identity::anonymous())), failures }
+    }
+
+    /// Drops remembered logins whose time is over.
+    pub fn forget_expired(&self) {
+        self.tokens.forget_expired();
+    }
+
+    /// Whether the peer is the host's front proxy, as far as is known at this moment.
+    pub fn is_front_proxy(&self, peer: &Peer) -> bool {
+        peer.proven(&self.trust.load_full()).front_proxy
+    }
+
+    /// What a peer's certificates prove at this moment.
+    pub fn proof(&self, peer: &Peer) -> Proof {
+        let proven = peer.proven(&self.trust.load_full());
+        match proven.user {
+            _ if proven.front_proxy => Proof::FrontProxy,
+            Some(_) => Proof::User,
+            None => Proof::Nothing,
+        }
+    }
+
+    /// Finds out who sends `headers` over `peer`'s connection and removes every credential from them.
+    /// A failure is logged and counted by what was attempted.
+    pub async fn authenticate(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Error> {
+        let attempted = CredentialKinds::by(peer, headers);
+        let authenticated = self.chain(peer, headers).await;
+        if let Err(error) = &authenticated {
+            self.failures.count(attempted);
+            let audit_id = headers.get(AUDIT_ID).and_then(|id| id.to_str().ok());
+            if attempted.is_any() {
+                info!(audit_id, error = %error, "Authentication failed, {attempted}");
+            } else {
+                debug!(audit_id, "Authentication failed, {attempted}");
+            }
+        }
+        authenticated
+    }
+
+    async fn chain(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Error> {
+        let trust = self.trust.load_full();
+        let proven = peer.proven(&trust);
+        let vouched = match (&trust.front_proxy, proven.front_proxy) {
+            (Some(names), true) => request_header::identity(names, headers)?,
+            _ => None,
+        };
+        let bearer = bearer_token(headers);
+        let protocol = websocket_protocol::take_token(headers)?;
+        remove_credentials(headers, &trust);
+
+        if let Some(identity) = vouched {
+            return Ok(Authenticated { identity: Arc::new(identity.authenticated()), by: By::RequestHeader });
+        }
+        if let Some(identity) = proven.user {
+            return Ok(Authenticated { identity, by: By::ClientCertificate });
+        }
+        let mut refused = proven.refused.map(Error::Certificate);
+        for token in bearer.into_iter().chain(protocol.map(Ok)) {
+            let reviewed = match token {
+                Ok(token) => self.tokens.authenticate(&token, peer.holder()).await,
+                Err(error) => Err(error),
+            };
+            match reviewed {
+                Ok(identity) => return Ok(Authenticated { identity, by: By::Token }),
+                Err(error) => refused = Some(error),
+            }
+        }
+        match (refused, &self.anonymous) {
+            (Some(error), _) => Err(error),
+            (None, Some(identity)) => Ok(Authenticated { identity: identity.clone(), by: By::Nothing }),
+            (None, None) => Err(Error::NoCredential),
+        }
+    }
+}
+
+/// The bearer token of the first `Authorization` (RFC 6750, 2.1; Go: `Header.Get`); the scheme's case does not matter. One
+/// word follows the scheme: a kube-apiserver would take the first of several, so each text behind it would be another
+/// spelling of one token. Not all tokens are token68: some clusters' have a colon.
+fn bearer_token(headers: &HeaderMap) -> Option<Result<String, Error>> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
+    let token = token.trim();
+    if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
+        return None;
+    }
+    let is_one_word = token.bytes().all(|byte| byte.is_ascii_graphic());
+    Some(is_one_word.then(|| token.to_owned()).ok_or(Error::MalformedToken))
+}
+
+fn remove_credentials(headers: &mut HeaderMap, trust: &Trust) {
+    headers.remove(header::AUTHORIZATION);
+    let Some(names) = &trust.front_proxy else { return };
+    let identity: Vec<HeaderName> = headers.keys().filter(|name| names.owns(name)).cloned().collect();
+    for name in identity {
+        while headers.remove(&name).is_some() {}
+    }
+}
+
+/// Why nobody is known to be calling.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    #[error("no credentials were provided")]
+    NoCredential,
+    #[error("the client certificate was refused: {0}")]
+    Certificate(String),
+    #[error("the token was refused")]
+    Token,
+    #[error("a bearer token must be a single word")]
+    MalformedToken,
+    #[error(transparent)]
+    RequestHeader(#[from] request_header::NotUtf8),
+    #[error("malformed token in Sec-WebSocket-Protocol: {0}")]
+    WebSocketToken(&'static str),
+    #[error("too many token reviews are in progress, try again later")]
+    TooManyReviews,
+    /// The reason is in the log: a caller who is not known learns nothing of the host.
+    #[error("the host could not review the token")]
+    Review,
+}
+
+impl Error {
+    /// Whether it is about the caller, and not about us and the host.
+    pub fn is_refusal(&self) -> bool {
+        !matches!(self, Self::TooManyReviews | Self::Review)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn cve_2023_48312_a_bearer_token_has_a_scheme_in_any_case_and_is_not_empty() {
+        for (value, token) in [
+            ("Bearer abc", Some("abc")),
+            ("bearer  abc ", Some("abc")),
+            ("Bearer kubeconfig-u-1:a.b~c/d+e==", Some("kubeconfig-u-1:a.b~c/d+e==")),
+            ("Basic abc", None),
+            ("Bearer", None),
+            ("Bearer ", None),
+        ] {
+            let taken = bearer_token(&authorization(&[value])).transpose().unwrap();
+            assert_eq!(taken.as_deref(), token, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn bearer_token_of_several_words_is_refused() {
+        for value in
+            ["Bearer abc x", "Bearer abc  x", "Bearer abc\tx", "Bearer abc, Bearer def", "bearer Bearer abc"]
+        {
+            let taken = bearer_token(&authorization(&[value]));
+            assert!(matches!(taken, Some(Err(Error::MalformedToken))), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn fault_16_only_the_first_authorization_counts() {
+        for (lines, token) in [
+            (&["Bearer abc", "Bearer def"], Some("abc")),
+            (&["Basic abc", "Bearer def"], None),
+            (&["", "Bearer def"], None),
+        ] {
+            let taken = bearer_token(&authorization(lines)).transpose().unwrap();
+            assert_eq!(taken.as_deref(), token, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn every_line_of_a_credential_is_removed() {
+        let name = |name| vec![HeaderName::from_static(name)];
+        let names = request_header::HeaderNames {
+            user: name("x-remote-user"),
+            uid: name("x-remote-uid"),
+            group: name("x-remote-group"),
+            extra: vec!["x-remote-extra-".to_owned()],
+        };
+        let lines = [
+            "authorization",
+            "x-remote-user",
+            "x-remote-uid",
+            "x-remote-group",
+            "x-remote-extra-a",
+            "accept",
+        ];
+        let headers = || -> HeaderMap {
+            let twice = lines.iter().chain(&lines);
+            twice.map(|name| (HeaderName::from_static(name), HeaderValue::from_static("x"))).collect()
+        };
+        let removed = |trust: &Trust| {
+            let mut headers = headers();
+            remove_credentials(&mut headers, trust);
+            lines.iter().filter(|name| !headers.contains_key(**name)).count()
+        };
+        let mut trust = Trust::default();
+        assert_eq!(removed(&trust), 1, "without a front proxy its headers are anybody's");
+        trust.front_proxy = Some(names);
+        assert_eq!(removed(&trust), 5);
+    }
+
+    fn authorization(lines: &[&'static str]) -> HeaderMap {
+        lines.iter().map(|line| (header::AUTHORIZATION, HeaderValue::from_static(line))).collect()
+    }
+}

@@ -1,0 +1,150 @@
+//! Bearer tokens, reviewed by the host (apiserver: `plugin/pkg/authenticator/token/webhook` behind
+//! `authentication/token/cache`). Verdicts are kept for 10 seconds, equal look-ups are joined, and
+//! the reviews under way are bounded, so that strangers with made-up tokens cost the host little.
+
+use std::collections::BTreeMap;
+use std::future::ready;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::{hmac, rand};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use kube::api::Api;
+use tokio::time::timeout;
+use tracing::warn;
+
+use super::Error;
+use crate::identity::Identity;
+use crate::request::limits::{Bound, Caller, Size};
+use crate::retry;
+use crate::ttl_cache::TtlCache;
+
+/// The host's verdicts on tokens.
+pub struct TokenReviews {
+    reviews: Api<TokenReview>,
+    audiences: Vec<String>,
+    /// Tokens are kept only as a keyed digest.
+    key: hmac::Key,
+    verdicts: TtlCache<[u8; 32], Result<Option<Arc<Identity>>, Error>>,
+    /// Tokens that the host accepted not long ago.
+    accepted: TtlCache<[u8; 32], ()>,
+    /// Reviews under way of other tokens, of which each address has a share.
+    strangers: Bound,
+    /// Reviews under way of those that were accepted: strangers cannot hold these up.
+    renewals: Bound,
+}
+
+impl TokenReviews {
+    /// `audiences` are what a token may be meant for; empty leaves it to the host.
+    pub fn new(host: kube::Client, audiences: Vec<String>) -> Result<Self, aws_lc_rs::error::Unspecified> {
+        Ok(Self {
+            reviews: Api::all(host),
+            audiences,
+            key: hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())?,
+            verdicts: TtlCache::new(MAX_VERDICTS, KEPT),
+            accepted: TtlCache::new(MAX_VERDICTS, ACCEPTED),
+            strangers: Bound::new(Size::new(MAX_OF_STRANGERS, MAX_QUEUED)),
+            renewals: Bound::new(Size::new(MAX_OF_RENEWALS, MAX_QUEUED)),
+        })
+    }
+
+    /// The user of a token that came from an address.
+    pub async fn authenticate(&self, token: &str, address: Caller) -> Result<Arc<Identity>, Error> {
+        self.verdict(token, address).await?.ok_or(Error::Token)
+    }
+
+    /// Drops verdicts whose time is over.
+    pub fn forget_expired(&self) {
+        self.verdicts.forget_expired();
+        self.accepted.forget_expired();
+    }
+
+    async fn verdict(&self, token: &str, address: Caller) -> Result<Option<Arc<Identity>>, Error> {
+        let digest = self.digest(token);
+        if let Some(verdict) = self.verdicts.get(&digest) {
+            return verdict;
+        }
+        let review = async {
+            let user = self.review(token, &digest, address).await?;
+            if user.is_some() {
+                self.accepted.get_or_fetch(&digest, ready(()), |()| true).await;
+            }
+            Ok(user)
+        };
+        Box::pin(self.verdicts.get_or_fetch(&digest, review, Result::is_ok)).await
+    }
+
+    async fn review(
+        &self,
+        token: &str,
+        digest: &[u8; 32],
+        address: Caller,
+    ) -> Result<Option<Arc<Identity>>, Error> {
+        let permit = match self.accepted.get(digest) {
+            Some(()) => self.renewals.admit_within(holder(digest), LONGEST_WAIT).await,
+            None => self.strangers.admit_within(address, LONGEST_WAIT).await,
+        };
+        let _permit = permit.ok_or(Error::TooManyReviews)?;
+        let spec = TokenReviewSpec {
+            token: Some(token.to_owned()),
+            audiences: (!self.audiences.is_empty()).then(|| self.audiences.clone()),
+        };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let review = match timeout(REVIEW_TIMEOUT, retry::review(&self.reviews, &review)).await {
+            Ok(Ok(review)) => review,
+            Ok(Err(error)) => {
+                warn!(%error, "token review failed");
+                return Err(Error::Review);
+            }
+            Err(_) => {
+                warn!(error = "the host did not answer in time", "token review failed");
+                return Err(Error::Review);
+            }
+        };
+        let status = review.status.unwrap_or_default();
+        let meant_for_us = self.audiences.is_empty()
+            || status.audiences.unwrap_or_default().iter().any(|a| self.audiences.contains(a));
+        let accepted = status.authenticated == Some(true) && meant_for_us;
+        Ok(status.user.filter(|_| accepted).and_then(identity).map(Arc::new))
+    }
+
+    fn digest(&self, token: &str) -> [u8; 32] {
+        let mut digest = [0; 32];
+        digest.copy_from_slice(hmac::sign(&self.key, token.as_bytes()).as_ref());
+        digest
+    }
+}
+
+fn identity(user: UserInfo) -> Option<Identity> {
+    let name = user.username.filter(|name| !name.is_empty())?;
+    let extra: BTreeMap<String, Vec<String>> = user.extra.unwrap_or_default();
+    let identity = Identity {
+        user: name,
+        uid: user.uid.filter(|uid| !uid.is_empty()),
+        groups: user.groups.unwrap_or_default(),
+        extra: extra.into_iter().map(|(key, values)| (key.to_lowercase(), values)).collect(),
+    };
+    Some(identity.authenticated())
+}
+
+/// A token as a holder of places.
+fn holder(digest: &[u8; 32]) -> Caller {
+    Caller::of_hash(digest.first_chunk().map_or(0, |start| u64::from_ne_bytes(*start)))
+}
+
+/// Upstream keeps accepted and refused tokens alike for 10 s.
+const KEPT: Duration = Duration::from_secs(10);
+const MAX_VERDICTS: usize = 8192;
+/// Upstream's limit for one review.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_OF_STRANGERS: usize = 48;
+const MAX_OF_RENEWALS: usize = 16;
+/// Of one address, or of one token that was accepted.
+const MAX_QUEUED: usize = 256;
+/// For a place. Who waits longer may as well come again.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// How long a token that was accepted is preferred to others.
+const ACCEPTED: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,334 @@
+//! Whether the host lets a caller do what is asked: delegated to its authorizer by
+//! SubjectAccessReview (apiserver: `plugin/pkg/authorizer/webhook`). The answer is the permit that
+//! forwarding demands, and comes before anything that tells whether a cluster exists.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use kubectl_mc_api::{ClusterName, path};
+use tracing::warn;
+
+use crate::identity::{Identity, MASTERS};
+use crate::request::limits::Caller;
+use crate::request::request_info::{RequestInfo, Route, Verb};
+
+pub mod subject_access_review;
+
+use subject_access_review::{Decision, SubjectAccessReviews};
+
+/// Asks the host, and remembers for a while what it said.
+pub struct Authorizer {
+    reviews: SubjectAccessReviews,
+}
+
+/// For whom the host is asked, each of whom has a share of the reviews under way.
+#[derive(Clone, Copy, Debug)]
+pub enum Asker {
+    /// Who logged in, whomever they act as.
+    Caller(Caller),
+    /// A long-running request that was allowed before.
+    Renewal,
+}
+
+/// Who a request is made as, and the rights by which it is made as them.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    identity: Arc<Identity>,
+    rights: Vec<Right>,
+}
+
+/// What the host lets somebody do.
+#[derive(Clone, Debug)]
+pub struct Right {
+    pub holder: Arc<Identity>,
+    pub attributes: Attributes,
+}
+
+/// Proof that the host allowed `identity` to do what the request asks. Nothing is forwarded
+/// without one, and what is forwarded bears this identity.
+#[derive(Debug)]
+pub struct Allowed {
+    identity: Arc<Identity>,
+    /// All that it rests on, the caller's rights to impersonate `identity` among it.
+    rights: Arc<[Right]>,
+}
+
+/// What is asked for, in the words of RBAC.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Attributes {
+    Resource {
+        verb: &'static str,
+        group: &'static str,
+        resource: &'static str,
+        subresource: Cow<'static, str>,
+        namespace: Cow<'static, str>,
+        name: String,
+    },
+    NonResource {
+        verb: &'static str,
+        path: &'static str,
+    },
+}
+
+impl Authorizer {
+    pub fn new(host: kube::Client) -> Self {
+        Self { reviews: SubjectAccessReviews::new(host) }
+    }
+
+    /// Asks for every right that the request needs.
+    pub async fn authorize(
+        &self,
+        subject: Subject,
+        caller: Caller,
+        info: &RequestInfo,
+    ) -> Result<Allowed, Error> {
+        let Subject { identity, mut rights } = subject;
+        for attributes in Attributes::of(info) {
+            self.check(&identity, &attributes, Asker::Caller(caller)).await?;
+            rights.push(Right { holder: identity.clone(), attributes });
+        }
+        Ok(Allowed { identity, rights: rights.into() })
+    }
+
+    /// Drops remembered decisions whose time is over.
+    pub fn forget_expired(&self) {
+        self.reviews.forget_expired();
+    }
+
+    /// Asks again for what was allowed.
+    pub async fn renew(&self, allowed: &Allowed) -> Result<(), Error> {
+        for Right { holder, attributes } in &*allowed.rights {
+            self.check(holder, attributes, Asker::Renewal).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks for one right.
+    pub async fn check(
+        &self,
+        identity: &Arc<Identity>,
+        attributes: &Attributes,
+        asker: Asker,
+    ) -> Result<(), Error> {
+        // As in every apiserver, this group is allowed without asking.
+        if identity.is_in(MASTERS) {
+            return Ok(());
+        }
+        match self.reviews.decide(identity, attributes, asker).await {
+            Ok(Decision { allowed: true, .. }) => Ok(()),
+            Ok(Decision { reason, .. }) => {
+                let (user, attributes) = (identity.user.clone(), attributes.clone());
+                Err(Error::Denied(Box::new(Denied { user, attributes, reason })))
+            }
+            Err(error) if matches!(*error, subject_access_review::Error::TooMany) => {
+                Err(Error::TooManyReviews)
+            }
+            Err(error) => {
+                warn!(user = identity.user, %error, "authorization review failed");
+                Err(Error::Review)
+            }
+        }
+    }
+}
+
+impl Subject {
+    /// Somebody who acts as `identity` by these rights, which the host was asked for.
+    pub fn impersonated(identity: Arc<Identity>, rights: Vec<Right>) -> Self {
+        Self { identity, rights }
+    }
+
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+}
+
+/// Callers need no right to be themselves.
+impl From<Arc<Identity>> for Subject {
+    fn from(identity: Arc<Identity>) -> Self {
+        Self { identity, rights: Vec::new() }
+    }
+}
+
+impl Allowed {
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+}
+
+impl Attributes {
+    /// The rights a request needs. An upgrade needs `create` whatever its method: it is a way in,
+    /// and a WebSocket's method is GET. It needs the method's own verb too, as through the host.
+    fn of(info: &RequestInfo) -> impl Iterator<Item = Self> {
+        let (first, second) = match &info.route {
+            Route::Proxy(cluster, _) => {
+                let upgrade = (info.upgrade.is_some() && info.verb != Verb::Create)
+                    .then(|| Self::cluster(Verb::Create, Some(cluster), "proxy"));
+                (Self::cluster(info.verb, Some(cluster), "proxy"), upgrade)
+            }
+            Route::Clusters(cluster) => {
+                (Self::cluster(info.verb, cluster.as_ref().or(info.selected.as_ref()), ""), None)
+            }
+            Route::Metrics | Route::Discovery(_) | Route::Health(_) => {
+                (Self::NonResource { verb: info.verb.as_str(), path: "/metrics" }, None)
+            }
+        };
+        [Some(first), second].into_iter().flatten()
+    }
+
+    fn cluster(verb: Verb, cluster: Option<&ClusterName>, subresource: &'static str) -> Self {
+        Self::Resource {
+            verb: verb.as_str(),
+            group: path::PROXY_GROUP,
+            resource: path::CLUSTERS,
+            subresource: subresource.into(),
+            namespace: "".into(),
+            name: cluster.map(|name| name.as_str().to_owned()).unwrap_or_default(),
+        }
+    }
+
+    /// The right to impersonate one part of an identity.
+    pub fn impersonate(
+        group: &'static str,
+        resource: &'static str,
+        subresource: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Self {
+        Self::Resource {
+            verb: "impersonate",
+            group,
+            resource,
+            subresource: subresource.to_owned().into(),
+            namespace: namespace.to_owned().into(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+/// What a 403 says (apiserver: `responsewriters.forbiddenMessage`).
+#[derive(Debug)]
+pub struct Denied {
+    user: String,
+    attributes: Attributes,
+    reason: String,
+}
+
+impl Denied {
+    /// The group, the resource and the name that were refused, for a Status' details.
+    pub fn details(&self) -> Option<(&'static str, &'static str, &str)> {
+        match &self.attributes {
+            Attributes::Resource { group, resource, name, .. } => Some((group, resource, name)),
+            Attributes::NonResource { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let user = &self.user;
+        match &self.attributes {
+            Attributes::NonResource { verb, path } => {
+                write!(f, "forbidden: User {user:?} cannot {verb} path {path:?}")?;
+            }
+            Attributes::Resource { verb, group, resource, subresource, namespace, name } => {
+                match group.is_empty() {
+                    true => write!(f, "{resource}")?,
+                    false => write!(f, "{resource}.{group}")?,
+                }
+                if !name.is_empty() {
+                    write!(f, " {name:?}")?;
+                }
+                write!(f, " is forbidden: User {user:?} cannot {verb} resource \"{resource}")?;
+                if !subresource.is_empty() {
+                    write!(f, "/{subresource}")?;
+                }
+                write!(f, "\" in API group {group:?}")?;
+                match namespace.is_empty() {
+                    true => f.write_str(" at the cluster scope")?,
+                    false => write!(f, " in the namespace {namespace:?}")?,
+                }
+            }
+        }
+        if !self.reason.is_empty() {
+            write!(f, ": {}", self.reason)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a request may not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Denied(Box<Denied>),
+    #[error("too many permission checks of this user are in progress, try again later")]
+    TooManyReviews,
+    /// The reason is in the log: an anonymous caller learns nothing of the host.
+    #[error("the host could not authorize the request")]
+    Review,
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn rights(method: &str, rest: &str, upgrade: Option<&str>) -> Vec<String> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{rest}", path::CLUSTERS_PATH))
+            .header("host", "h");
+        if let Some(protocol) = upgrade {
+            request = request.header("connection", "Upgrade").header("upgrade", protocol);
+            request = request.header("sec-websocket-key", "a2V5").header("sec-websocket-version", "13");
+        }
+        let info = RequestInfo::parse(&request.body(()).unwrap()).unwrap();
+        Attributes::of(&info)
+            .map(|attributes| match attributes {
+                Attributes::Resource { verb, subresource, name, .. } => {
+                    format!("{verb} {name}/{subresource}")
+                }
+                Attributes::NonResource { verb, path } => format!("{verb} {path}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_plain_request_needs_its_methods_verb_on_the_clusters_proxy() {
+        assert_eq!(rights("GET", "/m1/proxy/api", None), ["get m1/proxy"]);
+        assert_eq!(rights("DELETE", "/m1/proxy/api", None), ["delete m1/proxy"]);
+        assert_eq!(rights("GET", "", None), ["list /"]);
+        assert_eq!(rights("GET", "?watch=1", None), ["watch /"]);
+        assert_eq!(rights("GET", "/m1", None), ["get m1/"]);
+    }
+
+    #[test]
+    fn an_upgrade_needs_create_whatever_its_method() {
+        assert_eq!(rights("GET", "/m1/proxy/x", Some("websocket")), ["get m1/proxy", "create m1/proxy"]);
+        assert_eq!(rights("POST", "/m1/proxy/x", Some("SPDY/3.1")), ["create m1/proxy"]);
+    }
+
+    #[test]
+    fn a_denial_reads_as_the_apiservers_own() {
+        let denied = Denied {
+            user: "jane".to_owned(),
+            attributes: Attributes::cluster(Verb::Get, Some(&"m1".parse().unwrap()), "proxy"),
+            reason: "no".to_owned(),
+        };
+        assert_eq!(
+            denied.to_string(),
+            r#"clusters.proxy.kubectl-mc.dev "m1" is forbidden: User "jane" cannot get resource "clusters/proxy" in API group "proxy.kubectl-mc.dev" at the cluster scope: no"#
+        );
+        let denied = Denied {
+            user: "jane".to_owned(),
+            attributes: Attributes::impersonate("", "serviceaccounts", "", "ns", "bob"),
+            reason: String::new(),
+        };
+        assert_eq!(
+            denied.to_string(),
+            r#"serviceaccounts "bob" is forbidden: User "jane" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "ns""#
+        );
+    }
+}

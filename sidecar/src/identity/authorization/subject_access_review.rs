@@ -1,0 +1,179 @@
+//! SubjectAccessReview on the host, with upstream's cache (allow and deny for 10 s, LRU of 8192,
+//! nothing kept whose attributes are 10,000 bytes or more), equal look-ups joined, and a bound on
+//! those under way. A failed review allows nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::api::Api;
+use kubectl_mc_api::path;
+use tokio::time::timeout;
+
+use super::{Asker, Attributes};
+use crate::identity::Identity;
+use crate::request::limits::{Bound, Caller, Size};
+use crate::retry;
+use crate::ttl_cache::TtlCache;
+
+/// The host's decisions.
+pub struct SubjectAccessReviews {
+    reviews: Api<SubjectAccessReview>,
+    decisions: TtlCache<(Arc<Identity>, Attributes), Result<Decision, Arc<Error>>>,
+    /// Under way for callers, each of whom has a share.
+    callers: Bound,
+    /// Under way for requests that were allowed before: callers cannot hold these up.
+    renewals: Bound,
+}
+
+/// What the host decided, and why if it says so.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    pub allowed: bool,
+    pub reason: String,
+}
+
+impl SubjectAccessReviews {
+    pub fn new(host: kube::Client) -> Self {
+        Self {
+            reviews: Api::all(host),
+            decisions: TtlCache::new(MAX_DECISIONS, KEPT),
+            callers: Bound::new(Size::new(MAX_OF_CALLERS, MAX_QUEUED)),
+            renewals: Bound::new(Size::new(MAX_OF_RENEWALS, usize::MAX).with_share(MAX_OF_RENEWALS)),
+        }
+    }
+
+    /// The host's decision, fresh or at most 10 s old.
+    pub async fn decide(
+        &self,
+        identity: &Arc<Identity>,
+        attributes: &Attributes,
+        asker: Asker,
+    ) -> Result<Decision, Arc<Error>> {
+        if identity.size() + attributes.size() >= MAX_KEPT_SIZE {
+            return Box::pin(self.review(identity, attributes, asker)).await.map_err(Arc::new);
+        }
+        let key = (identity.clone(), attributes.clone());
+        if let Some(decision) = self.decisions.get(&key) {
+            return decision;
+        }
+        let review = async { self.review(identity, attributes, asker).await.map_err(Arc::new) };
+        Box::pin(self.decisions.get_or_fetch(&key, review, Result::is_ok)).await
+    }
+
+    /// Drops decisions whose time is over.
+    pub fn forget_expired(&self) {
+        self.decisions.forget_expired();
+    }
+
+    async fn review(
+        &self,
+        identity: &Identity,
+        attributes: &Attributes,
+        asker: Asker,
+    ) -> Result<Decision, Error> {
+        let review =
+            SubjectAccessReview { spec: spec(identity, attributes), ..SubjectAccessReview::default() };
+        let permit = match asker {
+            Asker::Caller(caller) => self.callers.admit_within(caller, LONGEST_WAIT).await,
+            Asker::Renewal => self.renewals.admit_within(RENEWALS, REVIEW_TIMEOUT).await,
+        };
+        let _permit = permit.ok_or(Error::TooMany)?;
+        let answer = timeout(REVIEW_TIMEOUT, retry::review(&self.reviews, &review));
+        let answer = answer.await.map_err(|_| Error::Timeout)?.map_err(Error::Host)?;
+        let status = answer.status.unwrap_or_default();
+        Ok(Decision {
+            allowed: status.allowed && status.denied != Some(true),
+            reason: status.reason.unwrap_or_default(),
+        })
+    }
+}
+
+impl Attributes {
+    /// The same in a review's words, if it is about a resource.
+    pub(crate) fn of_resource(&self) -> Option<ResourceAttributes> {
+        let Self::Resource { verb, group, resource, subresource, namespace, name } = self else {
+            return None;
+        };
+        let text = |value: &str| (!value.is_empty()).then(|| value.to_owned());
+        Some(ResourceAttributes {
+            verb: text(verb),
+            group: text(group),
+            version: version(group).map(str::to_owned),
+            resource: text(resource),
+            subresource: text(subresource),
+            namespace: text(namespace),
+            name: text(name),
+            ..ResourceAttributes::default()
+        })
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Resource { group, resource, subresource, namespace, name, .. } => {
+                group.len() + resource.len() + subresource.len() + namespace.len() + name.len()
+            }
+            Self::NonResource { path, .. } => path.len(),
+        }
+    }
+}
+
+fn spec(identity: &Identity, attributes: &Attributes) -> SubjectAccessReviewSpec {
+    let text = |value: &str| (!value.is_empty()).then(|| value.to_owned());
+    let mut spec = SubjectAccessReviewSpec {
+        user: Some(identity.user.clone()),
+        uid: identity.uid.clone(),
+        groups: (!identity.groups.is_empty()).then(|| identity.groups.clone()),
+        extra: (!identity.extra.is_empty()).then(|| identity.extra.clone()),
+        ..SubjectAccessReviewSpec::default()
+    };
+    match attributes {
+        Attributes::Resource { .. } => spec.resource_attributes = attributes.of_resource(),
+        Attributes::NonResource { verb, path } => {
+            spec.non_resource_attributes = Some(NonResourceAttributes { verb: text(verb), path: text(path) });
+        }
+    }
+    spec
+}
+
+/// The version that an apiserver's own request for a group's resource names, if any
+/// (apiserver: `filters/impersonation`, which gives none for users, groups and service accounts).
+fn version(group: &str) -> Option<&'static str> {
+    match group {
+        path::PROXY_GROUP => Some(path::PROXY_VERSION),
+        "authentication.k8s.io" => Some("v1"),
+        _ => None,
+    }
+}
+
+/// Why there is no decision.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("it did not answer in time")]
+    Timeout,
+    #[error("too many reviews are under way")]
+    TooMany,
+    #[error(transparent)]
+    Host(kube::Error),
+}
+
+/// Upstream's lifetime of an aggregated server's decisions, allow and deny alike.
+const KEPT: Duration = Duration::from_secs(10);
+const MAX_DECISIONS: usize = 8192;
+/// Upstream keeps nothing from this size on.
+const MAX_KEPT_SIZE: usize = 10_000;
+/// Upstream's limit for one review.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_OF_CALLERS: usize = 160;
+/// Of one caller.
+const MAX_QUEUED: usize = 100;
+/// For a place. Who waits longer may as well come again.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+const MAX_OF_RENEWALS: usize = 40;
+/// All renewals are one holder.
+const RENEWALS: Caller = Caller::of_hash(0);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! The identity that a member sees, as `Impersonate-*` headers (apiserver: `filters/impersonation`).
+//! This is the only place where they are made.
+//!
+//! - `system:authenticated` and `system:unauthenticated` are left out: the member adds them.
+//! - A service account's groups are left out when they are the derived ones, and its host uid always:
+//!   namespace ns' account n here acts as the member's own account n of namespace ns. One without
+//!   groups (`--as` with `--as-group=system:authenticated`) is refused: the member would derive them.
+//! - The admin groups are never sent. `kubectl-mc:host-admins` takes their place, so that the
+//!   member's RBAC stays in charge.
+//! - Identities of the host's own components (`access::builtin`) are refused: they mean another program on the
+//!   member.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use kubectl_mc_api::access::builtin::{is_privileged_group, is_privileged_user};
+use kubectl_mc_api::access::sent;
+use kubectl_mc_api::member_cluster::{Forwarded, Forwarding};
+
+use super::{EXTRA, GROUP, UID, USER, is_impersonation};
+use crate::identity::Identity;
+use crate::identity::authorization::Attributes;
+
+/// The rules that flags may change.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Groups that are never sent, the built-in ones among them; [`HOST_ADMINS`](kubectl_mc_api::names::HOST_ADMINS) is sent in their place.
+    pub admin_groups: Vec<String>,
+    /// Extra keys that are never sent; a `*` at either end matches any text there.
+    pub omitted_extra: Vec<String>,
+    /// Whether control-plane identities of the host may act on members.
+    pub allow_privileged_identity: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let list = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect();
+        Self {
+            admin_groups: sent::admin_groups([]),
+            omitted_extra: list(DEFAULT_OMITTED_EXTRA),
+            allow_privileged_identity: false,
+        }
+    }
+}
+
+/// The headers that make a member see one identity.
+#[derive(Debug)]
+pub struct Headers(Vec<(HeaderName, HeaderValue)>);
+
+impl Headers {
+    /// The headers for `identity` at a member to which this much is forwarded.
+    pub fn new(rules: &Rules, identity: &Identity, forwarded: Forwarded) -> Result<Self, Error> {
+        rules.refuse_privileged(identity)?;
+        let mut headers = vec![(HeaderName::from_static(USER), value("user name", &identity.user)?)];
+        for group in rules.groups(identity)? {
+            headers.push((HeaderName::from_static(GROUP), value("group", group)?));
+        }
+        if let Some(uid) = &identity.uid
+            && forwarded.uid == Forwarding::Forward
+            && identity.service_account().is_none()
+        {
+            headers.push((HeaderName::from_static(UID), value("uid", uid)?));
+        }
+        if forwarded.extra == Forwarding::Forward {
+            for (key, values) in &identity.extra {
+                if rules.omits(key) || values.is_empty() {
+                    continue;
+                }
+                let name = extra_name(key)?;
+                for text in values {
+                    headers.push((name.clone(), value("extra value", text)?));
+                }
+            }
+        }
+        Ok(Self(headers))
+    }
+
+    /// The rights that our credential needs on the member to show this identity.
+    pub fn rights(&self) -> Vec<Attributes> {
+        super::rights(&self.0.iter().cloned().collect())
+    }
+
+    /// Puts the identity into the headers of a request, where nothing of its kind may be yet.
+    pub fn apply(&self, headers: &mut HeaderMap) -> Result<(), Error> {
+        if headers.keys().any(is_impersonation) {
+            return Err(Error::Present);
+        }
+        for (name, value) in &self.0 {
+            headers.append(name.clone(), value.clone());
+        }
+        Ok(())
+    }
+}
+
+impl Rules {
+    fn refuse_privileged(&self, identity: &Identity) -> Result<(), Error> {
+        if self.allow_privileged_identity {
+            return Ok(());
+        }
+        if is_privileged_user(&identity.user) {
+            return Err(Error::Privileged(identity.user.clone()));
+        }
+        let is_refused = |group: &&String| !self.admin_groups.contains(group) && is_privileged_group(group);
+        match identity.groups.iter().find(is_refused) {
+            Some(group) => Err(Error::Privileged(group.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn groups<'a>(&self, identity: &'a Identity) -> Result<Vec<&'a str>, Error> {
+        let groups = sent::groups(&self.admin_groups, &identity.user, &identity.groups);
+        groups.map_err(|sent::WithoutGroups| Error::WithoutGroups(identity.user.clone()))
+    }
+
+    fn omits(&self, key: &str) -> bool {
+        self.omitted_extra.iter().any(|pattern| {
+            let start = pattern.strip_prefix('*');
+            let end = start.unwrap_or(pattern).strip_suffix('*');
+            match (start, end) {
+                (None, None) => key == pattern,
+                (None, Some(prefix)) => key.starts_with(prefix),
+                (Some(suffix), None) => key.ends_with(suffix),
+                (Some(_), Some(part)) => key.contains(part),
+            }
+        })
+    }
+}
+
+/// A value must reach the member as it is. White space at either end would be lost on the way, and
+/// the member would see another identity.
+fn value(what: &'static str, text: &str) -> Result<HeaderValue, Error> {
+    let blank = |b: &u8| matches!(b, b' ' | b'\t');
+    let bytes = text.as_bytes();
+    if bytes.is_empty() || bytes.first().is_some_and(blank) || bytes.last().is_some_and(blank) {
+        return Err(Error::NotCarried(what, text.to_owned()));
+    }
+    HeaderValue::from_bytes(bytes).map_err(|_| Error::NotCarried(what, text.to_owned()))
+}
+
+/// Escapes a key as client-go does: every byte that no header name may have, and `%` itself.
+fn extra_name(key: &str) -> Result<HeaderName, Error> {
+    if key.is_empty() {
+        return Err(Error::NotCarried("extra key", String::new()));
+    }
+    let mut name = EXTRA.to_owned();
+    for byte in key.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => name.push(char::from(byte)),
+            b'!' | b'#' | b'$' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|'
+            | b'~' => {
+                name.push(char::from(byte));
+            }
+            _ => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    name.parse().map_err(|_| Error::NotCarried("extra key", key.to_owned()))
+}
+
+/// `--omit-extra`: facts about a node, a pod or a credential of the host that mean nothing elsewhere.
+pub const DEFAULT_OMITTED_EXTRA: &[&str] =
+    &["authentication.kubernetes.io/pod-*", "authentication.kubernetes.io/node-*", "*user-assertion*"];
+
+/// Why a member cannot be shown an identity.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "{0:?} is an identity of the host's own control plane and may not act on members \
+         (the sidecar's flag --allow-privileged-identity allows it)"
+    )]
+    Privileged(String),
+    #[error(
+        "{0:?} lacks the groups of a service account, which a member would add: impersonate it without \
+         --as-group, or with all of its groups"
+    )]
+    WithoutGroups(String),
+    #[error("the {0} {1:?} cannot be written into an impersonation header")]
+    NotCarried(&'static str, String),
+    #[error("the request already has impersonation headers")]
+    Present,
+}
+
+#[cfg(test)]
+mod tests;

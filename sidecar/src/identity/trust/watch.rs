@@ -1,0 +1,172 @@
+//! Keeps [`Trust`] as the host's ConfigMap says, minute by minute.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::runtime::watcher::Event;
+use kube::runtime::{WatchStreamExt, watcher};
+use tracing::{info, warn};
+
+use super::Trust;
+use crate::readiness::Pending;
+
+/// Follows the ConfigMap until the process ends. `flags` take the place of the keys they name.
+/// `pending` is done once the first version is in force.
+pub async fn run(
+    host: kube::Client,
+    flags: BTreeMap<String, String>,
+    trust: Arc<ArcSwap<Trust>>,
+    pending: Pending,
+) {
+    let config_maps: Api<ConfigMap> = Api::namespaced(host, NAMESPACE);
+    let config = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
+    let mut events = std::pin::pin!(watcher(config_maps, config).default_backoff());
+    let mut state = State { flags, trust, pending: Some(pending), listed: false };
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => state.event(event),
+            Err(error) => {
+                warn!(config_map = NAME, error = %error, "cannot be read: what it said stays in force");
+            }
+        }
+    }
+}
+
+struct State {
+    flags: BTreeMap<String, String>,
+    trust: Arc<ArcSwap<Trust>>,
+    /// Until something is in force.
+    pending: Option<Pending>,
+    /// Whether the list that is being read has the ConfigMap.
+    listed: bool,
+}
+
+impl State {
+    fn event(&mut self, event: Event<ConfigMap>) {
+        match event {
+            Event::Init => self.listed = false,
+            Event::InitApply(map) => {
+                self.listed = true;
+                self.apply(map);
+            }
+            Event::Apply(map) => self.apply(map),
+            Event::InitDone if !self.listed => self.without_config_map(),
+            Event::InitDone => {}
+            Event::Delete(_) => warn!(config_map = NAME, "deleted: what it said stays in force"),
+        }
+    }
+
+    fn apply(&mut self, map: ConfigMap) {
+        let mut data = map.data.unwrap_or_default();
+        data.extend(self.flags.clone());
+        match Trust::parse(&data) {
+            Ok(trust) => self.put_in_force(trust),
+            Err(error) => {
+                warn!(config_map = NAME, error = %error, "not understood: what it said stays in force");
+            }
+        }
+    }
+
+    /// A host need not publish what flags say; without either, nobody could be known by a
+    /// certificate, and that may pass: the host writes the ConfigMap a while after it started.
+    fn without_config_map(&mut self) {
+        if self.pending.is_none() {
+            warn!(config_map = NAME, "does not exist: what it said stays in force");
+            return;
+        }
+        match Trust::parse(&self.flags) {
+            Ok(trust) if trust.is_any() => {
+                warn!(
+                    config_map = NAME,
+                    namespace = NAMESPACE,
+                    "does not exist: only the flags are in force"
+                );
+                self.put_in_force(trust);
+            }
+            Ok(_) => warn!(
+                config_map = NAME,
+                namespace = NAMESPACE,
+                "does not exist, and no flag says whom to trust: not ready"
+            ),
+            Err(error) => warn!(
+                config_map = NAME,
+                namespace = NAMESPACE,
+                error = %error,
+                "does not exist, and the flags are not understood: not ready"
+            ),
+        }
+    }
+
+    fn put_in_force(&mut self, trust: Trust) {
+        let front_proxy = trust.front_proxy.is_some();
+        info!(config_map = NAME, front_proxy, "trusted roots are in force");
+        self.trust.store(Arc::new(trust));
+        self.pending.take();
+    }
+}
+
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "extension-apiserver-authentication";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::trust::tests::Ca;
+    use crate::readiness::Readiness;
+
+    fn state(flags: &[(&str, &str)]) -> (State, Readiness) {
+        let readiness = Readiness::default();
+        let flags = flags.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let pending = Some(readiness.pending());
+        (State { flags, trust: Arc::default(), pending, listed: false }, readiness)
+    }
+
+    fn nothing_listed(state: &mut State) {
+        state.event(Event::Init);
+        state.event(Event::InitDone);
+    }
+
+    #[test]
+    fn flags_alone_make_it_ready_when_the_config_map_does_not_exist() {
+        let ca = Ca::new().pem();
+        let front_proxy = [
+            ("requestheader-client-ca-file", ca.as_str()),
+            ("requestheader-username-headers", r#"["X-Remote-User"]"#),
+        ];
+        for flags in [&[("client-ca-file", ca.as_str())][..], &front_proxy] {
+            let (mut state, readiness) = state(flags);
+            nothing_listed(&mut state);
+            assert!(readiness.is_ready() && state.trust.load().is_any());
+        }
+    }
+
+    #[test]
+    fn it_is_not_ready_when_nobody_says_whom_to_trust() {
+        for flags in [&[][..], &[("requestheader-allowed-names", "[]")], &[("client-ca-file", "no PEM")]] {
+            let (mut state, readiness) = state(flags);
+            nothing_listed(&mut state);
+            assert!(!readiness.is_ready());
+            state.flags.clear();
+            state.event(Event::Apply(ConfigMap::default()));
+            assert!(readiness.is_ready(), "a ConfigMap that appears is in force");
+        }
+    }
+
+    #[test]
+    fn fault_20_what_was_in_force_stays_when_the_config_map_goes() {
+        let (mut state, readiness) = state(&[]);
+        let data = BTreeMap::from([("client-ca-file".to_owned(), Ca::new().pem())]);
+        let map = ConfigMap { data: Some(data), ..ConfigMap::default() };
+        state.event(Event::Init);
+        state.event(Event::InitApply(map.clone()));
+        assert!(readiness.is_ready());
+        state.event(Event::InitDone);
+        state.event(Event::Delete(map));
+        nothing_listed(&mut state);
+        assert!(readiness.is_ready() && state.trust.load().is_any());
+    }
+}

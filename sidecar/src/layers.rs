@@ -1,0 +1,79 @@
+//! The order of the sidecar's modules: a module imports only those before it in the list, so imports have no cycle.
+
+use std::path::Path;
+
+#[rustfmt::skip]
+const LAYERS: &[&str] = &[
+    "metrics", "panics", "read_hook", "readiness", "retry", "ttl_cache", "workers",
+    "request::unescape", "request::query", "request::field_selector", "request::deadline", "request::audit_id",
+    "request::headers", "request::protocol", "request::offer", "request::request_info",
+    "request::limits", "request::cutoff",
+    "identity", "identity::x509", "identity::request_header", "identity::trust",
+    "server::head_limit", "server::goaway", "server::tls", "server::places", "server::peer",
+    "identity::authentication", "identity::authorization", "identity::impersonation",
+    "request::revalidation",
+    "upstream",
+    "request::body", "server::cors", "endpoints::clusters", "endpoints::discovery",
+    "members::waiter_limit", "members::cluster", "members::on_demand_access", "members::inventory",
+    "request::error", "request::record", "request::guarded", "request::status", "request::proxy", "request::upgrade",
+    "request::services", "request::handler",
+    "server::admin", "server::listener", "server::shutdown",
+    "controllers", "crds", "args", "config", "log", "app", "main",
+];
+
+#[test]
+fn no_module_imports_one_after_it() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut upward, mut files) = (Vec::new(), 0);
+    visit(&source, &mut |file| {
+        let path =
+            file.strip_prefix(&source).unwrap().with_extension("").to_str().unwrap().replace('/', "::");
+        if matches!(
+            path.as_str(),
+            "lib" | "layers" | "fake_host" | "server" | "request" | "members" | "endpoints"
+        ) {
+            return;
+        }
+        files += 1;
+        let layer = place(&path).unwrap_or_else(|| panic!("{path} is in no layer"));
+        for imported in imports(&std::fs::read_to_string(file).unwrap()) {
+            let other = place(&imported).unwrap_or_else(|| panic!("{path}: {imported} is in no layer"));
+            if other > layer {
+                upward.push(format!("{path} imports {imported}"));
+            }
+        }
+    });
+    assert!(files > 100, "only {files} files were read");
+    assert!(upward.is_empty(), "{upward:#?}");
+}
+
+/// The paths that a file names by `crate::`, outside of comments and tests.
+fn imports(text: &str) -> Vec<String> {
+    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//") && !line.contains("pub(in "));
+    let paths = code.flat_map(|line| line.split("crate::").skip(1).map(str::to_owned));
+    paths
+        .map(|rest| rest.chars().take_while(|c| c.is_alphanumeric() || "_:".contains(*c)).collect())
+        .collect()
+}
+
+/// Where the longest name that a path begins with is in the list.
+fn place(path: &str) -> Option<usize> {
+    let is_in =
+        |layer: &str| path.strip_prefix(layer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+    let found = LAYERS.iter().enumerate().filter(|(_, layer)| is_in(layer));
+    found.max_by_key(|(_, layer)| layer.len()).map(|(place, _)| place)
+}
+
+fn visit(folder: &Path, to: &mut impl FnMut(&Path)) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if !path.ends_with("tests") {
+                visit(&path, to);
+            }
+        } else if !path.ends_with("tests.rs") {
+            to(&path);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The members that requests can be sent to, read from the host's MemberClusters and Secrets by [`watch`].
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use kubectl_mc_api::ClusterName;
+
+use crate::identity::Identity;
+use crate::identity::authorization::Attributes;
+use crate::members::cluster::Cluster;
+use crate::members::on_demand_access::{Answer, OnDemandAccess};
+
+pub mod fleet;
+mod metrics;
+pub mod renewal;
+pub mod watch;
+
+pub use metrics::Metrics;
+use renewal::Renewals;
+
+/// The members that the host registers: a snapshot that one writer replaces.
+pub struct Inventory {
+    members: ArcSwap<Option<Members>>,
+    renewals: Renewals,
+    on_demand: OnDemandAccess,
+}
+
+/// Each registered member, or why nothing can be sent to it.
+type Members = HashMap<ClusterName, Result<Arc<Cluster>, Arc<str>>>;
+
+impl Inventory {
+    pub fn new(renewals: Renewals, on_demand: OnDemandAccess) -> Self {
+        Self { members: ArcSwap::default(), renewals, on_demand }
+    }
+
+    /// The member of this name, if requests can be sent to it.
+    pub fn find(&self, name: &ClusterName) -> Result<Arc<Cluster>, Error> {
+        let snapshot = self.members.load();
+        let members = snapshot.as_ref().as_ref().ok_or(Error::NotSynced)?;
+        match members.get(name) {
+            Some(Ok(cluster)) => Ok(cluster.clone()),
+            Some(Err(why)) => Err(Error::ProxyOff { cluster: name.clone(), why: why.clone() }),
+            None => Err(Error::Unknown(name.clone())),
+        }
+    }
+
+    /// The same member at the same address with another credential than the one that it `refused`, if there is
+    /// one.
+    pub async fn renewed(&self, refused: &Cluster) -> Option<Arc<Cluster>> {
+        // The watch may have been faster.
+        if let Some(renewed) = self.other_than(refused) {
+            return Some(renewed);
+        }
+        self.renewals.read(&refused.name).await;
+        self.other_than(refused)
+    }
+
+    /// Has the member let the sidecar impersonate `identity`, if it can. These `rights` are what that takes there.
+    pub async fn request_access(
+        &self,
+        cluster: &Cluster,
+        identity: &Arc<Identity>,
+        rights: &[Attributes],
+    ) -> Answer {
+        self.on_demand.request(cluster, identity, rights).await
+    }
+
+    fn other_than(&self, refused: &Cluster) -> Option<Arc<Cluster>> {
+        let now = self.find(&refused.name).ok()?;
+        let another = !Arc::ptr_eq(&now.upstream, &refused.upstream);
+        // What ends with the old way must not begin anew on the next one.
+        (another && !refused.gone.is_cancelled()).then_some(now)
+    }
+}
+
+/// Why nothing can be sent to a member.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the sidecar has not read the list of members yet")]
+    NotSynced,
+    #[error("clusters.proxy.kubectl-mc.dev {:?} not found", .0.as_str())]
+    Unknown(ClusterName),
+    #[error("the proxy to member {cluster} is off: Secret {} {why}", cluster.member_secret())]
+    ProxyOff { cluster: ClusterName, why: Arc<str> },
+}

@@ -1,0 +1,323 @@
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use k8s_openapi::ByteString;
+use kube::runtime::watcher::Event;
+
+use super::super::renewal::Renewals;
+use super::super::{Error, Inventory};
+use super::*;
+use crate::fake_host::host;
+use crate::identity::Identity;
+use crate::identity::authorization::Attributes;
+use crate::members::on_demand_access::{OnDemandAccess, Outcome};
+use crate::readiness::Readiness;
+use crate::request::limits::{Limits, MemberSize, Size};
+use crate::upstream::grant::Lacking;
+
+const ONE: Size = Size::new(1, 0);
+const ONE_EACH: MemberSize = MemberSize { in_flight: ONE, watches: ONE };
+
+struct Host {
+    state: State,
+    read: mpsc::Receiver<Read>,
+    readiness: Readiness,
+}
+
+impl Host {
+    fn new() -> Self {
+        Self::with(secret("m1", "old"))
+    }
+
+    /// A host that answers with this Secret when it is asked for one by name.
+    fn with(asked_for: Secret) -> Self {
+        crate::server::tls::install_provider();
+        let (client, _) = host(move |_| (200, serde_json::to_value(&asked_for).unwrap()));
+        let (renewals, read) = Renewals::new(client.clone(), "ns");
+        let readiness = Readiness::default();
+        let (_, registry) = clusters::Registry::new();
+        let state = State {
+            inventory: Arc::new(Inventory::new(renewals, OnDemandAccess::new(client, "ns"))),
+            registry,
+            fleet: watch::Sender::default(),
+            metrics: Metrics::default(),
+            size_per_member: ONE_EACH,
+            pending: Some(readiness.pending()),
+            members: Listed::default(),
+            members_version: 0,
+            secrets: Listed::default(),
+            managers: Listed::default(),
+            ways: HashMap::new(),
+            shares: HashMap::new(),
+        };
+        Self { state, read, readiness }
+    }
+
+    /// A host with member m1, whose lists were read.
+    fn synced() -> Self {
+        Self::new().listed()
+    }
+
+    fn listed(self) -> Self {
+        let mut host = self;
+        host.state.member(Event::Init);
+        host.state.member(Event::InitApply(member("m1")));
+        host.state.member(Event::InitDone);
+        host.state.secret(Event::Init);
+        host.state.secret(Event::InitApply(secret("m1", "old")));
+        host.state.secret(Event::InitDone);
+        host
+    }
+
+    /// What follows the credential of `refused`, and what the watch does for it.
+    async fn renewed(&mut self, refused: &Cluster) -> Option<Arc<Cluster>> {
+        let inventory = self.state.inventory.clone();
+        let mut renewed = std::pin::pin!(inventory.renewed(refused));
+        loop {
+            tokio::select! {
+                renewed = &mut renewed => return renewed,
+                Some(Read { secret, applied }) = self.read.recv() => {
+                    self.state.read(secret);
+                    applied.send(()).unwrap();
+                }
+            }
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Cluster>, Error> {
+        self.state.inventory.find(&name.parse().unwrap())
+    }
+}
+
+/// A Secret of the host's as it was at some time.
+fn secret_at(version: u64, token: &str) -> Secret {
+    let mut secret = secret("m1", token);
+    secret.metadata.resource_version = Some(version.to_string());
+    secret
+}
+
+fn member(name: &str) -> MemberCluster {
+    MemberCluster::new(name, kubectl_mc_api::MemberClusterSpec::default())
+}
+
+fn secret(name: &str, token: &str) -> Secret {
+    let text = |text: &str| ByteString(text.as_bytes().to_vec());
+    let mut secret = Secret::default();
+    secret.metadata.name = Some(format!("{name}.member"));
+    secret.metadata.resource_version = Some("1".to_owned());
+    secret.type_ = Some(SECRET_TYPE.to_owned());
+    secret.data = Some(
+        [("server", "https://203.0.113.7"), ("insecure-skip-tls-verify", "true"), ("token", token)]
+            .map(|(key, value)| (key.to_owned(), text(value)))
+            .into(),
+    );
+    secret
+}
+
+#[tokio::test]
+async fn nothing_is_told_before_both_lists_were_read() {
+    let mut host = Host::new();
+    host.state.member(Event::Init);
+    host.state.member(Event::InitDone);
+    assert!(matches!(host.find("m1"), Err(Error::NotSynced)));
+    assert!(!host.readiness.is_ready());
+    host.state.secret(Event::Init);
+    host.state.secret(Event::InitDone);
+    assert!(matches!(host.find("m1"), Err(Error::Unknown(_))));
+    assert!(host.readiness.is_ready());
+}
+
+#[tokio::test]
+async fn a_member_is_found_when_it_has_a_secret_and_off_when_it_has_none() {
+    let mut host = Host::synced();
+    assert!(host.find("m1").is_ok());
+    host.state.member(Event::Apply(member("m2")));
+    assert!(host.find("m2").unwrap_err().to_string().contains("Secret m2.member does not exist"));
+    host.state.secret(Event::Delete(secret("m1", "old")));
+    assert!(matches!(host.find("m1"), Err(Error::ProxyOff { .. })));
+    host.state.member(Event::Delete(member("m1")));
+    assert!(matches!(host.find("m1"), Err(Error::Unknown(_))));
+}
+
+#[tokio::test]
+async fn a_secret_that_cannot_be_used_is_named_with_its_key() {
+    let mut host = Host::synced();
+    host.state.secret(Event::Apply(secret("m1", "")));
+    let error = host.find("m1").unwrap_err().to_string();
+    assert!(error.contains("Secret m1.member") && error.contains("key token"), "{error}");
+}
+
+#[tokio::test]
+async fn fault_78_a_new_token_makes_a_new_way_and_everything_else_keeps_the_old_one() {
+    let mut host = Host::synced();
+    let old = host.find("m1").unwrap().upstream.clone();
+    host.state.member(Event::Apply(member("m1")));
+    let mut relabelled = secret("m1", "old");
+    relabelled.metadata.resource_version = Some("2".to_owned());
+    host.state.secret(Event::Apply(relabelled));
+    assert!(Arc::ptr_eq(&old, &host.find("m1").unwrap().upstream));
+    host.state.secret(Event::Apply(secret("m1", "new")));
+    let new = host.find("m1").unwrap().upstream.clone();
+    assert_eq!(new.connection().authorization().unwrap(), "Bearer new");
+}
+
+#[tokio::test]
+async fn fault_73_what_is_open_lives_on_over_a_new_token_and_ends_with_the_connection_or_the_member() {
+    let mut host = Host::synced();
+    let open = host.find("m1").unwrap().gone.clone();
+    host.state.secret(Event::Apply(secret("m1", "new")));
+    assert!(!open.is_cancelled());
+    let mut elsewhere = secret("m1", "new");
+    elsewhere.data.as_mut().unwrap().insert("server".to_owned(), ByteString(b"https://203.0.113.8".to_vec()));
+    host.state.secret(Event::Apply(elsewhere));
+    assert!(open.is_cancelled());
+
+    let open = host.find("m1").unwrap().gone.clone();
+    let mut again = member("m1");
+    again.metadata.uid = Some("2".to_owned());
+    host.state.member(Event::Apply(again));
+    assert!(open.is_cancelled(), "a member of the same name is another member");
+
+    let open = host.find("m1").unwrap().gone.clone();
+    host.state.member(Event::Delete(member("m1")));
+    assert!(open.is_cancelled());
+}
+
+#[tokio::test]
+async fn fault_73_what_is_open_ends_when_the_credential_is_taken_away_or_unusable() {
+    let mut none = secret("m1", "old");
+    none.data.as_mut().unwrap().remove("token");
+    for off in [none, secret("m1", "")] {
+        let mut host = Host::synced();
+        let open = host.find("m1").unwrap().gone.clone();
+        host.state.secret(Event::Apply(off));
+        assert!(host.find("m1").is_err() && open.is_cancelled());
+        host.state.secret(Event::Apply(secret("m1", "new")));
+        assert!(!host.find("m1").unwrap().gone.is_cancelled(), "what begins afterwards is not ended by it");
+    }
+}
+
+#[tokio::test]
+async fn a_members_share_is_the_same_over_a_change_of_its_secret() {
+    let mut host = Host::synced();
+    let user = Limits::new(ONE, ONE, 0, 0).caller("jane");
+    let due = Some(Instant::now() + Duration::from_secs(60));
+    let permit = host.find("m1").unwrap().admit(user, due).await.unwrap();
+    host.state.secret(Event::Apply(secret("m1", "new")));
+    assert!(host.find("m1").unwrap().admit(user, due).await.is_err());
+    drop(permit);
+    assert!(host.find("m1").unwrap().admit(user, due).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_people_wait_for_a_member_than_it_has_room_for_whatever_becomes_of_its_secret() {
+    let mut host = Host::synced();
+    let mut manager = secret("m1", "manager");
+    manager.metadata.name = Some("m1.manager".to_owned());
+    host.state.secret(Event::Apply(manager));
+    let before = host.find("m1").unwrap();
+    host.state.secret(Event::Apply(secret("m1", "new")));
+    let after = host.find("m1").unwrap();
+    assert!(!Arc::ptr_eq(&before, &after));
+
+    let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+        std::future::pending::<std::io::Result<http::Response<kube::client::Body>>>()
+    });
+    let access = OnDemandAccess::new(kube::Client::new(silent, "default"), "ns");
+    let rights = vec![Attributes::impersonate("", "users", "", "", "jane")];
+    let lacking = Lacking { rights, words: Arc::from("") };
+    let people: Vec<_> = (0..40).map(|number| Arc::new(person(number))).collect();
+    let come = people.iter().zip([&before, &after].into_iter().cycle());
+    let ended = join_all(come.map(|(person, cluster)| access.acquire(cluster, person, &lacking))).await;
+    let of = |end: Outcome| ended.iter().filter(|answer| answer.outcome == end).count();
+    assert_eq!((of(Outcome::Late), of(Outcome::Busy)), (32, 8), "{ended:?}");
+    // And there is room again.
+    assert_eq!(access.acquire(&after, &person(40), &lacking).await.outcome, Outcome::Late);
+}
+
+fn person(number: usize) -> Identity {
+    Identity { user: format!("jane-{number}"), ..Identity::default() }
+}
+
+#[tokio::test]
+async fn a_list_that_is_read_anew_is_told_once_and_not_for_each_of_its_objects() {
+    let mut host = Host::synced();
+    let mut told = host.state.fleet.subscribe();
+    let mut publications = 0;
+    let mut look = || {
+        publications += usize::from(told.has_changed().unwrap());
+        told.mark_unchanged();
+    };
+    let names: Vec<_> = (0..100).map(|number| format!("m{number}")).collect();
+    host.state.member(Event::Init);
+    for name in &names {
+        host.state.member(Event::InitApply(member(name)));
+        look();
+    }
+    host.state.member(Event::InitDone);
+    look();
+    host.state.secret(Event::Init);
+    for name in &names {
+        host.state.secret(Event::InitApply(secret(name, "old")));
+        look();
+    }
+    host.state.secret(Event::InitDone);
+    look();
+    assert_eq!(publications, 2, "one for each of the two lists");
+}
+
+#[tokio::test]
+async fn fault_77_a_list_that_is_read_anew_forgets_who_is_gone() {
+    let mut host = Host::synced();
+    host.state.member(Event::Init);
+    host.state.member(Event::InitApply(member("m2")));
+    assert!(host.find("m1").is_ok(), "half a list takes nobody away");
+    host.state.member(Event::InitDone);
+    assert!(matches!(host.find("m1"), Err(Error::Unknown(_))));
+}
+
+#[tokio::test]
+async fn a_secret_of_another_name_is_no_members() {
+    let mut host = Host::synced();
+    let mut manager = secret("m1", "manager");
+    manager.metadata.name = Some("m1.manager".to_owned());
+    host.state.secret(Event::Apply(manager));
+    assert_eq!(host.find("m1").unwrap().upstream.connection().authorization().unwrap(), "Bearer old");
+}
+
+#[tokio::test]
+async fn a_refused_credential_is_read_again_before_the_watch_tells_of_a_new_one() {
+    let mut host = Host::with(secret_at(2, "new")).listed();
+    let refused = host.find("m1").unwrap();
+    let renewed = host.renewed(&refused).await.unwrap();
+    assert_eq!(renewed.upstream.connection().authorization().unwrap(), "Bearer new");
+    assert!(!refused.gone.is_cancelled(), "what is open lives on");
+    assert!(Arc::ptr_eq(&host.renewed(&refused).await.unwrap().upstream, &renewed.upstream));
+}
+
+#[tokio::test]
+async fn a_credential_that_is_still_the_hosts_is_not_tried_again() {
+    let mut host = Host::with(secret_at(1, "old")).listed();
+    let refused = host.find("m1").unwrap();
+    assert!(host.renewed(&refused).await.is_none());
+}
+
+#[tokio::test]
+async fn what_was_read_does_not_replace_what_the_watch_has_told_since() {
+    let mut host = Host::synced();
+    host.state.secret(Event::Apply(secret_at(3, "newest")));
+    host.state.read(secret_at(2, "new"));
+    assert_eq!(host.find("m1").unwrap().upstream.connection().authorization().unwrap(), "Bearer newest");
+    host.state.secret(Event::Delete(secret_at(3, "newest")));
+    host.state.read(secret_at(2, "new"));
+    assert!(matches!(host.find("m1"), Err(Error::ProxyOff { .. })), "a deleted Secret stays deleted");
+}
+
+#[tokio::test]
+async fn a_request_does_not_go_on_to_another_server() {
+    let mut elsewhere = secret_at(2, "new");
+    elsewhere.data.as_mut().unwrap().insert("server".to_owned(), ByteString(b"https://203.0.113.8".to_vec()));
+    let mut host = Host::with(elsewhere).listed();
+    let refused = host.find("m1").unwrap();
+    assert!(host.renewed(&refused).await.is_none());
+}

@@ -1,0 +1,25 @@
+//! A request's path ([`handler`]) and its steps: what is asked ([`request_info`]), whether there is a place for it
+//! ([`limits`]), until when it may go on ([`deadline`], [`cutoff`], [`revalidation`]), what is sent to the member
+//! ([`proxy`], [`upgrade`]), and what is said of it ([`record`], [`status`]).
+
+pub mod audit_id;
+pub mod body;
+pub mod cutoff;
+pub mod deadline;
+pub mod error;
+pub mod field_selector;
+pub mod guarded;
+pub mod handler;
+pub mod headers;
+pub mod limits;
+pub mod offer;
+pub mod protocol;
+pub mod proxy;
+pub mod query;
+pub mod record;
+pub mod request_info;
+pub mod revalidation;
+pub mod services;
+pub mod status;
+pub mod unescape;
+pub mod upgrade;

@@ -1,0 +1,268 @@
+//! Ends a request whatever its client does. hyper asks a response's body for more only while the client
+//! takes what it has: an end that waits for that question may never come. So each request has a [`Cutoff`],
+//! which drops what carries its answer: the task of an HTTP/2 stream, which resets the stream (RFC 9113,
+//! 5.4.2: CANCEL), or the HTTP/1.1 connection. With the answer go the connection to the member, the permits and
+//! the record.
+//!
+//! A request that can still end by itself does so first: the cutoff comes [`GRACE`] after the deadline, or
+//! after a long-running request lost its right. A client that takes nothing of what it was sent for
+//! [`UNREAD_TIMEOUT`] is cut off as well.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::task::AtomicWaker;
+use slab::Slab;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::request::limits::Permit;
+use crate::workers;
+
+mod cancelled;
+
+use cancelled::Cancelled;
+
+/// Ends what carries one answer.
+#[derive(Debug)]
+pub struct Cutoff {
+    cut: AtomicBool,
+    carrier: AtomicWaker,
+    /// Since when the client takes nothing of what it was given, in milliseconds since `begun`, plus 1; 0 while
+    /// nothing is given.
+    unread: AtomicU64,
+    begun: Instant,
+}
+
+/// The requests under way, a sheet for each worker so that their threads do not contend.
+#[derive(Debug)]
+pub struct Cutoffs {
+    sheets: Vec<Sheet>,
+    cancelled: Cancelled,
+}
+
+#[expect(clippy::disallowed_types, reason = "held for a few steps on a slab, and never over an await")]
+type Sheet = std::sync::Mutex<Requests>;
+
+#[derive(Debug, Default)]
+struct Requests {
+    under_way: Slab<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    cutoff: Arc<Cutoff>,
+    /// `None` for a long-running request, which its revalidation ends.
+    due: Option<Instant>,
+}
+
+/// A request's entry, taken off the sheet on drop.
+#[derive(Debug)]
+pub struct Listed {
+    cutoffs: Arc<Cutoffs>,
+    cutoff: Arc<Cutoff>,
+    worker: usize,
+    key: usize,
+}
+
+impl Default for Cutoff {
+    fn default() -> Self {
+        Self {
+            cut: AtomicBool::new(false),
+            carrier: AtomicWaker::new(),
+            unread: AtomicU64::new(0),
+            begun: Instant::now(),
+        }
+    }
+}
+
+impl Cutoff {
+    /// Ends what carries the answer.
+    pub fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
+        self.carrier.wake();
+    }
+
+    /// Resolves when the answer must end. One task at a time can wait for it.
+    pub fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
+        // Registered before the look, so that no cut is missed.
+        self.carrier.register(cx.waker());
+        if self.cut.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Notes that the client was given a part of the answer, and has not asked for the next.
+    pub fn given(&self) {
+        let at = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
+        self.unread.store(at + 1, Ordering::Relaxed);
+    }
+
+    /// Notes that the client took all that it was given.
+    pub fn taken(&self) {
+        self.unread.store(0, Ordering::Relaxed);
+    }
+
+    fn is_unread(&self, now: Instant) -> bool {
+        let since = self.unread.load(Ordering::Relaxed);
+        since > 0 && self.begun + Duration::from_millis(since) + UNREAD_TIMEOUT <= now
+    }
+}
+
+impl Cutoffs {
+    pub fn new() -> Arc<Self> {
+        let sheets = (0..workers::count()).map(|_| Sheet::default()).collect();
+        Arc::new(Self { sheets, cancelled: Cancelled::default() })
+    }
+
+    /// Lists a request that must be over when it is `due`, if it ever is.
+    pub fn list(self: &Arc<Self>, cutoff: Arc<Cutoff>, due: Option<Instant>) -> Listed {
+        let worker = workers::current();
+        let entry = Entry { cutoff: cutoff.clone(), due };
+        let key = self.with(worker, |requests| requests.under_way.insert(entry));
+        Listed { cutoffs: self.clone(), cutoff, worker, key }
+    }
+
+    /// Cuts off what is over, until it is dropped.
+    pub async fn run(self: Arc<Self>) {
+        let mut every = interval(PACE);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            self.sweep(tokio::time::Instant::now().into_std());
+        }
+    }
+
+    fn sweep(&self, now: Instant) {
+        for worker in 0..self.sheets.len() {
+            self.with(worker, |requests| {
+                for (_, Entry { cutoff, due }) in &requests.under_way {
+                    if due.is_some_and(|due| due + GRACE <= now) || cutoff.is_unread(now) {
+                        cutoff.cut();
+                    }
+                }
+            });
+        }
+        drop(self.cancelled.expired(now));
+    }
+
+    fn with<T>(&self, worker: usize, change: impl FnOnce(&mut Requests) -> T) -> T {
+        change(&mut self.sheets[worker].lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Listed {
+    pub fn cutoff(&self) -> &Arc<Cutoff> {
+        &self.cutoff
+    }
+
+    /// Sets when the request must be over; `None` makes it long-running.
+    pub fn set_due(&self, due: Option<Instant>) {
+        self.cutoffs.with(self.worker, |requests| {
+            if let Some(entry) = requests.under_way.get_mut(self.key) {
+                entry.due = due;
+            }
+        });
+    }
+
+    /// Takes the permits of a request that its client cancelled.
+    pub fn cancelled(&self, permits: [Option<Permit>; 2]) {
+        self.cutoffs.cancelled.keep(permits, Instant::now());
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.cutoffs.with(self.worker, |requests| drop(requests.under_way.try_remove(self.key)));
+    }
+}
+
+/// For a request to end by itself: an answer that says why, or a body that breaks off.
+pub const GRACE: Duration = Duration::from_millis(250);
+const PACE: Duration = Duration::from_millis(250);
+/// A connection whose client takes nothing for so long is as good as lost (TCP_USER_TIMEOUT has the same).
+pub const UNREAD_TIMEOUT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+impl Listed {
+    /// For a request that nothing ends.
+    pub(crate) fn alone() -> Self {
+        Cutoffs::new().list(Arc::default(), None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    const MARGIN: Duration = Duration::from_secs(1);
+
+    fn is_cut(cutoff: &Cutoff) -> bool {
+        cutoff.cut.load(Ordering::Acquire)
+    }
+
+    #[test]
+    fn request_is_cut_off_after_its_deadline_and_not_before() {
+        let cutoffs = Cutoffs::new();
+        let now = Instant::now();
+        let due = now + Duration::from_secs(60);
+        let listed = cutoffs.list(Arc::default(), Some(due));
+        let long_running = cutoffs.list(Arc::default(), None);
+        cutoffs.sweep(due);
+        assert!(!is_cut(listed.cutoff()), "it had no time to say why");
+        cutoffs.sweep(due + GRACE);
+        assert!(is_cut(listed.cutoff()) && !is_cut(long_running.cutoff()));
+    }
+
+    #[test]
+    fn deadline_can_be_set_later() {
+        let cutoffs = Cutoffs::new();
+        let now = Instant::now();
+        let (sooner, never) = (cutoffs.list(Arc::default(), None), cutoffs.list(Arc::default(), Some(now)));
+        sooner.set_due(Some(now));
+        never.set_due(None);
+        cutoffs.sweep(now + MARGIN);
+        assert!(is_cut(sooner.cutoff()) && !is_cut(never.cutoff()));
+    }
+
+    #[test]
+    fn client_that_takes_nothing_is_cut_off() {
+        let cutoffs = Cutoffs::new();
+        let listed = cutoffs.list(Arc::default(), None);
+        let cutoff = listed.cutoff();
+        let later = Instant::now() + UNREAD_TIMEOUT + MARGIN;
+        cutoff.given();
+        cutoff.taken();
+        cutoffs.sweep(later);
+        assert!(!is_cut(cutoff), "it took what it was given, and waits");
+        cutoff.given();
+        cutoffs.sweep(Instant::now());
+        assert!(!is_cut(cutoff));
+        cutoffs.sweep(later);
+        assert!(is_cut(cutoff));
+    }
+
+    #[test]
+    fn request_that_is_over_is_forgotten() {
+        let cutoffs = Cutoffs::new();
+        let listed = cutoffs.list(Arc::default(), Some(Instant::now()));
+        let cutoff = listed.cutoff().clone();
+        drop(listed);
+        cutoffs.sweep(Instant::now() + MARGIN);
+        assert!(!is_cut(&cutoff));
+        assert!(cutoffs.with(workers::current(), |requests| requests.under_way.is_empty()));
+    }
+
+    #[tokio::test]
+    async fn cut_wakes_what_carries_the_answer() {
+        let cutoff: Arc<Cutoff> = Arc::default();
+        let carrier = tokio::spawn({
+            let cutoff = cutoff.clone();
+            async move { poll_fn(|cx| cutoff.poll_cut(cx)).await }
+        });
+        tokio::task::yield_now().await;
+        cutoff.cut();
+        carrier.await.unwrap();
+    }
+}

@@ -1,0 +1,52 @@
+//! Every reason why a request gets no answer from its member. Errors are values until
+//! [`crate::request::status`] turns them into a response, which names the hop.
+
+use crate::endpoints::clusters;
+use crate::identity::authentication;
+use crate::identity::authorization;
+use crate::identity::impersonation;
+use crate::members::inventory;
+use crate::panics;
+use crate::request::deadline;
+use crate::request::headers;
+use crate::request::limits;
+use crate::request::offer;
+use crate::request::request_info;
+use crate::request::revalidation;
+use crate::server::head_limit;
+use crate::upstream;
+
+/// Why a request was not answered as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    RequestInfo(#[from] request_info::Error),
+    #[error(transparent)]
+    Head(#[from] head_limit::TooLarge),
+    #[error(transparent)]
+    Deadline(#[from] deadline::Error),
+    #[error(transparent)]
+    Authentication(#[from] authentication::Error),
+    #[error(transparent)]
+    Impersonation(#[from] impersonation::Error),
+    #[error(transparent)]
+    Limits(#[from] limits::Error),
+    #[error(transparent)]
+    Authorization(#[from] authorization::Error),
+    #[error(transparent)]
+    Clusters(#[from] clusters::Error),
+    #[error(transparent)]
+    Inventory(#[from] inventory::Error),
+    #[error(transparent)]
+    Loop(#[from] headers::Loop),
+    #[error(transparent)]
+    Upstream(#[from] upstream::Error),
+    #[error(transparent)]
+    Upgrade(#[from] offer::NotAccepted),
+    #[error("the sidecar is shutting down, try again")]
+    Closing,
+    #[error(transparent)]
+    Ended(#[from] revalidation::End),
+    #[error(transparent)]
+    Panicked(#[from] panics::Panicked),
+}

@@ -1,0 +1,165 @@
+//! [`Guarded`] keeps the request's record, and with it its permits, until the last byte of the answer left or the
+//! client went away.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::Version;
+use http_body::{Frame, SizeHint};
+
+use crate::panics::{self, Panicked};
+use crate::request::body::Body;
+use crate::request::record::Record;
+
+/// A body that holds its request's record to the end of the stream.
+pub struct Guarded<B = Body> {
+    body: B,
+    /// A document that is complete needs no watching over.
+    watched: bool,
+    over: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// What is left of a chunk that is given in pieces.
+    rest: Bytes,
+    /// Whether the client takes an answer as its windows allow (HTTP/2).
+    in_pieces: bool,
+    record: Record,
+}
+
+/// Why a response breaks off. It does so audibly: an end in good order would say that a log or a
+/// watch is complete.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the request was ended")]
+    Over,
+    #[error(transparent)]
+    Upstream(hyper::Error),
+    #[error(transparent)]
+    Panicked(#[from] Panicked),
+}
+
+impl Guarded {
+    pub fn new(body: Body, record: Record, version: Version) -> Self {
+        let watched = matches!(body, Body::Upstream(_) | Body::Stream(_));
+        let in_pieces = watched && version == Version::HTTP_2;
+        Self { body, watched, over: None, rest: Bytes::new(), in_pieces, record }
+    }
+}
+
+#[cfg(test)]
+impl<B> Guarded<B> {
+    /// A stream of a test's own.
+    pub(crate) fn watched(body: B, record: Record) -> Self {
+        Self { body, watched: true, over: None, rest: Bytes::new(), in_pieces: false, record }
+    }
+}
+
+impl<B: http_body::Body> Guarded<B> {
+    /// What the client is given next of `data`. hyper waits for a window of at least one byte, and then leaves a
+    /// whole chunk with HTTP/2's buffers; when it was the last one, the request is over for us and its bytes stay
+    /// for as long as the client likes. So chunks are small, and the last byte of a body waits for the rest of it to
+    /// fit the window.
+    fn piece(&mut self, mut data: Bytes) -> Bytes {
+        let is_last = self.body.is_end_stream();
+        let length = match data.len() {
+            length if length > PIECE => PIECE,
+            length if length > SMALL && is_last => length - 1,
+            length => length,
+        };
+        self.rest = data.split_off(length);
+        data
+    }
+}
+
+impl<B> http_body::Body for Guarded<B>
+where
+    B: http_body::Body<Data = Bytes, Error = hyper::Error> + Unpin,
+{
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        if this.watched && this.record.is_over() {
+            return Poll::Ready(Some(Err(Error::Over)));
+        }
+        if !this.rest.is_empty() {
+            let rest = std::mem::take(&mut this.rest);
+            this.record.cutoff().given();
+            return Poll::Ready(Some(Ok(Frame::data(this.piece(rest)))));
+        }
+        let frame = match panics::caught_in(|| Pin::new(&mut this.body).poll_frame(cx)) {
+            Ok(frame) => frame.map_err(Error::Upstream),
+            Err(panicked) => {
+                this.record.panicked();
+                return Poll::Ready(Some(Err(panicked.into())));
+            }
+        };
+        if this.watched && frame.is_pending() {
+            // Most bodies never wait, and need no timer.
+            let over = this.over.get_or_insert_with(|| this.record.over());
+            this.record.cutoff().taken();
+            ready!(over.as_mut().poll(cx));
+            return Poll::Ready(Some(Err(Error::Over)));
+        }
+        this.record.cutoff().given();
+        if !this.in_pieces {
+            return frame;
+        }
+        frame.map_ok(|frame| match frame.into_data() {
+            Ok(data) => Frame::data(this.piece(data)),
+            Err(trailers) => trailers,
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A frame of HTTP/2, unless both sides agree on more.
+const PIECE: usize = 16 * 1024;
+/// What may stay in HTTP/2's buffers of an answer that is over.
+const SMALL: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::{HeaderMap, Method};
+    use http_body_util::BodyExt;
+
+    use super::*;
+    use crate::request::audit_id::AuditId;
+    use crate::request::body::tests::answered;
+    use crate::request::cutoff::Listed;
+    use crate::request::record::Metrics;
+    use crate::server::peer::Peer;
+
+    fn record() -> Record {
+        let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
+        let audit_id = AuditId::of(&mut HeaderMap::new());
+        Record::begin(Arc::new(Metrics::default()), peer, Listed::alone(), &Method::GET, audit_id)
+    }
+
+    #[tokio::test]
+    async fn last_byte_for_http2_waits_for_the_rest_to_fit() {
+        let length = 40_000;
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{}", "x".repeat(length));
+        let body = answered(answer.into_bytes()).await;
+        let mut body = Guarded::new(body, record(), Version::HTTP_2);
+        let mut pieces = Vec::new();
+        while let Some(frame) = body.frame().await {
+            pieces.push(frame.unwrap().into_data().unwrap().len());
+        }
+        assert_eq!(pieces.iter().sum::<usize>(), length);
+        assert!(pieces.iter().all(|piece| *piece <= PIECE), "{pieces:?}");
+        assert_eq!(pieces.last(), Some(&1), "{pieces:?}");
+    }
+}

@@ -1,0 +1,233 @@
+//! The request's path, read downwards. Each step takes the value that the step before it made, so
+//! that none can be left out. `docs/explanation/request-path.md` tells the same story in prose.
+
+use std::future::ready;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use hyper::body::Incoming;
+
+use crate::endpoints::clusters;
+use crate::endpoints::discovery;
+use crate::identity::authentication::By;
+use crate::identity::impersonation;
+use crate::metrics;
+use crate::panics;
+use crate::request::audit_id::AuditId;
+use crate::request::body::Body;
+use crate::request::cutoff::Cutoff;
+use crate::request::deadline;
+use crate::request::error::Error;
+use crate::request::guarded::Guarded;
+use crate::request::headers;
+use crate::request::proxy;
+use crate::request::proxy::Draft;
+use crate::request::record::Record;
+use crate::request::request_info::{Health, RequestInfo, Route};
+use crate::request::services::Services;
+use crate::request::status;
+use crate::request::upgrade;
+use crate::server::cors;
+use crate::server::head_limit::{HeadLimit, TooLarge};
+use crate::server::peer::{Peer, Waiting};
+
+/// What comes with a request besides itself.
+#[derive(Debug, Default)]
+pub struct Arrival {
+    /// Where its peer is not known yet.
+    pub waiting: Option<Waiting>,
+    /// What ends its answer whatever its client does.
+    pub cutoff: Arc<Cutoff>,
+}
+
+/// Answers one request, whatever happens.
+pub async fn handle(
+    services: Arc<Services>,
+    peer: Arc<Peer>,
+    arrival: Arrival,
+    mut request: Request<Incoming>,
+) -> Response<Guarded> {
+    let Arrival { waiting, cutoff } = arrival;
+    let version = request.version();
+    // Before the audit id becomes one of its fields.
+    let head = peer.heads.check(request.headers());
+    let audit_id = AuditId::of(request.headers_mut());
+    if request.version() == Version::HTTP_2 && services.goaway.hits() {
+        peer.retire();
+    }
+    let is_last =
+        request.version() != Version::HTTP_2 && (services.readiness.is_draining() || peer.is_leaving());
+    let listed = services.cutoffs.list(cutoff, Some(Instant::now() + services.request_timeout));
+    let record = Record::begin(services.metrics.clone(), peer.clone(), listed, request.method(), audit_id);
+    let origin = services.cors.as_ref().and_then(|cors| cors.origin(request.headers()));
+    let origin = origin.filter(|_| !services.authenticator.is_front_proxy(&peer)).map(Box::new);
+    let asks_first = origin.is_some() && request.method() == Method::OPTIONS;
+    let mut response = if asks_first {
+        answered(&record, version, pin!(ready(Ok(cors::preflight())))).await
+    } else {
+        // Pinned here and not passed on: it is large, and each move would copy it.
+        let responding = pin!(respond(&services, &peer, waiting, head, request, &record));
+        answered(&record, version, responding).await
+    };
+    if let Some(origin) = origin {
+        origin.tell(response.headers_mut());
+    }
+    // After an upgrade that did not happen the client may go on in the protocol that it did not get.
+    if (is_last || record.is_upgrade()) && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Makes the answer out of what responding came to.
+async fn answered(
+    record: &Record,
+    version: Version,
+    responding: Pin<&mut impl Future<Output = Result<Response<Body>, Error>>>,
+) -> Response<Guarded> {
+    let response = panics::caught(responding).await.unwrap_or_else(|panicked| {
+        record.panicked();
+        Err(panicked.into())
+    });
+    let mut response = response.unwrap_or_else(|error| status::response(&error, record));
+    record.audit_id().tell(response.headers_mut());
+    record.answered(response.status());
+    response.map(|body| Guarded::new(body, record.clone(), version))
+}
+
+async fn respond(
+    services: &Services,
+    peer: &Peer,
+    waiting: Option<Waiting>,
+    head: Result<(), TooLarge>,
+    mut request: Request<Incoming>,
+    record: &Record,
+) -> Result<Response<Body>, Error> {
+    head?;
+    let info = RequestInfo::parse(&request)?;
+    record.understood(&info);
+    // These wait for nobody, neither host nor member.
+    match &info.route {
+        Route::Discovery(document) => return Ok(discovery::respond(*document, request.headers())),
+        Route::Health(health) => return Ok(self::health(services, *health)),
+        Route::Metrics | Route::Clusters(_) | Route::Proxy(..) => {}
+    }
+
+    let long_running = info.is_long_running(request.uri().query());
+    if long_running && services.readiness.is_closing() {
+        // It would be cut off in a moment; another replica can take it.
+        return Err(Error::Closing);
+    }
+    let limit = match long_running {
+        true => None,
+        false => Some(deadline::within(services.request_timeout, request.uri().query())?),
+    };
+    let due = record.due_within(limit);
+
+    let is_stranger = !peer.is_known();
+    if is_stranger {
+        record.of_stranger(peer.place_of_stranger().inspect_err(|_| peer.retire())?);
+    }
+    let caller = services.authenticator.authenticate(peer, request.headers_mut()).await;
+    match &caller {
+        Ok(caller) if caller.by != By::Nothing => {
+            peer.mark_authenticated();
+            if is_stranger {
+                record.of_stranger(None);
+            }
+        }
+        Err(error) if !error.is_refusal() => {}
+        // HTTP/2 costs a server more than its client, and nobody unknown keeps such a connection
+        // (CVE-2023-44487). The host's own is everybody's.
+        _ if request.version() == Version::HTTP_2 && !services.authenticator.is_front_proxy(peer) => {
+            peer.retire()
+        }
+        _ => {}
+    }
+    drop(waiting);
+    let caller = caller?;
+    // The front proxy's connection is everybody's, and its heads may be large for the sake of identities.
+    if caller.by == By::RequestHeader {
+        HeadLimit::CALLER.check(request.headers())?;
+    }
+
+    // Who logged in is admitted before the host is asked anything for them, whomever they act as.
+    let user = services.limits.caller(&caller.identity.user);
+    record.admitted(match due {
+        Some(due) => services.limits.admit(info.verb.is_read(), user, due).await?,
+        None if info.upgrade.is_some() => services.limits.admit_tunnel(user)?,
+        None => services.limits.admit_watch(user)?,
+    });
+    let subject = match impersonation::requested(&caller, request.headers_mut())? {
+        Some(requested) => Box::pin(requested.check(&caller.identity, user, &services.authorizer)).await?,
+        None => caller.identity.into(),
+    };
+    record.authenticated(subject.identity());
+    let allowed = services.authorizer.authorize(subject, user, &info).await?;
+
+    let (name, path) = match &info.route {
+        Route::Proxy(name, path) => (name, path),
+        Route::Clusters(name) => {
+            if long_running {
+                record.keep_revalidation(services.revalidate(allowed, None, record));
+            }
+            let (parts, _) = request.into_parts();
+            return Ok(
+                Box::pin(clusters::respond(&services.registry, info.verb, name.as_ref(), &parts)).await?
+            );
+        }
+        Route::Metrics | Route::Discovery(_) | Route::Health(_) => return Ok(self::metrics(services)),
+    };
+    let cluster = services.inventory.find(name)?;
+    if info.upgrade.is_none() {
+        record.admitted_by_member(cluster.admit(user, due).await?);
+    }
+
+    let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
+    let draft = Draft::new(request, path, info.upgrade, &allowed, &services.rules);
+    if long_running {
+        record.keep_revalidation(services.revalidate(allowed, Some(cluster.gone.clone()), record));
+    }
+    let inventory = services.inventory.as_ref();
+    let mut response = match (info.upgrade, downstream) {
+        (Some(protocol), Some(downstream)) => {
+            let (tunnels, held) = (&services.tunnels, record.clone());
+            let forward = upgrade::forward(inventory, &cluster, draft, protocol, downstream, tunnels, held);
+            Box::pin(record.unless_over(forward)).await?
+        }
+        _ if long_running => {
+            let forward = proxy::forward(inventory, &cluster, draft, due);
+            Box::pin(record.unless_over(forward)).await?
+        }
+        _ => proxy::forward(inventory, &cluster, draft, due).await?,
+    };
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        headers::clean_response(response.headers_mut(), path.is_inner_proxy());
+    }
+    Ok(response)
+}
+
+pub(crate) fn health(services: &Services, health: Health) -> Response<Body> {
+    let healthy = health == Health::Live || services.readiness.is_ready();
+    let mut response =
+        Response::new(Body::Full(Bytes::from_static(if healthy { b"ok" } else { b"not ready" })));
+    if !healthy {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+pub(crate) fn metrics(services: &Services) -> Response<Body> {
+    let mut response = Response::new(Body::from(metrics::text(&services.metric_registry).into_bytes()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
+    response
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,301 @@
+//! The whole path in one process: a real connection before it, a host that answers reviews as told
+//! behind it, and no members.
+
+use std::sync::atomic::Ordering;
+
+use arc_swap::ArcSwap;
+use futures_util::FutureExt;
+use http::HeaderName;
+use http_body_util::Full;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::endpoints::clusters::Registry;
+use crate::fake_host::host;
+use crate::identity::authentication::token_review::TokenReviews;
+use crate::identity::authentication::{Authenticator, Failures};
+use crate::identity::authorization::Authorizer;
+use crate::identity::impersonation::member;
+use crate::identity::trust::tests::{FrontProxy, front_proxy};
+use crate::members::inventory::Inventory;
+use crate::members::inventory::renewal::Renewals;
+use crate::members::on_demand_access::OnDemandAccess;
+use crate::readiness::Readiness;
+use crate::request::cutoff::Cutoffs;
+use crate::request::limits::{Limits, Size};
+use crate::request::upgrade::Tunnels;
+use crate::server::cors::Cors;
+use crate::server::goaway::Goaway;
+
+/// What a test may want otherwise.
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    anonymous_auth: bool,
+    goaway_chance: f64,
+    /// Pages of `https://ui.example` are allowed.
+    cors: bool,
+}
+
+/// jane's token is `jane` and bob's `bob`; a token called `broken` the host cannot review. Everybody may do
+/// everything, but bob nothing.
+fn answer(review: &Value) -> (u16, Value) {
+    let status = match review["spec"]["token"].as_str() {
+        Some(name @ ("jane" | "bob")) => json!({"authenticated": true, "user": {"username": name}}),
+        Some("broken") => return (400, json!({"kind": "Status", "status": "Failure", "code": 400})),
+        Some(_) => json!({"authenticated": false}),
+        None => json!({"allowed": review["spec"]["user"] != "bob", "reason": review["spec"]["user"]}),
+    };
+    (
+        201,
+        json!({"kind": review["kind"], "apiVersion": review["apiVersion"], "metadata": {}, "spec": {}, "status": status}),
+    )
+}
+
+fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, impl Fn() -> usize + use<>) {
+    let (client, asked) = host(answer);
+    let mut metrics = crate::metrics::registry();
+    let trust = Arc::new(ArcSwap::from_pointee(front_proxy.trust()));
+    let tokens = TokenReviews::new(client.clone(), Vec::new()).unwrap();
+    let (renewals, _) = Renewals::new(client.clone(), "ns");
+    let size = Size::new(10, 0);
+    let failures = Failures::register(&mut metrics);
+    let services = Services {
+        cutoffs: Cutoffs::new(),
+        authenticator: Authenticator::new(trust, tokens, flags.anonymous_auth, failures),
+        authorizer: Arc::new(Authorizer::new(client.clone())),
+        limits: Limits::new(size, size, 0, 0),
+        inventory: Arc::new(Inventory::new(renewals, OnDemandAccess::new(client, "ns"))),
+        registry: Registry::new().0,
+        rules: member::Rules::default(),
+        request_timeout: std::time::Duration::from_secs(60),
+        tunnels: Tunnels::new(&mut metrics),
+        metrics: Arc::default(),
+        metric_registry: metrics,
+        readiness: Readiness::default(),
+        goaway: Goaway::new(flags.goaway_chance).unwrap(),
+        cors: Cors::new(flags.cors.then(|| r"^https://ui\.example$".to_owned()).as_slice()).unwrap(),
+    };
+    (Arc::new(services), move || asked.load(Ordering::SeqCst))
+}
+
+/// For a test that needs an [`Services`] and asks nothing of it.
+pub(crate) fn any_app() -> Arc<Services> {
+    app(Flags::default(), &front_proxy()).0
+}
+
+fn stranger() -> Arc<Peer> {
+    Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None))
+}
+
+/// Sends one request over a connection of its own.
+async fn send(
+    services: &Arc<Services>,
+    peer: &Arc<Peer>,
+    version: Version,
+    path: &str,
+    header: Option<(&'static str, &str)>,
+) -> (StatusCode, HeaderMap, String) {
+    send_as(services, peer, version, Method::GET, path, header).await
+}
+
+async fn send_as(
+    services: &Arc<Services>,
+    peer: &Arc<Peer>,
+    version: Version,
+    method: Method,
+    path: &str,
+    header: Option<(&'static str, &str)>,
+) -> (StatusCode, HeaderMap, String) {
+    let (client, server, ..) = connection();
+    let (services, peer) = (services.clone(), peer.clone());
+    let service = service_fn(move |request| {
+        let (services, peer) = (services.clone(), peer.clone());
+        async move { Ok::<_, Infallible>(handle(services, peer, Arrival::default(), request).await) }
+    });
+    let mut request = request(path).map(|_| Full::new(Bytes::new()));
+    *request.method_mut() = method;
+    if let Some((name, value)) = header {
+        request.headers_mut().insert(HeaderName::from_static(name), value.parse().unwrap());
+    }
+    let response = if version == Version::HTTP_2 {
+        tokio::spawn(conn::http2::Builder::new(TokioExecutor::new()).serve_connection(server, service));
+        let (mut sender, client) = http2::handshake(TokioExecutor::new(), client).await.unwrap();
+        tokio::spawn(client);
+        sender.send_request(request).await.unwrap()
+    } else {
+        *request.uri_mut() = path.parse().unwrap();
+        tokio::spawn(conn::http1::Builder::new().serve_connection(server, service));
+        let (mut sender, client) = http1::handshake(client).await.unwrap();
+        tokio::spawn(client);
+        sender.send_request(request).await.unwrap()
+    };
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    (parts.status, parts.headers, String::from_utf8(body.to_vec()).unwrap())
+}
+
+fn retires(peer: &Peer) -> bool {
+    peer.retired().now_or_never().is_some()
+}
+
+const PODS: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/pods";
+const JANE: Option<(&str, &str)> = Some(("authorization", "Bearer jane"));
+const BOB: Option<(&str, &str)> = Some(("authorization", "Bearer bob"));
+const MALLORY: Option<(&str, &str)> = Some(("authorization", "Bearer mallory"));
+
+#[tokio::test]
+async fn a_refused_login_over_http2_ends_the_connection_and_over_http1_does_not() {
+    let (services, _) = app(Flags::default(), &front_proxy());
+    for (version, header, code, ends) in [
+        (Version::HTTP_2, None, 401, true),
+        (Version::HTTP_2, MALLORY, 401, true),
+        (Version::HTTP_11, MALLORY, 401, false),
+        // Authenticated, and then there are no members yet.
+        (Version::HTTP_2, JANE, 503, false),
+        // The host's failure is not the caller's.
+        (Version::HTTP_2, Some(("authorization", "Bearer broken")), 503, false),
+    ] {
+        let peer = stranger();
+        let (status, _, body) = send(&services, &peer, version, PODS, header).await;
+        assert_eq!(status, code, "{version:?} {header:?}: {body}");
+        assert_eq!(retires(&peer), ends, "{version:?} {header:?}");
+        assert_eq!(peer.is_known(), header == JANE);
+    }
+}
+
+#[tokio::test]
+async fn the_front_proxys_connection_goes_on_whomever_it_brings() {
+    let front_proxy = front_proxy();
+    let (services, _) = app(Flags::default(), &front_proxy);
+    let peer = Arc::new(front_proxy.peer());
+    let (status, ..) = send(&services, &peer, Version::HTTP_2, PODS, None).await;
+    assert_eq!(status, 401);
+    let anonymous = Some(("x-remote-user", "system:anonymous"));
+    let (status, ..) = send(&services, &peer, Version::HTTP_2, PODS, anonymous).await;
+    assert_eq!(status, 503, "the host let them in");
+    assert!(!retires(&peer) && peer.is_known());
+}
+
+#[tokio::test]
+async fn a_failed_login_is_counted_by_what_was_attempted() {
+    let (services, _) = app(Flags::default(), &front_proxy());
+    for header in [None, MALLORY, MALLORY, Some(("authorization", "Basic amFuZTpqYW5l")), JANE] {
+        send(&services, &stranger(), Version::HTTP_11, PODS, header).await;
+    }
+    let text = crate::metrics::text(&services.metric_registry);
+    for (attempted, count) in [("", 1), ("bearer", 2), ("basic", 1)] {
+        let line = format!("mc_sidecar_authentication_failures_total{{attempted=\"{attempted}\"}} {count}\n");
+        assert!(text.contains(&line), "{line} {text}");
+    }
+}
+
+#[tokio::test]
+async fn who_shows_nothing_is_anonymous_if_that_is_allowed_and_who_fails_is_not() {
+    let (services, asked) = app(Flags { anonymous_auth: true, ..Flags::default() }, &front_proxy());
+    let peer = stranger();
+    let (status, ..) = send(&services, &peer, Version::HTTP_2, PODS, None).await;
+    // The host allowed it (RBAC decides), and then there are no members yet.
+    assert_eq!((status, asked()), (StatusCode::SERVICE_UNAVAILABLE, 1));
+    assert!(retires(&peer) && !peer.is_known(), "nobody is known by that");
+    let (status, ..) = send(&services, &stranger(), Version::HTTP_11, PODS, MALLORY).await;
+    assert_eq!(status, 401, "a wrong token is not none");
+    let basic = Some(("authorization", "Basic amFuZTpqYW5l"));
+    let (status, ..) = send(&services, &stranger(), Version::HTTP_11, PODS, basic).await;
+    assert_eq!(status, 503, "what nobody here understands is none, as upstream");
+}
+
+#[tokio::test]
+async fn a_timeout_that_is_no_duration_is_refused_before_anybody_is_asked() {
+    let (services, asked) = app(Flags::default(), &front_proxy());
+    let path = format!("{PODS}?timeout=soon");
+    let (status, _, body) = send(&services, &stranger(), Version::HTTP_11, &path, JANE).await;
+    assert_eq!((status, asked()), (StatusCode::BAD_REQUEST, 0), "{body}");
+    let (status, ..) = send(&services, &stranger(), Version::HTTP_11, &format!("{path}&watch=1"), JANE).await;
+    assert_eq!(status, 503, "a watch has no deadline, and its parameter is the member's to read");
+}
+
+#[tokio::test]
+async fn a_connection_is_told_to_go_away_now_and_then() {
+    let flags = Flags { goaway_chance: 0.02, ..Flags::default() };
+    let (services, _) = app(flags, &front_proxy());
+    let (peer, mut sent) = (stranger(), 0);
+    while !retires(&peer) {
+        let (status, ..) = send(&services, &peer, Version::HTTP_2, "/livez", None).await;
+        assert_eq!(status, 200, "the request itself is answered");
+        sent += 1;
+        assert!(sent < 5_000, "a chance of 2 % does not come");
+    }
+    let (never, _) = self::app(Flags::default(), &front_proxy());
+    for _ in 0..50 {
+        send(&never, &peer, Version::HTTP_2, "/livez", None).await;
+    }
+    assert!(!retires(&peer), "by default nobody is");
+}
+
+const PAGE: Option<(&str, &str)> = Some(("origin", "https://ui.example"));
+
+#[tokio::test]
+async fn a_page_of_an_allowed_origin_may_ask_and_one_of_another_is_told_nothing() {
+    let (services, asked) = app(Flags { cors: true, ..Flags::default() }, &front_proxy());
+    let (status, headers, _) =
+        send_as(&services, &stranger(), Version::HTTP_11, Method::OPTIONS, PODS, PAGE).await;
+    assert_eq!((status, asked()), (StatusCode::NO_CONTENT, 0));
+    assert_eq!(headers["access-control-allow-origin"], "https://ui.example");
+    assert_eq!(headers["access-control-allow-methods"], "POST, GET, OPTIONS, PUT, DELETE, PATCH");
+    assert!(headers["access-control-allow-headers"].to_str().unwrap().contains("Authorization"));
+    assert_eq!(headers["access-control-expose-headers"], "Date");
+    assert_eq!(headers["access-control-allow-credentials"], "true");
+    // An error must be readable for the page as well.
+    let (status, headers, _) = send(&services, &stranger(), Version::HTTP_11, PODS, PAGE).await;
+    assert_eq!(
+        (status.as_u16(), &headers["access-control-allow-origin"]),
+        (401, &"https://ui.example".parse().unwrap())
+    );
+    let other = Some(("origin", "https://ui.example.evil.org"));
+    let (status, headers, _) =
+        send_as(&services, &stranger(), Version::HTTP_11, Method::OPTIONS, PODS, other).await;
+    assert_eq!((status.as_u16(), headers.get("access-control-allow-origin")), (401, None));
+}
+
+#[tokio::test]
+async fn the_host_has_a_cors_policy_of_its_own_and_so_has_who_wants_none() {
+    let front_proxy = front_proxy();
+    let (with, _) = app(Flags { cors: true, ..Flags::default() }, &front_proxy);
+    let (without, _) = app(Flags::default(), &front_proxy);
+    for (services, peer) in [(with, Arc::new(front_proxy.peer())), (without, stranger())] {
+        let (status, headers, _) =
+            send_as(&services, &peer, Version::HTTP_2, Method::OPTIONS, PODS, PAGE).await;
+        assert_eq!((status.as_u16(), headers.get("access-control-allow-origin")), (401, None));
+    }
+}
+
+#[tokio::test]
+async fn at_the_end_nothing_is_begun_that_would_not_end_by_itself() {
+    let (services, asked) = app(Flags::default(), &front_proxy());
+    let watch = format!("{PODS}?watch=1");
+    let closing = |body: &str| body.contains("shutting down");
+    services.readiness.drain();
+    let (.., body) = send(&services, &stranger(), Version::HTTP_2, &watch, JANE).await;
+    assert!(!closing(&body), "as long as new connections come, everything is served: {body}");
+    services.readiness.close();
+    let before = asked();
+    let (status, headers, body) = send(&services, &stranger(), Version::HTTP_2, &watch, JANE).await;
+    assert_eq!((status.as_u16(), &headers["retry-after"]), (503, &"1".parse().unwrap()));
+    assert!(closing(&body) && asked() == before, "{body}");
+    let (.., body) = send(&services, &stranger(), Version::HTTP_2, PODS, JANE).await;
+    assert!(!closing(&body), "a short request is still served: {body}");
+}
+
+#[tokio::test]
+async fn metrics_on_the_secure_port_need_the_hosts_authorization() {
+    let (services, asked) = app(Flags::default(), &front_proxy());
+    for (header, code) in [(None, 401), (MALLORY, 401), (BOB, 403), (JANE, 200)] {
+        let (status, _, body) = send(&services, &stranger(), Version::HTTP_11, "/metrics", header).await;
+        assert_eq!(
+            (status.as_u16(), body.contains("mc_sidecar_")),
+            (code, code == 200),
+            "{header:?}: {body}"
+        );
+    }
+    assert_eq!(asked(), 5, "three TokenReviews and two SubjectAccessReviews");
+}

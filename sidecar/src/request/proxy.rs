@@ -1,0 +1,192 @@
+//! What is sent to a member: a [`Draft`] is what a caller may ask of it, and makes the [`Prepared`]
+//! request; [`forward`] sends it and streams the answer back.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response, Uri};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use kubectl_mc_api::ClusterName;
+use tokio::time::timeout_at;
+
+use crate::identity::Identity;
+use crate::identity::authorization::Allowed;
+use crate::identity::impersonation::{self, member};
+use crate::members::cluster::Cluster;
+use crate::members::inventory::Inventory;
+use crate::members::on_demand_access::{Answer, Outcome};
+use crate::request::body::Body;
+use crate::request::headers;
+use crate::request::protocol::Protocol;
+use crate::request::request_info::MemberPath;
+use crate::upstream::outgoing::{self, Outgoing};
+use crate::upstream::prepared::Prepared;
+use crate::upstream::{self, Error, MemberBody, Over};
+
+/// A caller's request that was allowed, with all that a member's is made of. It is kept until the
+/// member answers, because some requests have to be made again.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    parts: Parts,
+    body: Outgoing,
+    path: &'a MemberPath,
+    upgrade: Option<Protocol>,
+    identity: Arc<Identity>,
+    rules: &'a member::Rules,
+}
+
+impl<'a> Draft<'a> {
+    /// The caller's headers.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    pub fn new(
+        request: Request<Incoming>,
+        path: &'a MemberPath,
+        upgrade: Option<Protocol>,
+        allowed: &Allowed,
+        rules: &'a member::Rules,
+    ) -> Self {
+        let (parts, body) = request.into_parts();
+        Self {
+            parts,
+            body: outgoing::callers(body),
+            path,
+            upgrade,
+            identity: allowed.identity().clone(),
+            rules,
+        }
+    }
+
+    /// Makes the member's request out of the caller's. The body goes with the first one.
+    pub fn prepare(&mut self, cluster: &Cluster) -> Result<Prepared, crate::request::error::Error> {
+        let identity = self.identity_headers(cluster).map_err(impersonation::Error::Member)?;
+        let inner_proxy = self.path.is_inner_proxy();
+        let mut headers = headers::forwarded(&self.parts.headers, inner_proxy);
+        if let Some(protocol) = self.upgrade {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+            headers.insert(header::UPGRADE, HeaderValue::from_static(protocol.as_str()));
+        }
+        headers.insert(header::VIA, headers::via(&self.parts.headers, self.parts.version)?);
+        let connection = cluster.upstream.connection();
+        let uri = connection.target(self.path.as_str(), self.parts.uri.query());
+        let uri = uri.map_err(upstream::Error::Target)?;
+        let body = std::mem::replace(&mut self.body, outgoing::nothing());
+        let request = with(self.parts.method.clone(), uri, headers, body);
+        let prepared = Prepared::new(request, connection, &identity, inner_proxy);
+        Ok(prepared.map_err(impersonation::Error::Member)?)
+    }
+
+    /// What an answer is in the end. A refusal to impersonate says what the member's grant lacks, which is given
+    /// where it can be; then the answer is what comes when it is asked `again`, if it may be.
+    pub async fn settled<T, F: Future<Output = Result<T, Error>>>(
+        &mut self,
+        inventory: &Inventory,
+        cluster: &Cluster,
+        answered: Result<T, Error>,
+        again: Option<impl FnOnce(Prepared) -> F>,
+    ) -> Result<T, crate::request::error::Error> {
+        let Err(Error::Impersonation { cluster: name, message, .. }) = answered else { return Ok(answered?) };
+        match (self.refused(inventory, cluster, name, message).await, again) {
+            (Some(error), _) => Err(error.into()),
+            (None, Some(again)) => Ok(again(self.prepare(cluster)?).await?),
+            (None, None) => Err(Error::Granted { cluster: cluster.name.clone() }.into()),
+        }
+    }
+
+    async fn refused(
+        &self,
+        inventory: &Inventory,
+        cluster: &Cluster,
+        name: ClusterName,
+        message: String,
+    ) -> Option<Error> {
+        let rights = self.identity_headers(cluster).map(|headers| headers.rights()).unwrap_or_default();
+        let Answer { outcome, lacking } =
+            Box::pin(inventory.request_access(cluster, &self.identity, &rights)).await;
+        match outcome {
+            Outcome::Granted => None,
+            Outcome::Busy => Some(Error::AccessQueueFull { cluster: name }),
+            Outcome::Late | Outcome::NotGrantable => Some(Error::Impersonation {
+                cluster: name,
+                message,
+                lacking,
+                waited: outcome == Outcome::Late,
+            }),
+        }
+    }
+
+    fn identity_headers(&self, cluster: &Cluster) -> Result<member::Headers, member::Error> {
+        member::Headers::new(self.rules, &self.identity, cluster.forwarded)
+    }
+
+    /// Whether the request only reads, so that it makes no difference if it is done twice.
+    fn is_safe(&self) -> bool {
+        matches!(self.parts.method, Method::GET | Method::HEAD)
+    }
+}
+
+/// Sends a request and passes the member's answer on, head first and then each chunk as it comes.
+/// The head must be there when the request is `due`, if it ever is.
+pub async fn forward(
+    inventory: &Inventory,
+    cluster: &Cluster,
+    draft: Draft<'_>,
+    due: Option<Instant>,
+) -> Result<Response<Body>, crate::request::error::Error> {
+    let mut answered = pin!(exchange(inventory, cluster, draft));
+    let answered = match due {
+        None => answered.await,
+        Some(due) => match timeout_at(due.into(), answered.as_mut()).await {
+            Ok(answered) => answered,
+            Err(_) => Err(Error::Late { cluster: cluster.name.clone() }.into()),
+        },
+    };
+    Ok(answered?.map(Body::Upstream))
+}
+
+/// Sends a request, and once more if the connection had ended before, and once more with another
+/// credential if ours was refused and there is another. One with a body is not repeated: it was sent.
+async fn exchange(
+    inventory: &Inventory,
+    cluster: &Cluster,
+    mut draft: Draft<'_>,
+) -> Result<Response<MemberBody>, crate::request::error::Error> {
+    let repeatable = draft.body.is_end_stream();
+    let prepared = draft.prepare(cluster)?;
+    let mut answered = cluster.upstream.send(prepared, Over::Any).await;
+    // RFC 9112, 9.3.1, and RFC 9110, 9.2.2: a connection that was kept may be closed at any time, also
+    // just when a request was written to it. A proxy may repeat what is idempotent, and we repeat what
+    // is safe, once, over a connection that was not kept.
+    if matches!(answered, Err(Error::Stale { .. })) && repeatable && draft.is_safe() {
+        answered = Box::pin(cluster.upstream.send(draft.prepare(cluster)?, Over::New)).await;
+    }
+    if matches!(answered, Err(Error::Credential { .. }))
+        && let Some(renewed) = Box::pin(inventory.renewed(cluster)).await
+        && repeatable
+    {
+        answered = Box::pin(renewed.upstream.send(draft.prepare(&renewed)?, Over::Any)).await;
+        let again = |prepared| renewed.upstream.send(prepared, Over::Any);
+        return Box::pin(draft.settled(inventory, &renewed, answered, Some(again))).await;
+    }
+    match answered {
+        Err(Error::Impersonation { .. }) => {
+            let again = repeatable.then_some(|prepared| cluster.upstream.send(prepared, Over::Any));
+            Box::pin(draft.settled(inventory, cluster, answered, again)).await
+        }
+        answered => Ok(answered?),
+    }
+}
+
+fn with(method: Method, uri: Uri, headers: HeaderMap, body: Outgoing) -> Request<Outgoing> {
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    *request.uri_mut() = uri;
+    *request.headers_mut() = headers;
+    request
+}

@@ -1,0 +1,289 @@
+//! What a request asks for, from its head alone (apiserver: `endpoints/request/requestinfo.go`).
+//!
+//! One strict parse serves routing, authorization and forwarding, so the three cannot disagree.
+//! Two entry paths lead here: the host's aggregator hands over a decoded path, direct callers a raw
+//! one. What the two would read differently in the part that is parsed here is refused.
+
+use std::fmt;
+
+use http::{HeaderMap, Method, Request, Version, header};
+use kubectl_mc_api::{ClusterName, InvalidClusterName, path};
+
+use crate::request::field_selector;
+use crate::request::protocol::{NotAllowed, Protocol};
+use crate::request::query::Query;
+
+mod member_path;
+
+pub use member_path::MemberPath;
+
+/// What a request asks for.
+#[derive(Debug)]
+pub struct RequestInfo {
+    pub route: Route,
+    pub verb: Verb,
+    /// The one cluster that a list or a watch asks for, which the right to it may name.
+    pub selected: Option<ClusterName>,
+    /// The protocol to switch to, when the request asks for an upgrade of its connection.
+    pub upgrade: Option<Protocol>,
+}
+
+/// Where a request goes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Route {
+    /// Documents that say what is served here. Static, and answered before authentication: the
+    /// host's discovery, and with it the deletion of namespaces, must wait for nobody.
+    Discovery(Document),
+    /// `/livez`, `/readyz` and `/healthz`.
+    Health(Health),
+    /// `/metrics`.
+    Metrics,
+    /// The read-only view of the inventory; `None` is the collection.
+    Clusters(Option<ClusterName>),
+    /// A member's API.
+    Proxy(ClusterName, MemberPath),
+}
+
+/// The static documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Document {
+    /// `/apis`
+    Groups,
+    /// `/apis/<group>`
+    Group,
+    /// `/apis/<group>/<version>`
+    Resources,
+    /// `/openapi/v2`
+    OpenApiV2,
+    /// `/openapi/v3`
+    OpenApiV3Index,
+    /// `/openapi/v3/apis/<group>/<version>`
+    OpenApiV3,
+    /// `/version`
+    Version,
+}
+
+/// The health checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    Live,
+    Ready,
+}
+
+/// A Kubernetes request verb; [`Verb::None`] is what the apiserver calls the empty verb, which only
+/// a `*` rule allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    None,
+}
+
+impl RequestInfo {
+    /// Reads a request's head.
+    pub fn parse<B>(request: &Request<B>) -> Result<Self, Error> {
+        if !METHODS.contains(request.method()) {
+            return Err(Error::Method(request.method().clone()));
+        }
+        let target = request.uri().path();
+        framing(request.version(), request.headers())?;
+        if request.version() < Version::HTTP_2 && request.uri().authority().is_some() {
+            return Err(Error::Framing("the target names a server, as to a forward proxy"));
+        }
+        if request.headers().len() > MAX_HEADERS {
+            return Err(Error::Framing("there are too many headers"));
+        }
+        if !target.is_ascii() {
+            return Err(Error::Framing("the target has characters that must be escaped"));
+        }
+        let route = Route::parse(target)?;
+        let upgrade = match &route {
+            Route::Proxy(..) => Protocol::requested(request.version(), request.method(), request.headers())?,
+            _ => None,
+        };
+        let verb = match &route {
+            Route::Proxy(..) => Verb::of_method(request.method()),
+            Route::Clusters(name) => Verb::of_read(request.method(), name.is_some(), request.uri().query())
+                .ok_or_else(|| Error::Method(request.method().clone()))?,
+            _ if matches!(*request.method(), Method::GET | Method::HEAD) => Verb::Get,
+            _ => return Err(Error::Method(request.method().clone())),
+        };
+        let selected = match route {
+            Route::Clusters(None) => field_selector::selected(request.uri().query()),
+            _ => None,
+        };
+        Ok(Self { route, verb, selected, upgrade })
+    }
+
+    /// Whether this is one of kubectl's discovery calls to a member. kubectl hides a JSON Status
+    /// that answers one, so errors of ours are plain text there.
+    pub fn is_member_discovery(&self) -> bool {
+        matches!(&self.route, Route::Proxy(_, path) if path.is_discovery())
+    }
+
+    /// Whether the request has no natural end (apiserver: `filters/longrunning.go`, by the inner path).
+    pub fn is_long_running(&self, query: Option<&str>) -> bool {
+        match &self.route {
+            Route::Proxy(_, path) => {
+                self.upgrade.is_some() || path.is_long_running(self.verb == Verb::Get, query)
+            }
+            _ => self.verb == Verb::Watch,
+        }
+    }
+}
+
+impl Route {
+    fn parse(target: &str) -> Result<Self, Error> {
+        // A path-cleaning reader would see another path than we do: refuse what invites cleaning.
+        let Some(rest) = target.strip_prefix(path::CLUSTERS_PATH) else {
+            return Self::fixed(target).ok_or_else(|| Error::NotFound(target.to_owned()));
+        };
+        let Some(rest) = rest.strip_prefix('/') else {
+            let collection = rest.is_empty();
+            return if collection {
+                Ok(Self::Clusters(None))
+            } else {
+                Err(Error::NotFound(target.to_owned()))
+            };
+        };
+        if rest.is_empty() {
+            return Ok(Self::Clusters(None));
+        }
+        let (name, rest) = rest.split_once('/').map_or((rest, None), |(name, rest)| (name, Some(rest)));
+        let name: ClusterName = name.parse()?;
+        match rest {
+            None | Some("") => Ok(Self::Clusters(Some(name))),
+            Some("proxy") => Ok(Self::Proxy(name, MemberPath::root())),
+            Some(rest) => {
+                let inner = rest.strip_prefix("proxy/").ok_or_else(|| Error::NotFound(target.to_owned()))?;
+                Ok(Self::Proxy(name, MemberPath::parse(inner)?))
+            }
+        }
+    }
+
+    fn fixed(target: &str) -> Option<Self> {
+        let group = |path: &str| path.strip_prefix('/')?.strip_prefix(path::PROXY_GROUP).map(str::to_owned);
+        Some(match target {
+            "/apis" | "/apis/" => Self::Discovery(Document::Groups),
+            "/openapi/v2" => Self::Discovery(Document::OpenApiV2),
+            "/openapi/v3" | "/openapi/v3/" => Self::Discovery(Document::OpenApiV3Index),
+            "/version" | "/version/" => Self::Discovery(Document::Version),
+            "/livez" | "/healthz" => Self::Health(Health::Live),
+            "/readyz" => Self::Health(Health::Ready),
+            "/metrics" => Self::Metrics,
+            _ => {
+                let (document, rest) = match target.strip_prefix("/openapi/v3") {
+                    Some(rest) => (Document::OpenApiV3, rest),
+                    None => (Document::Resources, target),
+                };
+                match (document, group(rest.strip_prefix("/apis")?)?.trim_end_matches('/')) {
+                    (document, version) if version.strip_prefix('/') == Some(path::PROXY_VERSION) => {
+                        Self::Discovery(document)
+                    }
+                    (Document::Resources, "") => Self::Discovery(Document::Group),
+                    _ => return None,
+                }
+            }
+        })
+    }
+}
+
+impl Verb {
+    fn of_method(method: &Method) -> Self {
+        match *method {
+            Method::GET | Method::HEAD => Self::Get,
+            Method::POST => Self::Create,
+            Method::PUT => Self::Update,
+            Method::PATCH => Self::Patch,
+            Method::DELETE => Self::Delete,
+            _ => Self::None,
+        }
+    }
+
+    fn of_read(method: &Method, named: bool, query: Option<&str>) -> Option<Self> {
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return None;
+        }
+        Some(match () {
+            () if named => Self::Get,
+            () if Query::new(query).is_set("watch") => Self::Watch,
+            () => Self::List,
+        })
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::None => "",
+        }
+    }
+
+    /// Whether the verb changes nothing (apiserver: `filters/maxinflight.go`).
+    pub fn is_read(self) -> bool {
+        matches!(self, Self::Get | Self::List | Self::Watch)
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One message must have one length, or two readers may disagree where it ends (RFC 9112, 6.3).
+fn framing(version: Version, headers: &HeaderMap) -> Result<(), Error> {
+    let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
+    let codings: Vec<_> = headers.get_all(header::TRANSFER_ENCODING).iter().collect();
+    let chunked = match codings.as_slice() {
+        [] => false,
+        [coding] if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => true,
+        _ => return Err(Error::Framing("the only transfer coding that is accepted is chunked")),
+    };
+    if lengths > 1 || (lengths == 1 && chunked) {
+        return Err(Error::Framing("a request has one Content-Length or is chunked, not both"));
+    }
+    let hosts = headers.get_all(header::HOST).iter().count();
+    if hosts > 1 || (hosts == 0 && version == Version::HTTP_11) {
+        return Err(Error::Framing("a request has one Host"));
+    }
+    Ok(())
+}
+
+/// One line per group and extra value of a caller; HTTP/2 itself bounds only their bytes.
+pub(crate) const MAX_HEADERS: usize = 4096;
+
+/// The methods of the Kubernetes API. CONNECT and TRACE are about connections, not objects; a method
+/// in lower case is an unknown one (RFC 9110, 9.1).
+const METHODS: [Method; 7] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
+
+/// Why a request's head is not understood.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the server could not find the requested resource: {0}")]
+    NotFound(String),
+    #[error(transparent)]
+    Cluster(#[from] InvalidClusterName),
+    #[error("the path below the member {0}")]
+    MemberPath(&'static str),
+    #[error("the method {0} is not allowed here")]
+    Method(Method),
+    #[error("ambiguous request: {0}")]
+    Framing(&'static str),
+    #[error(transparent)]
+    Upgrade(#[from] NotAllowed),
+}
+
+#[cfg(test)]
+mod tests;

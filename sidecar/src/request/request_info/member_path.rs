@@ -1,0 +1,125 @@
+//! The part of the path that belongs to the member. It is passed on as it came; what is looked at
+//! here decides only how long the request may take and which form an error takes.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+use super::Error;
+use crate::request::query::Query;
+use crate::request::unescape::unescape;
+
+/// A path below a member's root, beginning with `/`, exactly as the client spelt it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberPath(String);
+
+impl MemberPath {
+    pub(super) fn root() -> Self {
+        Self("/".to_owned())
+    }
+
+    /// Takes what follows `…/proxy/`. Dot segments are refused however they are spelt: whoever
+    /// cleans the path behind us could leave the member's base path by them.
+    pub(super) fn parse(rest: &str) -> Result<Self, Error> {
+        let decoded = unescape(rest).ok_or(Error::MemberPath("has a malformed escape"))?;
+        if decoded.iter().any(|b| b.is_ascii_control() || *b == b'\\') {
+            return Err(Error::MemberPath("has a control character or a backslash"));
+        }
+        if decoded.split(|b| *b == b'/').any(|segment| matches!(segment, b"." | b"..")) {
+            return Err(Error::MemberPath("has a dot segment"));
+        }
+        let mut path = String::with_capacity(1 + rest.len());
+        path.push('/');
+        path.push_str(rest);
+        Ok(Self(path))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The calls by which kubectl learns what a server serves.
+    pub(super) fn is_discovery(&self) -> bool {
+        let mut segments = self.0.split('/').filter(|s| !s.is_empty());
+        matches!(
+            [segments.next(), segments.next(), segments.next(), segments.next()],
+            [Some("api" | "apis" | "version"), None, ..]
+                | [Some("api" | "apis"), Some(_), None, _]
+                | [Some("apis"), Some(_), Some(_), None]
+                | [Some("openapi"), Some(_), ..]
+        )
+    }
+
+    /// Whether a request for this path has no natural end (apiserver: `filters/longrunning.go`, with the verbs and
+    /// subresources of kube-apiserver). `is_read`: the method is GET or HEAD, and only those can watch.
+    pub(super) fn is_long_running(&self, is_read: bool, query: Option<&str>) -> bool {
+        let path = self.decoded();
+        match Resource::parse(&path) {
+            None => path.starts_with("/debug/pprof/"),
+            Some(resource) => {
+                resource.has_verb_in_path
+                    || matches!(resource.subresource, "attach" | "exec" | "log" | "portforward" | "proxy")
+                    || (is_read && resource.name.is_empty() && Query::new(query).is_set("watch"))
+            }
+        }
+    }
+
+    /// Whether the member hands this path on to a program of its users (a pod, a service or a
+    /// node): such a program reads headers that the Kubernetes API does not know.
+    pub fn is_inner_proxy(&self) -> bool {
+        Resource::parse(&self.decoded()).is_some_and(|resource| {
+            resource.group.is_empty()
+                && matches!(resource.resource, "nodes" | "pods" | "services")
+                && resource.subresource == "proxy"
+        })
+    }
+
+    fn decoded(&self) -> Cow<'_, str> {
+        match self.0.contains('%') {
+            true => percent_decode_str(&self.0).decode_utf8_lossy(),
+            false => Cow::Borrowed(&self.0),
+        }
+    }
+}
+
+/// What the path of a request for an API resource names (apiserver: `endpoints/request/requestinfo.go`). Empty segments
+/// count, but for those at either end.
+#[derive(Debug, Default)]
+struct Resource<'a> {
+    group: &'a str,
+    /// The path begins with `watch` or `proxy`, which is the verb then.
+    has_verb_in_path: bool,
+    resource: &'a str,
+    /// Empty for a collection.
+    name: &'a str,
+    subresource: &'a str,
+}
+
+impl<'a> Resource<'a> {
+    /// `None` for a path that names none, and for one that kube-apiserver cannot resolve.
+    fn parse(path: &'a str) -> Option<Self> {
+        let mut segments = path.trim_matches('/').split('/');
+        let group = match segments.next()? {
+            "api" => "",
+            "apis" => segments.next()?,
+            _ => return None,
+        };
+        let _version = segments.next()?;
+        let mut first = segments.next()?;
+        let verb = Some(first).filter(|first| matches!(*first, "watch" | "proxy"));
+        if verb.is_some() {
+            first = segments.next()?;
+        }
+        let (second, third) = (segments.next(), segments.next());
+        let (resource, name, subresource) = match (first, third) {
+            ("namespaces", Some(resource)) if !matches!(resource, "status" | "finalize") => {
+                (resource, segments.next(), segments.next())
+            }
+            _ => (first, second, third),
+        };
+        // The verb proxy has no subresources.
+        let subresource = subresource.filter(|_| verb != Some("proxy"));
+        let [name, subresource] = [name, subresource].map(Option::unwrap_or_default);
+        Some(Self { group, has_verb_in_path: verb.is_some(), resource, name, subresource })
+    }
+}

@@ -1,0 +1,244 @@
+//! The leave of a long-running request to go on. It was allowed when it began; whether it still is,
+//! the host is asked every 30 seconds. The right is over on a denial, after ten minutes without an
+//! answer, when the member is deleted, when its connection leads elsewhere, and when the process ends.
+
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{Instrument, debug, info, warn};
+
+use crate::identity::authorization::{self, Allowed, Authorizer};
+use crate::request::cutoff::{self, Cutoff};
+
+/// Held by a long-running request for as long as it runs.
+#[derive(Debug)]
+pub struct Revalidation {
+    over: CancellationToken,
+    why: Arc<OnceLock<End>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// Why a long-running request may not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum End {
+    #[error("the sidecar is shutting down, try again")]
+    Stopped,
+    #[error(
+        "the member was deleted, or its connection changed, while the request was in progress, try again"
+    )]
+    MemberGone,
+    #[error("the host revoked the right to this request while it was in progress")]
+    Denied,
+    #[error("the host has not reconfirmed the right to this request in time, try again")]
+    Unconfirmed,
+}
+
+impl Revalidation {
+    /// Grants what was just allowed. `stop` and `gone` end it at once; what does not end by itself then,
+    /// because its client reads nothing, is cut off.
+    pub fn grant(
+        authorizer: Arc<Authorizer>,
+        allowed: Allowed,
+        stop: CancellationToken,
+        gone: Option<CancellationToken>,
+        cutoff: Arc<Cutoff>,
+    ) -> Self {
+        let (over, why) = (CancellationToken::new(), Arc::new(OnceLock::new()));
+        let (ending, told) = (over.clone(), why.clone());
+        let task = async move {
+            let end = tokio::select! {
+                biased;
+                () = stop.cancelled() => End::Stopped,
+                () = cancelled(gone) => End::MemberGone,
+                end = lapsed(&authorizer, &allowed) => end,
+            };
+            info!(why = %end, "long-running request ended");
+            let _ = told.set(end);
+            ending.cancel();
+            sleep(cutoff::GRACE).await;
+            cutoff.cut();
+        };
+        Self { over, why, _task: AbortOnDropHandle::new(tokio::spawn(task.in_current_span())) }
+    }
+
+    /// Resolves when the request must end, with the reason.
+    pub async fn ended(&self) -> End {
+        self.over.cancelled().await;
+        self.why.get().copied().unwrap_or(End::Stopped)
+    }
+
+    /// Whether the request must end now.
+    pub fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
+    /// Resolves when the request must end.
+    pub fn over(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.over.clone().cancelled_owned()
+    }
+}
+
+/// Resolves when the host takes the right away or has not confirmed it for too long.
+async fn lapsed(authorizer: &Authorizer, allowed: &Allowed) -> End {
+    let mut confirmed = Instant::now();
+    let mut every = interval_at(confirmed + RENEWAL, RENEWAL);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        // Boxed, because every open request has such a task, and few ask at any moment.
+        match Box::pin(authorizer.renew(allowed)).await {
+            Ok(()) => confirmed = Instant::now(),
+            Err(authorization::Error::Denied(_)) => return End::Denied,
+            Err(error) if confirmed.elapsed() >= UNCONFIRMED => {
+                warn!(error = %error, "authorization not confirmed by the host for too long");
+                return End::Unconfirmed;
+            }
+            // A host that cannot answer has not said no; new requests are refused.
+            Err(error) => debug!(error = %error, "authorization not confirmed yet"),
+        }
+    }
+}
+
+async fn cancelled(token: Option<CancellationToken>) {
+    match token {
+        Some(token) => token.cancelled().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// With a decision that may be 10 s old, a right that is taken away ends what it opened within 40 s.
+const RENEWAL: Duration = Duration::from_secs(30);
+/// Time for a host's control plane to restart or fail over, and no more: whoever keeps us from asking
+/// must not keep a right for ever.
+const UNCONFIRMED: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use http::{HeaderMap, HeaderValue, Request};
+    use serde_json::json;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::fake_host::host;
+    use crate::identity::Identity;
+    use crate::identity::authentication::{self, Authenticated};
+    use crate::identity::impersonation;
+    use crate::request::limits::Caller;
+    use crate::request::request_info::RequestInfo;
+
+    /// What the host says of a right after it was granted.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Then {
+        Stays,
+        Goes,
+        Silence,
+    }
+
+    /// Too large for the cache, whose clock is not the paused one.
+    fn identity(user: &str) -> Arc<Identity> {
+        let groups = vec!["g".repeat(10_000)];
+        Arc::new(Identity { user: user.to_owned(), groups, ..Identity::default() })
+    }
+
+    /// A revalidation of a watch of jane's, or of bob's acting as jane, and the token that ends it. What
+    /// becomes of the right to `verb` is as told; other rights stay.
+    async fn revalidation(verb: &'static str, then: Then, by: By) -> (Revalidation, CancellationToken) {
+        let granted = AtomicBool::new(false);
+        let (client, _) = host(move |review| {
+            let asked = review["spec"]["resourceAttributes"]["verb"] == verb;
+            let concerned = asked && granted.swap(true, Ordering::SeqCst);
+            if concerned && then == Then::Silence {
+                return (500, json!({"kind": "Status", "status": "Failure", "code": 500}));
+            }
+            let status = json!({"allowed": !(concerned && then == Then::Goes)});
+            (
+                201,
+                json!({"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {}, "spec": {}, "status": status}),
+            )
+        });
+        let authorizer = Arc::new(Authorizer::new(client));
+        let uri = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/pods?watch=1";
+        let info =
+            RequestInfo::parse(&Request::builder().uri(uri).header("host", "h").body(()).unwrap()).unwrap();
+        let subject = match by {
+            By::Jane => identity("jane").into(),
+            By::BobAsJane => {
+                let caller = Authenticated { identity: identity("bob"), by: authentication::By::Token };
+                let mut headers = HeaderMap::new();
+                headers.insert("impersonate-user", HeaderValue::from_static("jane"));
+                let asked = impersonation::requested(&caller, &mut headers).unwrap().unwrap();
+                asked.check(&caller.identity, Caller::of_hash(1), &authorizer).await.unwrap()
+            }
+        };
+        let permit = authorizer.authorize(subject, Caller::of_hash(1), &info).await.unwrap();
+        let gone = CancellationToken::new();
+        (
+            Revalidation::grant(
+                authorizer,
+                permit,
+                CancellationToken::new(),
+                Some(gone.clone()),
+                Arc::default(),
+            ),
+            gone,
+        )
+    }
+
+    enum By {
+        Jane,
+        BobAsJane,
+    }
+
+    async fn is_over_within(revalidation: &Revalidation, seconds: u64) -> bool {
+        timeout(Duration::from_secs(seconds), revalidation.over()).await.is_ok()
+    }
+
+    #[test]
+    fn what_a_lease_takes_is_small() {
+        fn future<'a, F: Future>(_: impl Fn(&'a Authorizer, &'a Allowed) -> F) -> usize {
+            size_of::<F>()
+        }
+        assert!(future(lapsed) <= 256, "{} bytes: box what is rarely awaited", future(lapsed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_lasts_as_long_as_the_right() {
+        let (revalidation, _gone) = revalidation("get", Then::Stays, By::Jane).await;
+        assert!(!is_over_within(&revalidation, 3600).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fault_73_it_is_over_soon_after_the_right_is_taken_away() {
+        let (revalidation, _gone) = revalidation("get", Then::Goes, By::Jane).await;
+        assert!(is_over_within(&revalidation, 31).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fault_73_it_is_over_soon_after_the_right_to_impersonate_is_taken_away() {
+        let (revalidation, _gone) = revalidation("impersonate", Then::Goes, By::BobAsJane).await;
+        assert!(is_over_within(&revalidation, 31).await);
+        let (revalidation, _gone) = self::revalidation("impersonate", Then::Stays, By::BobAsJane).await;
+        assert!(!is_over_within(&revalidation, 3600).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_outlives_a_silence_of_the_host_for_ten_minutes_and_no_longer() {
+        let (revalidation, _gone) = revalidation("get", Then::Silence, By::Jane).await;
+        assert!(!is_over_within(&revalidation, 590).await);
+        assert!(is_over_within(&revalidation, 60).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fault_73_it_is_over_at_once_with_the_member() {
+        let (revalidation, gone) = revalidation("get", Then::Stays, By::Jane).await;
+        gone.cancel();
+        assert!(is_over_within(&revalidation, 1).await);
+    }
+}

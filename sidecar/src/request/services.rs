@@ -1,0 +1,53 @@
+//! What every request needs, put together once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry as MetricRegistry;
+use tokio_util::sync::CancellationToken;
+
+use crate::endpoints::clusters::Registry;
+use crate::identity::authentication::Authenticator;
+use crate::identity::authorization::{Allowed, Authorizer};
+use crate::identity::impersonation::member;
+use crate::members::inventory::Inventory;
+use crate::readiness::Readiness;
+use crate::request::cutoff::Cutoffs;
+use crate::request::limits::Limits;
+use crate::request::record::{Metrics, Record};
+use crate::request::revalidation::Revalidation;
+use crate::request::upgrade::Tunnels;
+use crate::server::cors::Cors;
+use crate::server::goaway::Goaway;
+
+/// What every request needs.
+pub struct Services {
+    pub authenticator: Authenticator,
+    pub authorizer: Arc<Authorizer>,
+    pub limits: Limits,
+    pub inventory: Arc<Inventory>,
+    pub registry: Registry,
+    pub rules: member::Rules,
+    pub request_timeout: Duration,
+    pub tunnels: Tunnels,
+    pub metrics: Arc<Metrics>,
+    /// Of all metrics.
+    pub metric_registry: MetricRegistry,
+    pub readiness: Readiness,
+    pub goaway: Goaway,
+    pub cors: Option<Cors>,
+    pub cutoffs: Arc<Cutoffs>,
+}
+
+impl Services {
+    /// The leave of a long-running request that was just allowed.
+    pub fn revalidate(
+        &self,
+        allowed: Allowed,
+        gone: Option<CancellationToken>,
+        record: &Record,
+    ) -> Revalidation {
+        let (authorizer, stop) = (self.authorizer.clone(), self.tunnels.stop.clone());
+        Revalidation::grant(authorizer, allowed, stop, gone, record.cutoff().clone())
+    }
+}

@@ -1,0 +1,314 @@
+//! Errors as responses: the only place that picks status codes, and that says which hop refused.
+//!
+//! The shape is `metav1.Status` as a kube-apiserver writes it (apimachinery: `api/errors`). kubectl
+//! hides a JSON Status that answers one of its discovery calls to a member and prints a text, so
+//! there the answer is text, 403 where the caller is refused and 502 where anything is broken.
+
+use http::{HeaderValue, Response, StatusCode, header};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimePrinter;
+use kubectl_mc_api::Hop;
+use serde::Serialize;
+
+use crate::endpoints::clusters::Error as Clusters;
+use crate::identity::authentication::Error as Authentication;
+use crate::identity::authorization::Error as Authorization;
+use crate::identity::impersonation::{Error as Impersonation, member};
+use crate::members::inventory::Error as Inventory;
+use crate::request::body::Body;
+use crate::request::error::Error;
+use crate::request::headers;
+use crate::request::record::Record;
+use crate::request::request_info::Error as RequestInfo;
+use crate::request::revalidation::End;
+use crate::upstream::Error as Upstream;
+use crate::upstream::breaker::Unreachable;
+
+/// Turns an error into the response to its request.
+pub fn response(error: &Error, record: &Record) -> Response<Body> {
+    let hop = hop(error);
+    record.refused_at(hop);
+    let shape = Shape::of(error);
+    let mut response = if record.is_member_discovery() {
+        text(hop, shape.code, &message(error, shape.code))
+    } else {
+        json(hop, &shape, error)
+    };
+    let headers = response.headers_mut();
+    headers.insert(headers::HOP, HeaderValue::from_static(hop.as_str()));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    if let Some(again) = shape.retry_after.and_then(RetryAfter::value) {
+        headers.insert(header::RETRY_AFTER, again);
+    }
+    if shape.code == StatusCode::BAD_REQUEST {
+        // What follows on this connection may not be what its sender means by it.
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// The hop at which a request ended.
+fn hop(error: &Error) -> Hop {
+    match error {
+        Error::RequestInfo(_) | Error::Head(_) | Error::Deadline(_) | Error::Loop(_) | Error::Clusters(_) => {
+            Hop::Request
+        }
+        Error::Authentication(_) => Hop::HostAuthentication,
+        Error::Authorization(_) | Error::Impersonation(_) => Hop::HostAuthorization,
+        Error::Limits(_) | Error::Closing | Error::Panicked(_) => Hop::Sidecar,
+        Error::Inventory(Inventory::NotSynced) => Hop::Sidecar,
+        Error::Inventory(Inventory::Unknown(_)) => Hop::ClusterUnknown,
+        Error::Inventory(Inventory::ProxyOff { .. }) => Hop::ProxyOff,
+        Error::Upstream(Upstream::Credential { .. }) => Hop::MemberAuthentication,
+        Error::Upstream(
+            Upstream::Impersonation { .. } | Upstream::Granted { .. } | Upstream::AccessQueueFull { .. },
+        ) => Hop::MemberImpersonation,
+        Error::Ended(End::Denied | End::Unconfirmed) => Hop::HostAuthorization,
+        Error::Ended(End::Stopped) => Hop::Sidecar,
+        Error::Ended(End::MemberGone) => Hop::MemberUnreachable,
+        Error::Upstream(Upstream::Target(_)) => Hop::Request,
+        Error::Upstream(_) | Error::Upgrade(_) => Hop::MemberUnreachable,
+    }
+}
+
+/// Code, reason and retry of one error.
+struct Shape {
+    code: StatusCode,
+    reason: &'static str,
+    /// Only where nothing was done at a member, since clients repeat the request then.
+    retry_after: Option<RetryAfter>,
+}
+
+/// When a client may come again, in one of the two forms of RFC 9110, 10.2.3.
+///
+/// client-go and kube wait for seconds and repeat the request without a word, which helps over
+/// moments and would hide an outage. Neither reads a date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RetryAfter {
+    Seconds(u32),
+    Date(Timestamp),
+}
+
+impl RetryAfter {
+    fn of(cause: &Unreachable) -> Self {
+        let seconds = cause.retry_after();
+        if cause.is_short() {
+            return Self::Seconds(seconds);
+        }
+        // A date has no fractions, and whoever comes too early comes in vain.
+        let date = Timestamp::from_second(Timestamp::now().as_second() + 1 + i64::from(seconds));
+        date.map_or(Self::Seconds(seconds), Self::Date)
+    }
+
+    fn value(self) -> Option<HeaderValue> {
+        match self {
+            Self::Seconds(seconds) => Some(seconds.into()),
+            Self::Date(date) => {
+                let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&date).ok()?;
+                HeaderValue::try_from(date).ok()
+            }
+        }
+    }
+
+    /// For `metav1.Status`, which has no other form.
+    fn seconds(self) -> Option<u32> {
+        match self {
+            Self::Seconds(seconds) => Some(seconds),
+            Self::Date(_) => None,
+        }
+    }
+}
+
+const A_SECOND: Option<RetryAfter> = Some(RetryAfter::Seconds(1));
+
+impl Shape {
+    fn of(error: &Error) -> Self {
+        let shape = |code, reason| Self { code, reason, retry_after: None };
+        let bad_request = || shape(StatusCode::BAD_REQUEST, "BadRequest");
+        let forbidden = || shape(StatusCode::FORBIDDEN, "Forbidden");
+        let internal = || shape(StatusCode::INTERNAL_SERVER_ERROR, "InternalError");
+        let unavailable = || shape(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable");
+        let bad_gateway = || shape(StatusCode::BAD_GATEWAY, "BadGateway");
+        match error {
+            Error::RequestInfo(RequestInfo::NotFound(_)) => shape(StatusCode::NOT_FOUND, "NotFound"),
+            Error::RequestInfo(RequestInfo::Method(_)) => {
+                shape(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed")
+            }
+            Error::Head(_) => {
+                shape(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "RequestHeaderFieldsTooLarge")
+            }
+            Error::RequestInfo(_) | Error::Deadline(_) | Error::Loop(_) => bad_request(),
+            Error::Authentication(Authentication::TooManyReviews) | Error::Limits(_) => {
+                Self { retry_after: A_SECOND, ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
+            }
+            Error::Authentication(Authentication::Review) => Self { retry_after: A_SECOND, ..unavailable() },
+            Error::Panicked(_) => internal(),
+            Error::Authentication(_) => shape(StatusCode::UNAUTHORIZED, "Unauthorized"),
+            Error::Authorization(error) => Self::of_authorization(error),
+            Error::Impersonation(Impersonation::Denied(error)) => Self::of_authorization(error),
+            Error::Impersonation(Impersonation::Member(
+                member::Error::Privileged(_) | member::Error::WithoutGroups(_),
+            )) => forbidden(),
+            Error::Impersonation(Impersonation::Member(_) | Impersonation::LeftByHost(_)) => internal(),
+            Error::Impersonation(_) => bad_request(),
+            Error::Clusters(error) => Self::of_clusters(error),
+            Error::Inventory(Inventory::Unknown(_)) => shape(StatusCode::NOT_FOUND, "NotFound"),
+            Error::Closing | Error::Inventory(Inventory::NotSynced) => {
+                Self { retry_after: A_SECOND, ..unavailable() }
+            }
+            Error::Ended(End::Denied) => forbidden(),
+            // The member may have done a part of it: no Retry-After, at which clients repeat a request.
+            Error::Ended(End::Stopped | End::MemberGone | End::Unconfirmed) => unavailable(),
+            Error::Inventory(Inventory::ProxyOff { .. }) => unavailable(),
+            Error::Upstream(
+                Upstream::Redirect { .. }
+                | Upstream::Switched { .. }
+                | Upstream::Malformed { .. }
+                | Upstream::Broken(_),
+            )
+            | Error::Upgrade(_) => bad_gateway(),
+            Error::Upstream(Upstream::Open { cause, .. }) => {
+                Self { retry_after: Some(RetryAfter::of(cause)), ..unavailable() }
+            }
+            Error::Upstream(Upstream::Impersonation { .. }) => forbidden(),
+            // The member refused it, so nothing was done.
+            Error::Upstream(Upstream::Granted { .. }) => Self { retry_after: A_SECOND, ..unavailable() },
+            Error::Upstream(Upstream::AccessQueueFull { .. }) => {
+                Self { retry_after: A_SECOND, ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
+            }
+            Error::Upstream(Upstream::Late { .. }) => shape(StatusCode::GATEWAY_TIMEOUT, "Timeout"),
+            Error::Upstream(Upstream::Target(_)) => bad_request(),
+            Error::Upstream(_) => unavailable(),
+        }
+    }
+
+    fn of_authorization(error: &Authorization) -> Self {
+        let (code, reason, retry_after) = match error {
+            Authorization::Denied(_) => (StatusCode::FORBIDDEN, "Forbidden", None),
+            Authorization::TooManyReviews => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", A_SECOND),
+            // A kube-apiserver says 500 here. Nothing was done at a member, so clients may repeat the request.
+            Authorization::Review => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND),
+        };
+        Self { code, reason, retry_after }
+    }
+
+    fn of_clusters(error: &Clusters) -> Self {
+        let (code, reason, retry_after) = match error {
+            Clusters::NotSynced => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND),
+            Clusters::NotFound(_) => (StatusCode::NOT_FOUND, "NotFound", None),
+            Clusters::BadRequest(_) => (StatusCode::BAD_REQUEST, "BadRequest", None),
+            Clusters::Expired => (StatusCode::GONE, "Expired", None),
+            Clusters::TooLargeResourceVersion { .. } => (StatusCode::GATEWAY_TIMEOUT, "Timeout", A_SECOND),
+            Clusters::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, "NotAcceptable", None),
+        };
+        Self { code, reason, retry_after }
+    }
+}
+
+/// `metav1.Status`
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: serde_json::Map<String, serde_json::Value>,
+    status: &'static str,
+    message: String,
+    reason: &'static str,
+    details: Details<'a>,
+    code: u16,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    group: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    kind: &'a str,
+    causes: Vec<Cause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_seconds: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Cause {
+    reason: &'static str,
+    message: &'static str,
+}
+
+fn json(hop: Hop, shape: &Shape, error: &Error) -> Response<Body> {
+    let (group, kind, name) = object(error);
+    let mut causes = vec![Cause { reason: "Hop", message: hop.as_str() }];
+    if matches!(error, Error::Clusters(Clusters::TooLargeResourceVersion { .. })) {
+        causes.insert(0, Cause { reason: "ResourceVersionTooLarge", message: "Too large resource version" });
+    }
+    let status = Status {
+        kind: "Status",
+        api_version: "v1",
+        metadata: serde_json::Map::new(),
+        status: "Failure",
+        message: message(error, shape.code),
+        reason: shape.reason,
+        details: Details {
+            name: &name,
+            group,
+            kind,
+            causes,
+            retry_after_seconds: shape.retry_after.and_then(RetryAfter::seconds),
+        },
+        code: shape.code.as_u16(),
+    };
+    // A struct of strings and numbers is always JSON.
+    let body = serde_json::to_vec(&status).unwrap_or_default();
+    with(shape.code, "application/json", body)
+}
+
+/// The text for people. A caller who is not known learns no more than that: kubectl has its own words for a refused login,
+/// and looks for this one.
+fn message(error: &Error, code: StatusCode) -> String {
+    match error {
+        Error::Authentication(_) if code == StatusCode::UNAUTHORIZED => "Unauthorized".to_owned(),
+        error => error.to_string(),
+    }
+}
+
+/// What the error is about: group, kind and name.
+fn object(error: &Error) -> (&'static str, &'static str, String) {
+    use kubectl_mc_api::path::{CLUSTERS, PROXY_GROUP};
+    let cluster = |name: &dyn ToString| (PROXY_GROUP, CLUSTERS, name.to_string());
+    match error {
+        Error::Authorization(Authorization::Denied(denied))
+        | Error::Impersonation(Impersonation::Denied(Authorization::Denied(denied))) => {
+            match denied.details() {
+                Some((group, resource, name)) => (group, resource, name.to_owned()),
+                None => ("", "", String::new()),
+            }
+        }
+        Error::Inventory(Inventory::Unknown(name) | Inventory::ProxyOff { cluster: name, .. }) => {
+            cluster(name)
+        }
+        Error::Clusters(Clusters::NotFound(name)) => cluster(name),
+        Error::Upstream(error) => error.cluster().map_or(("", "", String::new()), |name| cluster(name)),
+        _ => ("", "", String::new()),
+    }
+}
+
+fn text(hop: Hop, code: StatusCode, message: &str) -> Response<Body> {
+    let refused = matches!(code, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND);
+    let code = if refused { StatusCode::FORBIDDEN } else { StatusCode::BAD_GATEWAY };
+    with(code, "text/plain; charset=utf-8", format!("{hop}: {message}").into_bytes())
+}
+
+fn with(code: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+#[cfg(test)]
+mod tests;

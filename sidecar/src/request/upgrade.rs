@@ -1,0 +1,133 @@
+//! Upgrades of a connection for exec, attach, port-forward and cp: the handshake is passed on, and
+//! after the member's 101 two byte streams are joined. Nothing in between reads SPDY or WebSocket.
+//!
+//! An upgrade has a connection to the member of its own, as kube-apiserver's proxies do
+//! (apimachinery: `util/proxy/upgradeaware.go`). Whatever is not a 101 for the protocol that was
+//! asked for ends both connections, so that no byte of the client's can reach the member as a
+//! request that nobody authorized (CVE-2018-1002105).
+
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, debug};
+
+use crate::members::cluster::Cluster;
+use crate::members::inventory::Inventory;
+use crate::request::body::Body;
+use crate::request::headers;
+use crate::request::offer::{NotAccepted, Offer};
+use crate::request::protocol::Protocol;
+use crate::request::proxy::Draft;
+use crate::request::record::Record;
+use crate::upstream::{self, Exchange};
+
+mod splice;
+
+/// What outlives the request: the tasks that join connections.
+#[derive(Clone, Debug)]
+pub struct Tunnels {
+    pub tasks: TaskTracker,
+    /// Ends every tunnel, and every long-running request.
+    pub stop: CancellationToken,
+    open: Gauge,
+}
+
+impl Tunnels {
+    pub fn new(registry: &mut Registry) -> Self {
+        let open = Gauge::default();
+        registry.register("tunnels", "Upgraded connections that are open", open.clone());
+        Self { tasks: TaskTracker::new(), stop: CancellationToken::new(), open }
+    }
+}
+
+/// Takes from a request its claim on the connection it came by.
+pub fn downstream(request: &mut Request<Incoming>) -> OnUpgrade {
+    hyper::upgrade::on(request)
+}
+
+/// Sends an upgrade to the member and, if it agrees, joins the two connections.
+pub async fn forward(
+    inventory: &Inventory,
+    cluster: &Cluster,
+    draft: Draft<'_>,
+    protocol: Protocol,
+    downstream: OnUpgrade,
+    tunnels: &Tunnels,
+    record: Record,
+) -> Result<Response<Body>, crate::request::error::Error> {
+    let offer = Offer::of(protocol, draft.headers());
+    let (mut response, connection) = match exchange(inventory, cluster, draft).await? {
+        Exchange::Switched { response, connection } => (response, connection),
+        Exchange::Refused { response } if response.status().as_u16() < 400 => {
+            return Err(NotAccepted::NoSwitch(cluster.name.clone(), response.status()).into());
+        }
+        // The member's own refusal is passed on, and its end is the end of both connections.
+        Exchange::Refused { response } => return Ok(response.map(Body::Upstream)),
+    };
+    offer.accepts(&cluster.name, response.headers())?;
+    let upstream = hyper::upgrade::on(&mut response);
+    let mut head = Response::new(Body::Empty);
+    *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *head.headers_mut() = headers::switching_protocols(response.headers(), protocol.as_str());
+    let (stop, over) = (tunnels.stop.child_token(), record.over());
+    let open = Open::new(tunnels.open.clone());
+    tunnels.tasks.spawn(
+        async move {
+            // Held to the end: what the member's connection needs to live, the permits, the count.
+            let _held = (connection, record, open);
+            let mut over = over;
+            // Cancel-safe: a connection that was not handed over is closed.
+            let handed_over = tokio::select! {
+                biased;
+                () = &mut over => return,
+                handed_over = async { tokio::try_join!(downstream, upstream) } => handed_over,
+            };
+            match handed_over {
+                Ok((downstream, upstream)) => splice::join(downstream, upstream, stop, over).await,
+                Err(error) => debug!(error = %error, "the connection was not handed over"),
+            }
+        }
+        .in_current_span(),
+    );
+    Ok(head)
+}
+
+/// Asks the member, and once more with another credential if ours was refused and there is another, or
+/// if it lets us impersonate the caller only now: nothing of the client's stream was sent.
+async fn exchange(
+    inventory: &Inventory,
+    cluster: &Cluster,
+    mut draft: Draft<'_>,
+) -> Result<Exchange, crate::request::error::Error> {
+    let answered = cluster.upstream.upgrade(draft.prepare(cluster)?).await;
+    if matches!(answered, Err(upstream::Error::Credential { .. }))
+        && let Some(renewed) = Box::pin(inventory.renewed(cluster)).await
+    {
+        let answered = renewed.upstream.upgrade(draft.prepare(&renewed)?).await;
+        let again = |prepared| renewed.upstream.upgrade(prepared);
+        return draft.settled(inventory, &renewed, answered, Some(again)).await;
+    }
+    let again = |prepared| cluster.upstream.upgrade(prepared);
+    draft.settled(inventory, cluster, answered, Some(again)).await
+}
+
+/// Counts an open tunnel.
+#[derive(Debug)]
+struct Open(Gauge);
+
+impl Open {
+    fn new(open: Gauge) -> Self {
+        open.inc();
+        Self(open)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

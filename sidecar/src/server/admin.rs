@@ -1,0 +1,134 @@
+//! `/livez` and `/readyz` by plain HTTP on a port of their own, for probes.
+//!
+//! `/metrics` names members, so it is here on a loopback address only. On any other it is served by the secure
+//! port, to callers whom the host authorizes.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::request::body::Body;
+use crate::request::handler;
+use crate::request::request_info::Health;
+use crate::request::services::Services;
+
+/// Serves until `stop`.
+pub async fn run(
+    listener: TcpListener,
+    services: Arc<Services>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+) {
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    loop {
+        let Ok(permit) = room.clone().acquire_owned().await else { return };
+        // Both arms are cancel-safe: accept() loses no connection.
+        let stream = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(_) => {
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            },
+        };
+        let (services, stop) = (services.clone(), stop.clone());
+        tasks.spawn(async move {
+            let _permit = permit;
+            let service = service_fn(move |request: Request<Incoming>| {
+                let response = respond(&services, &request, is_local);
+                async { Ok::<_, Infallible>(response) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .keep_alive(false)
+                .serve_connection(TokioIo::new(stream), service);
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                _ = timeout(ANSWER_TIMEOUT, connection) => {}
+            }
+        });
+    }
+}
+
+fn respond(services: &Services, request: &Request<Incoming>, is_local: bool) -> Response<Body> {
+    let code = |code| {
+        let mut response = Response::new(Body::Empty);
+        *response.status_mut() = code;
+        response
+    };
+    match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/livez" | "/healthz") => handler::health(services, Health::Live),
+        (&Method::GET | &Method::HEAD, "/readyz") => handler::health(services, Health::Ready),
+        (&Method::GET | &Method::HEAD, "/metrics") if is_local => handler::metrics(services),
+        (&Method::GET | &Method::HEAD, "/metrics") => {
+            let mut response = code(StatusCode::NOT_FOUND);
+            *response.body_mut() = Body::Full(Bytes::from_static(METRICS_HINT.as_bytes()));
+            response
+        }
+        (&Method::GET | &Method::HEAD, _) => code(StatusCode::NOT_FOUND),
+        _ => code(StatusCode::METHOD_NOT_ALLOWED),
+    }
+}
+
+const METRICS_HINT: &str = "metrics are served here on a loopback address only: use https and the secure port, \
+                            with a token of a caller who may get /metrics (ClusterRole kubectl-mc-metrics)\n";
+/// Probes and scrapers are few, but who occupies a place must not keep them out …
+const MAX_CONNECTIONS: usize = 512;
+/// … for longer than this: a probe that waits long takes the process for dead.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Mostly too many open files, which no haste will mend.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::request::handler::tests::chain::any_app;
+
+    /// The answer of an admin port that is bound to this address, asked over loopback.
+    async fn get(address: IpAddr, path: &str) -> String {
+        let listener = TcpListener::bind(SocketAddr::new(address, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let server = tokio::spawn(run(listener, any_app(), tasks, stop.clone()));
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        stop.cancel();
+        server.await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn plain_metrics_are_on_loopback_only() {
+        let loopback = get(Ipv4Addr::LOCALHOST.into(), "/metrics").await;
+        assert!(loopback.starts_with("HTTP/1.1 200") && loopback.contains("mc_sidecar_"), "{loopback}");
+        let anywhere = get(Ipv4Addr::UNSPECIFIED.into(), "/metrics").await;
+        assert!(anywhere.starts_with("HTTP/1.1 404") && !anywhere.contains("mc_sidecar_"), "{anywhere}");
+        assert!(anywhere.contains("kubectl-mc-metrics"), "{anywhere}");
+        let live = get(Ipv4Addr::UNSPECIFIED.into(), "/livez").await;
+        assert!(live.starts_with("HTTP/1.1 200"), "{live}");
+    }
+}

@@ -1,0 +1,367 @@
+//! The secure port: accepts connections, speaks TLS, and serves HTTP/1.1 or HTTP/2 on each. Limits
+//! are those of a kube-apiserver (`server/secure_serving.go`), raised where hyper's are lower.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument, debug, info_span, warn};
+
+use crate::request::cutoff::{Cutoff, UNREAD_TIMEOUT};
+use crate::request::handler::{self, Arrival};
+use crate::request::services::Services;
+use crate::server::head_limit::HeadLimit;
+use crate::server::peer::Peer;
+use crate::server::places::{Place, Places, Proof};
+use crate::workers::Workers;
+
+mod gate;
+mod header_timeout;
+mod metrics;
+mod own_waker;
+mod streams;
+
+use gate::{Gate, GatedStream};
+use header_timeout::{HeaderTimeout, HeaderTimeoutStream};
+pub use metrics::Metrics;
+use own_waker::WithOwnWaker;
+use streams::{Streams, UnlessCut};
+
+/// Accepts connections until `shutdown`, each for the worker that serves the fewest.
+pub async fn run(
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    services: Arc<Services>,
+    metrics: Arc<Metrics>,
+    workers: &Workers,
+    connections: TaskTracker,
+    shutdown: CancellationToken,
+) {
+    let acceptor = TlsAcceptor::from(tls);
+    let places = Arc::new(Places::default());
+    loop {
+        // Both arms are cancel-safe: accept() loses no connection.
+        let accepted = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                warn!(error = %error, "a connection cannot be accepted");
+                // Mostly too many open files, which no haste will mend.
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Closed at once where there is no place for it: what comes after it in the kernel's queue may have one.
+        let Some(place) = places.connection(address) else {
+            metrics.refused.inc();
+            continue;
+        };
+        // The worker's reactor is to watch it.
+        let Ok(stream) = stream.into_std() else { continue };
+        let (acceptor, services, shutdown) = (acceptor.clone(), services.clone(), shutdown.clone());
+        let metrics = metrics.clone();
+        let span = info_span!("connection", client.address = %address);
+        let worker = workers.least_busy();
+        let busy = worker.busy(metrics.open.clone());
+        let served = async move {
+            let _busy = busy;
+            if let Err(error) = serve(stream, address, place, acceptor, &services, &metrics, shutdown).await {
+                debug!(error = %error, "connection ended");
+            }
+        };
+        connections.spawn_on(served.instrument(span), worker.runtime());
+    }
+}
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+async fn serve(
+    stream: std::net::TcpStream,
+    address: SocketAddr,
+    place: Place,
+    acceptor: TlsAcceptor,
+    services: &Arc<Services>,
+    metrics: &Metrics,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    let stream = TcpStream::from_std(stream)?;
+    stream.set_nodelay(true)?;
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(UNREAD_TIMEOUT))?;
+    let stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
+    let (_, session) = stream.get_ref();
+    let mut peer = Peer::new(address, session.peer_certificates(), Some(place));
+    let proof = services.authenticator.proof(&peer);
+    if !peer.may_stay(proof) {
+        metrics.refused.inc();
+        return Err("no place for a connection of a peer that is not known".into());
+    }
+    if proof == Proof::FrontProxy {
+        peer.heads = HeadLimit::FRONT_PROXY;
+    }
+    if proof != Proof::Nothing {
+        peer.mark_authenticated();
+    }
+    let peer = Arc::new(peer);
+    // kubectl's upgrades come without ALPN and mean HTTP/1.1.
+    let is_http2 = session.alpn_protocol() == Some(b"h2");
+    let serve = |peer: &Arc<Peer>, cutoff: Arc<Cutoff>, request: Request<Incoming>| {
+        let arrival = Arrival { waiting: peer.request_of_stranger(), cutoff };
+        let (services, peer) = (services.clone(), peer.clone());
+        async move { Ok::<_, Infallible>(handler::handle(services, peer, arrival, request).await) }
+    };
+    if is_http2 {
+        let streams = Streams::default();
+        let builder = http2(proof, streams.clone());
+        // hyper keeps what made the answer's head for as long as the stream is open: what a watch
+        // needs no more must not stay.
+        let service = service_fn(|request| Box::pin(serve(&peer, streams.begin(), request)));
+        let stream = GatedStream::new(stream, Gate::new(peer.clone()));
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        Ok(drive(connection, http2::Connection::graceful_shutdown, &peer, &shutdown, true).await?)
+    } else {
+        // There is one request at a time, and its end may be the connection's.
+        let cutoff: Arc<Cutoff> = Arc::default();
+        let service = service_fn(|request| serve(&peer, cutoff.clone(), request));
+        let stream = HeaderTimeoutStream::new(stream, HeaderTimeout::new(peer.clone()));
+        let connection = http1(proof).serve_connection(TokioIo::new(stream), service).with_upgrades();
+        let idle = WithOwnWaker::new(idle(&peer));
+        let driven =
+            drive(connection, http1::UpgradeableConnection::graceful_shutdown, &peer, &shutdown, false);
+        tokio::select! {
+            biased;
+            ended = UnlessCut::new(driven, cutoff.clone()) => {
+                ended.transpose()?;
+                Ok(())
+            }
+            () = idle => Ok(()),
+        }
+    }
+}
+
+/// Serves a connection to its end, which is its client's choice until it retires.
+async fn drive<C: Future<Output = hyper::Result<()>>>(
+    connection: C,
+    retire: impl FnOnce(Pin<&mut C>),
+    peer: &Peer,
+    shutdown: &CancellationToken,
+    is_http2: bool,
+) -> hyper::Result<()> {
+    let mut connection = pin!(connection);
+    tokio::select! {
+        biased;
+        ended = connection.as_mut() => return ended,
+        () = WithOwnWaker::new(retirement(peer, shutdown, is_http2)) => retire(connection.as_mut()),
+    }
+    if peer.is_known() {
+        return connection.await;
+    }
+    // Nobody we know waits for an answer here.
+    timeout(STRANGERS_GRACE, connection).await.unwrap_or(Ok(()))
+}
+
+/// Resolves when an HTTP/1.1 connection had no request for as long as a kube-apiserver keeps one.
+async fn idle(peer: &Peer) {
+    loop {
+        let left = match peer.idle_since() {
+            None => IDLE_TIMEOUT / 3,
+            Some(since) => (since + IDLE_TIMEOUT).saturating_duration_since(Instant::now().into_std()),
+        };
+        if left.is_zero() {
+            return;
+        }
+        sleep(left).await;
+    }
+}
+
+/// When a connection takes no more requests: at the shutdown, when a request says so (a refused
+/// login over HTTP/2, `--goaway-chance`), when nobody logged in on it for a while, or after some ten minutes, so that a host's one connection does not stay with one replica
+/// for good.
+///
+/// Over HTTP/1.1 age only makes the next answer the last one: GOAWAY says which requests will be answered,
+/// and a connection that is just closed does not.
+async fn retirement(peer: &Peer, shutdown: &CancellationToken, is_http2: bool) {
+    let age = CONNECTION_AGE.mul_f64(1.0 + CONNECTION_AGE_JITTER * random_fraction());
+    let aged = async {
+        sleep(STRANGERS_AGE).await;
+        if peer.is_known() {
+            sleep(age.saturating_sub(STRANGERS_AGE)).await;
+            if !is_http2 {
+                peer.leave();
+                pending::<()>().await;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => {}
+        () = peer.retired() => {}
+        () = aged => {}
+    }
+}
+
+/// Between -1 and 1.
+fn random_fraction() -> f64 {
+    let mut bytes = [0; 2];
+    match aws_lc_rs::rand::fill(&mut bytes) {
+        Ok(()) => f64::from(i16::from_be_bytes(bytes)) / f64::from(i16::MAX),
+        Err(_) => 0.0,
+    }
+}
+
+fn http1(proof: Proof) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    // One timer for idle connections and heads, made anew for each request: `idle` and `header_timeout`
+    // tell the two apart, and cost a request nothing.
+    builder.header_read_timeout(None);
+    match proof {
+        Proof::FrontProxy => {
+            let HeadLimit { fields, bytes } = HeadLimit::FRONT_PROXY;
+            builder.max_headers(fields).max_buf_size(bytes);
+        }
+        // hyper's own 100 fields cost no allocation. A buffer has room for a long target as well.
+        Proof::User | Proof::Nothing => drop(builder.max_buf_size(MAX_BUFFER)),
+    }
+    builder
+}
+
+fn http2(proof: Proof, streams: Streams) -> http2::Builder<Streams> {
+    let mut builder = http2::Builder::new(streams);
+    let heads = match proof {
+        // Streams that clients of the host cancel, or whose rules they break, are not the connection's fault: one
+        // user's would end it for everybody (the permits of cancelled requests stay taken for a while instead).
+        Proof::FrontProxy => {
+            builder.max_pending_accept_reset_streams(usize::MAX).max_local_error_reset_streams(None);
+            HeadLimit::FRONT_PROXY
+        }
+        Proof::User | Proof::Nothing => HeadLimit::CALLER,
+    };
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        // A connection's window is that of all its streams together: one upload that nobody reads
+        // must not stop the others (kubernetes/kubernetes#67902).
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
+        .max_send_buf_size(STREAM_WINDOW as usize)
+        .max_header_list_size(u32::try_from(heads.bytes).unwrap_or(u32::MAX))
+        // Nobody can answer a ping in the middle of a head.
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    builder
+}
+
+const MAX_BUFFER: usize = 64 * 1024;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The aggregator gives up after as long.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const KEEPALIVE: Duration = Duration::from_secs(30);
+/// Go's, and half of its interval: together less than [`header_timeout::TIMEOUT`].
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+/// A kube-apiserver's.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// Go opens another connection beyond them.
+const MAX_STREAMS: u32 = 250;
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_AGE: Duration = Duration::from_secs(600);
+/// How long a connection may go without anybody logging in. Discovery needs no log-in: it comes again.
+const STRANGERS_AGE: Duration = Duration::from_secs(60);
+const STRANGERS_GRACE: Duration = Duration::from_secs(10);
+/// A share of the age, either way.
+const CONNECTION_AGE_JITTER: f64 = 0.2;
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+    use hyper_util::rt::TokioExecutor;
+
+    use super::*;
+
+    async fn lifetime(known: bool) -> Duration {
+        let peer = Peer::new(([127, 0, 0, 1], 1).into(), None, None);
+        if known {
+            peer.mark_authenticated();
+        }
+        let began = Instant::now();
+        retirement(&peer, &CancellationToken::new(), true).await;
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_on_which_nobody_logs_in_retires_after_a_minute() {
+        assert!(lifetime(false).await <= STRANGERS_AGE + Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_known_callers_connection_retires_after_ten_minutes_or_so() {
+        let lifetime = lifetime(true).await;
+        assert!((480..=721).contains(&lifetime.as_secs()), "{lifetime:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_http1_connection_is_not_closed_and_its_next_answer_is_the_last() {
+        let peer = Peer::new(([127, 0, 0, 1], 1).into(), None, None);
+        peer.mark_authenticated();
+        let never = CancellationToken::new();
+        let hours = Duration::from_secs(7200);
+        assert!(timeout(hours, retirement(&peer, &never, false)).await.is_err(), "it was closed");
+        assert!(peer.is_leaving());
+    }
+
+    #[tokio::test]
+    async fn an_http2_connection_that_retires_answers_what_is_under_way_and_ends() {
+        let (client, server) = tokio::io::duplex(64 * 1024);
+        let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
+        let retiring = peer.clone();
+        let service = service_fn(move |_: Request<Incoming>| {
+            retiring.retire();
+            async { Ok::<_, Infallible>(http::Response::new(String::from("answer"))) }
+        });
+        let server = http2(Proof::User, Streams::default()).serve_connection(TokioIo::new(server), service);
+        let (mut sender, client) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.unwrap();
+        let client = tokio::spawn(client);
+        let request = Request::builder().uri("https://x/").body(String::new()).unwrap();
+        let never = CancellationToken::new();
+        // Either may hang up first.
+        let (_, answer) =
+            tokio::join!(drive(server, http2::Connection::graceful_shutdown, &peer, &never, true), async {
+                let answer = sender.send_request(request).await.unwrap();
+                answer.into_body().collect().await.unwrap().to_bytes()
+            });
+        assert_eq!(answer, "answer");
+        let _ = client.await.unwrap();
+        assert!(sender.is_closed(), "the client was told to go away");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_a_shutdown_every_connection_retires_at_once() {
+        let peer = Peer::new(([127, 0, 0, 1], 1).into(), None, None);
+        let shutdown = CancellationToken::new();
+        shutdown.cancel();
+        assert!(timeout(Duration::from_secs(1), retirement(&peer, &shutdown, true)).await.is_ok());
+    }
+}

@@ -1,0 +1,178 @@
+//! A serving certificate that no one has to bring (`--rotate-server-certificates`): each replica makes its own,
+//! signed by the authority in Secret `mc-sidecar-ca`, which the first replica makes and any replica renews, and
+//! keeps the APIService's `caBundle` what the Secret says. Replicas agree by the Secret alone: a write is for
+//! the version that was read, so one of two wins, and the other reads what it wrote.
+//!
+//! A change of signers, in this order, so that the host never meets a certificate that it cannot verify: the
+//! Secret has the new signer, and old and new in its bundle; the APIService has that bundle; some seconds later,
+//! when every kube-apiserver has seen it, the replicas show certificates of the new signer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use kube::api::{Api, Patch, PatchParams};
+use kubectl_mc_api::manifests::AUTHORITY;
+use kubectl_mc_api::names::{API_SERVICE, SIDECAR};
+use serde_json::json;
+use time::OffsetDateTime;
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+use crate::readiness::Pending;
+use crate::server::tls::authority::{Authority, Leaf, State};
+use crate::server::tls::certificates::ServingCertificate;
+
+/// Keeps one replica's certificate and the host's knowledge of its authority right.
+pub struct SelfManaged {
+    secrets: Api<Secret>,
+    registrations: Api<APIService>,
+    names: Vec<String>,
+    shown: Arc<ServingCertificate>,
+    leaf: Option<Leaf>,
+    /// Since when the APIService has had the bundle, as far as this replica knows.
+    published: Option<Instant>,
+    /// Until the first certificate is there.
+    pending: Option<Pending>,
+}
+
+impl SelfManaged {
+    pub fn new(
+        host: kube::Client,
+        namespace: &str,
+        shown: Arc<ServingCertificate>,
+        pending: Pending,
+    ) -> Self {
+        let service = format!("{SIDECAR}.{namespace}.svc");
+        Self {
+            secrets: Api::namespaced(host.clone(), namespace),
+            registrations: Api::all(host),
+            // The first is what the host's kube-apiserver asks for.
+            names: vec![service.clone(), format!("{service}.cluster.local"), "localhost".to_owned()],
+            shown,
+            leaf: None,
+            published: None,
+            pending: Some(pending),
+        }
+    }
+
+    /// Until the process ends.
+    pub async fn run(mut self) {
+        loop {
+            let pause = match self.step(OffsetDateTime::now_utc()).await {
+                Ok(true) => EVERY,
+                Ok(false) => SOON,
+                Err(error) => {
+                    warn!(error = format!("{error:#}"), "the serving certificate cannot be looked after");
+                    RETRY
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    /// One look at the host; whether all is as it should be.
+    async fn step(&mut self, now: OffsetDateTime) -> anyhow::Result<bool> {
+        let Some(authority) = self.authority(now).await? else { return Ok(false) };
+        let host = self.publish(&authority).await?;
+        // A replica that starts while signers change must not be ready before the host can verify it.
+        if self.leaf.is_none() && host != Published::Now {
+            self.show(&authority, now)?;
+        }
+        if host != Published::Before {
+            return Ok(false);
+        }
+        let seen = self.published.is_some_and(|since| since.elapsed() >= SETTLE);
+        let leaf = self.leaf.as_ref();
+        if leaf.is_some_and(|leaf| authority.signed(leaf) && leaf.is_due(now))
+            || seen && leaf.is_some_and(|leaf| !authority.signed(leaf))
+        {
+            self.show(&authority, now)?;
+        }
+        Ok(self.leaf.as_ref().is_some_and(|leaf| authority.signed(leaf)))
+    }
+
+    /// The authority that can sign; none when the Secret was just written, by this replica or another.
+    async fn authority(&self, now: OffsetDateTime) -> anyhow::Result<Option<Authority>> {
+        let secret = self.secrets.get(AUTHORITY).await.with_context(|| {
+            format!("Secret {AUTHORITY} cannot be read: `kubectl mc install` or the chart makes it")
+        })?;
+        match State::of(&secret.data.unwrap_or_default(), now)? {
+            State::Ready(authority) => Ok(Some(*authority)),
+            State::ToWrite(content) => {
+                let version = secret.metadata.resource_version;
+                let patch = json!({"metadata": {"resourceVersion": version}, "data": content});
+                match self.secrets.patch(AUTHORITY, &by_us(), &Patch::Merge(patch)).await {
+                    Ok(_) => info!("a new authority for serving certificates was made"),
+                    // Another replica was faster.
+                    Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                    Err(error) => return Err(error).context(format!("Secret {AUTHORITY} cannot be written")),
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Makes the APIService trust the bundle.
+    async fn publish(&mut self, authority: &Authority) -> anyhow::Result<Published> {
+        let found = self.registrations.get_opt(API_SERVICE).await;
+        let Some(found) = found.with_context(|| format!("APIService {API_SERVICE} cannot be read"))? else {
+            // It is registered when the first replicas are ready.
+            self.published = None;
+            return Ok(Published::Nowhere);
+        };
+        let bundle = ByteString(authority.bundle.clone().into_bytes());
+        if found.spec.and_then(|spec| spec.ca_bundle).as_ref() == Some(&bundle) {
+            self.published.get_or_insert_with(Instant::now);
+            return Ok(Published::Before);
+        }
+        self.published = None;
+        let patch = json!({
+            "metadata": {"resourceVersion": found.metadata.resource_version},
+            "spec": {"caBundle": bundle},
+        });
+        match self.registrations.patch(API_SERVICE, &by_us(), &Patch::Merge(patch)).await {
+            Ok(_) => info!("the APIService's caBundle was set"),
+            Err(kube::Error::Api(status)) if status.is_conflict() => {}
+            Err(error) => return Err(error).context(format!("APIService {API_SERVICE} cannot be written")),
+        }
+        Ok(Published::Now)
+    }
+
+    fn show(&mut self, authority: &Authority, now: OffsetDateTime) -> anyhow::Result<()> {
+        let leaf = authority.issue(&self.names, now)?;
+        self.shown.show(leaf.chain.clone(), &leaf.key)?;
+        info!(renewed = self.leaf.is_some(), "a serving certificate was made");
+        self.leaf = Some(leaf);
+        self.pending = None;
+        Ok(())
+    }
+}
+
+fn by_us() -> PatchParams {
+    PatchParams { field_manager: Some(SIDECAR.to_owned()), ..PatchParams::default() }
+}
+
+/// What the host knows of the bundle.
+#[derive(PartialEq)]
+enum Published {
+    /// The group is not registered yet.
+    Nowhere,
+    /// It was just written, by this replica or another.
+    Now,
+    Before,
+}
+
+/// Changes are rare: this bounds what a mistaken hand can break.
+const EVERY: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(5);
+/// What a kube-apiserver takes to hear of a new bundle, by far.
+const SETTLE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+#[expect(clippy::disallowed_types, reason = "a fake host's state, never held over an await")]
+mod tests;

@@ -114,7 +114,7 @@ impl Upstream {
         let io = self.connector.connect().await.map_err(|error| self.failed(Failed::Connect(error)))?;
         let before_head = io.inner().hook().clone();
         before_head.begin();
-        let (mut sender, connection) = http1::handshake(io).await.map_err(lost)?;
+        let (mut sender, connection) = http1_builder().handshake(io).await.map_err(lost)?;
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
             // How the connection ended is told by the response or by the splice.
             let _ = connection.with_upgrades().await;
@@ -197,6 +197,17 @@ impl Upstream {
         }
     }
 }
+
+/// HTTP/1.1 towards a member.
+fn http1_builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(MAX_UNREAD);
+    builder
+}
+
+/// Of an answer that its client does not read, this much is kept: 6 MiB for all places of a member. hyper's own bound
+/// is 400 KiB, and TLS gives no more than 16 KiB at once.
+const MAX_UNREAD: usize = 64 * 1024;
 
 /// Whether TCP waited in vain for the other end.
 fn is_timeout(error: &(dyn StdError + 'static)) -> bool {

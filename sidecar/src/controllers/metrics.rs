@@ -43,25 +43,21 @@ struct ControllerLabels {
 impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        registry.register("leader", "Whether this replica runs the controllers", metrics.leader.clone());
         registry.register(
-            "controller_restarts",
-            "How often a controller ended and was begun again",
-            metrics.restarts.clone(),
+            "leader",
+            "1 if this replica is the leader and runs the controllers",
+            metrics.leader.clone(),
         );
+        registry.register("controller_restarts", "Restarts of a controller", metrics.restarts.clone());
         registry.register(
             "member_reachable",
-            "Whether a member answers as it should, told by the leader",
+            "1 if the member passed its last health probe, reported by the leader",
             metrics.reachable.clone(),
         );
-        registry.register(
-            "token_renewals",
-            "Tokens of members that were to be renewed",
-            metrics.renewals.clone(),
-        );
+        registry.register("token_renewals", "Token renewals by result", metrics.renewals.clone());
         registry.register_with_unit(
             "member_credential_expiry_timestamp",
-            "When the credential in a member's Secret ends, told by the leader",
+            "Expiry of the credential in a member's Secret, reported by the leader",
             Unit::Seconds,
             metrics.expiry.clone(),
         );

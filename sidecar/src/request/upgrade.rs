@@ -39,7 +39,7 @@ pub struct Tunnels {
 impl Tunnels {
     pub fn new(registry: &mut Registry) -> Self {
         let open = Gauge::default();
-        registry.register("tunnels", "Upgraded connections that are open", open.clone());
+        registry.register("tunnels", "Open upgraded connections", open.clone());
         Self { tasks: TaskTracker::new(), stop: CancellationToken::new(), open }
     }
 }

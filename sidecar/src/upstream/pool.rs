@@ -120,7 +120,7 @@ impl Pool {
     async fn open(&self) -> Result<Connection, Failed> {
         let io = self.connector.connect().await.map_err(Failed::Connect)?;
         let before_head = io.inner().hook().clone();
-        let (sender, driver) = http1::handshake(io).await.map_err(Failed::New)?;
+        let (sender, driver) = super::http1_builder().handshake(io).await.map_err(Failed::New)?;
         let (driver, idle_since, worker) = (Box::pin(driver), Instant::now(), workers::current());
         Ok(Connection { sender, driver, before_head, ended: false, idle_since, worker })
     }

@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 
 use super::CredentialKinds;
 
-/// Logins that failed, by the kinds of credential that were attempted.
+/// Failed authentication attempts by kind of credential.
 #[derive(Debug, Default)]
 pub struct Failures(Family<Labels, Counter>);
 
@@ -21,7 +21,7 @@ impl Failures {
         let failures = Self::default();
         registry.register(
             "authentication_failures",
-            "Logins that failed, by the kinds of credential that were attempted",
+            "Failed authentication attempts by kind of credential",
             failures.0.clone(),
         );
         failures

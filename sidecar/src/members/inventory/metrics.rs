@@ -15,10 +15,10 @@ pub struct Metrics {
 impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        registry.register("members", "Members that are registered", metrics.members.clone());
+        registry.register("members", "Registered members", metrics.members.clone());
         registry.register(
             "members_unreachable",
-            "Members to which nothing is sent for now, because attempts to reach them failed",
+            "Members whose circuit breaker is open",
             metrics.unreachable.clone(),
         );
         metrics

@@ -79,19 +79,23 @@ impl Default for Metrics {
 impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        registry.register("requests", "Requests that are over", metrics.requests.clone());
+        registry.register(
+            "requests",
+            "Completed requests by route, status code and hop",
+            metrics.requests.clone(),
+        );
         registry.register_with_unit(
             "request_duration",
-            "Time from a request's head to the last byte of its answer",
+            "Time from the request head to the last byte of the response",
             Unit::Seconds,
             metrics.duration.clone(),
         );
         registry.register(
             "requests_in_flight",
-            "Requests under way, tunnels included",
+            "Open requests, including tunnels",
             metrics.in_flight.clone(),
         );
-        registry.register("panics", "Requests that caused a panic", metrics.panics.clone());
+        registry.register("panics", "Requests that panicked", metrics.panics.clone());
         metrics
     }
 

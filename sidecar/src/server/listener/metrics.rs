@@ -14,10 +14,10 @@ pub struct Metrics {
 impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        registry.register("connections", "Downstream connections that are open", metrics.open.clone());
+        registry.register("connections", "Open connections of callers", metrics.open.clone());
         registry.register(
             "connections_refused",
-            "Downstream connections that were closed because there was no place for them",
+            "Connections of callers closed because a connection limit was reached",
             metrics.refused.clone(),
         );
         metrics

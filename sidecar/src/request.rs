@@ -11,6 +11,7 @@ pub mod field_selector;
 pub mod guarded;
 pub mod handler;
 pub mod headers;
+pub mod hold;
 pub mod limits;
 pub mod offer;
 pub mod protocol;

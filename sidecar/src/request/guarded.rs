@@ -82,12 +82,12 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = &mut *self;
-        if this.watched && this.record.is_over() {
+        if this.watched && this.record.hold().is_over() {
             return Poll::Ready(Some(Err(Error::Over)));
         }
         if !this.rest.is_empty() {
             let rest = std::mem::take(&mut this.rest);
-            this.record.cutoff().given();
+            this.record.hold().cutoff().given();
             return Poll::Ready(Some(Ok(Frame::data(this.piece(rest)))));
         }
         let frame = match panics::caught_in(|| Pin::new(&mut this.body).poll_frame(cx)) {
@@ -99,12 +99,12 @@ where
         };
         if this.watched && frame.is_pending() {
             // Most bodies never wait, and need no timer.
-            let over = this.over.get_or_insert_with(|| this.record.over());
-            this.record.cutoff().taken();
+            let over = this.over.get_or_insert_with(|| this.record.hold().over());
+            this.record.hold().cutoff().taken();
             ready!(over.as_mut().poll(cx));
             return Poll::Ready(Some(Err(Error::Over)));
         }
-        this.record.cutoff().given();
+        this.record.hold().cutoff().given();
         if !this.in_pieces {
             return frame;
         }

@@ -125,18 +125,18 @@ async fn respond(
         true => None,
         false => Some(deadline::within(services.request_timeout, request.uri().query())?),
     };
-    let due = record.due_within(limit);
+    let due = record.hold().due_within(limit);
 
     let is_stranger = !peer.is_known();
     if is_stranger {
-        record.of_stranger(peer.place_of_stranger().inspect_err(|_| peer.retire())?);
+        record.hold().of_stranger(peer.place_of_stranger().inspect_err(|_| peer.retire())?);
     }
     let caller = services.authenticator.authenticate(peer, request.headers_mut()).await;
     match &caller {
         Ok(caller) if caller.by != By::Nothing => {
             peer.mark_authenticated();
             if is_stranger {
-                record.of_stranger(None);
+                record.hold().of_stranger(None);
             }
         }
         Err(error) if !error.is_refusal() => {}
@@ -156,7 +156,7 @@ async fn respond(
 
     // Who logged in is admitted before the host is asked anything for them, whomever they act as.
     let user = services.limits.caller(&caller.identity.user);
-    record.admitted(match due {
+    record.hold().admitted(match due {
         Some(due) => services.limits.admit(info.verb.is_read(), user, due).await?,
         None if info.upgrade.is_some() => services.limits.admit_tunnel(user)?,
         None => services.limits.admit_watch(user)?,
@@ -172,7 +172,7 @@ async fn respond(
         Route::Proxy(name, path) => (name, path),
         Route::Clusters(name) => {
             if long_running {
-                record.keep_revalidation(services.revalidate(allowed, None, record));
+                record.hold().keep_revalidation(services.revalidate(allowed, None, record));
             }
             let (parts, _) = request.into_parts();
             return Ok(
@@ -183,24 +183,24 @@ async fn respond(
     };
     let cluster = services.inventory.find(name)?;
     if info.upgrade.is_none() {
-        record.admitted_by_member(cluster.admit(user, due).await?);
+        record.hold().admitted_by_member(cluster.admit(user, due).await?);
     }
 
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
     let draft = Draft::new(request, path, info.upgrade, &allowed, &services.rules);
     if long_running {
-        record.keep_revalidation(services.revalidate(allowed, Some(cluster.gone.clone()), record));
+        record.hold().keep_revalidation(services.revalidate(allowed, Some(cluster.gone.clone()), record));
     }
     let inventory = services.inventory.as_ref();
     let mut response = match (info.upgrade, downstream) {
         (Some(protocol), Some(downstream)) => {
             let (tunnels, held) = (&services.tunnels, record.clone());
             let forward = upgrade::forward(inventory, &cluster, draft, protocol, downstream, tunnels, held);
-            Box::pin(record.unless_over(forward)).await?
+            Box::pin(record.hold().unless_over(forward)).await?
         }
         _ if long_running => {
             let forward = proxy::forward(inventory, &cluster, draft, due);
-            Box::pin(record.unless_over(forward)).await?
+            Box::pin(record.hold().unless_over(forward)).await?
         }
         _ => proxy::forward(inventory, &cluster, draft, due).await?,
     };

@@ -48,6 +48,6 @@ impl Services {
         record: &Record,
     ) -> Revalidation {
         let (authorizer, stop) = (self.authorizer.clone(), self.tunnels.stop.clone());
-        Revalidation::grant(authorizer, allowed, stop, gone, record.cutoff().clone())
+        Revalidation::grant(authorizer, allowed, stop, gone, record.hold().cutoff().clone())
     }
 }

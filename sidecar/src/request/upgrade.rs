@@ -73,7 +73,7 @@ pub async fn forward(
     let mut head = Response::new(Body::Empty);
     *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     *head.headers_mut() = headers::switching_protocols(response.headers(), protocol.as_str());
-    let (stop, over) = (tunnels.stop.child_token(), record.over());
+    let (stop, over) = (tunnels.stop.child_token(), record.hold().over());
     let open = Open::new(tunnels.open.clone());
     tunnels.tasks.spawn(
         async move {

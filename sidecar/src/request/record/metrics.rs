@@ -22,12 +22,13 @@ pub struct Metrics {
 }
 
 /// What a request was for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum Route {
     Proxy,
     Upgrade,
     Clusters,
     Own,
+    #[default]
     Unknown,
 }
 

@@ -1,0 +1,136 @@
+//! What a request holds until it is over, and when it must be over: its permits, its connection's place, its deadline,
+//! or as a long-running request the revalidation of its right.
+
+use std::future::pending;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep_until;
+
+use crate::request::cutoff::{Cutoff, Listed};
+use crate::request::error::Error;
+use crate::request::limits::Permit;
+use crate::request::revalidation::Revalidation;
+use crate::server::peer::Peer;
+
+/// What ends with a request.
+#[derive(Debug)]
+pub struct Hold {
+    /// Its connection's place is taken for as long as the request lasts, also when that is a tunnel.
+    peer: Arc<Peer>,
+    begun: Instant,
+    #[expect(clippy::disallowed_types, reason = "held for a swap, and never over an await")]
+    permits: std::sync::Mutex<Permits>,
+    end: OnceLock<End>,
+    /// Ends the request where nothing else does.
+    listed: Listed,
+}
+
+#[derive(Debug, Default)]
+struct Permits {
+    /// The place of a request whose peer is not known.
+    stranger: Option<Permit>,
+    sidecar: Option<Permit>,
+    member: Option<Permit>,
+}
+
+/// When a request must end.
+#[derive(Debug)]
+enum End {
+    Deadline(Instant),
+    /// A long-running request has no limit but its right.
+    Revalidation(Revalidation),
+}
+
+impl Hold {
+    pub(super) fn begin(peer: Arc<Peer>, listed: Listed) -> Self {
+        peer.request_begins();
+        Self { peer, begun: Instant::now(), permits: Default::default(), end: OnceLock::new(), listed }
+    }
+
+    /// Keeps the place of a request whose peer is not known, until the peer is known or the request is over.
+    pub fn of_stranger(&self, permit: Option<Permit>) {
+        let before = self.with(|permits| std::mem::replace(&mut permits.stranger, permit));
+        drop(before);
+    }
+
+    /// Keeps a permit until the request is over.
+    pub fn admitted(&self, permit: Permit) {
+        self.with(|permits| permits.sidecar = Some(permit));
+    }
+
+    /// Keeps a member's permit until the request is over.
+    pub fn admitted_by_member(&self, permit: Permit) {
+        self.with(|permits| permits.member = Some(permit));
+    }
+
+    /// Keeps the revalidation of a long-running request until the request is over.
+    pub fn keep_revalidation(&self, revalidation: Revalidation) {
+        self.must_end(End::Revalidation(revalidation));
+    }
+
+    /// Sets how long the request may take from its beginning, and returns when that is over.
+    pub fn due_within(&self, limit: Option<Duration>) -> Option<Instant> {
+        let due = limit.map(|limit| self.begun + limit);
+        if let Some(due) = due {
+            self.must_end(End::Deadline(due));
+        }
+        self.listed.set_due(due);
+        due
+    }
+
+    /// What ends the request whatever its client does.
+    pub fn cutoff(&self) -> &Arc<Cutoff> {
+        self.listed.cutoff()
+    }
+
+    /// Does `work` until it is done, or fails as soon as a long-running request may not go on.
+    pub async fn unless_over<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let Some(End::Revalidation(revalidation)) = self.end.get() else { return work.await };
+        // Cancel-safe: what is dropped with the work ends at the member too.
+        tokio::select! {
+            biased;
+            end = revalidation.ended() => Err(end.into()),
+            done = work => done,
+        }
+    }
+
+    /// Resolves when the request must end.
+    pub fn over(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        match self.end.get() {
+            Some(End::Revalidation(revalidation)) => Box::pin(revalidation.over()),
+            Some(End::Deadline(deadline)) => Box::pin(sleep_until((*deadline).into())),
+            None => Box::pin(pending()),
+        }
+    }
+
+    /// Whether the request must end now.
+    pub fn is_over(&self) -> bool {
+        match self.end.get() {
+            Some(End::Revalidation(revalidation)) => revalidation.is_over(),
+            Some(End::Deadline(deadline)) => *deadline <= Instant::now(),
+            None => false,
+        }
+    }
+
+    /// Says that the request is over, whether it got an answer or not, and how long it took.
+    pub(super) fn ended(&mut self, answered: bool) -> Duration {
+        let now = Instant::now();
+        self.peer.request_ended(now);
+        if !answered {
+            let permits = self.permits.get_mut().unwrap_or_else(PoisonError::into_inner);
+            self.listed.cancelled([permits.sidecar.take(), permits.member.take()]);
+        }
+        now.saturating_duration_since(self.begun)
+    }
+
+    fn must_end(&self, end: End) {
+        let is_first = self.end.set(end).is_ok();
+        debug_assert!(is_first, "a request has one end");
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Permits) -> T) -> T {
+        change(&mut self.permits.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -27,6 +27,7 @@ pub mod endpoints;
 // What all of them use
 pub mod metrics;
 pub mod panics;
+mod random;
 mod read_hook;
 pub mod readiness;
 mod retry;

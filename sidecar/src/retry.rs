@@ -4,7 +4,6 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::time::Duration;
 
@@ -13,6 +12,8 @@ use kube::{Api, Error};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
+
+use crate::random;
 
 /// Asks until there is an answer that counts. The caller sets the time in which that has to be.
 pub(crate) async fn review<K>(reviews: &Api<K>, review: &K) -> Result<K, Error>
@@ -72,14 +73,7 @@ pub(crate) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
 
 /// Up to a fifth longer, so that those who failed together do not ask together.
 pub(crate) fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(random().mul_add(JITTER, 1.0))
-}
-
-/// Any number from 0 to 1, for spreading what would happen together.
-pub(crate) fn random() -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "any number will do")]
-    let random = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
-    random
+    pause.mul_f64(random::fraction().mul_add(JITTER, 1.0))
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);

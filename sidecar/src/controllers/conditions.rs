@@ -24,7 +24,7 @@ use tracing::{info, warn};
 
 use super::events::Events;
 use crate::members::inventory::fleet::{Fleet, Registered};
-use crate::retry;
+use crate::random;
 
 pub mod status;
 mod waiting;
@@ -137,7 +137,7 @@ impl Writer {
     }
 
     fn take(&mut self, (cluster, report): (ClusterName, Report)) {
-        let known = self.known.entry(cluster.clone()).or_insert_with(|| Known::new(retry::random()));
+        let known = self.known.entry(cluster.clone()).or_insert_with(|| Known::new(random::fraction()));
         match report {
             Report::Found(aspect, finding) => known.found(aspect, finding),
             Report::Seen { at, version } => known.seen(at, version),

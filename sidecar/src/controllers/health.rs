@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Context;
 use super::conditions::{Aspect, Finding};
 use crate::members::inventory::fleet::{Fleet, Registered};
-use crate::retry;
+use crate::random;
 use crate::upstream::Upstream;
 use crate::upstream::connection::{self, Connection};
 
@@ -168,7 +168,7 @@ impl Asked {
     async fn run_with_restarts(self, spread: bool) {
         let period = self.context.settings.member_monitor_period;
         if spread {
-            sleep(period.mul_f64(retry::random())).await;
+            sleep(period.mul_f64(random::fraction())).await;
         }
         let (mut reachable, mut accepted) = (Steady::new(DOWN, UP), Steady::new(REFUSED, 1));
         loop {
@@ -178,7 +178,7 @@ impl Asked {
             drop(turn);
             self.tell(&probe, &mut reachable, &mut accepted);
             // So that those who are asked together do not stay together.
-            sleep(period.mul_f64(JITTER.mul_add(retry::random() - 0.5, 1.0))).await;
+            sleep(period.mul_f64(JITTER.mul_add(random::fraction() - 0.5, 1.0))).await;
         }
     }
 

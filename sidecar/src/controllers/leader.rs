@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use crate::random;
 use crate::retry;
 
 /// `--leader-elect-*`, with Kubernetes' names and defaults.
@@ -300,7 +301,7 @@ fn version(lease: Option<&Lease>) -> Option<&str> {
 /// Who this is: the host's or pod's name, and what tells two processes there apart.
 fn identity() -> String {
     let host = Reporter::from("mc-sidecar").instance.unwrap_or_else(|| "mc-sidecar".to_owned());
-    format!("{host}_{:016x}", retry::random().to_bits())
+    format!("{host}_{:016x}", random::bits())
 }
 
 /// client-go's: the most that one pause between two attempts is longer than another.

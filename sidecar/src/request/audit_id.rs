@@ -3,11 +3,10 @@
 //! it is; every other request gets one here.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::random;
 
 /// At most 64 printable characters.
 #[derive(Clone, Debug)]
@@ -45,14 +44,9 @@ fn is_usable(id: &HeaderValue) -> bool {
     (1..=MAX_LENGTH).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
 }
 
-/// RFC 9562, 5.4. An id must be unlike all others and need not be a secret: a number that counts up,
-/// hashed by keys that are random in each process, does it without asking for random bytes each time.
+/// RFC 9562, 5.4. An id must be unlike all others and need not be a secret.
 fn random_uuid() -> HeaderValue {
-    static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
-    static COUNTED: AtomicU64 = AtomicU64::new(0);
-    let number = COUNTED.fetch_add(1, Ordering::Relaxed);
-    let [high, low] = KEYS.each_ref().map(|key| u128::from(key.hash_one(number)));
-    let mut bytes = (high << 64 | low).to_be_bytes();
+    let mut bytes = (u128::from(random::bits()) << 64 | u128::from(random::bits())).to_be_bytes();
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let mut text = [b'-'; 36];

@@ -2,27 +2,23 @@
 //! `filters/goaway.go`). There a header of the answer makes Go's server say GOAWAY; hyper's takes it
 //! out, so that the connection is told to retire instead: what is under way on it goes on.
 
+use crate::random;
+
 /// The chance of a request to be the last but those under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Goaway {
-    /// Of 2³² numbers, so many are hits.
-    hits: u32,
+    chance: f64,
 }
 
 impl Goaway {
     /// `None` if `--goaway-chance` has no such value: between 0 and 0.02.
     pub fn new(chance: f64) -> Option<Self> {
-        // A fraction of u32::MAX is a u32.
-        (0.0..=MAX_CHANCE).contains(&chance).then(|| Self { hits: (chance * f64::from(u32::MAX)) as u32 })
+        (0.0..=MAX_CHANCE).contains(&chance).then_some(Self { chance })
     }
 
     /// Throws the dice for one request.
     pub fn hits(self) -> bool {
-        if self.hits == 0 {
-            return false;
-        }
-        let mut bytes = [0; 4];
-        aws_lc_rs::rand::fill(&mut bytes).is_ok() && u32::from_ne_bytes(bytes) < self.hits
+        self.chance > 0.0 && random::fraction() < self.chance
     }
 }
 

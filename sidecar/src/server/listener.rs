@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span, warn};
 
+use crate::random;
 use crate::request::cutoff::{Cutoff, UNREAD_TIMEOUT};
 use crate::request::handler::{self, Arrival};
 use crate::request::services::Services;
@@ -203,7 +204,7 @@ async fn idle(peer: &Peer) {
 /// Over HTTP/1.1 age only makes the next answer the last one: GOAWAY says which requests will be answered,
 /// and a connection that is just closed does not.
 async fn retirement(peer: &Peer, shutdown: &CancellationToken, is_http2: bool) {
-    let age = CONNECTION_AGE.mul_f64(1.0 + CONNECTION_AGE_JITTER * random_fraction());
+    let age = CONNECTION_AGE.mul_f64(1.0 + CONNECTION_AGE_JITTER * 2.0f64.mul_add(random::fraction(), -1.0));
     let aged = async {
         sleep(STRANGERS_AGE).await;
         if peer.is_known() {
@@ -219,15 +220,6 @@ async fn retirement(peer: &Peer, shutdown: &CancellationToken, is_http2: bool) {
         () = shutdown.cancelled() => {}
         () = peer.retired() => {}
         () = aged => {}
-    }
-}
-
-/// Between -1 and 1.
-fn random_fraction() -> f64 {
-    let mut bytes = [0; 2];
-    match aws_lc_rs::rand::fill(&mut bytes) {
-        Ok(()) => f64::from(i16::from_be_bytes(bytes)) / f64::from(i16::MAX),
-        Err(_) => 0.0,
     }
 }
 

@@ -25,6 +25,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tracing::{info, warn};
 
 use super::connect::CONNECT_TIMEOUT;
+use crate::random;
 use crate::retry;
 
 /// The breaker of one member.
@@ -208,7 +209,7 @@ impl Unreachable {
     /// After how many seconds it is worth to come again. Those who were refused together do not come
     /// together.
     pub fn retry_after(&self) -> u32 {
-        let spread = retry::random() * f64::from(RETRY_SPREAD + 1);
+        let spread = random::fraction() * f64::from(RETRY_SPREAD + 1);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of a minute")]
         let seconds = self.wait.as_secs_f64().ceil() as u32 + spread as u32;
         seconds.max(1)

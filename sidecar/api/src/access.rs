@@ -8,7 +8,7 @@
 //! - [`sent`]: whom the sidecar ever shows to a member
 //! - [`builtin`]: identities of Kubernetes' and its distributions' own components
 //! - [`policy`]: whom the member's administrators refuse
-//! - [`learnt`]: who came without being named by a binding
+//! - [`observed_user`]: users who came without being named by a binding
 //! - [`rules`]: the subjects that are left, each with its reason, and those left out
 //! - [`objects`]: the rules as roles and bindings of the member
 //! - [`diff`]: what a member has, against what it should have
@@ -16,9 +16,9 @@
 pub mod builtin;
 pub mod diff;
 pub mod index;
-pub mod learnt;
 pub mod matching;
 pub mod objects;
+pub mod observed_user;
 pub mod policy;
 pub mod rules;
 pub mod sent;
@@ -26,8 +26,8 @@ pub mod subject;
 
 pub use diff::{Actual, Difference, Right};
 pub use index::{Affected, Index};
-pub use learnt::Learnt;
 pub use objects::Objects;
+pub use observed_user::ObservedUser;
 pub use policy::Policy;
 pub use rules::{LeftOut, MemberRules, Why};
 pub use subject::{Because, Subject};

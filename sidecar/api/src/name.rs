@@ -41,7 +41,7 @@ impl ClusterName {
         format!("{self}{LEARNT_CONFIG_MAP_SUFFIX}")
     }
 
-    /// The member that a ConfigMap belongs to, if its name is that of one of who was learnt.
+    /// The member that a ConfigMap belongs to, if it is a ConfigMap of observed users.
     pub fn of_learnt_config_map(config_map: &str) -> Option<Self> {
         config_map.strip_suffix(LEARNT_CONFIG_MAP_SUFFIX)?.parse().ok()
     }

@@ -7,7 +7,7 @@
 //! - [`sync`]: one member, once
 //!
 //! A member is synced when the host's rules for it change, when its MemberCluster or its manager's
-//! Secret does, when somebody was learnt, and every `--member-resync-period`, which repairs what was changed there.
+//! Secret does, when a user was recorded, and every `--member-resync-period`, which repairs what was changed there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -44,11 +44,11 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
     Box::pin(async move {
         let mut fleet = context.fleet.clone();
         let mut rbac = pin!(host::changes(&context.host));
-        let mut learnt = pin!(observed_users::changes(&context.host, &context.namespace));
+        let mut observed = pin!(observed_users::changes(&context.host, &context.namespace));
         let mut access = Access {
             told: Arc::default(),
             rbac: HostRbac::default(),
-            learnt: ObservedUsers::default(),
+            observed: ObservedUsers::default(),
             members: HashMap::new(),
             context,
         };
@@ -60,8 +60,8 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
                     let affected = access.rbac.take(change);
                     access.affected(&affected);
                 }
-                Some(change) = learnt.next() => {
-                    for cluster in access.learnt.take(change) {
+                Some(change) = observed.next() => {
+                    for cluster in access.observed.take(change) {
                         access.due(&cluster, Instant::now());
                     }
                 }
@@ -86,7 +86,7 @@ struct Access {
     /// What the host said when it was looked at last.
     told: Arc<Fleet>,
     rbac: HostRbac,
-    learnt: ObservedUsers,
+    observed: ObservedUsers,
     /// Those that have a manager.
     members: HashMap<ClusterName, Member>,
 }
@@ -164,7 +164,7 @@ impl Access {
     /// Begins the syncs that are due. Nothing is, until all of the host's rules were read: half of them
     /// would take rights away.
     fn begin(&mut self, syncs: &mut JoinSet<(ClusterName, Outcome)>) {
-        if !(self.rbac.is_synced() && self.learnt.is_synced()) {
+        if !(self.rbac.is_synced() && self.observed.is_synced()) {
             return self.postpone();
         }
         let now = Instant::now();
@@ -188,7 +188,7 @@ impl Access {
                 impersonation: registered.member.spec.impersonation.clone().unwrap_or_default(),
                 entitled: entitled(self.rbac.index(), cluster),
                 note: self.rbac.note(),
-                learnt: self.learnt.of(cluster),
+                observed: self.observed.of(cluster),
             };
             syncs.spawn(async move {
                 let cluster = sync.cluster.clone();

@@ -55,16 +55,16 @@ struct Monitor {
 /// A member that is asked. Dropping it ends that.
 struct Monitored {
     member_uid: Option<String>,
-    target: Target,
+    target: ProbeTarget,
     _task: Option<AbortOnDropHandle<()>>,
 }
 
 /// What is asked. As long as it is the same, nothing begins anew.
-enum Target {
+enum ProbeTarget {
     /// A member that requests can be sent to.
-    Way(Arc<Upstream>),
+    Upstream(Arc<Upstream>),
     /// One without a credential, or with a Secret that cannot be used.
-    Off(Arc<Secret>),
+    Unusable(Arc<Secret>),
     NoSecret,
 }
 
@@ -81,14 +81,14 @@ impl Monitor {
         let spread = self.spread && fleet.len() > MAX_UNDER_WAY;
         self.spread &= fleet.is_empty();
         for (cluster, registered) in fleet {
-            let (member_uid, target) = (registered.member.uid(), Target::of(registered));
+            let (member_uid, target) = (registered.member.uid(), ProbeTarget::of(registered));
             let before = self.monitored.get(cluster);
             let is_other = before.is_some_and(|before| before.member_uid != member_uid);
             if !is_other && before.is_some_and(|before| before.target.is_same(&target)) {
                 continue;
             }
             // What it thought of the credential before stands until it is asked again, unless it is gone.
-            if is_other || !matches!(target, Target::Way(_)) {
+            if is_other || !matches!(target, ProbeTarget::Upstream(_)) {
                 self.context.forget_verdict(cluster);
             }
             let task = self.monitor(cluster, &target, spread);
@@ -96,7 +96,12 @@ impl Monitor {
         }
     }
 
-    fn monitor(&self, cluster: &ClusterName, target: &Target, spread: bool) -> Option<AbortOnDropHandle<()>> {
+    fn monitor(
+        &self,
+        cluster: &ClusterName,
+        target: &ProbeTarget,
+        spread: bool,
+    ) -> Option<AbortOnDropHandle<()>> {
         let unknown = |finding| {
             self.context.metrics.not_asked(cluster);
             self.context.conditions.set(cluster, Aspect::Reachable, finding);
@@ -124,19 +129,19 @@ impl Monitor {
     }
 }
 
-impl Target {
+impl ProbeTarget {
     fn of(registered: &Registered) -> Self {
         match (&registered.way, &registered.connection) {
-            (Ok(cluster), _) => Self::Way(cluster.upstream.clone()),
-            (Err(_), Some(secret)) => Self::Off(secret.clone()),
+            (Ok(cluster), _) => Self::Upstream(cluster.upstream.clone()),
+            (Err(_), Some(secret)) => Self::Unusable(secret.clone()),
             (Err(_), None) => Self::NoSecret,
         }
     }
 
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Way(one), Self::Way(other)) => Arc::ptr_eq(one, other),
-            (Self::Off(one), Self::Off(other)) => one.data == other.data,
+            (Self::Upstream(one), Self::Upstream(other)) => Arc::ptr_eq(one, other),
+            (Self::Unusable(one), Self::Unusable(other)) => one.data == other.data,
             (Self::NoSecret, Self::NoSecret) => true,
             _ => false,
         }
@@ -144,8 +149,8 @@ impl Target {
 
     fn upstream(&self, cluster: &ClusterName) -> Option<Result<Arc<Upstream>, connection::Error>> {
         match self {
-            Self::Way(upstream) => Some(Ok(upstream.clone())),
-            Self::Off(secret) => {
+            Self::Upstream(upstream) => Some(Ok(upstream.clone())),
+            Self::Unusable(secret) => {
                 let data = secret.data.clone().unwrap_or_default();
                 let upstream = Connection::parse_any(&data)
                     .and_then(|connection| Upstream::new(cluster.clone(), connection, Gauge::default()));

@@ -33,7 +33,7 @@ pub enum Asker {
 
 /// Who a request is made as, and the rights by which it is made as them.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct EffectiveUser {
     identity: Arc<Identity>,
     rights: Vec<Right>,
 }
@@ -79,11 +79,11 @@ impl Authorizer {
     /// Asks for every right that the request needs.
     pub async fn authorize(
         &self,
-        subject: Subject,
+        subject: EffectiveUser,
         caller: Caller,
         info: &RequestInfo,
     ) -> Result<Allowed, Error> {
-        let Subject { identity, mut rights } = subject;
+        let EffectiveUser { identity, mut rights } = subject;
         for attributes in Attributes::of(info) {
             self.check(&identity, &attributes, Asker::Caller(caller)).await?;
             rights.push(Right { holder: identity.clone(), attributes });
@@ -132,7 +132,7 @@ impl Authorizer {
     }
 }
 
-impl Subject {
+impl EffectiveUser {
     /// Somebody who acts as `identity` by these rights, which the host was asked for.
     pub fn impersonated(identity: Arc<Identity>, rights: Vec<Right>) -> Self {
         Self { identity, rights }
@@ -144,7 +144,7 @@ impl Subject {
 }
 
 /// Callers need no right to be themselves.
-impl From<Arc<Identity>> for Subject {
+impl From<Arc<Identity>> for EffectiveUser {
     fn from(identity: Arc<Identity>) -> Self {
         Self { identity, rights: Vec::new() }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::identity::authentication::{Authenticated, By};
-use crate::identity::authorization::{self, Asker, Attributes, Authorizer, Right, Subject};
+use crate::identity::authorization::{self, Asker, Attributes, Authorizer, EffectiveUser, Right};
 use crate::identity::request_header::extra_key;
 use crate::identity::{self, Identity};
 use crate::request::limits::Caller;
@@ -78,7 +78,7 @@ impl Requested {
         caller: &Arc<Identity>,
         holder: Caller,
         authorizer: &Authorizer,
-    ) -> Result<Subject, Error> {
+    ) -> Result<EffectiveUser, Error> {
         let mut rights = Vec::new();
         for attributes in self.items() {
             authorizer.check(caller, &attributes, Asker::Caller(holder)).await?;
@@ -93,7 +93,7 @@ impl Requested {
                 asked.groups.push(identity::UNAUTHENTICATED.to_owned());
             }
         }
-        Ok(Subject::impersonated(Arc::new(asked.authenticated()), rights))
+        Ok(EffectiveUser::impersonated(Arc::new(asked.authenticated()), rights))
     }
 
     /// The parts of the identity, each of which takes a right of its own.
@@ -220,7 +220,7 @@ mod tests {
     }
 
     /// What a host is asked when an identity is requested, and whom the request goes on as. It allows everything but one name.
-    async fn check(requested: Identity, denied: &'static str) -> (Vec<String>, Result<Subject, Error>) {
+    async fn check(requested: Identity, denied: &'static str) -> (Vec<String>, Result<EffectiveUser, Error>) {
         let (sender, asked) = channel();
         let (client, _) = host(move |review| {
             let attributes = &review["spec"]["resourceAttributes"];

@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use kubectl_mc_api::ClusterName;
-use kubectl_mc_api::access::Learnt as Entry;
+use kubectl_mc_api::access::ObservedUser as Entry;
 use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::builtin::{is_privileged_group, is_privileged_namespace, is_privileged_user};
 use super::sent;
-use super::{Because, Learnt, Policy, Subject};
+use super::{Because, ObservedUser, Policy, Subject};
 use crate::member_cluster::{Forwarding, Impersonation, Users};
 use crate::names::HOST_ADMINS;
 
@@ -60,7 +60,7 @@ impl MemberRules {
         impersonation: &Impersonation,
         policy: &Policy,
         entitled: impl IntoIterator<Item = (&'a Subject, Because)>,
-        learnt: &[Learnt],
+        observed: &[ObservedUser],
     ) -> Self {
         let mut rules = Self {
             any_user: impersonation.users == Users::Any && policy.any_user,
@@ -75,8 +75,8 @@ impl MemberRules {
         }
         let more = impersonation.subjects.iter().flatten().filter_map(Subject::of);
         more.for_each(|subject| make.entitled(&subject, Because::Spec));
-        for subject in learnt.iter().flat_map(|learnt| learnt.subjects(admin_groups)) {
-            make.one(&subject, Because::Learnt);
+        for subject in observed.iter().flat_map(|observed| observed.subjects(admin_groups)) {
+            make.one(&subject, Because::Observed);
         }
         rules
     }

@@ -60,7 +60,7 @@ pub enum Because {
     /// `spec.impersonation.subjects` of the MemberCluster.
     Spec,
     /// The host let somebody in whom no binding names.
-    Learnt,
+    Observed,
     /// The host allows everything to its administrators, without a binding.
     Administrators,
 }
@@ -72,7 +72,7 @@ impl fmt::Display for Because {
                 write!(f, "ClusterRoleBinding {binding:?} to ClusterRole {role:?}")
             }
             Self::Spec => f.write_str("spec.impersonation.subjects of the MemberCluster"),
-            Self::Learnt => f.write_str("the host let it in"),
+            Self::Observed => f.write_str("the host let it in"),
             Self::Administrators => f.write_str("the host allows its administrators everything"),
         }
     }

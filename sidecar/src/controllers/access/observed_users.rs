@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use kubectl_mc_api::access::{Because, Learnt, Subject, sent};
+use kubectl_mc_api::access::{Because, ObservedUser, Subject, sent};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Map, Value, json};
 use tracing::warn;
@@ -45,7 +45,7 @@ pub(super) struct ObservedUsers {
 /// The entries of one member, by key, and the version of the object that they are from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct MemberUsers {
-    pub(super) entries: BTreeMap<String, Option<Learnt>>,
+    pub(super) entries: BTreeMap<String, Option<ObservedUser>>,
     version: Option<String>,
 }
 
@@ -104,7 +104,7 @@ impl MemberUsers {
         cluster: &ClusterName,
         entitled: &[Entitled],
         now: Timestamp,
-    ) -> Result<(Vec<Learnt>, Vec<String>), kube::Error> {
+    ) -> Result<(Vec<ObservedUser>, Vec<String>), kube::Error> {
         let (mut fresh, mut pruned) = (Vec::new(), Vec::new());
         for (key, entry) in self.entries {
             match entry {
@@ -186,8 +186,8 @@ impl<'a> Rbac<'a> {
         Self(bound.map(|(subject, _)| subject).collect())
     }
 
-    fn lets_in(&self, entry: &Learnt) -> bool {
-        let Learnt { user, groups, .. } = entry;
+    fn lets_in(&self, entry: &ObservedUser) -> bool {
+        let ObservedUser { user, groups, .. } = entry;
         self.0.contains(&Subject::of_user(user))
             || groups
                 .iter()
@@ -199,7 +199,7 @@ impl<'a> Rbac<'a> {
 async fn host_lets_in(
     host: &kube::Client,
     cluster: &ClusterName,
-    entry: &Learnt,
+    entry: &ObservedUser,
 ) -> Result<bool, kube::Error> {
     let reviews = Api::<SubjectAccessReview>::all(host.clone());
     for verb in ["get", "create", "update", "patch", "delete"] {
@@ -227,7 +227,7 @@ async fn host_lets_in(
     Ok(false)
 }
 
-/// Who comes again after that is learnt again.
+/// Who comes again after that is recorded again.
 const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Of one member. Who has more users than that should bind them by name, or choose `users: Any`.
 const MAX_ENTRIES: usize = 2_000;

@@ -30,7 +30,7 @@ pub(super) struct Sync {
     pub(super) impersonation: Impersonation,
     pub(super) entitled: Vec<Entitled>,
     pub(super) note: Option<&'static str>,
-    pub(super) learnt: MemberUsers,
+    pub(super) observed: MemberUsers,
 }
 
 /// How it went.
@@ -51,7 +51,7 @@ impl Sync {
     }
 
     async fn attempt(self) -> Result<Outcome, Finding> {
-        let Self { cluster, host, namespace, manager, admin_groups, impersonation, entitled, note, learnt } =
+        let Self { cluster, host, namespace, manager, admin_groups, impersonation, entitled, note, observed } =
             self;
         // Made anew each time: between two syncs it would be of no use, and there are hundreds.
         let member = sidecar_client::client(&cluster, &manager).map_err(|error| {
@@ -60,7 +60,7 @@ impl Sync {
         })?;
         let (read, verified) = tokio::join!(
             member::read(&member),
-            learnt.clone().verified(&host, &cluster, &entitled, Timestamp::now()),
+            observed.clone().verified(&host, &cluster, &entitled, Timestamp::now()),
         );
         let (policy, actual) = read.map_err(|error| failed(&error))?;
         let (came, pruned) = verified.map_err(|error| {
@@ -75,7 +75,7 @@ impl Sync {
             info!(%cluster, written, rights = rules.summary(), "the member's rights are in step again");
         }
         // Only after they have no right any more.
-        observed_users::prune(&host, &namespace, &cluster, &learnt, pruned).await;
+        observed_users::prune(&host, &namespace, &cluster, &observed, pruned).await;
         let finding = Finding::yes("Synced", message(&rules, &impersonation, &policy, note, &homeless));
         // What the member has to do before all is as the host says is looked for until it is done.
         Ok(Outcome {

@@ -21,7 +21,7 @@ fn access(members: usize) -> Access {
         context,
         told: Arc::default(),
         rbac: HostRbac::default(),
-        learnt: ObservedUsers::default(),
+        observed: ObservedUsers::default(),
         members: HashMap::new(),
     };
     for event in [Event::Init, Event::InitDone] {
@@ -31,7 +31,7 @@ fn access(members: usize) -> Access {
         access.rbac.take(host::Change::Binding(event));
     }
     for event in [Event::Init, Event::InitDone] {
-        access.learnt.take(event);
+        access.observed.take(event);
     }
     access.follow(Arc::new((0..members).map(registered).collect()));
     access

@@ -54,7 +54,7 @@ impl MemberPath {
     /// subresources of kube-apiserver). `is_read`: the method is GET or HEAD, and only those can watch.
     pub(super) fn is_long_running(&self, is_read: bool, query: Option<&str>) -> bool {
         let path = self.decoded();
-        match Resource::parse(&path) {
+        match ResourcePath::parse(&path) {
             None => path.starts_with("/debug/pprof/"),
             Some(resource) => {
                 resource.has_verb_in_path
@@ -67,7 +67,7 @@ impl MemberPath {
     /// Whether the member hands this path on to a program of its users (a pod, a service or a
     /// node): such a program reads headers that the Kubernetes API does not know.
     pub fn is_inner_proxy(&self) -> bool {
-        Resource::parse(&self.decoded()).is_some_and(|resource| {
+        ResourcePath::parse(&self.decoded()).is_some_and(|resource| {
             resource.group.is_empty()
                 && matches!(resource.resource, "nodes" | "pods" | "services")
                 && resource.subresource == "proxy"
@@ -85,7 +85,7 @@ impl MemberPath {
 /// What the path of a request for an API resource names (apiserver: `endpoints/request/requestinfo.go`). Empty segments
 /// count, but for those at either end.
 #[derive(Debug, Default)]
-struct Resource<'a> {
+struct ResourcePath<'a> {
     group: &'a str,
     /// The path begins with `watch` or `proxy`, which is the verb then.
     has_verb_in_path: bool,
@@ -95,7 +95,7 @@ struct Resource<'a> {
     subresource: &'a str,
 }
 
-impl<'a> Resource<'a> {
+impl<'a> ResourcePath<'a> {
     /// `None` for a path that names none, and for one that kube-apiserver cannot resolve.
     fn parse(path: &'a str) -> Option<Self> {
         let mut segments = path.trim_matches('/').split('/');

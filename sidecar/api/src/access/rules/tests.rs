@@ -121,19 +121,19 @@ fn observed_and_listed_subjects_count_as_bound() {
         "uid": "Omit",
     }))
     .unwrap();
-    let learnt = |user: &str, groups: &[&str]| -> Learnt {
+    let observed = |user: &str, groups: &[&str]| -> ObservedUser {
         serde_json::from_value(json!({"user": user, "groups": groups, "at": "2026-01-01T00:00:00Z"})).unwrap()
     };
-    let learnt = [
-        learnt("jane", &["dev", "system:authenticated"]),
-        learnt("root", &["system:masters"]),
-        learnt("system:kube-scheduler", &[]),
+    let observed = [
+        observed("jane", &["dev", "system:authenticated"]),
+        observed("root", &["system:masters"]),
+        observed("system:kube-scheduler", &[]),
     ];
-    let rules = MemberRules::new(&admin_groups(), &spec, &Policy::default(), [], &learnt);
+    let rules = MemberRules::new(&admin_groups(), &spec, &Policy::default(), [], &observed);
     assert_eq!(rules.users.keys().collect::<Vec<_>>(), ["jane", "root"]);
     assert_eq!(groups(&rules), ["dev", HOST_ADMINS, "ops"]);
     assert_eq!(rules.groups["ops"], [Because::Spec].into());
-    assert_eq!(rules.users["jane"], [Because::Learnt].into());
+    assert_eq!(rules.users["jane"], [Because::Observed].into());
     assert_eq!(rules.left_out.len(), 2);
     assert!(!rules.uid && rules.extra);
 }

@@ -11,7 +11,7 @@ use super::{Subject, sent};
 
 /// Somebody who came: the value of one key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Learnt {
+pub struct ObservedUser {
     pub user: String,
     /// All groups that the host said, for it to be asked again.
     #[serde(default)]
@@ -19,7 +19,7 @@ pub struct Learnt {
     pub at: Time,
 }
 
-impl Learnt {
+impl ObservedUser {
     /// Whom a member is shown of it, each of which takes a right there.
     pub fn subjects(&self, admin_groups: &[String]) -> Vec<Subject> {
         let groups = sent::groups(admin_groups, &self.user, &self.groups).unwrap_or_default();
@@ -33,11 +33,11 @@ mod tests {
     use super::*;
 
     fn subjects(user: &str, groups: &[&str]) -> Vec<String> {
-        let learnt: Learnt = serde_json::from_value(
+        let observed: ObservedUser = serde_json::from_value(
             serde_json::json!({"user": user, "groups": groups, "at": "2026-01-01T00:00:00Z"}),
         )
         .unwrap();
-        learnt.subjects(&["system:masters".to_owned()]).iter().map(ToString::to_string).collect()
+        observed.subjects(&["system:masters".to_owned()]).iter().map(ToString::to_string).collect()
     }
 
     #[test]

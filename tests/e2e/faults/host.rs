@@ -16,7 +16,7 @@ use harness::wait::{SOON, eventually};
 use serde_json::json;
 
 #[test]
-fn fault_75_without_the_host_nobody_new_is_let_in_and_discovery_goes_on() -> Result<()> {
+fn fault_75_host_outage_stops_new_logins_but_not_discovery() -> Result<()> {
     let fake = FakeMember::start("e2e-hub-down", |_| ok())?;
     let relay = Relay::to(&bed()?.host.server)?;
     let own = OwnSidecar::with(&Difference { host: Some(relay.address), ..Difference::default() })?;
@@ -58,7 +58,7 @@ fn fault_75_without_the_host_nobody_new_is_let_in_and_discovery_goes_on() -> Res
 }
 
 #[test]
-fn fault_20_the_front_proxy_is_known_while_its_config_map_is_deleted_broken_and_made_again() -> Result<()> {
+fn fault_20_front_proxy_trust_survives_a_broken_config_map() -> Result<()> {
     let fake = FakeMember::start("e2e-config-map", |_| ok())?;
     let own = OwnSidecar::start()?;
     let endpoint = own.endpoint(Some(&front_proxy::certificate()?))?;
@@ -93,7 +93,7 @@ fn fault_20_the_front_proxy_is_known_while_its_config_map_is_deleted_broken_and_
 }
 
 #[test]
-fn fault_78_a_secret_that_is_deleted_or_changed_counts_within_seconds() -> Result<()> {
+fn fault_78_changed_secret_takes_effect_within_seconds() -> Result<()> {
     let fake = FakeMember::start("e2e-secret", |_| ok())?;
     let other = FakeMember::unregistered("e2e-secret-other", |_| ok())?;
     let admin = Caller::certificate("e2e-secret", &["system:masters"])?;
@@ -124,7 +124,7 @@ fn fault_78_a_secret_that_is_deleted_or_changed_counts_within_seconds() -> Resul
 }
 
 #[test]
-fn fault_77_a_member_that_is_made_again_is_the_new_one() -> Result<()> {
+fn fault_77_recreated_member_replaces_the_old_one() -> Result<()> {
     let watch = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n";
     let old = FakeMember::start("e2e-again", move |_| vec![Step::Send(watch.into()), Step::ReceiveAll])?;
     let new = FakeMember::unregistered("e2e-again", |_| ok())?;

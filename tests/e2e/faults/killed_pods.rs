@@ -24,7 +24,7 @@ use crate::scale::soak::say;
 const LEASE: Duration = Duration::from_secs(6);
 
 #[test]
-fn a_leader_that_is_deleted_fails_nobody_and_one_that_is_killed_is_followed_and_done_without() -> Result<()> {
+fn leader_deletion_loses_no_request() -> Result<()> {
     let hub = Hub::with_two_replicas()?;
     let (followed, seen) = hub.under_load(|leader| hub.delete(leader, ""))?;
     seen.tell("deleted", &followed);

@@ -25,7 +25,7 @@ const FLAGS: [&str; 3] = [
 const MARGIN: Duration = Duration::from_secs(2);
 
 #[test]
-fn a_leader_that_is_told_to_end_is_followed_at_once() -> Result<()> {
+fn terminated_leader_is_replaced_at_once() -> Result<()> {
     let mut two = Two::new("e2e-leader-term")?;
     let before = two.term()?;
     two.leader.terminate()?;
@@ -36,7 +36,7 @@ fn a_leader_that_is_told_to_end_is_followed_at_once() -> Result<()> {
 }
 
 #[test]
-fn a_leader_that_is_killed_is_followed_when_its_lease_is_over() -> Result<()> {
+fn killed_leader_is_replaced_when_its_lease_expires() -> Result<()> {
     let mut two = Two::new("e2e-leader-kill")?;
     let before = two.term()?;
     two.leader.kill()?;
@@ -45,7 +45,7 @@ fn a_leader_that_is_killed_is_followed_when_its_lease_is_over() -> Result<()> {
 }
 
 #[test]
-fn a_sidecar_whose_controllers_are_off_leads_nobody() -> Result<()> {
+fn sidecar_without_controllers_is_never_leader() -> Result<()> {
     let fleet = OwnFleet::new("leader-off")?;
     let own = fleet.sidecar(&["--controllers="])?;
     let on = fleet.sidecar(&FLAGS)?;

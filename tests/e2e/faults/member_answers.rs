@@ -12,7 +12,7 @@ use harness::noise::MEBIBYTE;
 use crate::scale::bounds::resident_memory;
 
 #[test]
-fn fault_46_a_member_that_hangs_is_given_up_at_the_deadline_and_a_watch_lives_on() -> Result<()> {
+fn fault_46_hanging_member_times_out_but_watch_continues() -> Result<()> {
     let gate = Gate::closed();
     let (hung, later) = (gate.clone(), gate.clone());
     let trickle = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -45,7 +45,7 @@ fn fault_46_a_member_that_hangs_is_given_up_at_the_deadline_and_a_watch_lives_on
 }
 
 #[test]
-fn fault_47_an_answer_that_is_cut_inside_a_chunk_has_no_clean_end() -> Result<()> {
+fn fault_47_answer_cut_inside_a_chunk_has_no_clean_end() -> Result<()> {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (name, cut) in [("chunk", "a\r\nhalf"), ("size", "4\r\nhalf\r\n"), ("end", "4\r\nhalf\r\n0\r\n")] {
         let steps = vec![Step::Send([head, cut].concat().into()), Step::Close];
@@ -72,7 +72,7 @@ fn fault_48_a_redirect_of_a_plain_request_is_502() -> Result<()> {
 }
 
 #[test]
-fn fault_49_a_switch_of_protocols_that_nobody_asked_for_is_502() -> Result<()> {
+fn fault_49_unrequested_switch_of_protocols_is_502() -> Result<()> {
     let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";
     let fake = FakeMember::start("e2e-switches", move |_| {
         vec![Step::Send([switched, "bytes of another protocol"].concat().into()), Step::ReceiveAll]
@@ -89,7 +89,7 @@ fn fault_49_a_switch_of_protocols_that_nobody_asked_for_is_502() -> Result<()> {
 }
 
 #[test]
-fn fault_50_answers_that_are_no_http_are_502() -> Result<()> {
+fn fault_50_answers_that_are_not_http_are_502() -> Result<()> {
     let large = format!("HTTP/1.1 200 OK\r\nX-Large: {}\r\n\r\n", "x".repeat(MEBIBYTE));
     for (name, answer) in [
         ("large", large.as_str()),
@@ -109,7 +109,7 @@ fn fault_50_answers_that_are_no_http_are_502() -> Result<()> {
 }
 
 #[test]
-fn fault_50_interim_answers_without_end_are_502_for_requests_and_watches_and_upgrades() -> Result<()> {
+fn fault_50_endless_interim_answers_are_502() -> Result<()> {
     let interim = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n".repeat(1000);
     let fake = FakeMember::start("e2e-interim", move |_| {
         vec![Step::Repeat(interim.clone().into(), 1000), Step::ReceiveAll]
@@ -139,7 +139,7 @@ fn fault_50_a_few_interim_answers_come_before_the_real_one() -> Result<()> {
 }
 
 #[test]
-fn fault_53_a_members_429_is_passed_on_as_it_is() -> Result<()> {
+fn fault_53_members_429_is_forwarded_unchanged() -> Result<()> {
     let body =
         r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429}"#;
     let headers =
@@ -179,7 +179,7 @@ fn fault_55_a_compressed_answer_arrives_byte_for_byte() -> Result<()> {
 }
 
 #[test]
-fn fault_55_bytes_past_the_announced_length_are_nobodys_answer() -> Result<()> {
+fn fault_55_bytes_past_the_length_reach_no_other_answer() -> Result<()> {
     let poisoned = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmine";
     let extra = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\npoisoned";
     let fake = FakeMember::start("e2e-poisoned", move |request| match request.target() {

@@ -15,7 +15,7 @@ use harness::wait::{SOON, eventually};
 use serde_json::json;
 
 #[test]
-fn fault_44_a_member_that_refuses_connections_is_503_within_the_connect_deadline() -> Result<()> {
+fn fault_44_refused_connections_are_503_within_the_timeout() -> Result<()> {
     let nobody = TcpListener::bind((bed()?.address, 0))?.local_addr()?;
     let client = Client::of("e2e-refuses", &format!("https://{nobody}"))?;
     let (answer, took) = client.ask()?;
@@ -24,7 +24,7 @@ fn fault_44_a_member_that_refuses_connections_is_503_within_the_connect_deadline
 }
 
 #[test]
-fn fault_44_a_black_holed_member_costs_the_connect_deadline_once_and_then_nothing() -> Result<()> {
+fn fault_44_black_holed_member_costs_one_connect_timeout() -> Result<()> {
     let hole = BlackHole::start()?;
     let beside = FakeMember::start("e2e-beside-black-hole", |_| ok())?;
     let client = Client::of("e2e-black-hole", &format!("https://{}", hole.address))?;
@@ -48,7 +48,7 @@ fn fault_44_a_black_holed_member_costs_the_connect_deadline_once_and_then_nothin
 }
 
 #[test]
-fn fault_44_a_name_that_is_not_found_is_503_within_the_connect_deadline() -> Result<()> {
+fn fault_44_unresolved_name_is_503_within_the_timeout() -> Result<()> {
     let client = Client::of("e2e-no-name", "https://member.invalid")?;
     let (answer, took) = client.ask()?;
     ensure!(took < CONNECT_DEADLINE, "{took:?}");
@@ -56,7 +56,7 @@ fn fault_44_a_name_that_is_not_found_is_503_within_the_connect_deadline() -> Res
 }
 
 #[test]
-fn fault_44_a_member_that_closes_what_it_accepts_is_503_at_once() -> Result<()> {
+fn fault_44_member_that_closes_connections_is_503_at_once() -> Result<()> {
     let fake = unpooled("e2e-closes")?;
     let client = Client::knows("e2e-closes")?;
     fake.shut(true);
@@ -82,13 +82,13 @@ fn fault_45_a_certificate_of_another_name_gets_no_request() -> Result<()> {
 }
 
 #[test]
-fn fault_45_a_certificate_of_an_unknown_authority_gets_no_request() -> Result<()> {
+fn fault_45_certificate_of_an_unknown_ca_gets_no_request() -> Result<()> {
     let other = FakeMember::unregistered("e2e-unknown-ca-other", |_| ok())?;
     distrusted("e2e-unknown-ca", Manners::default(), &json!({"ca.crt": other.ca()}), "certificate")
 }
 
 #[test]
-fn fault_56_a_member_that_is_gone_for_long_is_tried_by_one_request_at_a_time_and_recovers() -> Result<()> {
+fn fault_56_dead_member_gets_single_trials_and_recovers() -> Result<()> {
     let fake = unpooled("e2e-gone")?;
     let client = Client::knows("e2e-gone")?;
     fake.shut(true);
@@ -116,7 +116,7 @@ fn fault_56_a_member_that_is_gone_for_long_is_tried_by_one_request_at_a_time_and
 }
 
 #[test]
-fn fault_56_an_outage_is_told_with_a_date_for_which_kubectl_does_not_wait() -> Result<()> {
+fn fault_56_outage_has_a_retry_date_that_kubectl_ignores() -> Result<()> {
     let fake = unpooled("e2e-outage")?;
     let admin = Caller::certificate("e2e-outage-admin", &["system:masters"])?;
     let client = Client::knows("e2e-outage")?;
@@ -158,7 +158,7 @@ fn due_soon(answer: &Response) -> Result<()> {
 }
 
 #[test]
-fn fault_56_a_member_that_flaps_is_used_whenever_it_is_up_and_disturbs_no_other() -> Result<()> {
+fn fault_56_flapping_member_is_used_when_up() -> Result<()> {
     let fake = unpooled("e2e-flaps")?;
     let steady = FakeMember::start("e2e-steady", |_| ok())?;
     let client = Client::knows("e2e-flaps")?;

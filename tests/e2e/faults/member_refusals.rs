@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 use crate::plugin;
 
 #[test]
-fn fault_52_a_member_that_does_not_let_us_impersonate_is_told_from_one_that_refuses_the_caller() -> Result<()>
-{
+fn fault_52_missing_impersonation_is_not_the_callers_refusal() -> Result<()> {
     // A real credential of a real member, without the right to impersonate anybody.
     let granted = Granted::on("m2", "e2e-no-impersonation", &json!([]))?;
     let answer = granted.refused(&granted.caller(&[])?)?;
@@ -31,7 +30,7 @@ fn fault_52_a_member_that_does_not_let_us_impersonate_is_told_from_one_that_refu
 }
 
 #[test]
-fn fault_52_the_rights_that_a_members_grant_lacks_are_named_and_no_others() -> Result<()> {
+fn fault_52_only_missing_rights_are_named() -> Result<()> {
     let authentication = json!({
         "apiGroups": ["authentication.k8s.io"], "resources": ["*"], "verbs": ["impersonate"],
     });
@@ -60,7 +59,7 @@ fn fault_52_the_rights_that_a_members_grant_lacks_are_named_and_no_others() -> R
 }
 
 #[test]
-fn fault_52_a_storm_of_refused_requests_asks_the_member_about_its_grant_once() -> Result<()> {
+fn fault_52_many_refusals_check_the_grant_once() -> Result<()> {
     let refusal = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
         "message": "users \"x\" is forbidden: User \"y\" cannot impersonate resource \"users\"",
@@ -179,7 +178,7 @@ impl Granted {
 }
 
 #[test]
-fn fault_51_a_refused_credential_is_read_again_and_the_request_repeated_once() -> Result<()> {
+fn fault_51_refused_credential_is_reread_and_retried_once() -> Result<()> {
     let Renewal { fake, mut client, gate } = Renewal::begin("e2e-renewed")?;
     let path = member_path(&fake.name, "/plain");
     client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
@@ -208,8 +207,7 @@ fn fault_51_a_refused_upgrade_is_redone_with_the_new_credential() -> Result<()> 
 }
 
 #[test]
-fn fault_51_a_request_with_a_body_is_not_repeated_and_the_next_one_goes_with_the_new_credential() -> Result<()>
-{
+fn fault_51_body_is_not_retried_but_next_uses_new_credential() -> Result<()> {
     let Renewal { fake, mut client, gate } = Renewal::begin("e2e-renewed-body")?;
     let path = member_path(&fake.name, "/body");
     client.send(format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody").as_bytes())?;
@@ -226,7 +224,7 @@ fn fault_51_a_request_with_a_body_is_not_repeated_and_the_next_one_goes_with_the
 }
 
 #[test]
-fn fault_51_a_credential_without_a_successor_is_503_and_refused_once() -> Result<()> {
+fn fault_51_refused_credential_without_successor_is_503() -> Result<()> {
     let fake = FakeMember::start("e2e-not-renewed", |_| reply("401 Unauthorized", "", ""))?;
     let mut client = admin("e2e-not-renewed-admin")?;
     let path = member_path(&fake.name, "/plain");
@@ -291,7 +289,7 @@ fn admin(name: &str) -> Result<Connection> {
 }
 
 #[test]
-fn fault_46_a_member_that_does_not_answer_is_given_up_after_a_minute() -> Result<()> {
+fn fault_46_silent_member_times_out_after_a_minute() -> Result<()> {
     let fake = FakeMember::start("e2e-late", |request| match request.target() {
         target if target.ends_with("/hang") => vec![Step::Hang],
         _ => ok(),

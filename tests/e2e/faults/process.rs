@@ -8,7 +8,7 @@ use harness::own_sidecar::{Difference, OwnSidecar};
 use harness::wait::{SOON, eventually};
 
 #[test]
-fn fault_80_without_files_to_open_it_waits_and_goes_on() -> Result<()> {
+fn fault_80_file_descriptor_shortage_is_survived() -> Result<()> {
     let fake = FakeMember::start("e2e-process-files", |_| ok())?;
     let own = OwnSidecar::with(&Difference { open_files: Some(100), ..Difference::default() })?;
     let endpoint = own.endpoint(admin("files")?.certificate.as_deref())?;

@@ -10,7 +10,7 @@ use harness::own_sidecar::{Difference, OwnSidecar};
 use harness::wait::{SOON, eventually};
 
 #[test]
-fn in_the_delay_it_is_not_ready_and_serves_new_connections() -> Result<()> {
+fn shutdown_delay_is_not_ready_but_serves_new_connections() -> Result<()> {
     let mut own = own_with(&["--shutdown-delay-duration=6"])?;
     let fake = FakeMember::start("e2e-shutdown-delay", |_| ok())?;
     let endpoint = admin(&own, "delay")?;
@@ -37,7 +37,7 @@ fn in_the_delay_it_is_not_ready_and_serves_new_connections() -> Result<()> {
 }
 
 #[test]
-fn a_request_under_way_gets_its_answer_and_no_connection_is_accepted() -> Result<()> {
+fn shutdown_finishes_requests_and_accepts_no_connection() -> Result<()> {
     let mut own = own_with(&[])?;
     let gate = Gate::closed();
     let held = gate.clone();
@@ -60,7 +60,7 @@ fn a_request_under_way_gets_its_answer_and_no_connection_is_accepted() -> Result
 }
 
 #[test]
-fn a_tunnel_works_in_the_grace_period_and_both_sides_are_told_of_its_end() -> Result<()> {
+fn tunnel_works_in_the_grace_period_and_closes_on_both_sides() -> Result<()> {
     let mut own = own_with(&["--shutdown-grace-period=4"])?;
     let fake = FakeMember::start("e2e-shutdown-tunnel", |request| {
         if request.values("upgrade").is_empty() {
@@ -84,7 +84,7 @@ fn a_tunnel_works_in_the_grace_period_and_both_sides_are_told_of_its_end() -> Re
 }
 
 #[test]
-fn a_watch_is_broken_off_after_the_grace_period() -> Result<()> {
+fn watch_is_aborted_after_the_grace_period() -> Result<()> {
     let mut own = own_with(&["--shutdown-grace-period=1"])?;
     let fake = FakeMember::start("e2e-shutdown-watch", |request| {
         if !request.target().contains("watch") {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::plugin;
 
 #[test]
-fn one_black_hole_of_a_hundred_costs_nothing_but_its_line() -> Result<()> {
+fn one_black_hole_of_a_hundred_costs_only_its_line() -> Result<()> {
     let fleet = Fleet::new("slow-hundred", 100)?;
     let words = ["get", "configmaps", "-C", &fleet.names.join(",")];
     let plugin = fleet.plugin()?;
@@ -36,7 +36,7 @@ fn one_black_hole_of_a_hundred_costs_nothing_but_its_line() -> Result<()> {
 }
 
 #[test]
-fn a_silent_member_is_the_last_and_is_named_with_the_time_it_had() -> Result<()> {
+fn silent_member_is_listed_last_with_its_timeout() -> Result<()> {
     let fleet = Fleet::new("slow-last", 4)?;
     let plugin = fleet.plugin()?.with(&["--cluster-timeout=3s"]);
     let choice = fleet.names.join(",");

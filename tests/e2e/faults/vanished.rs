@@ -13,7 +13,7 @@ use harness::wait::{SOON, eventually};
 use serde_json::json;
 
 #[test]
-fn connections_whose_other_end_is_gone_are_found_within_seconds() -> Result<()> {
+fn connections_to_a_vanished_member_end_within_seconds() -> Result<()> {
     let fake = FakeMember::unregistered("e2e-vanished", |request| match request.target() {
         target if target.contains("watch=1") => {
             let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nevent\r\n";

@@ -9,7 +9,7 @@ use harness::wait::{SOON, eventually};
 use crate::plugin;
 
 #[test]
-fn what_is_granted_can_be_used_at_once_and_what_is_revoked_no_more() -> Result<()> {
+fn grant_takes_effect_at_once_and_revoke_ends_it() -> Result<()> {
     let scene = Scene::on("m2", "access-grant")?;
     let jane = Caller::certificate("e2e-access-jane", &[])?;
     let words = grant_words("view", "--user=e2e-access-jane", &scene);
@@ -61,7 +61,7 @@ fn groups_and_service_accounts_are_granted_alike() -> Result<()> {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_by_name_and_nothing_is_written() -> Result<()> {
+fn invalid_grant_is_refused_with_its_reason_and_writes_nothing() -> Result<()> {
     for (words, reason) in [
         (["grant", "view", "--group=system:authenticated", "-C", "m2"], "system:authenticated"),
         (["grant", "view", "--group=system:masters", "-C", "m2"], "kubectl-mc:host-admins"),
@@ -86,7 +86,7 @@ fn what_makes_no_sense_is_refused_by_name_and_nothing_is_written() -> Result<()>
 }
 
 #[test]
-fn a_dry_run_says_what_would_change_and_changes_nothing() -> Result<()> {
+fn dry_run_prints_the_changes_and_changes_nothing() -> Result<()> {
     let scene = Scene::on("m2", "access-dry")?;
     let mut words = to("grant", &grant_words("view", "--user=e2e-access-dry", &scene));
     words.push("--dry-run".to_owned());
@@ -98,7 +98,7 @@ fn a_dry_run_says_what_would_change_and_changes_nothing() -> Result<()> {
 }
 
 #[test]
-fn each_hop_that_says_no_is_explained_and_its_fix_works() -> Result<()> {
+fn explain_names_each_refusing_hop_and_the_fix_works() -> Result<()> {
     let scene = Scene::on("m2", "access-explain")?;
     let user = "e2e-access-erin";
     let explain = |words: &[&str]| -> Result<harness::tool::Output> {
@@ -135,7 +135,7 @@ fn each_hop_that_says_no_is_explained_and_its_fix_works() -> Result<()> {
 }
 
 #[test]
-fn an_unknown_cluster_and_a_privileged_identity_are_explained_too() -> Result<()> {
+fn explain_covers_unknown_cluster_and_privileged_identity() -> Result<()> {
     let unknown = admin()?.run(&["access", "explain", "-C", "e2e-no-such", "get", "pods"])?;
     ensure!(
         unknown.code == 1 && unknown.text().contains("no cluster e2e-no-such is registered"),
@@ -148,7 +148,7 @@ fn an_unknown_cluster_and_a_privileged_identity_are_explained_too() -> Result<()
 }
 
 #[test]
-fn who_may_not_ask_about_others_is_told_so_and_hears_of_themselves() -> Result<()> {
+fn unprivileged_caller_gets_an_explanation_of_own_access() -> Result<()> {
     let scene = Scene::on("m2", "access-self")?;
     let caller = scene.caller()?;
     let words = ["access", "explain", "-C", "m2", "get", "configmaps", "-n", &scene.name];

@@ -10,7 +10,7 @@ use crate::identity::unified_auth::{FIVE_SECONDS, bind, named, rule, unbind, wit
 use crate::members::joined::Joined;
 
 #[test]
-fn what_would_change_is_told_with_its_binding_and_nothing_once_all_is_in_step() -> Result<()> {
+fn diff_shows_each_change_and_its_binding_until_in_sync() -> Result<()> {
     let joined = Joined::under(NAME)?;
     let proxy = rule(&["clusters/proxy"], &["get"], &[NAME]);
     bind("diff-goes", &proxy, &[&named("User", "e2e-diff-leaver")])?;

@@ -12,7 +12,7 @@ use harness::wait::{SOON, eventually};
 use serde_json::json;
 
 #[test]
-fn by_default_only_the_host_lets_anybody_in_who_shows_no_credential() -> Result<()> {
+fn by_default_only_the_host_accepts_anonymous_requests() -> Result<()> {
     let fake = FakeMember::start("e2e-anonymous-host", |_| ok())?;
     let direct = get(&Endpoint::sidecar(sidecar()?, None)?, &fake, "/direct")?;
     ensure!(direct.status() == 401, "{} {}", direct.status(), direct.text());
@@ -24,7 +24,7 @@ fn by_default_only_the_host_lets_anybody_in_who_shows_no_credential() -> Result<
 }
 
 #[test]
-fn a_refused_login_over_http2_is_answered_and_ends_the_connection() -> Result<()> {
+fn refused_http2_login_is_answered_and_connection_closes() -> Result<()> {
     let mut http2 = Http2::connect(&Endpoint::sidecar(sidecar()?, None)?)?;
     let asked = Instant::now();
     let stream = http2.get(&member_path("m2", "/api"), &[("authorization", "Bearer wrong")])?;
@@ -39,7 +39,7 @@ fn a_refused_login_over_http2_is_answered_and_ends_the_connection() -> Result<()
 }
 
 #[test]
-fn with_anonymous_auth_rbac_decides_and_the_member_sees_system_anonymous() -> Result<()> {
+fn anonymous_auth_forwards_system_anonymous_if_rbac_allows() -> Result<()> {
     let own = OwnSidecar::with(&Difference { flags: &["--anonymous-auth"], ..Difference::default() })?;
     let fake = FakeMember::start("e2e-anonymous", |_| ok())?;
     let endpoint = own.endpoint(None)?;

@@ -11,7 +11,7 @@ use crate::members::joined::Joined;
 use crate::plugin;
 
 #[test]
-fn where_both_sides_say_any_users_are_not_listed_and_nobody_waits_to_be() -> Result<()> {
+fn impersonation_of_any_user_needs_no_list_and_no_wait() -> Result<()> {
     let joined = Joined::under(NAME)?;
     let caller = Caller::certificate("e2e-any-jane", &["e2e-any-dev"])?;
     joined.admin.ok(&["access", "grant", "view", "--group=e2e-any-dev", "-n", "default", "-C", NAME])?;

@@ -12,7 +12,7 @@ use crate::upgrades::protocol::{Protocol, over_each_protocol};
 use crate::{plugin, plugin_in};
 
 #[test]
-fn who_has_no_right_on_the_host_is_told_host_cluster_and_verb() -> Result<()> {
+fn refusal_by_the_host_names_host_cluster_and_verb() -> Result<()> {
     let stranger = Caller::certificate("e2e-stranger-cold", &[])?;
     let attempt = plugin(&stranger)?.run(&["--cluster=m1", "get", "pods"])?;
     attempt.failure(&["orbidden", "e2e-stranger-cold", "m1", "get", "clusters", &bed()?.host.server])?;
@@ -20,7 +20,7 @@ fn who_has_no_right_on_the_host_is_told_host_cluster_and_verb() -> Result<()> {
 }
 
 #[test]
-fn a_warm_discovery_cache_hides_nothing_of_it() -> Result<()> {
+fn cached_discovery_does_not_change_the_refusal() -> Result<()> {
     let scene = Scene::new("warm")?;
     let caller = scene.caller()?;
     let warmed = plugin_in(&scene, &caller)?;
@@ -32,7 +32,7 @@ fn a_warm_discovery_cache_hides_nothing_of_it() -> Result<()> {
 }
 
 #[test]
-fn without_a_right_on_the_member_the_members_own_refusal_is_shown() -> Result<()> {
+fn refusal_by_the_member_is_shown_unchanged() -> Result<()> {
     let scene = Scene::new("member-says-no")?;
     let caller = Caller::certificate("e2e-member-says-no", &[])?;
     scene.let_in(&caller, &["m1"], EVERY_VERB)?;
@@ -45,9 +45,9 @@ fn without_a_right_on_the_member_the_members_own_refusal_is_shown() -> Result<()
     Ok(())
 }
 
-over_each_protocol!(kubernetes_136550_who_may_only_read_may_not_exec);
+over_each_protocol!(kubernetes_136550_reader_may_not_exec);
 
-fn kubernetes_136550_who_may_only_read_may_not_exec(protocol: Protocol) -> Result<()> {
+fn kubernetes_136550_reader_may_not_exec(protocol: Protocol) -> Result<()> {
     let scene = Scene::new(&format!("readers-{}", protocol.tag()))?;
     let caller = Caller::certificate(&format!("{}-user", scene.name), &[])?;
     scene.let_in(&caller, &["m1"], &["get"])?;
@@ -71,12 +71,12 @@ fn a_right_to_one_cluster_opens_no_other() -> Result<()> {
 }
 
 #[test]
-fn fault_29_through_the_host_an_unknown_cluster_looks_like_a_forbidden_one() -> Result<()> {
+fn fault_29_unknown_cluster_looks_forbidden_through_the_host() -> Result<()> {
     unknown_looks_forbidden(&Endpoint::cluster(&bed()?.host, None)?)
 }
 
 #[test]
-fn fault_29_past_the_host_an_unknown_cluster_looks_like_a_forbidden_one() -> Result<()> {
+fn fault_29_unknown_cluster_looks_forbidden_past_the_host() -> Result<()> {
     unknown_looks_forbidden(&Endpoint::sidecar(sidecar()?, None)?)
 }
 
@@ -91,7 +91,7 @@ fn unknown_looks_forbidden(endpoint: &Endpoint) -> Result<()> {
 }
 
 #[test]
-fn who_may_enter_every_cluster_is_told_that_one_is_unknown() -> Result<()> {
+fn unknown_cluster_is_named_to_callers_of_all_clusters() -> Result<()> {
     let scene = Scene::new("every-cluster")?;
     let caller = Caller::certificate("e2e-every-cluster", &[])?;
     scene.let_in(&caller, &[], EVERY_VERB)?;
@@ -100,7 +100,7 @@ fn who_may_enter_every_cluster_is_told_that_one_is_unknown() -> Result<()> {
 }
 
 #[test]
-fn fault_12_past_the_host_impersonation_needs_the_right_to_it() -> Result<()> {
+fn fault_12_impersonation_past_the_host_needs_the_right() -> Result<()> {
     let scene = Scene::new("direct-as")?;
     let caller = scene.caller()?;
     let endpoint = Endpoint::sidecar(sidecar()?, caller.certificate.as_deref())?;
@@ -115,7 +115,7 @@ fn fault_12_past_the_host_impersonation_needs_the_right_to_it() -> Result<()> {
 }
 
 #[test]
-fn who_is_nobody_gets_nothing() -> Result<()> {
+fn invalid_credentials_get_no_access() -> Result<()> {
     let endpoint = Endpoint::sidecar(sidecar()?, None)?;
     let path = member_path("m1", "/api/v1/pods");
     let answer = endpoint.exchange(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;

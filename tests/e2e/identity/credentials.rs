@@ -137,7 +137,7 @@ fn metrics_are_for_authorized_callers_only() -> Result<()> {
 }
 
 #[test]
-fn a_member_that_refuses_our_credential_is_not_the_callers_fault() -> Result<()> {
+fn member_that_refuses_the_sidecars_token_is_503() -> Result<()> {
     let fake = FakeMember::start("e2e-unauthorized", |_| {
         reply("401 Unauthorized", "WWW-Authenticate: Bearer realm=\"member\"\r\n", "{}")
     })?;
@@ -153,7 +153,7 @@ fn a_member_that_refuses_our_credential_is_not_the_callers_fault() -> Result<()>
 }
 
 #[test]
-fn a_member_without_a_credential_has_its_own_error() -> Result<()> {
+fn member_without_a_credential_has_its_own_error() -> Result<()> {
     let fake = FakeMember::start("e2e-no-credential", |_| ok())?;
     let admin = Caller::certificate("e2e-no-credential-admin", &["system:masters"])?;
     host()?.delete(&format!("/api/v1/namespaces/{SYSTEM}/secrets/e2e-no-credential.member"))?;

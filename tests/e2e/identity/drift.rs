@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::identity::unified_auth::{RBAC, bind, named, rule};
 
 #[test]
-fn what_somebody_adds_takes_or_deletes_on_a_member_is_repaired_by_itself() -> Result<()> {
+fn drift_of_a_members_rbac_is_repaired() -> Result<()> {
     let alone = alone()?;
     let fleet = OwnFleet::new("drift")?;
     let member = Managed::prepare(NAME, alone.cluster, &fleet.namespace)?;

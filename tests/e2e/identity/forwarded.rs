@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{plugin, plugin_in};
 
 #[test]
-fn a_certificates_name_groups_and_credential_id_reach_the_member() -> Result<()> {
+fn certificate_name_groups_and_credential_id_reach_the_member() -> Result<()> {
     let scene = Scene::new("who-cert")?;
     let caller = Caller::certificate("e2e-who-cert-user", &["painters", "poets"])?;
     scene.welcome(&caller)?;
@@ -76,7 +76,7 @@ fn a_service_account_is_the_members_own_of_that_name() -> Result<()> {
 }
 
 #[test]
-fn the_hosts_pod_is_not_told_to_the_member() -> Result<()> {
+fn pod_of_a_host_token_is_not_forwarded() -> Result<()> {
     let scene = Scene::new("who-pod")?;
     let caller = Caller::pod(&scene.name, "robot")?;
     scene.welcome(&caller)?;
@@ -96,7 +96,7 @@ fn fault_17_a_host_admin_is_an_admin_by_the_members_own_rules() -> Result<()> {
 }
 
 #[test]
-fn whom_the_caller_impersonates_on_the_host_is_whom_the_member_sees() -> Result<()> {
+fn impersonation_on_the_host_reaches_the_member() -> Result<()> {
     let scene = Scene::new("who-as")?;
     let admin = Caller::certificate("e2e-who-as-admin", &["system:masters"])?;
     let jane = Caller::certificate("e2e-jane", &[])?;
@@ -116,7 +116,7 @@ fn fault_17_nodes_of_the_host_are_refused() -> Result<()> {
 }
 
 #[test]
-fn fault_17_members_of_the_nodes_group_are_refused_whatever_their_name() -> Result<()> {
+fn fault_17_members_of_the_nodes_group_are_refused() -> Result<()> {
     refused("who-nodes", Caller::certificate("e2e-no-node", &["system:nodes"])?)
 }
 
@@ -139,12 +139,12 @@ fn fault_17_bootstrap_tokens_of_the_host_are_refused() -> Result<()> {
 }
 
 #[test]
-fn nobody_is_called_like_the_sidecars_own_names() -> Result<()> {
+fn sidecars_own_names_are_refused_as_callers() -> Result<()> {
     refused("who-reserved", Caller::certificate("kubectl-mc:anybody", &[])?)
 }
 
 #[test]
-fn fault_17_nobody_brings_the_host_admins_group_along() -> Result<()> {
+fn fault_17_callers_host_admins_group_is_refused() -> Result<()> {
     refused("who-promoted", Caller::certificate("e2e-promoted", &["kubectl-mc:host-admins"])?)
 }
 

@@ -13,22 +13,22 @@ use harness::own_sidecar::OwnSidecar;
 use harness::scene::{EVERY_VERB, Scene};
 
 #[test]
-fn fault_01_without_a_certificate_the_front_proxys_headers_are_nobodys() -> Result<()> {
+fn fault_01_front_proxy_headers_need_a_certificate() -> Result<()> {
     Proxy::prepare("no-certificate", None)?.is_refused(ULRIKE)
 }
 
 #[test]
-fn fault_02_a_certificate_of_another_authority_makes_no_front_proxy() -> Result<()> {
+fn fault_02_certificate_of_another_ca_is_no_front_proxy() -> Result<()> {
     Proxy::prepare("stranger", Some(front_proxy::of_a_stranger()?))?.is_refused(ULRIKE)
 }
 
 #[test]
-fn fault_03_another_name_of_the_front_proxys_authority_makes_no_front_proxy() -> Result<()> {
+fn fault_03_other_name_of_the_same_ca_is_no_front_proxy() -> Result<()> {
     Proxy::prepare("other-name", Some(front_proxy::called("another-client")?))?.is_refused(ULRIKE)
 }
 
 #[test]
-fn fault_04_an_expired_certificate_makes_no_front_proxy_and_is_counted() -> Result<()> {
+fn fault_04_expired_certificate_is_refused_and_counted() -> Result<()> {
     let fake = FakeMember::start("e2e-fp-expired", |_| ok())?;
     let own = OwnSidecar::start()?;
     let expired = Proxy { fake, endpoint: own.endpoint(Some(&front_proxy::expired()?))? };
@@ -41,7 +41,7 @@ fn fault_04_an_expired_certificate_makes_no_front_proxy_and_is_counted() -> Resu
 }
 
 #[test]
-fn fault_05_a_front_proxy_that_names_no_user_is_none() -> Result<()> {
+fn fault_05_front_proxy_without_a_user_header_is_ignored() -> Result<()> {
     let proxy = Proxy::honest("no-user")?;
     proxy.is_refused("X-Remote-Group: system:masters\r\n")?;
     // Whoever has a token as well is known by that.
@@ -103,7 +103,7 @@ fn fault_06_first_of_two_names_counts_and_they_are_never_joined() -> Result<()> 
 }
 
 #[test]
-fn fault_07_headers_that_only_resemble_the_front_proxys_mean_nothing() -> Result<()> {
+fn fault_07_similar_headers_are_no_front_proxy_headers() -> Result<()> {
     let proxy = Proxy::honest("resemble")?;
     for resembling in ["X_Remote_User: ulrike", "X-Remote_User: ulrike", "X-Remote-User_: ulrike"] {
         proxy.is_refused(&format!("{resembling}\r\nX-Remote-Group: system:masters\r\n"))?;
@@ -162,7 +162,7 @@ fn fault_09_keys_of_extra_are_unescaped_and_sent_on_escaped() -> Result<()> {
 }
 
 #[test]
-fn fault_10_a_name_that_is_not_utf8_is_nobodys() -> Result<()> {
+fn fault_10_name_that_is_not_utf8_is_unauthorized() -> Result<()> {
     let proxy = Proxy::honest("not-utf8")?;
     let groups = "X-Remote-Group: system:masters\r\n";
     let path = member_path(&proxy.fake.name, "/target");
@@ -185,7 +185,7 @@ fn fault_10_a_name_that_is_not_utf8_is_nobodys() -> Result<()> {
 }
 
 #[test]
-fn fault_12_what_the_host_left_of_an_impersonation_is_an_error_and_the_end() -> Result<()> {
+fn fault_12_leftover_impersonation_is_an_error() -> Result<()> {
     let proxy = Proxy::honest("left-over")?;
     for left in ["Impersonate-User: ", "Impersonate-User: admin", "Impersonate-Foo: x", "Impersonate_User: x"]
     {
@@ -198,7 +198,7 @@ fn fault_12_what_the_host_left_of_an_impersonation_is_an_error_and_the_end() -> 
 }
 
 #[test]
-fn fault_18_a_user_without_a_name_is_nobody() -> Result<()> {
+fn fault_18_user_without_a_name_is_unauthorized() -> Result<()> {
     let proxy = Proxy::honest("no-name")?;
     proxy.is_refused("X-Remote-User: \r\nX-Remote-Group: system:masters\r\n")?;
     let nameless = Caller::certificate("", &["system:masters"])?;

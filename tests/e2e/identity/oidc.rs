@@ -18,8 +18,7 @@ use crate::plugin;
 
 /// She logs in as people do: a credential plugin prints an ID token.
 #[test]
-fn who_is_known_only_by_an_oidc_group_gets_in_at_the_first_call_and_the_member_names_all_of_her() -> Result<()>
-{
+fn oidc_group_user_is_admitted_on_first_call() -> Result<()> {
     let scene = Scene::of("oidc-first")?;
     let jane = scene.person("jane")?;
     ensure!(!scene.member.may_be_user(&jane.user)?, "she is known already");
@@ -32,7 +31,7 @@ fn who_is_known_only_by_an_oidc_group_gets_in_at_the_first_call_and_the_member_n
 }
 
 #[test]
-fn the_same_token_makes_the_same_of_her_at_the_sidecar_itself() -> Result<()> {
+fn oidc_token_gives_the_same_identity_past_the_host() -> Result<()> {
     let scene = Scene::of("oidc-direct")?;
     let jane = scene.person("jane")?;
     let log = AuditLog::from_now(scene.member.cluster)?;
@@ -43,7 +42,7 @@ fn the_same_token_makes_the_same_of_her_at_the_sidecar_itself() -> Result<()> {
 
 /// The binding names `oidc:…-dev`: neither what another issuer says nor a name without its issuer's is that group.
 #[test]
-fn a_group_of_another_issuer_or_of_none_lets_nobody_in() -> Result<()> {
+fn group_of_another_issuer_grants_nothing() -> Result<()> {
     let scene = Scene::of("oidc-foreign")?;
     let claims = |group: String| scene.claims("mallory", &[group]);
     let (bare, whole) = ("oidc-foreign-dev".to_owned(), scene.group("dev"));
@@ -72,7 +71,7 @@ fn a_group_of_another_issuer_or_of_none_lets_nobody_in() -> Result<()> {
 }
 
 #[test]
-fn a_token_that_has_run_out_is_nobodys_and_nothing_of_it_reaches_the_member() -> Result<()> {
+fn expired_oidc_token_reaches_no_member() -> Result<()> {
     let scene = Scene::of("oidc-expired")?;
     let mut claims = scene.claims("jane", &["oidc-expired-dev".to_owned()]);
     claims["exp"] = (now()? - 60).into();
@@ -93,7 +92,7 @@ fn a_token_that_has_run_out_is_nobodys_and_nothing_of_it_reaches_the_member() ->
 }
 
 #[test]
-fn once_her_groups_binding_is_gone_she_is_refused_and_forgotten() -> Result<()> {
+fn oidc_user_is_refused_once_the_group_binding_is_deleted() -> Result<()> {
     let scene = Scene::of("oidc-unbound")?;
     let jane = scene.person("jane")?;
     let host = Endpoint::cluster(&bed()?.host, None)?;
@@ -111,7 +110,7 @@ fn once_her_groups_binding_is_gone_she_is_refused_and_forgotten() -> Result<()> 
 
 /// A name is given away again: the uid tells who has it now, and nothing that is kept by name mixes them up.
 #[test]
-fn two_people_of_one_name_are_told_apart_by_their_uid_and_extra() -> Result<()> {
+fn users_of_one_name_differ_by_uid_and_extra() -> Result<()> {
     let scene = Scene::of("oidc-uid")?;
     let first = scene.person("jane")?;
     let mut claims = scene.claims("jane", &["oidc-uid-dev".to_owned()]);

@@ -17,7 +17,7 @@ use crate::identity::unified_auth::{FIVE_SECONDS, RBAC, bind, make_namespace, na
 use crate::plugin;
 
 #[test]
-fn a_user_known_only_by_group_works_on_the_first_call_and_not_after_the_group_is_shut_out() -> Result<()> {
+fn group_user_works_on_first_call_until_group_is_removed() -> Result<()> {
     let member = managed()?;
     let group = "e2e-learnt-dev";
     let caller = Caller::certificate("e2e-learnt-jane", &[group, "e2e-learnt-unbound"])?;
@@ -42,7 +42,7 @@ fn a_user_known_only_by_group_works_on_the_first_call_and_not_after_the_group_is
 
 /// Beside the bed's sidecar, which leads, two more that only serve.
 #[test]
-fn every_replica_learns_and_the_one_that_leads_gives_the_right() -> Result<()> {
+fn every_replica_records_users_and_the_leader_grants() -> Result<()> {
     let member = managed()?;
     let replicas = [OwnSidecar::start()?, OwnSidecar::start()?];
     for replica in &replicas {
@@ -84,7 +84,7 @@ fn every_replica_learns_and_the_one_that_leads_gives_the_right() -> Result<()> {
 }
 
 #[test]
-fn a_request_with_a_body_is_told_to_come_again_and_does_its_work_once() -> Result<()> {
+fn request_with_a_body_is_retried_and_executed_once() -> Result<()> {
     let member = managed()?;
     let caller = Caller::certificate("e2e-learnt-writer", &["e2e-learnt-writers"])?;
     welcome(member, "learnt-writer", &named("Group", "e2e-learnt-writers"))?;
@@ -105,7 +105,7 @@ fn a_request_with_a_body_is_told_to_come_again_and_does_its_work_once() -> Resul
 }
 
 #[test]
-fn an_upgrade_waits_for_the_right_and_is_made_again() -> Result<()> {
+fn upgrade_waits_for_the_grant_and_is_retried() -> Result<()> {
     let member = managed()?;
     let caller = Caller::certificate("e2e-learnt-exec", &["e2e-learnt-execs"])?;
     welcome(member, "learnt-exec", &named("Group", "e2e-learnt-execs"))?;
@@ -125,7 +125,7 @@ fn an_upgrade_waits_for_the_right_and_is_made_again() -> Result<()> {
 }
 
 #[test]
-fn who_is_bound_by_the_group_of_all_service_accounts_is_added_in_its_own_namespace_only() -> Result<()> {
+fn service_account_group_adds_rights_in_its_namespace_only() -> Result<()> {
     let member = managed()?;
     let caller = Caller::service_account("e2e-learnt-robot", "robot")?;
     welcome(member, "learnt-robot", &named("Group", "system:serviceaccounts"))?;
@@ -161,7 +161,7 @@ fn a_uid_and_extra_are_passed_on_by_one_rule() -> Result<()> {
 }
 
 #[test]
-fn who_is_not_let_in_by_the_host_is_not_remembered() -> Result<()> {
+fn user_refused_by_the_host_is_not_recorded() -> Result<()> {
     let member = managed()?;
     let caller = Caller::certificate("e2e-learnt-stranger", &["e2e-learnt-strangers"])?;
     let answer = send(&caller, "GET", "/api/v1/namespaces", "", "")?;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::identity::unified_auth::{FIVE_SECONDS, RBAC, bind, make_namespace, named, rule, within};
 
 #[test]
-fn it_is_nobody_by_itself() -> Result<()> {
+fn impersonator_token_has_no_access_as_itself() -> Result<()> {
     let thief = managed()?.thief_of_impersonator()?;
     let role = format!("{RBAC}/clusterroles/kubectl-mc-impersonator");
     for (method, path) in [
@@ -32,7 +32,7 @@ fn it_is_nobody_by_itself() -> Result<()> {
 }
 
 #[test]
-fn it_is_those_who_are_listed_and_nobody_else() -> Result<()> {
+fn impersonator_token_impersonates_only_listed_users() -> Result<()> {
     let member = managed()?;
     let thief = member.thief_of_impersonator()?;
     make_namespace(member, "e2e-stolen")?;
@@ -84,7 +84,7 @@ fn it_is_those_who_are_listed_and_nobody_else() -> Result<()> {
 
 /// Where Kubernetes knows narrower ways to impersonate (KEP-5284), it has none of them either.
 #[test]
-fn it_has_no_right_but_those_of_the_list() -> Result<()> {
+fn impersonator_token_has_only_the_listed_rights() -> Result<()> {
     let member = managed()?;
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": "default"},
@@ -109,7 +109,7 @@ fn it_has_no_right_but_those_of_the_list() -> Result<()> {
 }
 
 #[test]
-fn the_sidecars_own_token_reads_no_secret_of_another_namespace_on_the_host() -> Result<()> {
+fn sidecar_token_reads_no_secret_of_another_namespace() -> Result<()> {
     let bed = harness::bed::bed()?;
     let host = harness::bed::host()?;
     let path = "/api/v1/namespaces/kubectl-mc-system/serviceaccounts/mc-sidecar/token";

@@ -10,7 +10,7 @@ use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
 
 #[test]
-fn it_reads_nothing_but_its_own_roles() -> Result<()> {
+fn manager_reads_only_its_own_roles() -> Result<()> {
     let thief = managed()?.thief_of_manager()?;
     for path in [
         "/api/v1/secrets",
@@ -31,7 +31,7 @@ fn it_reads_nothing_but_its_own_roles() -> Result<()> {
 }
 
 #[test]
-fn it_writes_no_role_or_binding_but_the_impersonators() -> Result<()> {
+fn manager_writes_only_the_impersonators_role_and_binding() -> Result<()> {
     let thief = managed()?.thief_of_manager()?;
     let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
     for name in ["kubectl-mc-manager", "cluster-admin", "mine"] {
@@ -56,7 +56,7 @@ fn it_writes_no_role_or_binding_but_the_impersonators() -> Result<()> {
 }
 
 #[test]
-fn what_the_sidecar_does_with_it_is_let_through() -> Result<()> {
+fn manager_token_allows_the_sidecars_own_writes() -> Result<()> {
     let manager = managed()?.thief_of_manager()?;
     let rule = |resource: &str, names: Vec<String>| json!({"apiGroups": [""], "resources": [resource], "verbs": ["impersonate"], "resourceNames": names});
     // As many as a big company has, within what a policy may cost.
@@ -105,7 +105,7 @@ fn what_the_sidecar_does_with_it_is_let_through() -> Result<()> {
 }
 
 #[test]
-fn it_gives_no_right_but_to_impersonate() -> Result<()> {
+fn manager_grants_only_the_right_to_impersonate() -> Result<()> {
     for rules in [
         json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]),
         json!([{"apiGroups": [""], "resources": ["users"], "verbs": ["*"], "resourceNames": ["jane"]}]),
@@ -126,7 +126,7 @@ fn it_gives_no_right_but_to_impersonate() -> Result<()> {
 }
 
 #[test]
-fn it_names_nobody_who_is_refused_and_leaves_no_name_out() -> Result<()> {
+fn manager_grants_neither_refused_names_nor_all_names() -> Result<()> {
     let group = |names: Value| json!([{"apiGroups": [""], "resources": ["groups"], "verbs": ["impersonate"], "resourceNames": names}]);
     for name in [
         "system:masters",
@@ -171,7 +171,7 @@ fn it_names_nobody_who_is_refused_and_leaves_no_name_out() -> Result<()> {
 }
 
 #[test]
-fn it_lets_no_role_flow_into_another() -> Result<()> {
+fn manager_cannot_aggregate_roles() -> Result<()> {
     let thief = managed()?.thief_of_manager()?;
     let mut aggregating = role("ClusterRole", OURS, &json!([]));
     aggregating["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {}}]});
@@ -199,7 +199,7 @@ fn manager_sets_no_finalizer_and_no_owner() -> Result<()> {
 }
 
 #[test]
-fn it_reaches_no_account_of_the_control_plane_or_of_its_own_in_a_namespace() -> Result<()> {
+fn manager_cannot_grant_control_plane_accounts() -> Result<()> {
     let thief = managed()?.thief_of_manager()?;
     let accounts = json!([{"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}]);
     for namespace in ["kube-system", "kube-public", "kube-node-lease", "kubectl-mc-system"] {
@@ -218,7 +218,7 @@ fn it_reaches_no_account_of_the_control_plane_or_of_its_own_in_a_namespace() -> 
 }
 
 #[test]
-fn it_binds_nothing_to_anybody_else() -> Result<()> {
+fn manager_binds_only_the_impersonator() -> Result<()> {
     let thief = managed()?.thief_of_manager()?;
     let impersonator = json!({"kind": "ServiceAccount", "name": OURS, "namespace": "kubectl-mc-system"});
     for (namespace, binding) in [
@@ -248,7 +248,7 @@ fn it_binds_nothing_to_anybody_else() -> Result<()> {
 }
 
 #[test]
-fn it_cannot_loosen_what_binds_it() -> Result<()> {
+fn manager_cannot_loosen_its_own_limits() -> Result<()> {
     let thief = managed()?.thief_of_manager()?;
     let admission = "/apis/admissionregistration.k8s.io/v1";
     for path in [
@@ -267,7 +267,7 @@ fn it_cannot_loosen_what_binds_it() -> Result<()> {
 }
 
 #[test]
-fn it_gets_no_token_but_of_the_two_accounts() -> Result<()> {
+fn manager_gets_tokens_of_its_two_accounts_only() -> Result<()> {
     let thief = managed()?.thief_of_manager()?;
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
     for (namespace, account) in [
@@ -312,7 +312,7 @@ fn manager_gets_tokens_for_the_api_alone_and_for_its_life() -> Result<()> {
 }
 
 #[test]
-fn what_the_members_administrators_refuse_it_cannot_name() -> Result<()> {
+fn manager_cannot_name_users_the_member_excludes() -> Result<()> {
     let managed = managed()?;
     let refused = json!({"spec": {"variables": [
         {"name": "refusedUsers", "expression": "['e2e-owner', 'e2e other']"},

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::identity::on_demand_access::welcome;
 
 #[test]
-fn a_users_right_follows_the_hosts_binding_within_five_seconds_both_ways() -> Result<()> {
+fn user_right_follows_the_host_binding_within_five_seconds() -> Result<()> {
     let member = managed()?;
     let user = "e2e-unified-jane";
     ensure!(!member.may_be_user(user)?);
@@ -26,7 +26,7 @@ fn a_users_right_follows_the_hosts_binding_within_five_seconds_both_ways() -> Re
 }
 
 #[test]
-fn a_change_of_the_role_counts_as_one_of_the_binding_does() -> Result<()> {
+fn role_change_counts_like_a_binding_change() -> Result<()> {
     let member = managed()?;
     let user = "e2e-unified-rita";
     bind("unified-rita", &rule(&["clusters/proxy"], &["get"], &["another"]), &[&named("User", user)])?;
@@ -42,7 +42,7 @@ fn a_change_of_the_role_counts_as_one_of_the_binding_does() -> Result<()> {
 /// Each rule lets its user in on the host, or does not, and the member agrees: verbs are looked at, names
 /// too in every branch, `*/proxy` counts, `clusters/*` and a name `*` do not.
 #[test]
-fn rules_count_exactly_as_the_hosts_authorizer_counts_them() -> Result<()> {
+fn rules_count_exactly_as_in_the_hosts_authorizer() -> Result<()> {
     let member = managed()?;
     let host = host()?;
     let rules = [
@@ -88,7 +88,7 @@ fn rules_count_exactly_as_the_hosts_authorizer_counts_them() -> Result<()> {
 }
 
 #[test]
-fn service_accounts_keep_their_namespace_and_their_groups_are_whole_namespaces() -> Result<()> {
+fn service_account_groups_cover_whole_namespaces() -> Result<()> {
     let member = managed()?;
     for namespace in ["e2e-unified-one", "e2e-unified-two", "e2e-unified-all"] {
         make_namespace(member, namespace)?;
@@ -122,7 +122,7 @@ fn service_accounts_keep_their_namespace_and_their_groups_are_whole_namespaces()
 }
 
 #[test]
-fn a_namespace_that_the_member_lacks_is_said_and_tried_again() -> Result<()> {
+fn missing_namespace_on_the_member_is_reported_and_retried() -> Result<()> {
     let member = managed()?;
     let account = json!({"kind": "ServiceAccount", "name": "robot", "namespace": "e2e-unified-late"});
     bind("unified-late", &rule(&["clusters/proxy"], &["get"], &[member.name]), &[&account])?;
@@ -138,7 +138,7 @@ fn a_namespace_that_the_member_lacks_is_said_and_tried_again() -> Result<()> {
 /// Whom Kubernetes itself binds, by its own bootstrap policy, and further components of a host. The group of
 /// everybody is left out as well; bound here, it would let everybody into the member of all tests.
 #[test]
-fn no_administrator_and_no_control_plane_is_listed_and_it_is_said() -> Result<()> {
+fn administrators_and_control_plane_are_excluded_with_a_note() -> Result<()> {
     let member = managed()?;
     let mut subjects = bootstrap_subjects()?;
     ensure!(subjects.len() > 20, "a kube-apiserver binds more: {subjects:?}");
@@ -190,7 +190,7 @@ fn bootstrap_subjects() -> Result<Vec<Value>> {
 
 /// Beside a user whom the member's administrators refuse, and who comes with many certificates.
 #[test]
-fn refused_user_keeps_no_newcomer_waiting() -> Result<()> {
+fn refused_user_delays_no_new_user() -> Result<()> {
     let member = managed()?;
     let group = "e2e-unified-newcomers";
     welcome(member, "unified-newcomers", &named("Group", group))?;
@@ -247,7 +247,7 @@ impl Drop for Refused {
 }
 
 #[test]
-fn what_somebody_adds_on_the_member_is_taken_away_when_it_is_looked_at() -> Result<()> {
+fn rights_added_on_the_member_are_removed_at_resync() -> Result<()> {
     let member = managed()?;
     let added = json!([{"op": "add", "path": "/rules/-", "value": {
         "apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": ["e2e-unified-drift"],

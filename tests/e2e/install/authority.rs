@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::install::in_pods::{API_SERVICE, Scene};
 
 #[test]
-fn a_new_signer_of_the_serving_certificate_is_noticed_by_nobody() -> Result<()> {
+fn new_serving_certificate_signer_loses_no_request() -> Result<()> {
     let scene = Scene::take()?;
     scene.install(&[])?.success()?;
     let api = scene.api()?;

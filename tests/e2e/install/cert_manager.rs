@@ -23,13 +23,12 @@ use crate::install::in_pods::{API_SERVICE, Scene};
 use crate::install::platforms::network::endpoints;
 
 #[test]
-fn sidecars_serve_what_cert_manager_makes_and_renews_and_nothing_of_it_is_left() -> Result<()> {
+fn cert_manager_certificates_are_served_renewed_and_removed() -> Result<()> {
     beside_cert_manager(served_and_renewed)
 }
 
 #[test]
-fn cert_manager_takes_the_sidecars_own_authoritys_place_and_gives_it_back_and_no_request_fails() -> Result<()>
-{
+fn change_to_cert_manager_and_back_loses_no_request() -> Result<()> {
     beside_cert_manager(|scene| {
         scene.install(&own())?.success()?;
         while_asking(scene, || there_and_back(scene))

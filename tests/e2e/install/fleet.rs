@@ -25,7 +25,7 @@ use testbed::Cluster;
 use crate::identity::unified_auth::{FIVE_SECONDS, RBAC, named, rule, within};
 
 #[test]
-fn a_fleet_is_kept_right_from_its_installation_until_nothing_is_left_of_it() -> Result<()> {
+fn fleet_works_from_installation_to_removal() -> Result<()> {
     let story = Story::begin()?;
     let before = story.everything()?;
     story.install()?;

@@ -40,7 +40,7 @@ pub(crate) fn program() -> &'static Path {
 }
 
 #[test]
-fn what_install_makes_serves_and_uninstall_leaves_nothing_of_it() -> Result<()> {
+fn install_serves_and_uninstall_leaves_nothing() -> Result<()> {
     let scene = Scene::take()?;
     let before = listing(scene.host.cluster)?;
     let told = scene.install(&[])?.success()?;
@@ -79,7 +79,7 @@ fn what_install_makes_serves_and_uninstall_leaves_nothing_of_it() -> Result<()> 
 }
 
 #[test]
-fn a_dry_run_and_a_diff_say_everything_and_change_nothing() -> Result<()> {
+fn dry_run_and_diff_show_everything_and_change_nothing() -> Result<()> {
     let scene = Scene::take()?;
     let before = listing(scene.host.cluster)?;
     let told = scene.install(&["--dry-run"])?.success()?;
@@ -92,7 +92,7 @@ fn a_dry_run_and_a_diff_say_everything_and_change_nothing() -> Result<()> {
 }
 
 #[test]
-fn an_image_that_is_not_there_is_named_and_the_right_one_mends_it() -> Result<()> {
+fn missing_image_is_named_and_the_right_one_repairs() -> Result<()> {
     let scene = Scene::take()?;
     let wrong = ["install", "--image=testbed.local/no-such:1", "--image-pull-policy=Never"];
     scene.plugin.run(&wrong)?.failure(&[
@@ -108,7 +108,7 @@ fn an_image_that_is_not_there_is_named_and_the_right_one_mends_it() -> Result<()
 }
 
 #[test]
-fn a_sidecar_that_ends_at_once_says_why() -> Result<()> {
+fn crash_of_the_sidecar_is_reported_with_its_reason() -> Result<()> {
     let scene = Scene::take()?;
     let told = scene.install(&["--sidecar-flag=--goaway-chance=0.5", "--replicas=1"])?;
     told.failure(&[

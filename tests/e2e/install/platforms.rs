@@ -29,7 +29,7 @@ use crate::plugin;
 /// kind publishes a port of this machine and names its nodes in Docker's network, where the sidecar is and this
 /// machine is not.
 #[test]
-fn kind_is_joined_by_the_name_of_its_node_which_join_suggests() -> Result<()> {
+fn kind_joins_by_the_suggested_node_name() -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
     let node = format!("{}-control-plane", alone.cluster.name);
@@ -48,7 +48,7 @@ fn kind_is_joined_by_the_name_of_its_node_which_join_suggests() -> Result<()> {
 
 /// k3s writes a kubeconfig of its own, in which everything is called default.
 #[test]
-fn k3s_is_joined_by_the_address_of_its_server_which_join_suggests() -> Result<()> {
+fn k3s_joins_by_the_suggested_server_address() -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
     let relay = Relay::at(IpAddr::V4(Ipv4Addr::LOCALHOST), &alone.cluster.server)?;
@@ -73,7 +73,7 @@ fn k3s_is_joined_by_the_address_of_its_server_which_join_suggests() -> Result<()
 
 /// As `aws eks update-kubeconfig` writes it.
 #[test]
-fn eks_a_credential_of_aws_is_used_for_the_join_alone_and_kept_nowhere() -> Result<()> {
+fn eks_credential_is_used_for_join_and_not_stored() -> Result<()> {
     let exec = json!({
         "apiVersion": "client.authentication.k8s.io/v1beta1", "command": "aws",
         "args": ["--region", "eu-west-1", "eks", "get-token", "--cluster-name", "shop", "--output", "json"],
@@ -85,7 +85,7 @@ fn eks_a_credential_of_aws_is_used_for_the_join_alone_and_kept_nowhere() -> Resu
 
 /// As `gcloud container clusters get-credentials` writes it; its plugin is told of the cluster.
 #[test]
-fn gke_a_credential_of_gcloud_is_used_for_the_join_alone_and_kept_nowhere() -> Result<()> {
+fn gke_credential_is_used_for_join_and_not_stored() -> Result<()> {
     let asked = r#"
         case "$KUBERNETES_EXEC_INFO" in
             *'"apiVersion":"client.authentication.k8s.io/v1beta1"'*'"server":"https://'*) ;;
@@ -95,7 +95,7 @@ fn gke_a_credential_of_gcloud_is_used_for_the_join_alone_and_kept_nowhere() -> R
 }
 
 #[test]
-fn a_credential_plugin_that_is_missing_or_fails_is_named_with_what_helps() -> Result<()> {
+fn missing_or_failing_credential_plugin_is_named_with_a_hint() -> Result<()> {
     let alone = alone()?;
     let missing = with_member(&alone, "gke", &alone.cluster.server, &json!({"exec": gcloud()}))?;
     // Who runs the tests may have it.
@@ -117,7 +117,7 @@ fn a_credential_plugin_that_is_missing_or_fails_is_named_with_what_helps() -> Re
 }
 
 #[test]
-fn a_member_behind_a_proxy_is_joined_and_used_through_it() -> Result<()> {
+fn member_behind_a_proxy_is_joined_and_used_through_it() -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
     let proxy = ConnectProxy::start()?;
@@ -138,7 +138,7 @@ fn a_member_behind_a_proxy_is_joined_and_used_through_it() -> Result<()> {
 
 /// The control plane has no way to addresses of pods, only to those of nodes.
 #[test]
-fn eks_with_an_overlay_network_is_told_of_host_network_and_works_with_it() -> Result<()> {
+fn eks_overlay_network_works_with_the_suggested_host_network() -> Result<()> {
     let scene = Scene::take()?;
     let overlay = Overlay::over(&scene)?;
     scene
@@ -153,8 +153,7 @@ fn eks_with_an_overlay_network_is_told_of_host_network_and_works_with_it() -> Re
 
 /// The firewall between a private cluster's control plane and its nodes admits two ports.
 #[test]
-fn gke_the_hosts_control_plane_reaches_the_sidecars_by_a_port_that_the_firewall_of_private_nodes_admits()
--> Result<()> {
+fn gke_private_nodes_admit_the_sidecars_port() -> Result<()> {
     let scene = Scene::take()?;
     let _firewall = Firewall::before(&scene)?;
     scene.install(&["--replicas=1", "--timeout=40s"])?.success()?;

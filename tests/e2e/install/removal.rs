@@ -6,7 +6,7 @@ use harness::tool::Tool;
 use crate::install::in_pods::Scene;
 
 #[test]
-fn registered_members_are_removed_only_after_a_yes() -> Result<()> {
+fn registered_members_are_removed_only_after_confirmation() -> Result<()> {
     let scene = Scene::take()?;
     scene.install(&["--replicas=1"])?.success()?;
     let member = serde_json::json!({
@@ -22,7 +22,7 @@ fn registered_members_are_removed_only_after_a_yes() -> Result<()> {
 }
 
 #[test]
-fn a_namespace_that_was_there_before_stays_as_it_was() -> Result<()> {
+fn existing_namespace_stays_unchanged() -> Result<()> {
     let scene = Scene::take()?;
     let kubectl = Tool::admin(scene.host.cluster)?;
     kubectl.ok(&["create", "namespace", "shared"])?;

@@ -57,7 +57,7 @@ fn fault_78_a_new_credential_is_used_without_a_restart() -> Result<()> {
 }
 
 #[test]
-fn a_member_that_is_removed_is_gone_at_once() -> Result<()> {
+fn removed_member_is_unreachable_at_once() -> Result<()> {
     let fake = FakeMember::start("e2e-removed", |_| ok())?;
     let admin = Caller::certificate("e2e-removed-admin", &["system:masters"])?;
     let plugin = crate::plugin(&admin)?.with(&["--cluster=e2e-removed"]);

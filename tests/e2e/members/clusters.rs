@@ -46,7 +46,7 @@ fn json_and_yaml_hold_every_cluster() -> Result<()> {
 }
 
 #[test]
-fn names_are_said_as_kubectl_says_them() -> Result<()> {
+fn name_output_matches_kubectls() -> Result<()> {
     let caller = reader("clusters-name")?;
     let ours = plugin(&caller)?.ok(&["clusters", "-o", "name"])?;
     let kubectls = Tool::kubectl(&caller)?.ok(&["get", CLUSTERS, "-o", "name"])?;
@@ -59,7 +59,7 @@ fn names_are_said_as_kubectl_says_them() -> Result<()> {
 }
 
 #[test]
-fn one_cluster_is_got_by_its_name() -> Result<()> {
+fn get_shows_one_cluster_by_name() -> Result<()> {
     let caller = reader("clusters-one")?;
     assert_eq!(
         Tool::kubectl(&caller)?.ok(&["get", CLUSTERS, "m2", "-o", "name"])?,
@@ -71,7 +71,7 @@ fn one_cluster_is_got_by_its_name() -> Result<()> {
 }
 
 #[test]
-fn a_watch_tells_a_new_cluster_and_its_end() -> Result<()> {
+fn watch_shows_a_new_cluster_and_its_removal() -> Result<()> {
     let caller = reader("clusters-watch")?;
     let mut watch = Tool::kubectl(&caller)?.start(&["get", CLUSTERS, "-w", "--output-watch-events"])?;
     watch.wait_until("m1 is there", SOON, |said, _| event(said, "ADDED", "m1"))?;
@@ -103,7 +103,7 @@ fn a_field_selects_a_cluster() -> Result<()> {
 }
 
 #[test]
-fn who_may_not_list_is_told_so() -> Result<()> {
+fn listing_without_the_right_is_refused() -> Result<()> {
     let stranger = Caller::certificate("e2e-clusters-stranger", &[])?;
     let attempt = plugin(&stranger)?.run(&["clusters"])?;
     attempt.failure(&["orbidden", "e2e-clusters-stranger", "list"])?;
@@ -111,7 +111,7 @@ fn who_may_not_list_is_told_so() -> Result<()> {
 }
 
 #[test]
-fn who_may_see_one_cluster_can_list_and_watch_that_one() -> Result<()> {
+fn right_to_one_cluster_allows_list_and_watch_of_it() -> Result<()> {
     let caller = Caller::certificate("e2e-clusters-one", &[])?;
     let rule = json!({
         "apiGroups": ["proxy.kubectl-mc.dev"], "resources": ["clusters"], "resourceNames": ["m2"],

@@ -16,7 +16,7 @@ fn a_member_is_reached_through_an_http_proxy() -> Result<()> {
 }
 
 #[test]
-fn a_member_is_reached_through_an_https_proxy_of_an_authority_that_the_system_trusts() -> Result<()> {
+fn member_is_reached_through_an_https_proxy_of_a_system_ca() -> Result<()> {
     through(Kind::Https, "e2e-by-https", "", None)
 }
 
@@ -26,7 +26,7 @@ fn a_member_is_reached_through_a_socks5_proxy() -> Result<()> {
 }
 
 #[test]
-fn a_proxy_learns_the_credential_of_its_url() -> Result<()> {
+fn proxy_gets_the_credential_of_its_url() -> Result<()> {
     let basic = Some("Basic dXM6ZXI6cEBzcw==");
     through(Kind::Http, "e2e-by-http-user", "us%3Aer:p%40ss", basic)?;
     through(Kind::Https, "e2e-by-https-user", "us%3Aer:p%40ss", basic)?;
@@ -34,7 +34,7 @@ fn a_proxy_learns_the_credential_of_its_url() -> Result<()> {
 }
 
 #[test]
-fn a_member_is_known_by_its_own_tls_server_name() -> Result<()> {
+fn member_is_verified_by_its_tls_server_name() -> Result<()> {
     let fake = FakeMember::unregistered("e2e-by-name", script)?;
     fake.register(&json!({"tls-server-name": SERVER_NAME}))?;
     plain_and_upgraded(&fake)?;

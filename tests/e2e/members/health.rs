@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::plugin;
 
 #[test]
-fn a_member_that_cannot_be_reached_says_why() -> Result<()> {
+fn unreachable_member_shows_the_reason() -> Result<()> {
     let fleet = OwnFleet::new("health-why")?;
     let nobody = TcpListener::bind((bed()?.address, 0))?.local_addr()?;
     let hole = BlackHole::start()?;
@@ -49,7 +49,7 @@ fn a_member_that_cannot_be_reached_says_why() -> Result<()> {
 }
 
 #[test]
-fn a_member_that_goes_and_comes_back_is_said_to_and_told_by_events() -> Result<()> {
+fn outage_and_recovery_are_shown_and_recorded_as_events() -> Result<()> {
     let fleet = OwnFleet::new("health-back")?;
     let fake = FakeMember::probed("e2e-health-back", healthy)?;
     fleet.register(&fake.name, &fake.secret(&json!({})))?;
@@ -78,7 +78,7 @@ fn unreachable(own: &OwnSidecar) -> Result<f64> {
 }
 
 #[test]
-fn a_member_that_is_as_it_was_is_not_written() -> Result<()> {
+fn unchanged_member_status_is_not_written() -> Result<()> {
     let fleet = OwnFleet::new("health-quiet")?;
     let fake = FakeMember::probed("e2e-health-quiet", healthy)?;
     fleet.register(&fake.name, &fake.secret(&json!({})))?;
@@ -96,7 +96,7 @@ fn a_member_that_is_as_it_was_is_not_written() -> Result<()> {
 }
 
 #[test]
-fn a_member_that_is_upgraded_has_another_version() -> Result<()> {
+fn upgraded_member_shows_its_new_version() -> Result<()> {
     let minor = Arc::new(AtomicUsize::new(35));
     let fleet = OwnFleet::new("health-version")?;
     let now = minor.clone();
@@ -118,7 +118,7 @@ fn a_member_that_is_upgraded_has_another_version() -> Result<()> {
 }
 
 #[test]
-fn a_member_that_says_it_is_not_ready_is_quoted() -> Result<()> {
+fn member_that_is_not_ready_is_quoted() -> Result<()> {
     let fleet = OwnFleet::new("health-not-ready")?;
     let fake = FakeMember::probed("e2e-health-not-ready", |request| match request.target() {
         "/readyz" => reply("500 Internal Server Error", "", "[+]ping ok\n[-]etcd failed: reason withheld\n"),
@@ -132,7 +132,7 @@ fn a_member_that_says_it_is_not_ready_is_quoted() -> Result<()> {
 }
 
 #[test]
-fn a_probe_shows_our_credential_and_nobodys_identity() -> Result<()> {
+fn probe_sends_the_credential_and_no_identity() -> Result<()> {
     let fleet = OwnFleet::new("health-asks")?;
     let fake = FakeMember::probed("e2e-health-asks", healthy)?;
     fleet.register(&fake.name, &fake.secret(&json!({})))?;
@@ -148,7 +148,7 @@ fn a_probe_shows_our_credential_and_nobodys_identity() -> Result<()> {
 }
 
 #[test]
-fn a_member_without_a_credential_is_asked_without_one() -> Result<()> {
+fn member_without_a_credential_is_probed_without_one() -> Result<()> {
     let fleet = OwnFleet::new("health-no-credential")?;
     let fake = FakeMember::probed("e2e-health-no-credential", healthy)?;
     fleet.register(&fake.name, &fake.secret(&json!({"token": ""})))?;
@@ -162,7 +162,7 @@ fn a_member_without_a_credential_is_asked_without_one() -> Result<()> {
 }
 
 #[test]
-fn a_member_without_a_secret_says_so() -> Result<()> {
+fn missing_secret_of_a_member_is_reported() -> Result<()> {
     let fleet = OwnFleet::new("health-no-secret")?;
     let name = "e2e-health-no-secret";
     fleet.host.apply(
@@ -179,7 +179,7 @@ fn a_member_without_a_secret_says_so() -> Result<()> {
 }
 
 #[test]
-fn the_plugin_shows_who_is_ready_and_which_version_they_have() -> Result<()> {
+fn plugin_shows_readiness_and_version_of_members() -> Result<()> {
     let admin = Caller::certificate("e2e-health-admin", &["system:masters"])?;
     let plugin = plugin(&admin)?;
     let version = &bed()?.members["m1"].version;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::plugin;
 
 #[test]
-fn an_address_that_only_this_machine_knows_is_refused_with_the_right_one() -> Result<()> {
+fn loopback_address_is_refused_with_a_suggestion() -> Result<()> {
     let alone = alone()?;
     let member = alone.cluster;
     // As with kind: the kubeconfig leads to a port of this machine, which leads to the member.
@@ -34,7 +34,7 @@ fn an_address_that_only_this_machine_knows_is_refused_with_the_right_one() -> Re
 }
 
 #[test]
-fn a_credential_that_the_member_does_not_know_is_told_from_one_that_may_not() -> Result<()> {
+fn join_distinguishes_unknown_from_forbidden_credential() -> Result<()> {
     let alone = alone()?;
     let member = alone.cluster;
     let stranger = Caller::certificate("e2e-join-stranger", &["system:masters"])?.edit(|config| {
@@ -67,7 +67,7 @@ fn a_credential_that_the_member_does_not_know_is_told_from_one_that_may_not() ->
 }
 
 #[test]
-fn who_may_not_register_on_the_host_is_told_each_right_that_is_missing() -> Result<()> {
+fn join_names_each_missing_right_on_the_host() -> Result<()> {
     let alone = alone()?;
     let member = alone.cluster;
     let rules = json!([
@@ -133,7 +133,7 @@ fn a_member_that_gives_no_tokens_is_refused() -> Result<()> {
 }
 
 #[test]
-fn a_name_that_is_taken_and_the_host_itself_are_refused() -> Result<()> {
+fn existing_name_and_the_host_itself_are_refused() -> Result<()> {
     let alone = alone()?;
     let said = plugin(&both(alone.cluster, |_| {})?)?.run(&["join", "m1", "--member-context=member"])?;
     said.failure(&["the name m1 is taken", "by hand"])?;
@@ -144,7 +144,7 @@ fn a_name_that_is_taken_and_the_host_itself_are_refused() -> Result<()> {
 }
 
 #[test]
-fn what_is_not_said_is_asked_for() -> Result<()> {
+fn missing_arguments_are_prompted_for() -> Result<()> {
     let alone = alone()?;
     let both = both(alone.cluster, |_| {})?;
     plugin(&both)?.run(&["join", "e2e-join-x"])?.failure(&["the member is not named", "--member-context"])?;

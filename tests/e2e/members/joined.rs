@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::plugin;
 
 #[test]
-fn a_cluster_is_joined_used_and_taken_away_without_a_trace() -> Result<()> {
+fn cluster_is_joined_used_and_removed_completely() -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
     let both = both(alone.cluster, |_| {})?;
@@ -62,7 +62,7 @@ fn a_cluster_is_joined_used_and_taken_away_without_a_trace() -> Result<()> {
 }
 
 #[test]
-fn what_is_printed_works_when_it_is_pasted() -> Result<()> {
+fn printed_commands_work_when_pasted() -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
     let both = both(alone.cluster, |_| {})?;
@@ -92,7 +92,7 @@ fn what_is_printed_works_when_it_is_pasted() -> Result<()> {
 }
 
 #[test]
-fn a_join_that_the_sidecar_cannot_follow_says_why_and_goes_on_with_the_right_address() -> Result<()> {
+fn failed_join_says_why_and_resumes_with_the_right_address() -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
     let both = both(alone.cluster, |_| {})?;
@@ -117,7 +117,7 @@ fn a_join_that_the_sidecar_cannot_follow_says_why_and_goes_on_with_the_right_add
 }
 
 #[test]
-fn a_namespace_that_others_use_stays_with_what_they_have_in_it() -> Result<()> {
+fn shared_namespace_and_its_objects_stay() -> Result<()> {
     let alone = alone()?;
     let member = Tool::admin(alone.cluster)?;
     let before = Traces::of(&alone)?;
@@ -143,7 +143,7 @@ fn a_namespace_that_others_use_stays_with_what_they_have_in_it() -> Result<()> {
 
 /// As before Kubernetes 1.30.
 #[test]
-fn a_member_that_serves_no_admission_policies_is_joined_after_a_warning() -> Result<()> {
+fn member_without_admission_policies_joins_with_a_warning() -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
     let api = "admissionregistration.k8s.io/v1/validatingadmissionpolic";

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::plugin;
 
 #[test]
-fn short_names_groups_and_categories_mean_what_they_mean_to_kubectl() -> Result<()> {
+fn short_names_groups_and_categories_match_kubectl() -> Result<()> {
     let scene = Scene::on("m1", "old-member")?;
     let fake = FakeMember::start("e2e-old-member", old)?;
     let caller = scene.caller()?;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 const SOON_RENEWED: &str = "--token-renewal-fraction=0.005";
 
 #[test]
-fn a_token_of_ten_minutes_is_renewed_with_its_manager_and_the_one_before_still_works() -> Result<()> {
+fn short_token_is_renewed_and_the_old_one_still_works() -> Result<()> {
     let fleet = OwnFleet::new("tokens-renewed")?;
     let accounts = Accounts::new("e2e-tokens-renewed")?;
     let (name, cluster) = ("e2e-tokens-renewed", member("m2")?);
@@ -82,7 +82,7 @@ fn a_renewed_token_is_used_by_every_replica_within_five_seconds() -> Result<()> 
 }
 
 #[test]
-fn a_manager_that_cannot_renew_is_told_before_the_token_ends() -> Result<()> {
+fn failed_renewal_is_reported_before_the_token_expires() -> Result<()> {
     let fleet = OwnFleet::new("tokens-manager")?;
     let (refused, forbidden) = ("401 Unauthorized", "403 Forbidden");
     let members = [
@@ -110,7 +110,7 @@ fn a_manager_that_cannot_renew_is_told_before_the_token_ends() -> Result<()> {
 }
 
 #[test]
-fn a_credential_that_is_not_renewed_says_so() -> Result<()> {
+fn credential_without_renewal_is_reported() -> Result<()> {
     let fleet = OwnFleet::new("tokens-not")?;
     let fakes = [
         ("e2e-tokens-no-manager", short_lived(0), "True", "NoManager"),

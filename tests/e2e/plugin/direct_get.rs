@@ -97,7 +97,7 @@ fn types_without_namespaces_are_kubectls_too() -> Result<()> {
 }
 
 #[test]
-fn what_it_does_not_do_is_done_by_kubectl() -> Result<()> {
+fn unsupported_options_are_left_to_kubectl() -> Result<()> {
     let scene = furnished("native-not")?;
     for words in [
         "get cm --sort-by=.metadata.name",

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::plugin;
 
 #[test]
-fn lists_are_one_table_for_people() -> Result<()> {
+fn lists_print_as_one_table() -> Result<()> {
     let plugin = fleet("promised-tables")?;
     let all = ["-l", "app=x", "-C", "m1,m2"];
     assert_snapshot!(plugin.run(&[&["get", "configmaps"], &all[..]].concat())?.rendered(), @r"
@@ -62,7 +62,7 @@ fn lists_are_one_table_for_people() -> Result<()> {
 }
 
 #[test]
-fn lists_are_one_document_for_programs() -> Result<()> {
+fn lists_print_as_one_document() -> Result<()> {
     let plugin = fleet("promised-documents")?;
     let all = ["-l", "app=x", "-C", "m1,nowhere,m2"];
     assert_snapshot!(plugin.run(&[&["get", "cm", "-o", "json"], &all[..]].concat())?.rendered(), @r#"
@@ -226,7 +226,7 @@ fn lists_are_one_document_for_programs() -> Result<()> {
 }
 
 #[test]
-fn some_all_and_no_failures_have_codes_of_their_own() -> Result<()> {
+fn some_all_and_no_failures_have_distinct_exit_codes() -> Result<()> {
     let plugin = fleet("promised-codes")?;
     assert_snapshot!(plugin.run(&["get", "configmap", "both", "only-m1", "-C", "m1,m2"])?.rendered(), @r#"
     exit code: 4
@@ -266,7 +266,7 @@ fn some_all_and_no_failures_have_codes_of_their_own() -> Result<()> {
 }
 
 #[test]
-fn what_differs_is_compared_field_by_field() -> Result<()> {
+fn differences_are_compared_field_by_field() -> Result<()> {
     let plugin = fleet("promised-compare")?;
     assert_snapshot!(plugin.run(&["compare", "get", "cm/both", "cm/only-m1", "deploy/web", "-C", "m1,m2"])?.rendered(), @r"
     exit code: 1

@@ -67,7 +67,7 @@ fn a_credential_plugin_is_found_by_its_relative_path() -> Result<()> {
 }
 
 #[test]
-fn a_list_of_kubeconfigs_is_one() -> Result<()> {
+fn list_of_kubeconfigs_is_merged() -> Result<()> {
     let scene = Scene::on("m2", "list")?;
     let caller = scene.caller()?;
     let contexts = caller.folder().join("contexts");
@@ -102,7 +102,7 @@ fn kubeconfig_and_context_may_follow_the_verb() -> Result<()> {
 }
 
 #[test]
-fn the_context_s_namespace_is_kept() -> Result<()> {
+fn namespace_of_the_context_is_kept() -> Result<()> {
     let scene = Scene::on("m2", "namespace")?;
     let caller = scene.caller()?.edit(|config| {
         config["contexts"][0]["context"]["namespace"] = json!("e2e-namespace");

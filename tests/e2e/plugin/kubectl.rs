@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::{plugin, plugin_in};
 
 #[test]
-fn raw_paths_are_the_members() -> Result<()> {
+fn raw_paths_go_to_the_member() -> Result<()> {
     let scene = Scene::new("raw")?;
     let caller = scene.caller()?;
     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "here"}});
@@ -46,7 +46,7 @@ fn kubectl_proxy_serves_the_member() -> Result<()> {
 }
 
 #[test]
-fn fault_81_the_exit_code_and_the_words_are_kubectls() -> Result<()> {
+fn fault_81_exit_code_and_messages_are_kubectls() -> Result<()> {
     let scene = Scene::new("codes")?;
     let caller = scene.caller()?;
     let plugin = plugin_in(&scene, &caller)?;
@@ -92,7 +92,7 @@ fn fault_81_a_name_that_is_no_cluster_name_never_becomes_a_path() -> Result<()> 
 }
 
 #[test]
-fn the_cluster_may_be_named_after_the_verb_but_not_past_two_dashes() -> Result<()> {
+fn cluster_flag_works_after_the_verb_not_past_two_dashes() -> Result<()> {
     let scene = Scene::new("after-dashes")?;
     let caller = scene.caller()?;
     scene.pod("shell", "sleep 1000000")?;
@@ -113,7 +113,7 @@ fn in_a_pod_no_kubeconfig_is_needed() -> Result<()> {
 }
 
 #[test]
-fn version_is_the_members() -> Result<()> {
+fn version_shows_the_members() -> Result<()> {
     let scene = Scene::new("version")?;
     let caller = scene.caller()?;
     let version = plugin_in(&scene, &caller)?.ok(&["version", "-o", "json"])?;

@@ -9,7 +9,7 @@ use harness::wait::{SOON, eventually};
 use crate::plugin_in;
 
 #[test]
-fn logs_are_what_the_pod_said() -> Result<()> {
+fn logs_are_the_pods_output() -> Result<()> {
     let scene = Scene::new("logs")?;
     let caller = scene.caller()?;
     scene.pod("talker", "echo one; echo two")?;
@@ -20,7 +20,7 @@ fn logs_are_what_the_pod_said() -> Result<()> {
 }
 
 #[test]
-fn followed_logs_go_on_for_more_than_a_minute_without_delay() -> Result<()> {
+fn followed_logs_run_over_a_minute_without_delay() -> Result<()> {
     let scene = Scene::new("logs-follow")?;
     let caller = scene.caller()?;
     // Each line carries the time it was written at: pod and test share a clock.

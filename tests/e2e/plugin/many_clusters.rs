@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::plugin;
 
 #[test]
-fn a_table_of_many_clusters_has_one_header_and_the_cluster_first() -> Result<()> {
+fn table_of_many_clusters_has_one_header_and_cluster_column() -> Result<()> {
     let two = Two::new("many-table")?;
     let stdout =
         two.plugin()?.ok(&["get", "cm", "-l", "app=x", "-L", "app", "--no-headers", "-C", "m2,m1"])?;
@@ -35,7 +35,7 @@ fn a_table_of_many_clusters_has_one_header_and_the_cluster_first() -> Result<()>
 }
 
 #[test]
-fn json_of_many_clusters_is_one_list_that_names_clusters_and_what_is_missing() -> Result<()> {
+fn json_of_many_clusters_is_one_list_with_clusters_and_errors() -> Result<()> {
     let two = Two::new("many-json")?;
     let plugin = two.plugin()?;
     let output = plugin.run(&["get", "cm", "-l", "app=x", "-o", "json", "-C", "m1,nowhere,m2"])?;
@@ -81,7 +81,7 @@ fn several_types_are_a_table_each() -> Result<()> {
 }
 
 #[test]
-fn a_cluster_that_hangs_costs_the_others_nothing_but_its_time() -> Result<()> {
+fn hanging_cluster_delays_no_other_output() -> Result<()> {
     let two = Two::new("many-hangs")?;
     let fake = FakeMember::start("many-hangs", |_| vec![Step::Hang])?;
     let begin = Instant::now();
@@ -95,7 +95,7 @@ fn a_cluster_that_hangs_costs_the_others_nothing_but_its_time() -> Result<()> {
 }
 
 #[test]
-fn other_columns_are_a_table_of_their_own() -> Result<()> {
+fn different_columns_make_a_separate_table() -> Result<()> {
     let two = Two::new("many-columns")?;
     let fake =
         FakeMember::start("many-columns", |_| answer(&table(&["Name", "Other"], &[("odd", "1")], "1")))?;
@@ -125,7 +125,7 @@ fn a_watch_of_many_clusters_is_one_stream() -> Result<()> {
 }
 
 #[test]
-fn a_watch_goes_on_after_drops_and_loses_and_doubles_nothing() -> Result<()> {
+fn watch_resumes_without_lost_or_repeated_events() -> Result<()> {
     let two = Two::new("many-rewatch")?;
     // It lists a; a watch from 10 tells b and breaks off; one from 11 is too old; the list then has c too.
     let fake = FakeMember::start("many-rewatch", |request| {
@@ -184,7 +184,7 @@ fn logs_of_many_clusters_are_whole_lines_each_with_its_cluster() -> Result<()> {
 }
 
 #[test]
-fn followed_logs_go_on_after_a_drop_without_a_line_lost_or_doubled() -> Result<()> {
+fn followed_logs_resume_without_lost_or_repeated_lines() -> Result<()> {
     let two = Two::new("many-drops")?;
     let fake = FakeMember::start("many-drops", |request| {
         pod_or(request, || {
@@ -214,7 +214,7 @@ fn followed_logs_go_on_after_a_drop_without_a_line_lost_or_doubled() -> Result<(
 }
 
 #[test]
-fn compare_tells_what_differs_and_never_what_a_secret_holds() -> Result<()> {
+fn compare_shows_differences_but_no_secret_values() -> Result<()> {
     let two = Two::new("many-compare")?;
     let plugin = two.plugin()?;
     for (scene, colour, password) in

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::plugin;
 
 #[test]
-fn a_credential_that_the_host_refuses_is_asked_for_once_more() -> Result<()> {
+fn refused_credential_is_requested_once_more() -> Result<()> {
     let name = "renewed-void";
     let robot = Caller::service_account(&format!("e2e-{name}"), "robot")?;
     let token = robot.token.clone().context("no token")?;
@@ -34,7 +34,7 @@ fn a_credential_that_the_host_refuses_is_asked_for_once_more() -> Result<()> {
 }
 
 #[test]
-fn a_plugin_that_has_nothing_better_is_not_asked_for_ever() -> Result<()> {
+fn credential_plugin_is_not_retried_without_end() -> Result<()> {
     let name = "renewed-never";
     let robot = Caller::service_account(&format!("e2e-{name}"), "robot")?;
     let tool = with_plugin(robot, &["void", "void-too"])?.with(&["-C", "m1,m2"]);
@@ -49,7 +49,7 @@ fn a_plugin_that_has_nothing_better_is_not_asked_for_ever() -> Result<()> {
 }
 
 #[test]
-fn a_watch_outlives_the_credential_that_it_began_with() -> Result<()> {
+fn watch_outlives_its_first_credential() -> Result<()> {
     let name = "renewed-watch";
     let (first, second) = (format!("e2e-{name}-first"), format!("e2e-{name}-second"));
     let (first, second) =

@@ -92,7 +92,7 @@ fn a_table_of_several_clusters_is_one() -> Result<()> {
 }
 
 #[test]
-fn who_refused_at_which_cluster_is_told_and_counted() -> Result<()> {
+fn refusals_are_shown_and_counted_by_cluster() -> Result<()> {
     let pair = Pair::new("several-refused")?;
     // Not let into m3 at all; let into m2, where only this namespace is theirs.
     let words = ["-C", "m1,m2,m3", "describe", "configmap", "kube-root-ca.crt"];
@@ -112,7 +112,7 @@ fn who_refused_at_which_cluster_is_told_and_counted() -> Result<()> {
 }
 
 #[test]
-fn a_black_holed_member_costs_its_line_and_no_more_than_its_time() -> Result<()> {
+fn black_holed_member_costs_one_line_and_its_timeout() -> Result<()> {
     let pair = Pair::new("several-hole")?;
     let hole = BlackHole::start()?;
     register("e2e-several-hole", &json!({"server": format!("https://{}", hole.address), "token": "x"}))?;
@@ -132,7 +132,7 @@ fn a_black_holed_member_costs_its_line_and_no_more_than_its_time() -> Result<()>
 }
 
 #[test]
-fn a_credential_plugin_logs_in_once_for_all() -> Result<()> {
+fn credential_plugin_logs_in_once_for_all_clusters() -> Result<()> {
     let name = "several-login";
     let robot = Caller::service_account(&format!("e2e-{name}"), "robot")?;
     let token = robot.token.clone().context("no token")?;
@@ -156,7 +156,7 @@ fn a_credential_plugin_logs_in_once_for_all() -> Result<()> {
 }
 
 #[test]
-fn a_person_is_asked_before_several_clusters_are_changed() -> Result<()> {
+fn change_of_several_clusters_needs_confirmation() -> Result<()> {
     let pair = Pair::new("several-asked")?;
     let plugin = pair.plugin()?;
     let words = ["--yes", "-C", "m1,m2", "apply", "-f", "-"];
@@ -176,7 +176,7 @@ fn a_person_is_asked_before_several_clusters_are_changed() -> Result<()> {
 }
 
 #[test]
-fn a_person_who_chose_nothing_is_shown_what_there_is() -> Result<()> {
+fn command_without_a_cluster_prompts_for_clusters() -> Result<()> {
     let pair = Pair::new("several-picked")?;
     pair.one.let_list(&pair.caller)?;
     let words = ["describe", "configmap", "kube-root-ca.crt"];
@@ -192,7 +192,7 @@ fn a_person_who_chose_nothing_is_shown_what_there_is() -> Result<()> {
 }
 
 #[test]
-fn what_is_waited_for_is_shown_on_a_terminal() -> Result<()> {
+fn terminal_shows_the_pending_clusters() -> Result<()> {
     let pair = Pair::new("several-progress")?;
     let hole = BlackHole::start()?;
     register("e2e-several-wait", &json!({"server": format!("https://{}", hole.address), "token": "x"}))?;
@@ -205,7 +205,7 @@ fn what_is_waited_for_is_shown_on_a_terminal() -> Result<()> {
 }
 
 #[test]
-fn labels_and_patterns_choose_what_the_host_lists() -> Result<()> {
+fn labels_and_patterns_select_clusters() -> Result<()> {
     let caller = Caller::certificate("e2e-several-choose-user", &[])?;
     let scene = Scene::on("m2", "several-choose")?;
     scene.let_list(&caller)?;

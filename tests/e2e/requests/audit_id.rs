@@ -8,7 +8,7 @@ use harness::fake_member::{FakeMember, Step, ok, reply};
 use harness::http1::{Endpoint, Head, member_path};
 
 #[test]
-fn the_id_in_the_answer_finds_the_request_in_the_members_audit_log() -> Result<()> {
+fn audit_id_of_an_answer_is_in_the_members_audit_log() -> Result<()> {
     for (entrance, endpoint) in entrances("log")? {
         let uri = format!("/api/v1/namespaces/default/configmaps?audit-id-test={entrance}");
         let head = get(&endpoint, &member_path("m2", &uri), "")?;
@@ -19,7 +19,7 @@ fn the_id_in_the_answer_finds_the_request_in_the_members_audit_log() -> Result<(
 }
 
 #[test]
-fn a_callers_own_id_reaches_the_member_and_comes_back() -> Result<()> {
+fn callers_audit_id_reaches_the_member_and_returns() -> Result<()> {
     let fake = FakeMember::start("e2e-audit-id", |request| match request.target() {
         target if target.contains("agreed") => {
             let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n";
@@ -46,7 +46,7 @@ fn a_callers_own_id_reaches_the_member_and_comes_back() -> Result<()> {
 }
 
 #[test]
-fn a_request_without_an_answer_from_a_member_has_an_id_too() -> Result<()> {
+fn request_that_reaches_no_member_has_an_audit_id() -> Result<()> {
     let stranger = Endpoint::sidecar(sidecar()?, None)?;
     for path in ["/apis", "/livez", "/nowhere", &member_path("m2", "/api")] {
         let head = get(&stranger, path, "")?;

@@ -33,7 +33,7 @@ macro_rules! with_each_client {
 with_each_client!(
     get_lists_what_is_there,
     watch_tells_what_changes,
-    logs_are_what_the_pod_said,
+    logs_are_the_pods_output,
     exec_carries_everything_and_the_exit_code,
     attach_speaks_with_the_running_process,
     port_forward_brings_everything,
@@ -99,7 +99,7 @@ fn watch_tells_what_changes(client: Client) -> Result<()> {
     watch.wait_for("DELETED first\n", SOON)
 }
 
-fn logs_are_what_the_pod_said(client: Client) -> Result<()> {
+fn logs_are_the_pods_output(client: Client) -> Result<()> {
     let (scene, tool) = client.in_scene("logs")?;
     scene.pod("talker", "echo one; echo two")?;
     eventually("both lines are in the log", SOON, || {

@@ -7,7 +7,7 @@ use harness::fake_member::{FakeMember, Gate, Step, ok};
 use harness::http1::{Endpoint, Response, member_path};
 
 #[test]
-fn a_request_ends_by_its_own_timeout_if_the_member_does_not_end_it() -> Result<()> {
+fn request_ends_at_its_own_timeout() -> Result<()> {
     let fake = FakeMember::start("e2e-own-timeout", |_| vec![Step::Hang])?;
     for (entrance, endpoint) in entrances("own")? {
         let rest = format!("/api/v1/pods/{entrance}?limit=1&timeout=200ms");

@@ -52,7 +52,7 @@ fn fault_32_a_head_that_is_not_http_is_a_bad_request() -> Result<()> {
 }
 
 #[test]
-fn fault_32_what_may_be_read_in_one_way_only_is_passed_on_in_that_way() -> Result<()> {
+fn fault_32_unambiguous_messages_are_forwarded() -> Result<()> {
     let (fake, direct) = member("one-reading")?;
     // Behind the inner proxy headers pass that the Kubernetes API does not know, and a length among them.
     let path = member_path(&fake.name, "/api/v1/namespaces/x/pods/p/proxy/body");
@@ -90,7 +90,7 @@ fn fault_32_what_may_be_read_in_one_way_only_is_passed_on_in_that_way() -> Resul
 }
 
 #[test]
-fn fault_32_a_broken_chunk_breaks_the_request_and_its_connections() -> Result<()> {
+fn fault_32_broken_chunk_closes_both_connections() -> Result<()> {
     let (fake, direct) = member("chunks")?;
     let extension = "a".repeat(20 * 1024);
     for (number, body) in [

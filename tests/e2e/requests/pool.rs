@@ -9,7 +9,7 @@ use harness::fake_member::{FakeMember, Step, ok};
 use harness::http1::{Connection, Endpoint, member_path};
 
 #[test]
-fn requests_after_each_other_share_a_connection() -> Result<()> {
+fn sequential_requests_share_a_connection() -> Result<()> {
     let fake = FakeMember::start("e2e-pool-shared", |_| ok())?;
     let mut client = client("e2e-pool-shared-admin")?;
     for n in 0..5 {
@@ -23,7 +23,7 @@ fn requests_after_each_other_share_a_connection() -> Result<()> {
 }
 
 #[test]
-fn fault_54_a_connection_that_the_member_closed_costs_no_request_and_repeats_none() -> Result<()> {
+fn fault_54_closed_idle_connection_loses_and_repeats_nothing() -> Result<()> {
     let fake = FakeMember::start("e2e-pool-closed", |_| {
         let mut steps = ok();
         steps.push(Step::Close);
@@ -44,7 +44,7 @@ fn fault_54_a_connection_that_the_member_closed_costs_no_request_and_repeats_non
 }
 
 #[test]
-fn fault_54_a_read_on_a_connection_that_was_just_closed_is_repeated_once_on_a_new_one() -> Result<()> {
+fn fault_54_read_on_a_just_closed_connection_is_retried_once() -> Result<()> {
     let fake = swallowing("e2e-pool-swallowed")?;
     let swallowed = ask_swallowed(&fake, |path| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"))?;
     for (came, status) in &swallowed {
@@ -55,7 +55,7 @@ fn fault_54_a_read_on_a_connection_that_was_just_closed_is_repeated_once_on_a_ne
 }
 
 #[test]
-fn fault_54_a_write_on_a_connection_that_was_just_closed_is_not_repeated() -> Result<()> {
+fn fault_54_write_on_a_just_closed_connection_is_not_retried() -> Result<()> {
     for (name, body) in [("e2e-pool-write", "body"), ("e2e-pool-empty-write", "")] {
         let fake = swallowing(name)?;
         let length = body.len();
@@ -69,7 +69,7 @@ fn fault_54_a_write_on_a_connection_that_was_just_closed_is_not_repeated() -> Re
 }
 
 #[test]
-fn fault_54_a_read_that_a_new_connection_swallows_too_is_an_error_and_not_repeated_again() -> Result<()> {
+fn fault_54_read_that_fails_twice_is_an_error() -> Result<()> {
     let fake = FakeMember::start("e2e-pool-twice", |request| match request.target() {
         target if target.contains("/swallowed") => vec![Step::Close],
         _ => ok(),
@@ -122,7 +122,7 @@ fn ask_swallowed(fake: &FakeMember, request: impl Fn(&str) -> String) -> Result<
 }
 
 #[test]
-fn an_answer_that_nobody_reads_to_its_end_is_not_followed_by_another_on_its_connection() -> Result<()> {
+fn connection_with_an_unread_answer_is_not_reused() -> Result<()> {
     let fake = FakeMember::start("e2e-pool-left", |request| match request.target() {
         target if target.contains("/endless") => {
             vec![

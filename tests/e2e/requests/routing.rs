@@ -12,7 +12,7 @@ use harness::wait::{SOON, eventually};
 use serde_json::json;
 
 #[test]
-fn fault_48_cve_2018_1002102_cve_2022_3172_a_redirect_is_an_error_and_is_not_followed() -> Result<()> {
+fn fault_48_cve_2018_1002102_cve_2022_3172_redirect_is_an_error() -> Result<()> {
     let elsewhere = FakeMember::unregistered("e2e-elsewhere", |_| ok())?;
     let location = format!("https://{}/stolen", elsewhere.address);
     let fake = FakeMember::start("e2e-redirect", {
@@ -30,7 +30,7 @@ fn fault_48_cve_2018_1002102_cve_2022_3172_a_redirect_is_an_error_and_is_not_fol
 }
 
 #[test]
-fn a_member_that_leads_back_to_its_host_is_found_out() -> Result<()> {
+fn proxy_loop_to_the_host_is_detected() -> Result<()> {
     // The host as a member of its own, at the path of that very member.
     let host = &bed()?.host;
     let us = host.client_certificate("e2e-circle-us", &["system:masters"])?;
@@ -56,7 +56,7 @@ fn a_member_that_leads_back_to_its_host_is_found_out() -> Result<()> {
 }
 
 #[test]
-fn a_member_sees_by_whom_the_request_came_and_nobody_whom_a_client_names() -> Result<()> {
+fn member_sees_only_the_sidecars_via_header() -> Result<()> {
     let fake = FakeMember::start("e2e-via", |_| ok())?;
     for endpoint in both_entrances("via")? {
         let path = member_path(&fake.name, "/via");
@@ -69,7 +69,7 @@ fn a_member_sees_by_whom_the_request_came_and_nobody_whom_a_client_names() -> Re
 }
 
 #[test]
-fn kubernetes_112526_an_answer_of_not_modified_is_no_redirect() -> Result<()> {
+fn kubernetes_112526_not_modified_is_not_a_redirect() -> Result<()> {
     let fake = FakeMember::start("e2e-not-modified", |_| {
         vec![Step::Send(b"HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n".to_vec())]
     })?;
@@ -102,7 +102,7 @@ fn clusternet_a_url_in_the_path_is_only_a_path() -> Result<()> {
 }
 
 #[test]
-fn rancher_ghsa_mjcp_rj3c_36fr_a_proxy_on_the_way_is_told_of_nobody() -> Result<()> {
+fn rancher_ghsa_mjcp_rj3c_36fr_proxy_sees_no_identity() -> Result<()> {
     let proxy = ConnectProxy::start()?;
     let fake = FakeMember::unregistered("e2e-egress", |_| ok())?;
     fake.register(&serde_json::json!({"proxy-url": format!("http://user:word@{}", proxy.address)}))?;
@@ -150,7 +150,7 @@ fn fault_28_an_absolute_target_does_not_choose_the_member() -> Result<()> {
 }
 
 #[test]
-fn fault_21_23_dots_and_encoded_slashes_lead_to_no_other_cluster() -> Result<()> {
+fn fault_21_23_dots_and_encoded_slashes_reach_no_other_cluster() -> Result<()> {
     let (fake, other, direct) = two_members("dots")?;
     let host = both_entrances("dots-host")?.pop().context("no entrance")?;
     let clusters = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
@@ -185,7 +185,7 @@ fn fault_21_23_dots_and_encoded_slashes_lead_to_no_other_cluster() -> Result<()>
 }
 
 #[test]
-fn fault_28_32_requests_that_two_servers_could_read_differently_are_refused() -> Result<()> {
+fn fault_28_32_ambiguous_requests_are_refused() -> Result<()> {
     let (fake, _, direct) = two_members("ambiguous")?;
     let path = member_path(&fake.name, "/ambiguous");
     all_refused(
@@ -219,7 +219,7 @@ fn fault_32_requests_that_http_forbids_are_refused() -> Result<()> {
 }
 
 #[test]
-fn fault_26_31_the_members_part_of_the_path_and_the_query_arrive_as_they_were() -> Result<()> {
+fn fault_26_31_path_and_query_reach_the_member_unchanged() -> Result<()> {
     let (fake, _, direct) = two_members("verbatim")?;
     for target in [
         "/verbatim?command=sh&command=-c&command=echo%20a%2Fb&stdin=true",
@@ -237,7 +237,7 @@ fn fault_26_31_the_members_part_of_the_path_and_the_query_arrive_as_they_were() 
 }
 
 #[test]
-fn a_base_path_in_the_secret_comes_first() -> Result<()> {
+fn base_path_of_the_secret_is_prefixed() -> Result<()> {
     let fake = FakeMember::unregistered("e2e-base-path", |_| ok())?;
     let server = format!("https://{}/k8s/clusters/c-1", fake.address);
     fake.register(&serde_json::json!({"server": server}))?;
@@ -250,7 +250,7 @@ fn a_base_path_in_the_secret_comes_first() -> Result<()> {
 }
 
 #[test]
-fn a_member_whose_certificate_is_another_ones_gets_no_request() -> Result<()> {
+fn member_with_a_wrong_certificate_gets_no_request() -> Result<()> {
     let other = FakeMember::unregistered("e2e-other-ca", |_| ok())?;
     let fake = FakeMember::unregistered("e2e-wrong-ca", |_| ok())?;
     fake.register(&serde_json::json!({"ca.crt": other.ca()}))?;

@@ -26,7 +26,7 @@ fn fault_21_dots_in_the_place_of_a_cluster_are_a_bad_request() -> Result<()> {
 }
 
 #[test]
-fn fault_22_empty_segments_are_never_taken_for_something_else() -> Result<()> {
+fn fault_22_empty_segments_are_refused() -> Result<()> {
     let target = Target::prepare("empty")?;
     for (path, code) in [
         ("{clusters}//{fake}/proxy/reached", 400),
@@ -57,7 +57,7 @@ fn fault_23_dots_behind_the_proxy_are_a_bad_request() -> Result<()> {
 }
 
 #[test]
-fn fault_24_escapes_in_our_part_are_no_other_spelling_of_it() -> Result<()> {
+fn fault_24_escapes_in_the_sidecars_path_are_refused() -> Result<()> {
     let target = Target::prepare("escapes")?;
     for (path, code) in [
         ("{clusters}/{fake}%2Fproxy/reached", 400),
@@ -90,7 +90,7 @@ fn fault_25_other_forms_of_the_path_are_not_found() -> Result<()> {
 }
 
 #[test]
-fn fault_26_what_no_path_may_hold_is_a_bad_request() -> Result<()> {
+fn fault_26_invalid_bytes_in_a_path_are_a_bad_request() -> Result<()> {
     let target = Target::prepare("letters")?;
     for path in [
         "{clusters}/{fake}\0/proxy/reached",
@@ -120,7 +120,7 @@ fn fault_26_what_no_path_may_hold_is_a_bad_request() -> Result<()> {
 }
 
 #[test]
-fn fault_27_a_monstrous_name_or_path_costs_nothing() -> Result<()> {
+fn fault_27_huge_name_or_path_is_refused_cheaply() -> Result<()> {
     let target = Target::prepare("monsters")?;
     let name = format!("{{clusters}}/{}/proxy/reached", "a".repeat(8 * 1024));
     target.is_refused(&name, 400)?;
@@ -160,7 +160,7 @@ fn fault_28_other_forms_of_a_target_are_refused() -> Result<()> {
 }
 
 #[test]
-fn fault_30_the_members_own_rules_decide_who_may_reach_its_nodes() -> Result<()> {
+fn fault_30_members_rbac_decides_about_node_proxies() -> Result<()> {
     let scene = Scene::on("m2", "nodes")?;
     let caller = Caller::certificate("e2e-nodes", &[])?;
     scene.let_in(&caller, &["m2"], EVERY_VERB)?;
@@ -179,7 +179,7 @@ fn fault_30_the_members_own_rules_decide_who_may_reach_its_nodes() -> Result<()>
 }
 
 #[test]
-fn fault_31_a_strange_query_arrives_as_it_was() -> Result<()> {
+fn fault_31_unusual_query_arrives_unchanged() -> Result<()> {
     let target = Target::prepare("queries")?;
     let many: Vec<String> = (0..10_000).map(|number| format!("k{number}=")).collect();
     for (number, query) in

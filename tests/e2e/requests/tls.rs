@@ -37,7 +37,7 @@ fn fault_41_a_hello_of_64_kib_is_answered_by_an_alert() -> Result<()> {
 }
 
 #[test]
-fn fault_41_whoever_asks_for_another_name_is_shown_ours() -> Result<()> {
+fn fault_41_other_server_name_gets_the_sidecars_certificate() -> Result<()> {
     // The host finds us by an address and knows us by the Service's name: it is the client that judges.
     let error = Endpoint::sidecar(sidecar()?, None)?.named("another.example")?.exchange(REQUEST).err();
     let error = format!("{:#}", error.context("the name was accepted")?);

@@ -34,7 +34,7 @@ fn a_service_account_works_with_every_verb() -> Result<()> {
 }
 
 #[test]
-fn a_watch_tells_an_event_within_a_second() -> Result<()> {
+fn watch_delivers_an_event_within_a_second() -> Result<()> {
     let scene = Scene::new("watch")?;
     let caller = scene.caller()?;
     let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});

@@ -36,7 +36,7 @@ fn a_member_that_hangs_slows_no_other() -> Result<()> {
 }
 
 #[test]
-fn one_caller_who_floods_a_member_keeps_no_other_out() -> Result<()> {
+fn flood_of_one_caller_keeps_no_other_out() -> Result<()> {
     // The flooder does not read, so that nothing that is meant for the flooder can be waited for.
     for stall in Stall::ALL {
         let name = format!("e2e-flooded-{stall:?}").to_lowercase();
@@ -63,7 +63,7 @@ fn one_caller_who_floods_a_member_keeps_no_other_out() -> Result<()> {
 }
 
 #[test]
-fn who_may_not_enter_a_member_takes_none_of_its_places() -> Result<()> {
+fn forbidden_caller_takes_no_capacity_of_a_member() -> Result<()> {
     let fake = FakeMember::start("e2e-full", |request| match request.target() {
         target if target.contains("/hang") => vec![Step::Hang],
         _ => ok(),
@@ -117,7 +117,7 @@ fn fault_08_a_user_of_hundreds_of_groups_gets_through() -> Result<()> {
 }
 
 #[test]
-fn fault_35_a_head_that_never_ends_is_given_up() -> Result<()> {
+fn fault_35_endless_head_times_out() -> Result<()> {
     let fake = FakeMember::start("e2e-slow-head", |_| ok())?;
     let endpoint = direct("slow-head")?;
     let begin = Instant::now();
@@ -155,7 +155,7 @@ fn fault_35_a_head_that_never_ends_is_given_up() -> Result<()> {
 }
 
 #[test]
-fn a_probe_that_dawdles_is_given_up() -> Result<()> {
+fn slow_probe_times_out() -> Result<()> {
     let address = sidecar()?.admin.trim_start_matches("http://");
     let mut socket = TcpStream::connect(address)?;
     socket.set_read_timeout(Some(Duration::from_secs(20)))?;
@@ -168,7 +168,7 @@ fn a_probe_that_dawdles_is_given_up() -> Result<()> {
 }
 
 #[test]
-fn a_member_with_an_endless_head_is_given_up() -> Result<()> {
+fn endless_head_of_a_member_times_out() -> Result<()> {
     let fake = FakeMember::start("e2e-endless-head", |_| {
         let mut steps = vec![Step::Send(b"HTTP/1.1 200 OK\r\n".to_vec())];
         steps.extend((0..16).map(|_| Step::Send(b"X-More: more\r\n".repeat(100_000))));

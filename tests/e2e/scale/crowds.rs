@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::scale::soak::say;
 
 #[test]
-fn fault_42_ten_thousand_half_open_connections_keep_nobody_out_and_are_given_up() -> Result<()> {
+fn fault_42_ten_thousand_half_open_connections_time_out() -> Result<()> {
     usage::room_for_files(HALF_OPEN as u64 + SPARE)?;
     let own = OwnSidecar::start()?;
     let endpoint = own.endpoint(None)?;
@@ -56,7 +56,7 @@ fn fault_42_ten_thousand_half_open_connections_keep_nobody_out_and_are_given_up(
 }
 
 #[test]
-fn fault_66_a_gibibyte_for_a_member_that_does_not_read_waits_and_a_thousand_tunnels_move() -> Result<()> {
+fn fault_66_unread_gibibyte_does_not_block_a_thousand_tunnels() -> Result<()> {
     usage::room_for_files(2 * TUNNELS as u64 + SPARE)?;
     let gate = Gate::closed();
     let manners = Manners { forgets: true, ..Manners::default() };
@@ -104,7 +104,7 @@ fn fault_66_a_gibibyte_for_a_member_that_does_not_read_waits_and_a_thousand_tunn
 }
 
 #[test]
-fn fault_74_of_two_thousand_tunnels_in_a_second_one_caller_gets_his_part_and_others_theirs() -> Result<()> {
+fn fault_74_each_caller_gets_its_share_of_tunnels() -> Result<()> {
     usage::room_for_files(4 * TUNNELS as u64 + SPARE)?;
     let fake = FakeMember::start("e2e-crowd-execs", |_| switched(vec![Step::ReceiveAll]))?;
     let own = OwnSidecar::start()?;
@@ -154,7 +154,7 @@ fn fault_74_of_two_thousand_tunnels_in_a_second_one_caller_gets_his_part_and_oth
 }
 
 #[test]
-fn fault_79_at_its_end_a_thousand_tunnels_are_closed_in_order_and_within_the_grace() -> Result<()> {
+fn fault_79_shutdown_closes_a_thousand_tunnels_in_time() -> Result<()> {
     usage::room_for_files(2 * TUNNELS as u64 + SPARE)?;
     let gate = Gate::closed();
     let fake = FakeMember::start("e2e-crowd-end", {

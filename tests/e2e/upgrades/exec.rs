@@ -11,10 +11,10 @@ use crate::plugin_in;
 use crate::upgrades::protocol::{Protocol, over_each_protocol};
 
 over_each_protocol!(
-    much_on_standard_input_comes_back_whole,
+    large_standard_input_is_echoed_completely,
     fault_72_the_exit_code_is_the_commands,
     standard_error_is_apart_from_standard_output,
-    a_terminal_has_the_size_of_ours_and_follows_it,
+    terminal_size_is_forwarded_and_updated,
 );
 
 #[test]
@@ -36,7 +36,7 @@ fn may_exec(scene: &Scene, caller: &Caller) -> Result<()> {
     Ok(())
 }
 
-fn much_on_standard_input_comes_back_whole(protocol: Protocol) -> Result<()> {
+fn large_standard_input_is_echoed_completely(protocol: Protocol) -> Result<()> {
     let (scene, plugin) = shell(protocol, "stdin")?;
     let sent = noise(1, MUCH);
     let output = plugin.run_with_input(&["exec", "--stdin", "shell", "--", "cat"], &sent)?;
@@ -64,7 +64,7 @@ fn standard_error_is_apart_from_standard_output(protocol: Protocol) -> Result<()
     protocol.was_used(&scene, "exec")
 }
 
-fn a_terminal_has_the_size_of_ours_and_follows_it(protocol: Protocol) -> Result<()> {
+fn terminal_size_is_forwarded_and_updated(protocol: Protocol) -> Result<()> {
     let (scene, plugin) = shell(protocol, "tty")?;
     let mut terminal = Terminal::start(&plugin, &["exec", "-it", "shell", "--", "sh"], 24, 80)?;
     // What is typed is shown too: the quotes keep it from being taken for the answer.

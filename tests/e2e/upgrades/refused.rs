@@ -100,7 +100,7 @@ fn fault_59_an_upgrade_to_anything_else_is_not_forwarded_as_one() -> Result<()> 
 }
 
 #[test]
-fn fault_59_golang_80416_only_kubernetes_two_protocols_are_upgraded_to() -> Result<()> {
+fn fault_59_golang_80416_only_two_protocols_are_upgraded_to() -> Result<()> {
     let fake = FakeMember::start("e2e-upgrade-protocols", |_| vec![Step::ReceiveAll])?;
     let path = member_path(&fake.name, "/upgrade");
     for headers in [

@@ -88,7 +88,7 @@ fn a_chunk_of_a_request_arrives_before_the_next_is_sent() -> Result<()> {
 }
 
 #[test]
-fn a_member_that_dies_inside_an_answer_is_not_taken_for_its_end() -> Result<()> {
+fn member_death_inside_an_answer_is_not_a_clean_end() -> Result<()> {
     let fake = FakeMember::start("e2e-dies", |_| {
         vec![Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf".to_vec()), Step::Close]
     })?;
@@ -104,7 +104,7 @@ fn a_member_that_dies_inside_an_answer_is_not_taken_for_its_end() -> Result<()> 
 }
 
 #[test]
-fn fault_43_a_client_that_leaves_is_felt_by_the_member() -> Result<()> {
+fn fault_43_disconnect_inside_the_answer_reaches_the_member() -> Result<()> {
     let fake = FakeMember::start("e2e-leaves", |_| {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nfirst\n\r\n";
         vec![Step::Send(head.into()), Step::ReceiveAll]
@@ -122,7 +122,7 @@ fn fault_43_a_client_that_leaves_is_felt_by_the_member() -> Result<()> {
 }
 
 #[test]
-fn fault_43_a_client_that_leaves_before_the_answer_is_felt_by_the_member() -> Result<()> {
+fn fault_43_disconnect_before_the_answer_reaches_the_member() -> Result<()> {
     let fake = FakeMember::start("e2e-leaves-early", |_| vec![Step::ReceiveAll])?;
     for (number, endpoint) in entrances("leaves-early")?.into_iter().enumerate() {
         let target = format!("/waiting/{number}");

@@ -33,7 +33,7 @@ fn fault_64_bytes_arrive_in_whatever_pieces_they_were_sent() -> Result<()> {
 }
 
 #[test]
-fn fault_64_a_message_of_sixteen_mebibytes_arrives_whole_either_way() -> Result<()> {
+fn fault_64_message_of_16_mib_arrives_whole_both_ways() -> Result<()> {
     let (up, down) = (noise(66, 16 * MEBIBYTE), noise(67, 16 * MEBIBYTE));
     let sent = down.clone();
     let fake = FakeMember::start("e2e-tunnel-large", move |_| {
@@ -49,7 +49,7 @@ fn fault_64_a_message_of_sixteen_mebibytes_arrives_whole_either_way() -> Result<
 }
 
 #[test]
-fn fault_65_whichever_side_is_gone_the_other_is_told_and_nothing_is_left() -> Result<()> {
+fn fault_65_end_of_one_side_closes_the_other() -> Result<()> {
     let fake = FakeMember::start("e2e-tunnel-gone", |_| {
         switched(vec![Step::Receive(1), Step::Send(b"unread".to_vec()), Step::ReceiveAll])
     })?;
@@ -93,7 +93,7 @@ fn fault_65_whichever_side_is_gone_the_other_is_told_and_nothing_is_left() -> Re
 }
 
 #[test]
-fn fault_68_frames_that_break_the_rules_of_websocket_pass_unchanged() -> Result<()> {
+fn fault_68_invalid_websocket_frames_pass_unchanged() -> Result<()> {
     let ping = [0x89, 0x80, 1, 2, 3, 4];
     pass(
         "websocket",
@@ -109,7 +109,7 @@ fn fault_68_frames_that_break_the_rules_of_websocket_pass_unchanged() -> Result<
 }
 
 #[test]
-fn fault_69_channels_that_kubernetes_does_not_know_pass_unchanged() -> Result<()> {
+fn fault_69_unknown_channels_pass_unchanged() -> Result<()> {
     pass(
         "channels",
         &[
@@ -122,7 +122,7 @@ fn fault_69_channels_that_kubernetes_does_not_know_pass_unchanged() -> Result<()
 }
 
 #[test]
-fn fault_70_cve_2026_35469_frames_that_break_the_rules_of_spdy_pass_unchanged() -> Result<()> {
+fn fault_70_cve_2026_35469_invalid_spdy_frames_pass_unchanged() -> Result<()> {
     pass(
         "spdy",
         &[
@@ -163,7 +163,7 @@ fn fault_71_a_websockets_token_that_is_malformed_is_refused() -> Result<()> {
 }
 
 #[test]
-fn fault_72_a_status_that_is_cut_in_half_is_no_success() -> Result<()> {
+fn fault_72_truncated_status_is_not_a_success() -> Result<()> {
     let whole = r#"{"metadata":{},"status":"Success"}"#;
     for (name, status, succeeds) in [("whole", whole, true), ("cut", &whole[..20], false)] {
         let fake = FakeMember::start(&format!("e2e-tunnel-status-{name}"), move |request| {

@@ -14,7 +14,7 @@ use super::site::{Site, good};
 use crate::scale::soak::say;
 
 #[test]
-fn fault_42_crowd_from_one_address_keeps_no_other_out() -> Result<()> {
+fn fault_42_connections_of_one_address_leave_room_for_others() -> Result<()> {
     usage::room_for_files(CROWD as u64 + 1_000)?;
     let site = Site::start("crowd", &[])?;
     // Each request on a connection of its own: a caller who has one does not notice.

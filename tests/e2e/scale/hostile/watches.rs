@@ -42,7 +42,7 @@ fn watches_of_one_member_leave_room_for_other_members() -> Result<()> {
 }
 
 #[test]
-fn memory_of_two_thousand_watches_comes_back() -> Result<()> {
+fn memory_of_two_thousand_watches_is_freed() -> Result<()> {
     usage::room_for_files(8_000)?;
     let members = ["0", "1", "2", "3"].map(|number| member(&format!("memory-{number}")));
     let members = members.into_iter().collect::<Result<Vec<_>>>()?;

@@ -28,7 +28,7 @@ use replicas::Replicas;
 use tokens::Tokens;
 
 #[test]
-fn nothing_fails_over_new_tokens_and_rolling_restarts() -> Result<()> {
+fn token_renewal_and_rolling_restart_lose_no_request() -> Result<()> {
     let time = Duration::from_secs(count("ENDURANCE_SECONDS", 45));
     let rate = count("ENDURANCE_RATE", 100);
     let scene = Scene::new("endurance")?;

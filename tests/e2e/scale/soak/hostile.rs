@@ -27,7 +27,7 @@ use super::{count, say};
 use crate::scale::hostile::{LARGE, SILENT, script};
 
 #[test]
-fn good_callers_notice_no_hostile_client() -> Result<()> {
+fn hostile_clients_delay_no_good_caller() -> Result<()> {
     let time = Duration::from_secs(count("SOAK_HOSTILE_SECONDS", 30));
     let scene = Scene::on("m2", "soak-hostile")?;
     let fake = FakeMember::start("e2e-soak-hostile", script)?;

@@ -18,9 +18,8 @@ if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
     bed+=(--sidecar-image target/image/mc-sidecar.tar)
 else
     echo "tests of the image: pods are needed to run it, and those need root on Linux" >>"${SKIPPED:-/dev/stderr}"
-    for filter in attach:: authority:: cert_manager:: clients:: copy:: endurance:: exec:: fleet:: install:: killed_pods:: kubectl_versions:: logs:: \
-        platforms:: port_forward:: \
-        removal:: run_on:: vanished:: may_not_exec past_two_dashes in_a_pod_no_kubeconfig; do
+    for filter in attach:: clients:: copy:: endurance:: exec:: install:: killed_pods:: kubectl_versions:: logs:: \
+        port_forward:: vanished:: may_not_exec past_two_dashes in_a_pod_no_kubeconfig; do
         leave_out "$filter" "they need a node, and that needs root on Linux"
     done
 fi

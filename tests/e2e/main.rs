@@ -1,84 +1,14 @@
-//! The promises, kept on a real Kubernetes: one file for each subject, one test for each
-//! promise. All tests share one bed, in any order and at the same time; each brings its
-//! own namespace, users and members. `make test` starts the bed.
+//! End-to-end tests on a real Kubernetes: a folder for each area, a file for each subject. All tests share one test
+//! bed, in any order and in parallel; each creates its own namespace, users and members. `make test` starts the bed.
 
-mod access;
-mod access_diff;
-mod anonymous;
-mod any_user;
-mod attach;
-mod audit_id;
-mod authority;
-mod authorization;
-mod bounds;
-mod cert_manager;
-mod clients;
-mod clusters;
-mod copy;
-mod credentials;
-mod crowds;
-mod deadlines;
-mod discovery;
-mod drift;
-mod exec;
-mod fleet;
-mod front_proxy;
-mod host_faults;
-mod hostile;
-mod http2;
+mod faults;
 mod identity;
-mod identity_attacks;
 mod install;
-mod join;
-mod joined;
-mod killed_pods;
-mod kubeconfig;
-mod kubectl_versions;
-mod leadership;
-mod learnt;
-mod logs;
-mod many_clusters;
-mod member_answers;
-mod member_changes;
-mod member_headers;
-mod member_health;
-mod member_reach;
-mod member_refusals;
-mod member_tokens;
-mod member_ways;
-mod messages;
-mod native_get;
-mod native_logs;
-mod oidc;
-mod old_members;
-mod platforms;
+mod members;
 mod plugin;
-mod pool;
-mod port_forward;
-mod process;
-mod promises;
-mod protocol;
-mod refused_upgrades;
-mod removal;
-mod renewed_login;
-mod revocation;
-mod routing;
-mod run_on;
-mod several_clusters;
-mod shutdown;
-mod slow_members;
-mod soak;
-mod stalled_watches;
-mod stolen_impersonator;
-mod stolen_manager;
-mod streams;
-mod targets;
-mod tls;
-mod tunnels;
-mod unified_auth;
-mod vanished;
-mod verbs;
-mod walkthrough;
+mod requests;
+mod scale;
+mod upgrades;
 
 use std::path::{Path, PathBuf};
 

@@ -104,7 +104,7 @@ fn what(rule: &Value) -> String {
 }
 
 /// The member's policy has the sidecar's lists of built-in identities, each in a variable of its own, and its
-/// expressions use them. `tests/e2e/stolen_manager.rs` tries the policy itself, name by name.
+/// expressions use them. `tests/e2e/identity/stolen_manager.rs` tries the policy itself, name by name.
 #[test]
 fn member_policy_has_the_builtin_identities() -> Result<(), Box<dyn Error>> {
     use kubectl_mc_api::access::builtin;

@@ -1,0 +1,12 @@
+//! Failures of the host, of members and of the sidecar, and recovery from them.
+
+mod host;
+mod killed_pods;
+mod leadership;
+mod member_answers;
+mod member_reach;
+mod member_refusals;
+mod process;
+mod shutdown;
+mod slow_members;
+mod vanished;

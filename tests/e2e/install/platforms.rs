@@ -1,0 +1,339 @@
+//! What differs between platforms, row by row of the table in docs/how-to/join.md, in each one's own shape: its
+//! kubeconfig, the names that its network knows, and what its control plane reaches. What kubeadm needs, nothing, is
+//! [`crate::members::joined`]'s.
+
+pub(crate) mod network;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use harness::api::Api;
+use harness::bed::{SYSTEM, bed};
+use harness::both_sides::{Alone, alone, both};
+use harness::caller::Caller;
+use harness::connect_proxy::ConnectProxy;
+use harness::relay::Relay;
+use harness::tool::Tool;
+use network::{Firewall, Overlay, endpoints};
+use serde_json::{Value, json};
+
+use crate::install::in_pods::Scene;
+use crate::members::joined::{NAME, Traces, follow};
+use crate::plugin;
+
+/// kind publishes a port of this machine and names its nodes in Docker's network, where the sidecar is and this
+/// machine is not.
+#[test]
+fn kind_joins_by_the_suggested_node_name() -> Result<()> {
+    let alone = alone()?;
+    let before = Traces::of(&alone)?;
+    let node = format!("{}-control-plane", alone.cluster.name);
+    ensure!((node.as_str(), 6443).to_socket_addrs().is_err(), "this machine knows the name too");
+    let published = ClusterInfo::publish(&alone, &format!("https://{node}:6443"))?;
+    let relay = Relay::at(IpAddr::V4(Ipv4Addr::LOCALHOST), &alone.cluster.server)?;
+    let user = Kubeconfig::of(&alone)?.user;
+    let caller = with_member(&alone, "kind-shop", &format!("https://{}", relay.address), &user)?;
+    let join = ["join", NAME, "--member-context=kind-shop"];
+    let suggested = refused_with_a_server(&caller, &join)?;
+    assert_eq!(suggested, format!("--server=https://{node}:6443"), "it suggests another address");
+    join_use_and_leave(&caller, &[&join[..], &[suggested.as_str()]].concat(), "--member-context=kind-shop")?;
+    drop(published);
+    Traces::of(&alone)?.same_as(&before)
+}
+
+/// k3s writes a kubeconfig of its own, in which everything is called default.
+#[test]
+fn k3s_joins_by_the_suggested_server_address() -> Result<()> {
+    let alone = alone()?;
+    let before = Traces::of(&alone)?;
+    let relay = Relay::at(IpAddr::V4(Ipv4Addr::LOCALHOST), &alone.cluster.server)?;
+    let caller = Caller::certificate("e2e-join-admin", &["system:masters"])?;
+    let k3s = caller.folder().join("k3s.yaml");
+    let Kubeconfig { ca, user } = Kubeconfig::of(&alone)?;
+    let cluster = json!({"certificate-authority-data": ca, "server": format!("https://{}", relay.address)});
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "default", "preferences": {},
+        "clusters": [{"name": "default", "cluster": cluster}],
+        "users": [{"name": "default", "user": user}],
+        "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
+    });
+    std::fs::write(&k3s, config.to_string())?;
+    let member = format!("--member-kubeconfig={}", k3s.display());
+    let join = ["join", NAME, &member];
+    let suggested = refused_with_a_server(&caller, &join)?;
+    assert_eq!(suggested, format!("--server={}", alone.cluster.server), "it suggests another address");
+    join_use_and_leave(&caller, &[&join[..], &[suggested.as_str()]].concat(), &member)?;
+    Traces::of(&alone)?.same_as(&before)
+}
+
+/// As `aws eks update-kubeconfig` writes it.
+#[test]
+fn eks_credential_is_used_for_join_and_not_stored() -> Result<()> {
+    let exec = json!({
+        "apiVersion": "client.authentication.k8s.io/v1beta1", "command": "aws",
+        "args": ["--region", "eu-west-1", "eks", "get-token", "--cluster-name", "shop", "--output", "json"],
+    });
+    let asked =
+        r#"[ "$*" = "--region eu-west-1 eks get-token --cluster-name shop --output json" ] || exit 252"#;
+    by_plugin("arn:aws:eks:eu-west-1:111122223333:cluster/shop", &exec, asked)
+}
+
+/// As `gcloud container clusters get-credentials` writes it; its plugin is told of the cluster.
+#[test]
+fn gke_credential_is_used_for_join_and_not_stored() -> Result<()> {
+    let asked = r#"
+        case "$KUBERNETES_EXEC_INFO" in
+            *'"apiVersion":"client.authentication.k8s.io/v1beta1"'*'"server":"https://'*) ;;
+            *) echo "no cluster in KUBERNETES_EXEC_INFO" >&2; exit 1 ;;
+        esac"#;
+    by_plugin("gke_shop-123456_europe-west1_shop", &gcloud(), asked)
+}
+
+#[test]
+fn missing_or_failing_credential_plugin_is_named_with_a_hint() -> Result<()> {
+    let alone = alone()?;
+    let missing = with_member(&alone, "gke", &alone.cluster.server, &json!({"exec": gcloud()}))?;
+    // Who runs the tests may have it.
+    let without = plugin(&missing)?.env("PATH", &bed()?.bin);
+    without.run(&["join", NAME, "--member-context=gke"])?.failure(&[
+        "context \"gke\"",
+        "cannot run the credential plugin gke-gcloud-auth-plugin: No such file",
+        "Install gke-gcloud-auth-plugin",
+    ])?;
+    let exec = json!({"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "./aws"});
+    let fails = with_member(&alone, "eks", &alone.cluster.server, &json!({"exec": exec}))?;
+    let script = "echo secret-on-stdout; echo 'Unable to locate credentials' >&2; exit 255";
+    write_script(&fails.folder().join("aws"), script)?;
+    let said = plugin(&fails)?
+        .run(&["join", NAME, "--member-context=eks"])?
+        .failure(&["context \"eks\"", "aws failed: exit status: 255: Unable to locate credentials"])?;
+    ensure!(!said.contains("secret-on-stdout"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn member_behind_a_proxy_is_joined_and_used_through_it() -> Result<()> {
+    let alone = alone()?;
+    let before = Traces::of(&alone)?;
+    let proxy = ConnectProxy::start()?;
+    let caller = both(alone.cluster, |_| {})?;
+    let through = format!("--proxy-url={}", proxy.url(""));
+    join_use_and_leave(
+        &caller,
+        &["join", NAME, "--member-context=member", &through],
+        "--member-context=member",
+    )?;
+    let (asked, address) = (proxy.asked(), alone.cluster.server.trim_start_matches("https://"));
+    ensure!(
+        !asked.is_empty() && asked.iter().all(|asked| asked == address),
+        "the proxy was to be asked for {address} alone, and was for {asked:?}"
+    );
+    Traces::of(&alone)?.same_as(&before)
+}
+
+/// The control plane has no way to addresses of pods, only to those of nodes.
+#[test]
+fn eks_overlay_network_works_with_the_suggested_host_network() -> Result<()> {
+    let scene = Scene::take()?;
+    let overlay = Overlay::over(&scene)?;
+    scene
+        .install(&["--replicas=1", "--timeout=40s"])?
+        .failure(&["the host cannot reach the sidecars", "--host-network"])?;
+    scene.install(&["--replicas=1", "--timeout=40s", "--host-network"])?.success()?;
+    scene.plugin.ok(&["clusters"])?;
+    let endpoints = endpoints(&scene, SYSTEM)?;
+    ensure!(endpoints == [SocketAddr::new(overlay.node, 10260)], "{endpoints:?}");
+    scene.uninstall().map(drop)
+}
+
+/// The firewall between a private cluster's control plane and its nodes admits two ports.
+#[test]
+fn gke_private_nodes_admit_the_sidecars_port() -> Result<()> {
+    let scene = Scene::take()?;
+    let _firewall = Firewall::before(&scene)?;
+    scene.install(&["--replicas=1", "--timeout=40s"])?.success()?;
+    scene.plugin.ok(&["clusters"])?;
+    let endpoints = endpoints(&scene, SYSTEM)?;
+    let [endpoint] = endpoints[..] else { anyhow::bail!("{endpoints:?}") };
+    assert_eq!(endpoint.port(), 10250);
+    let metrics = SocketAddr::new(endpoint.ip(), 8080);
+    ensure!(TcpStream::connect_timeout(&metrics, Duration::from_secs(2)).is_err(), "there is no firewall");
+    scene.uninstall().map(drop)
+}
+
+/// Joins by a kubeconfig that runs a program, which is `asked` for a credential of the member's administrator.
+fn by_plugin(context: &str, exec: &Value, asked: &str) -> Result<()> {
+    let alone = alone()?;
+    let before = Traces::of(&alone)?;
+    let administrator = Administrator::of(&alone)?;
+    let token = administrator.token()?;
+    let caller = with_member(&alone, context, &alone.cluster.server, &json!({"exec": exec}))?;
+    let program = exec["command"].as_str().context("no command")?;
+    let answer = json!({
+        "kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1beta1", "spec": {},
+        "status": {"expirationTimestamp": "@SOON@", "token": token},
+    });
+    let script = format!(
+        "echo run >> {runs}\n{asked}\nsoon=$(date -u -d '+14 minutes' +%Y-%m-%dT%H:%M:%SZ)\n\
+         sed \"s/@SOON@/$soon/\" <<'END'\n{answer}\nEND",
+        runs = caller.folder().join("runs").display()
+    );
+    write_script(&caller.folder().join(program), &script)?;
+    let path = [caller.folder(), bed()?.bin.as_path()].map(|folder| folder.display().to_string()).join(":");
+    let path = format!("{path}:{}", std::env::var("PATH").unwrap_or_default());
+    let runs = || Ok::<_, anyhow::Error>(std::fs::read_to_string(caller.folder().join("runs"))?.len());
+
+    let tool = plugin(&caller)?.env("PATH", &path);
+    let member = format!("--member-context={context}");
+    let said = tool.ok(&["join", NAME, &member])?;
+    let for_the_join = runs()?;
+    // It is gone, and nobody misses it.
+    std::fs::remove_file(caller.folder().join(program))?;
+    follow(&caller, &said)?;
+    assert_eq!(runs()?, for_the_join, "the plugin was run for more than the join");
+    for cluster in [&bed()?.host, alone.cluster] {
+        holds_nothing_of(&Tool::admin(cluster)?, &token)
+            .with_context(|| format!("{} keeps the token of the join", cluster.name))?;
+    }
+    write_script(&caller.folder().join(program), &script)?;
+    tool.ok(&["unjoin", NAME, &member, "--yes"])?;
+    drop(administrator);
+    Traces::of(&alone)?.same_as(&before)
+}
+
+/// That no Secret, ConfigMap or account of a cluster holds it, however deep.
+fn holds_nothing_of(admin: &Tool, token: &str) -> Result<()> {
+    let all = admin.ok(&["get", "secrets,configmaps,serviceaccounts", "-A", "-o", "json"])?;
+    ensure!(!all.contains(token), "it is there as it is");
+    let all: Value = serde_json::from_str(&all)?;
+    for object in all["items"].as_array().into_iter().flatten() {
+        for (key, value) in object["data"].as_object().into_iter().flatten() {
+            let decoded = STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
+            let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+            let found = String::from_utf8_lossy(&decoded).contains(token);
+            ensure!(!found, "it is in {key} of {kind} {name}");
+        }
+    }
+    Ok(())
+}
+
+/// Somebody who administers the cluster as a cloud's user does, until dropped.
+struct Administrator(Tool);
+
+impl Administrator {
+    fn of(alone: &Alone) -> Result<Self> {
+        let administrator = Self(Tool::admin(alone.cluster)?);
+        let Self(kubectl) = &administrator;
+        kubectl.ok(&["create", "serviceaccount", CLOUD, "-n", "default"])?;
+        let account = format!("--serviceaccount=default:{CLOUD}");
+        kubectl.ok(&["create", "clusterrolebinding", CLOUD, "--clusterrole=cluster-admin", &account])?;
+        Ok(administrator)
+    }
+
+    /// For as long as clouds give them.
+    fn token(&self) -> Result<String> {
+        let token = self.0.ok(&["create", "token", CLOUD, "-n", "default", "--duration=14m"])?;
+        Ok(token.trim().to_owned())
+    }
+}
+
+impl Drop for Administrator {
+    fn drop(&mut self) {
+        let _ = self.0.run(&["delete", "clusterrolebinding", CLOUD]);
+        let _ = self.0.run(&["delete", "serviceaccount", CLOUD, "-n", "default"]);
+    }
+}
+
+/// What the join suggests where it refuses the address of the kubeconfig.
+fn refused_with_a_server(caller: &Caller, join: &[&str]) -> Result<String> {
+    let said = plugin(caller)?.run(join)?.failure(&["a loopback address"])?;
+    let server = said.split_whitespace().find(|word| word.starts_with("--server=https://"));
+    Ok(server.with_context(|| format!("no server is suggested: {said}"))?.to_owned())
+}
+
+/// Joins, runs what comes next, reads, and takes it all away.
+fn join_use_and_leave(caller: &Caller, join: &[&str], member: &str) -> Result<()> {
+    let said = plugin(caller)?.ok(join)?;
+    follow(caller, &said)?;
+    let cluster = format!("--cluster={NAME}");
+    let names = plugin(caller)?.ok(&[&cluster, "get", "namespaces", "-o", "name"])?;
+    ensure!(names.contains(&format!("namespace/{SYSTEM}")), "it is not the member: {names}");
+    plugin(caller)?.ok(&["unjoin", NAME, member, "--yes"]).map(drop)
+}
+
+/// The host's administrator, with a context for the member as a platform writes it.
+fn with_member(alone: &Alone, name: &str, server: &str, user: &Value) -> Result<Caller> {
+    let ca = Kubeconfig::of(alone)?.ca;
+    Caller::certificate("e2e-join-admin", &["system:masters"])?.edit(|config| {
+        let entries = [
+            ("clusters", json!({"cluster": {"server": server, "certificate-authority-data": ca}})),
+            ("users", json!({"user": user})),
+            ("contexts", json!({"context": {"cluster": name, "user": name}})),
+        ];
+        for (list, mut entry) in entries {
+            entry["name"] = name.into();
+            config[list].as_array_mut().into_iter().for_each(|list| list.push(entry.clone()));
+        }
+    })
+}
+
+/// What the kubeconfig of the cluster's administrator says.
+struct Kubeconfig {
+    /// `certificate-authority-data`
+    ca: String,
+    user: Value,
+}
+
+impl Kubeconfig {
+    fn of(alone: &Alone) -> Result<Self> {
+        let config: Value = serde_json::from_slice(&std::fs::read(&alone.cluster.kubeconfig)?)?;
+        let ca = STANDARD.encode(std::fs::read(&alone.cluster.ca_certificate)?);
+        Ok(Self { ca, user: config["users"][0]["user"].clone() })
+    }
+}
+
+/// What kubeadm, and kind with it, publishes for nodes that join.
+struct ClusterInfo<'a>(&'a Alone);
+
+impl<'a> ClusterInfo<'a> {
+    fn publish(alone: &'a Alone, server: &str) -> Result<Self> {
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config",
+            "clusters": [{"name": "", "cluster": {"server": server}}],
+        });
+        let info = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info"},
+            "data": {"kubeconfig": kubeconfig.to_string()},
+        });
+        Api::admin(alone.cluster)?.apply(CLUSTER_INFO, &info)?;
+        Ok(Self(alone))
+    }
+}
+
+impl Drop for ClusterInfo<'_> {
+    fn drop(&mut self) {
+        let _ = Api::admin(self.0.cluster).and_then(|api| api.delete(CLUSTER_INFO));
+    }
+}
+
+fn write_script(path: &Path, script: &str) -> Result<()> {
+    std::fs::write(path, format!("#!/bin/sh\n{script}\n"))?;
+    Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?)
+}
+
+fn gcloud() -> Value {
+    json!({
+        "apiVersion": "client.authentication.k8s.io/v1beta1", "command": "gke-gcloud-auth-plugin",
+        "installHint": "Install gke-gcloud-auth-plugin for use with kubectl by following\n\
+            https://cloud.google.com/kubernetes-engine/docs/how-to/cluster-access-for-kubectl#install_plugin",
+        "provideClusterInfo": true,
+    })
+}
+
+const CLOUD: &str = "e2e-cloud";
+const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";

@@ -1,0 +1,46 @@
+//! `kubectl mc uninstall`: what is somebody else's stays.
+
+use anyhow::{Result, ensure};
+use harness::tool::Tool;
+
+use crate::install::in_pods::Scene;
+
+#[test]
+fn registered_members_are_removed_only_after_confirmation() -> Result<()> {
+    let scene = Scene::take()?;
+    scene.install(&["--replicas=1"])?.success()?;
+    let member = serde_json::json!({
+        "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "MemberCluster",
+        "metadata": {"name": "far"}, "spec": {},
+    });
+    scene.api()?.create("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters", &member)?;
+    scene.plugin.run(&["uninstall"])?.failure(&["far", "--yes"])?;
+    scene.api()?.get("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/far")?;
+    let removed = scene.uninstall()?;
+    ensure!(removed.contains("membercluster.fleet.kubectl-mc.dev/far deleted"), "{removed}");
+    Ok(())
+}
+
+#[test]
+fn existing_namespace_stays_unchanged() -> Result<()> {
+    let scene = Scene::take()?;
+    let kubectl = Tool::admin(scene.host.cluster)?;
+    kubectl.ok(&["create", "namespace", "shared"])?;
+    let labels =
+        || scene.api()?.get("/api/v1/namespaces/shared").map(|found| found["metadata"]["labels"].clone());
+    let before = labels()?;
+    scene.install(&["--namespace=shared", "--replicas=1"])?.success()?;
+    ensure!(labels()? == before);
+    scene.plugin.ok(&["uninstall", "--namespace=shared", "--yes"])?;
+    let left = kubectl.ok(&[
+        "-n",
+        "shared",
+        "get",
+        "all,secrets,leases,networkpolicies,pdb,roles,rolebindings",
+        "-o",
+        "name",
+    ])?;
+    ensure!(left.is_empty(), "{left}");
+    ensure!(labels()? == before);
+    kubectl.ok(&["delete", "namespace", "shared"]).map(drop)
+}

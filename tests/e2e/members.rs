@@ -1,0 +1,10 @@
+//! Registered clusters: join, connection, credential, health, change and removal.
+
+pub(crate) mod changes;
+mod clusters;
+mod connection;
+mod health;
+mod join;
+pub(crate) mod joined;
+mod old_members;
+mod tokens;

@@ -1,0 +1,14 @@
+//! How requests and answers pass through the host and the sidecar: paths, HTTP, TLS, headers and timeouts.
+
+mod audit_id;
+mod clients;
+mod deadlines;
+mod discovery;
+mod http2;
+mod member_headers;
+mod messages;
+mod pool;
+mod routing;
+mod targets;
+mod tls;
+mod verbs;

@@ -1,0 +1,343 @@
+//! HTTP/2 by the frame: floods, bombs and stalls end in a goodbye, a refused stream or plain patience,
+//! while the server stays small and serves everybody else. Each has a sidecar of its own, whose memory
+//! and CPU time are nobody else's.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use harness::caller::Caller;
+use harness::fake_member::{FakeMember, Gate, Step, ok};
+use harness::http1::{Endpoint, member_path};
+use harness::http2::{
+    ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, Http2, PING,
+    PROTOCOL_ERROR, REFUSED_STREAM, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, literal, remembered,
+};
+use harness::noise::MEBIBYTE;
+use harness::own_sidecar::{Difference, OwnSidecar};
+use harness::tool::contains;
+use harness::usage;
+
+#[test]
+fn fault_19_trailers_of_http2_bring_no_identity() -> Result<()> {
+    let site = Site::start("trailers", |_| ok())?;
+    let mut http2 = Http2::connect(&site.endpoint)?;
+    let stream = http2.request("POST", &site.path("/trailers"), &[("trailer", "impersonate-user")], false)?;
+    http2.send(DATA, 0, stream, b"body")?;
+    let trailers = [literal("impersonate-user", "eve"), literal("x-remote-user", "eve")].concat();
+    http2.send(HEADERS, END_HEADERS | END_STREAM, stream, &trailers)?;
+    assert_eq!(http2.answer(stream)?.status, Some(200));
+    let arrived = site.fake.wait_for("/trailers", |_| true)?;
+    ensure!(!contains(&arrived.received, "eve") && !arrived.head.contains("eve"), "{arrived:?}");
+    Ok(())
+}
+
+#[test]
+fn fault_36_thousand_slow_clients_use_little_memory() -> Result<()> {
+    let site = Site::start("slow", |request| {
+        if !request.target().contains("/slow") {
+            return ok();
+        }
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n100000\r\n";
+        vec![Step::Send(head.into()), Step::Send(vec![b'x'; MEBIBYTE]), Step::ReceiveAll]
+    })?;
+    let before = usage::resident(site.own.pid())?;
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        let mut http2 = Http2::with_settings(&site.endpoint, &[])?;
+        let mut reads = Vec::new();
+        for number in 0..STREAMS {
+            // Long-running, so that the connection alone bounds them.
+            let path = site.path("/api/v1/slow?watch=true");
+            if number % 2 == 0 {
+                reads.push(http2.get(&path, &[])?);
+            } else {
+                let upload = http2.request("POST", &site.path("/api/v1/nodes/n/proxy/upload"), &[], false)?;
+                http2.send(DATA, 0, upload, b"a little")?;
+            }
+        }
+        for stream in reads {
+            assert_eq!(http2.until(stream, |stream| stream.status.is_some())?.status, Some(200));
+        }
+        slow.push(http2);
+    }
+    site.serves_others()?;
+    let grown = usage::resident(site.own.pid())?.saturating_sub(before);
+    ensure!(grown < 4 * STREAMS * 128 * 1024, "it keeps {} KiB for each", grown / STREAMS / 4 / 1024);
+    Ok(())
+}
+
+#[test]
+fn fault_37_rapid_reset_is_disconnected() -> Result<()> {
+    // CVE-2023-44487: streams that are opened and given up at once cost the client nothing.
+    let site = Site::start("rapid-reset", |_| vec![Step::ReceiveAll])?;
+    let path = site.path("/hang");
+    site.survives(|http2| flood(http2, &path, |stream| frame(RST_STREAM, 0, stream, &CANCEL.to_be_bytes())))
+}
+
+#[test]
+fn fault_37_streams_that_the_server_must_reset_are_counted_too() -> Result<()> {
+    // CVE-2025-8671, "MadeYouReset": a window update of nothing is an error of the stream.
+    let site = Site::start("made-you-reset", |_| vec![Step::ReceiveAll])?;
+    let path = site.path("/hang");
+    site.survives(|http2| flood(http2, &path, |stream| frame(WINDOW_UPDATE, 0, stream, &[0; 4])))
+}
+
+#[test]
+fn fault_37_a_head_of_endless_continuations_is_given_up() -> Result<()> {
+    let site = Site::start("continuation", |_| ok())?;
+    site.survives(|http2| {
+        let stream = http2.next_stream();
+        http2.send(HEADERS, END_STREAM, stream, &literal(":method", "GET"))?;
+        let more = literal("x-more", &"m".repeat(8 * 1024));
+        for _ in 0..10_000 {
+            if http2.send(CONTINUATION, 0, stream, &more).is_err() {
+                break;
+            }
+        }
+        is_cut_off(http2)
+    })
+}
+
+#[test]
+fn fault_37_unread_settings_and_ping_answers_cost_little() -> Result<()> {
+    let site = Site::start("settings", |_| ok())?;
+    site.survives(|http2| {
+        let mut bytes = Vec::new();
+        for number in 0..20_000_u64 {
+            bytes.extend(frame(SETTINGS, 0, 0, &[])?);
+            bytes.extend(frame(PING, 0, 0, &number.to_be_bytes())?);
+        }
+        // Refused with a goodbye, or answered each in its turn: nothing is kept for later.
+        if http2.send_bytes(&bytes).is_err() {
+            http2.end()?;
+            return Ok(());
+        }
+        let mut last = 0;
+        while last < 19_999 {
+            let Some(frame) = http2.frame()? else { return Ok(()) };
+            if frame.kind == PING && frame.flags & ACK != 0 {
+                last = u64::from_be_bytes(frame.payload.try_into().ok().context("a ping has eight bytes")?);
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn fault_37_hpack_bomb_is_refused() -> Result<()> {
+    let site = Site::start("hpack", |_| ok())?;
+    site.survives(|http2| {
+        let stream = http2.next_stream();
+        // The sender's table is the receiver's default: 4096 bytes.
+        let mut block: Vec<u8> =
+            [(":method", "GET"), (":scheme", "https"), (":authority", "x"), (":path", "/version")]
+                .iter()
+                .flat_map(|(name, value)| literal(name, value))
+                .collect();
+        block.extend(remembered("x-bomb", &"b".repeat(4000)));
+        // Each byte is four thousand.
+        block.extend(vec![0x80 | 62; 12_000]);
+        http2.send(HEADERS, END_HEADERS | END_STREAM, stream, &block)?;
+        match http2.answer(stream) {
+            Ok(answer) => ensure!(answer.status == Some(431) || answer.reset.is_some(), "{answer:?}"),
+            Err(_) => is_cut_off(http2)?,
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn fault_38_one_stream_more_than_are_allowed_is_refused() -> Result<()> {
+    let gate = Gate::closed();
+    let site = Site::start("streams", {
+        let gate = gate.clone();
+        move |request| match request.target().contains("/hang") {
+            true => [vec![Step::Wait(gate.clone())], ok()].concat(),
+            false => ok(),
+        }
+    })?;
+    let mut http2 = Http2::connect(&site.endpoint)?;
+    // Long-running requests: no other limit than that of the connection.
+    let path = site.path("/api/v1/hang?watch=true");
+    let streams = (0..STREAMS).map(|_| http2.get(&path, &[])).collect::<Result<Vec<_>>>()?;
+    let more = http2.get(&path, &[])?;
+    assert_eq!(http2.answer(more)?.reset, Some(REFUSED_STREAM));
+    site.serves_others()?;
+    gate.open();
+    for stream in streams {
+        assert_eq!(http2.answer(stream)?.status, Some(200));
+    }
+    // The places are free again.
+    let again = http2.get(&path, &[])?;
+    assert_eq!(http2.answer(again)?.status, Some(200));
+    Ok(())
+}
+
+#[test]
+fn fault_39_unread_upload_blocks_no_other_stream() -> Result<()> {
+    // kubernetes/kubernetes#67902: it used up the window of the whole connection.
+    let gate = Gate::closed();
+    let site = Site::start("upload", {
+        let gate = gate.clone();
+        move |request| match request.target().contains("/upload") {
+            true => [vec![Step::Wait(gate.clone()), Step::Receive(10 * MEBIBYTE)], ok()].concat(),
+            false => ok(),
+        }
+    })?;
+    let mut http2 = Http2::connect(&site.endpoint)?;
+    let upload = http2.request("POST", &site.path("/upload?watch=true"), &[], false)?;
+    // As much as the stream's window lets: the rest waits for the member.
+    for _ in 0..3 {
+        http2.send(DATA, 0, upload, &[b'u'; 16 * 1024])?;
+    }
+    for number in 0..999 {
+        let stream = http2.request("POST", &site.path(&format!("/other/{number}")), &[], false)?;
+        http2.send(DATA, END_STREAM, stream, &[b'o'; 1024])?;
+        assert_eq!(http2.answer(stream)?.status, Some(200), "request {number}");
+    }
+    gate.open();
+    Ok(())
+}
+
+#[test]
+fn fault_40_forbidden_http2_headers_are_refused() -> Result<()> {
+    let site = Site::start("forbidden", |_| ok())?;
+    let path = site.path("/forbidden");
+    let good = [(":method", "GET"), (":scheme", "https"), (":authority", "x"), (":path", path.as_str())];
+    let with = |line: (&'static str, &'static str)| [&good[..], &[line]].concat();
+    for lines in [
+        with(("connection", "Impersonate-User")),
+        with(("transfer-encoding", "chunked")),
+        with(("keep-alive", "timeout=5")),
+        with(("upgrade", "h2c")),
+        with(("te", "gzip")),
+        with(("X-Upper", "x")),
+        with((":path", "/again")),
+        with((":unknown", "x")),
+        with(("x-line", "a\r\nImpersonate-User: admin")),
+        with(("x-nul", "a\0b")),
+        with(("bad name", "x")),
+        vec![good[0], good[1], good[2]],
+        vec![good[0], good[1], good[2], (":path", "")],
+        vec![good[0], good[1], good[2], (":path", "relative")],
+        vec![good[0], good[1], (":authority", "user@x y"), good[3]],
+        vec![("x-first", "x"), good[0], good[1], good[2], good[3]],
+        vec![good[1], good[2], good[3]],
+    ] {
+        let mut http2 = Http2::connect(&site.endpoint)?;
+        let stream = http2.head(&lines, true)?;
+        let answer = http2.answer(stream);
+        let goaway = http2.goaway;
+        let refused = match &answer {
+            Ok(answer) => {
+                answer.reset == Some(PROTOCOL_ERROR)
+                    || answer.status.is_some_and(|code| (400..500).contains(&code))
+            }
+            Err(_) => goaway == Some(PROTOCOL_ERROR),
+        };
+        ensure!(refused, "{lines:?}: {answer:?} {goaway:?}");
+    }
+    assert_eq!(site.fake.requests("/forbidden").len(), 0);
+    site.serves_others()
+}
+
+#[test]
+fn random_goaway_loses_no_request() -> Result<()> {
+    let admin = Caller::certificate("e2e-h2-goaway", &["system:masters"])?;
+    let own = OwnSidecar::with(&Difference { flags: &["--goaway-chance=0.02"], ..Difference::default() })?;
+    let mut http2 = Http2::connect(&own.endpoint(admin.certificate.as_deref())?)?;
+    // A chance of one in fifty that does not come two thousand times is none.
+    for _ in 0..2_000 {
+        let stream = http2.get("/version", &[])?;
+        assert_eq!(http2.answer(stream)?.status, Some(200));
+        if http2.goaway.is_some() {
+            break;
+        }
+    }
+    // And not because of its age.
+    assert_eq!(http2.goaway, Some(0));
+    http2.end()?;
+    Ok(())
+}
+
+/// What a connection may have open at once.
+const STREAMS: usize = 250;
+
+/// A member, a sidecar of its own before it, and an administrator who may attack it.
+struct Site {
+    fake: FakeMember,
+    own: OwnSidecar,
+    endpoint: Endpoint,
+}
+
+impl Site {
+    fn start(
+        name: &str,
+        script: impl Fn(&harness::fake_member::Request) -> Vec<Step> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let fake = FakeMember::start(&format!("e2e-h2-{name}"), script)?;
+        let admin = Caller::certificate(&format!("e2e-h2-{name}"), &["system:masters"])?;
+        let own = OwnSidecar::start()?;
+        let endpoint = own.endpoint(admin.certificate.as_deref())?;
+        Ok(Self { fake, own, endpoint })
+    }
+
+    fn path(&self, rest: &str) -> String {
+        member_path(&self.fake.name, rest)
+    }
+
+    /// The attack costs little, and others are served during and after it.
+    fn survives(&self, attack: impl FnOnce(&mut Http2) -> Result<()>) -> Result<()> {
+        self.serves_others()?;
+        let memory = usage::resident(self.own.pid())?;
+        let cpu = usage::cpu(self.own.pid())?;
+        let mut http2 = Http2::connect(&self.endpoint)?;
+        attack(&mut http2)?;
+        self.serves_others()?;
+        let grown = usage::resident(self.own.pid())?.saturating_sub(memory);
+        ensure!(grown < 32 * MEBIBYTE, "it keeps {} MiB", grown / MEBIBYTE);
+        let used = usage::cpu(self.own.pid())?.saturating_sub(cpu);
+        ensure!(used < AT_MOST, "it took {used:?}");
+        Ok(())
+    }
+
+    fn serves_others(&self) -> Result<()> {
+        let mut other = Http2::connect(&self.endpoint)?;
+        let stream = other.get("/version", &[])?;
+        ensure!(other.answer(stream)?.status == Some(200), "another connection is not served");
+        Ok(())
+    }
+}
+
+/// Thousands of streams, each opened and then followed by what ends it, until the server has had enough.
+fn flood(http2: &mut Http2, path: &str, ending: impl Fn(u32) -> Result<Vec<u8>>) -> Result<()> {
+    for _ in 0..200 {
+        let mut bytes = Vec::new();
+        for _ in 0..50 {
+            let stream = http2.next_stream();
+            bytes.extend(head(stream, "GET", path)?);
+            bytes.extend(ending(stream)?);
+        }
+        if http2.send_bytes(&bytes).is_err() {
+            break;
+        }
+    }
+    is_cut_off(http2)
+}
+
+/// The server says that it is too much, and hangs up. Its goodbye may be lost with what it did not read.
+fn is_cut_off(http2: &mut Http2) -> Result<()> {
+    let goodbye = http2.end().context("it goes on")?;
+    ensure!([None, Some(ENHANCE_YOUR_CALM)].contains(&goodbye), "it said {goodbye:?}");
+    Ok(())
+}
+
+/// A whole request's head.
+fn head(stream: u32, method: &str, path: &str) -> Result<Vec<u8>> {
+    let lines = [(":method", method), (":scheme", "https"), (":authority", "x"), (":path", path)];
+    let block: Vec<u8> = lines.iter().flat_map(|(name, value)| literal(name, value)).collect();
+    frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)
+}
+
+/// CPU time of an unoptimized program for tens of thousands of frames.
+const AT_MOST: Duration = Duration::from_secs(5);

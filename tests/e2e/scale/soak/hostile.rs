@@ -1,0 +1,183 @@
+//! Good callers among hostile clients of every kind, through the host and past it, for as long as one likes: no
+//! request of a good caller fails or waits noticeably. `make soak` does the same for longer.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use harness::bed::{bed, sidecar};
+use harness::caller::Caller;
+use harness::fake_member::FakeMember;
+use harness::good_caller::{self, GoodCaller, Measured};
+use harness::hostile::Protocol;
+use harness::hostile::attack::{Attack, Bounds};
+use harness::hostile::cancels::cancels;
+use harness::hostile::crowds::{Stage, connections};
+use harness::hostile::floods::{Load, heads, tokens, users};
+use harness::hostile::trickles;
+use harness::hostile::unread::{Request, Stall, Unread};
+use harness::http1::{Endpoint, member_path};
+use harness::noise::MEBIBYTE;
+use harness::own_sidecar::OwnSidecar;
+use harness::scene::{EVERY_VERB, Scene};
+use harness::usage;
+use harness::wait::eventually;
+use testbed::Sidecar;
+
+use super::{count, say};
+use crate::scale::hostile::{LARGE, SILENT, script};
+
+#[test]
+fn hostile_clients_delay_no_good_caller() -> Result<()> {
+    let time = Duration::from_secs(count("SOAK_HOSTILE_SECONDS", 30));
+    let scene = Scene::on("m2", "soak-hostile")?;
+    let fake = FakeMember::start("e2e-soak-hostile", script)?;
+    let ways = Ways { scene, fake };
+    let good = ways.good_callers()?;
+    std::thread::park_timeout(ALONE.min(time));
+    let alone = stopped(good)?;
+    // The same attacks on another sidecar: the machine is as busy.
+    let other = OwnSidecar::start()?;
+    let good = ways.good_callers()?;
+    for (_, attack) in ways.attacks(&other.sidecar, time.min(BESIDE))? {
+        attack.last();
+    }
+    let beside = stopped(good)?;
+    drop(other);
+    let memory = || usage::resident(sidecar()?.pid);
+    let before = memory()?;
+    let good = ways.good_callers()?;
+    let attacks = ways.attacks(sidecar()?, time)?;
+    let mut tallies = Vec::new();
+    for (name, attack) in attacks {
+        tallies.push((name, attack.last()));
+    }
+    let measured = stopped(good)?;
+    let during = memory()?;
+    for (name, tally) in &tallies {
+        say(&format!("{name}: {tally}"));
+    }
+    for ((measured, beside), alone) in measured.iter().zip(&beside).zip(&alone) {
+        let to =
+            |other: &Measured| measured.percentile(0.99).as_secs_f64() / other.percentile(0.99).as_secs_f64();
+        say(&format!("attacked: {measured}"));
+        say(&format!("    while another sidecar is attacked: {beside}; 99 % is {:.2} of that", to(beside)));
+        say(&format!("    alone: {alone}; 99 % is {:.2} of that", to(alone)));
+    }
+    let rested = eventually("the memory comes back", REST, || {
+        let now = memory()?;
+        ensure!(now <= before + 20 * MEBIBYTE, "{now} bytes after {before} and {during}");
+        Ok(Some(now))
+    })?;
+    say(&format!("resident: {before} before, {during} at the end of the attacks, {rested} after a rest"));
+    for (name, tally) in tallies {
+        ensure!(tally.sent > 0, "{name} was no attack");
+    }
+    // Two a second of each, which is little: the machine is the attackers' as well.
+    measured.iter().try_for_each(|measured| measured.is_well_served(time.as_secs() as usize * 2))
+}
+
+fn stopped(callers: Vec<GoodCaller>) -> Result<Vec<Measured>> {
+    callers.into_iter().map(GoodCaller::stop).collect()
+}
+
+/// How long the good callers have the sidecar for themselves before the attacks.
+const ALONE: Duration = Duration::from_secs(30);
+/// How long another sidecar is attacked, for comparison.
+const BESIDE: Duration = Duration::from_secs(120);
+/// Memory is back by then.
+const REST: Duration = Duration::from_secs(60);
+
+/// The member, and the ways to it.
+struct Ways {
+    scene: Scene,
+    fake: FakeMember,
+}
+
+impl Ways {
+    fn path(&self, rest: &str) -> String {
+        member_path(&self.fake.name, rest)
+    }
+
+    /// Somebody who may enter the member.
+    fn caller(&self, name: &str) -> Result<Caller> {
+        let caller = Caller::certificate(&format!("e2e-soak-hostile-{name}"), &[])?;
+        self.scene.let_in(&caller, &[&self.fake.name], EVERY_VERB)?;
+        Ok(caller)
+    }
+
+    /// Reads and watches through the host and past it, by certificate and by token.
+    fn good_callers(&self) -> Result<Vec<GoodCaller>> {
+        let certified = |name: &str| self.caller(name);
+        let theo = Caller::token("theo")?;
+        self.scene.let_in(&theo, &[&self.fake.name], EVERY_VERB)?;
+        let token = format!("Bearer {}", theo.token.as_deref().context("no token")?);
+        let (read, watch) = (self.path("/api/v1/pods"), self.path("/api/v1/pods?watch=true"));
+        let mut all = Vec::new();
+        for (name, protocol, path) in [
+            ("a read by HTTP/1.1", Protocol::Http1, &read),
+            ("a read by HTTP/2", Protocol::Http2, &read),
+            ("a watch by HTTP/1.1", Protocol::Http1, &watch),
+            ("a watch by HTTP/2", Protocol::Http2, &watch),
+        ] {
+            let through = certified(&format!("through-{}", all.len()))?;
+            let past = certified(&format!("past-{}", all.len()))?;
+            let through = Endpoint::cluster(&bed()?.host, through.certificate.as_deref())?;
+            all.push((format!("{name} through the host"), protocol, through, vec![], path.clone()));
+            let past = Endpoint::sidecar(sidecar()?, past.certificate.as_deref())?;
+            all.push((format!("{name} past the host"), protocol, past, vec![], path.clone()));
+        }
+        let lines = vec![("authorization".to_owned(), token)];
+        let past = Endpoint::sidecar(sidecar()?, None)?;
+        all.push(("a token past the host".to_owned(), Protocol::Http1, past, lines, read));
+        let start = |(name, protocol, endpoint, lines, path): (String, _, _, _, String)| {
+            GoodCaller::start(good_caller::Caller { name, endpoint, protocol, lines }, move |_| path.clone())
+        };
+        Ok(all.into_iter().map(start).collect())
+    }
+
+    /// All kinds, from another address than the good callers wherever they come past the host.
+    fn attacks(&self, sidecar: &Sidecar, time: Duration) -> Result<Vec<(&'static str, Attack)>> {
+        let bounds = |clients| Bounds { clients, time };
+        // As many as a debug build stands beside all that it costs by itself.
+        let scale = count("SOAK_HOSTILE_SCALE", 1) as usize;
+        let past = |caller: Option<&Caller>| {
+            let certificate = caller.and_then(|caller| caller.certificate.as_deref());
+            Ok::<_, anyhow::Error>(Endpoint::sidecar(sidecar, certificate)?.from_address([127, 0, 0, 66]))
+        };
+        let through = |caller: &Caller| Endpoint::cluster(&bed()?.host, caller.certificate.as_deref());
+        let (stranger, any) = (past(None)?, self.path("/any"));
+        let unread = self.caller("unread")?;
+        let cancelling = self.caller("cancels")?;
+        let impersonating = Caller::certificate("e2e-soak-hostile-users", &[])?;
+        let trickling = self.caller("trickles")?;
+        let load = Load { streams: 250, fields: 1_800 };
+        let silent = self.path(SILENT);
+        Ok(vec![
+            ("answers unread", self.unread(past(Some(&unread))?, bounds(3))),
+            ("cancels past the host", cancels(past(Some(&cancelling))?, silent.clone(), 30, bounds(1))),
+            ("cancels through the host", cancels(through(&cancelling)?, silent, 30, bounds(1))),
+            ("large heads", heads(stranger.clone(), any.clone(), load, bounds(scale))),
+            ("made-up tokens", tokens(stranger.clone(), any.clone(), 50, bounds(4 * scale))),
+            ("made-up users", users(past(Some(&impersonating))?, any.clone(), 240, bounds(2 * scale))),
+            ("trickling heads", trickles::heads(stranger.clone(), bounds(10 * scale))),
+            ("trickling bodies", trickles::bodies(past(Some(&trickling))?, &any, bounds(10 * scale))),
+            ("silent connections", connections(stranger.clone(), Stage::Silent, 500, bounds(scale))),
+            ("half a hello", connections(stranger.clone(), Stage::HalfHello, 500, bounds(scale))),
+            ("idle connections", connections(stranger, Stage::Idle, 200, bounds(scale))),
+        ])
+    }
+
+    /// Each client takes a third of a caller's places, holds them unread, and begins again.
+    fn unread(&self, endpoint: Endpoint, bounds: Bounds) -> Attack {
+        let requests = vec![Request::get(self.path(&format!("{LARGE}?timeout=4s"))); 25];
+        Attack::start(bounds, move |shift| {
+            let stall = Stall::ALL[shift.number % Stall::ALL.len()];
+            let mut unread = Unread::send(stall, &endpoint, &requests)?;
+            shift.sent(requests.len());
+            shift.pause(Duration::from_secs(1));
+            Unread::settle([&mut unread])?;
+            shift.pause(Duration::from_secs(4));
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,10 @@
+//! Upgraded connections: exec, attach, copy, port-forward, and raw tunnels.
+
+mod attach;
+mod copy;
+mod exec;
+pub(crate) mod port_forward;
+pub(crate) mod protocol;
+mod refused;
+mod streams;
+mod tunnels;

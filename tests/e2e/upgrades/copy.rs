@@ -1,0 +1,26 @@
+//! Files to pods and back.
+
+use anyhow::Result;
+use harness::noise::{MUCH, noise, sha256};
+use harness::scene::Scene;
+
+use crate::upgrades::protocol::{Protocol, over_each_protocol};
+
+over_each_protocol!(a_large_file_survives_the_way_there_and_back);
+
+fn a_large_file_survives_the_way_there_and_back(protocol: Protocol) -> Result<()> {
+    let scene = Scene::new(&format!("cp-{}", protocol.tag()))?;
+    let caller = scene.caller()?;
+    scene.pod("store", "sleep 1000000")?;
+    let plugin = protocol.plugin(&scene, &caller)?;
+    let sent = noise(2, MUCH);
+    std::fs::write(plugin.home().join("there"), &sent)?;
+
+    plugin.ok(&["cp", "there", "store:/kept"])?;
+    let kept = plugin.ok(&["exec", "store", "--", "sha256sum", "/kept"])?;
+    assert_eq!(kept.split(' ').next(), Some(sha256(&sent).as_str()));
+
+    plugin.ok(&["cp", "store:/kept", "back"])?;
+    assert_eq!(sha256(&std::fs::read(plugin.home().join("back"))?), sha256(&sent));
+    protocol.was_used(&scene, "exec")
+}

@@ -13,10 +13,10 @@ use tokio::sync::mpsc;
 use super::failure::MemberFailure;
 use super::login::Login;
 use super::member_deadline::MemberDeadline;
-use super::ordered::ForCluster;
 use super::pool::{self, Stream};
 use crate::cluster::client::{self, Reply};
 use crate::cluster::hop::{Hop, Refusal};
+use crate::multi::ordered_output::ForCluster;
 use crate::printer::Printer;
 use crate::server_text::ServerText;
 

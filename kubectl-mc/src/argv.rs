@@ -125,9 +125,12 @@ impl Scanned {
         match &mut flag.value {
             Value::None => {}
             Value::Inline(inline) => {
+                // What stands before the value stays: `-Aoyaml` holds another flag.
+                let word = self.kubectl[flag.at].to_str();
+                let before = word.and_then(|word| word.strip_suffix(inline.to_str()?));
+                let mut word = before.map_or_else(|| format!("--{name}="), str::to_owned).into();
                 *inline = value.to_owned();
-                let mut word = OsString::from(format!("--{name}="));
-                word.push(value);
+                OsString::push(&mut word, value);
                 self.kubectl[flag.at] = word;
             }
             Value::Next => self.kubectl[flag.at + 1] = value.to_owned(),

@@ -138,6 +138,11 @@ fn a_value_is_replaced_in_the_form_it_was_given() {
         assert_eq!(joined(&scanned.kubectl), expected);
         assert_eq!(scanned.value("raw"), Some("/p/a".as_ref()));
     }
+    for (line, expected) in [("get -Aoyaml", "get -Aojson"), ("get -o=yaml", "get -o=json")] {
+        let mut scanned = scan(words(line));
+        scanned.set_value("output", "json".as_ref());
+        assert_eq!(joined(&scanned.kubectl), expected);
+    }
 }
 
 #[test]

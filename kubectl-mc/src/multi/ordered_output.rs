@@ -373,6 +373,22 @@ mod tests {
     }
 
     #[test]
+    fn unordered_pieces_come_as_they_arrive() {
+        let mut taken = OrderedOutput::default();
+        let work = |Delay(_, delay): Delay, sender: mpsc::Sender<u32>| async move {
+            sender.send(1).await.unwrap();
+            tokio::time::sleep(delay).await;
+            sender.send(2).await.unwrap();
+            delay
+        };
+        let results = in_runtime(run_unordered(delays(&[30_000, 10]), work, &mut taken)).unwrap();
+        assert_eq!(results, [30_000, 10].map(|millis| Some(Duration::from_millis(millis))));
+        assert_eq!(taken.0, [(0, 1), (1, 1), (1, 2), (0, 2)]);
+        let mut closed = OrderedOutput(Vec::new(), Some(1));
+        assert_eq!(in_runtime(run_unordered(delays(&[0, 0]), work, &mut closed)), None);
+    }
+
+    #[test]
     fn closed_pipe_ends_reads() {
         let mut taken = OrderedOutput(Vec::new(), Some(1));
         let work = |_, sender: mpsc::Sender<u32>| async move { while sender.send(1).await.is_ok() {} };

@@ -58,13 +58,25 @@ impl Scanned {
     /// The words after the verb that are neither flags nor their values, with their places, up to `--`.
     pub(crate) fn words_after_verb(&self) -> impl Iterator<Item = (usize, &OsStr)> {
         let begin = self.verb.map_or(usize::MAX, |verb| verb + 1);
-        let of_flag = |at: usize| {
-            self.flags
-                .iter()
-                .any(|flag| flag.at == at || (matches!(flag.value, Value::Next) && flag.at + 1 == at))
-        };
-        let words = self.kubectl.iter().enumerate().skip(begin).take_while(|(_, word)| *word != "--");
-        words.filter(move |(at, _)| !of_flag(*at)).map(|(at, word)| (at, word.as_os_str()))
+        let words = (begin..self.dashes()).filter(|&at| !self.is_of_flag(at));
+        words.map(|at| (at, self.kubectl[at].as_os_str()))
+    }
+
+    /// The words after `--`, which are never flags.
+    pub(crate) fn words_after_dashes(&self) -> impl Iterator<Item = &OsStr> {
+        self.kubectl.iter().skip(self.dashes() + 1).map(OsString::as_os_str)
+    }
+
+    /// Where `--` is, or the end of the words.
+    fn dashes(&self) -> usize {
+        let dashes = |&at: &usize| self.kubectl[at] == "--" && !self.is_of_flag(at);
+        (0..self.kubectl.len()).find(dashes).unwrap_or(self.kubectl.len())
+    }
+
+    /// Whether this word is a flag or the value of one.
+    fn is_of_flag(&self, at: usize) -> bool {
+        let takes_next = |flag: &Flag| matches!(flag.value, Value::Next);
+        self.flags.iter().any(|flag| flag.at == at || (takes_next(flag) && flag.at + 1 == at))
     }
 
     /// Whether the verb is one of kubectl itself, not of another plugin.
@@ -79,7 +91,10 @@ impl Scanned {
 
     /// Whether a flag of kubectl is set: given, and not as `=false`.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.find(name).is_some_and(|flag| !matches!(&flag.value, Value::Inline(v) if v == "false"))
+        self.flags.iter().rfind(|flag| flag.name == name).is_some_and(|flag| match &flag.value {
+            Value::Inline(value) => value.to_str().and_then(parse_bool) != Some(false),
+            Value::None | Value::Next => true,
+        })
     }
 
     /// The value of a flag of kubectl; the last one counts, as for kubectl.
@@ -89,10 +104,18 @@ impl Scanned {
 
     /// The values of a flag of kubectl that may be repeated.
     pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &OsStr> {
-        self.flags.iter().filter(move |flag| flag.name == name).filter_map(|flag| match &flag.value {
-            Value::None => None,
-            Value::Inline(value) => Some(value.as_os_str()),
-            Value::Next => self.kubectl.get(flag.at + 1).map(OsString::as_os_str),
+        self.flags().filter(move |(flag, _)| *flag == name).filter_map(|(_, value)| value)
+    }
+
+    /// All flags of kubectl, by their long names, in the order given.
+    pub(crate) fn flags(&self) -> impl Iterator<Item = (&str, Option<&OsStr>)> {
+        self.flags.iter().map(|flag| {
+            let value = match &flag.value {
+                Value::None => None,
+                Value::Inline(value) => Some(value.as_os_str()),
+                Value::Next => self.kubectl.get(flag.at + 1).map(OsString::as_os_str),
+            };
+            (flag.name.as_str(), value)
         })
     }
 
@@ -102,9 +125,12 @@ impl Scanned {
         match &mut flag.value {
             Value::None => {}
             Value::Inline(inline) => {
+                // What stands before the value stays: `-Aoyaml` holds another flag.
+                let word = self.kubectl[flag.at].to_str();
+                let before = word.and_then(|word| word.strip_suffix(inline.to_str()?));
+                let mut word = before.map_or_else(|| format!("--{name}="), str::to_owned).into();
                 *inline = value.to_owned();
-                let mut word = OsString::from(format!("--{name}="));
-                word.push(value);
+                OsString::push(&mut word, value);
                 self.kubectl[flag.at] = word;
             }
             Value::Next => self.kubectl[flag.at + 1] = value.to_owned(),
@@ -117,10 +143,6 @@ impl Scanned {
             self.kubectl.insert(verb + 1, flag.into());
             self.flags.iter_mut().filter(|flag| flag.at > verb).for_each(|flag| flag.at += 1);
         }
-    }
-
-    fn find(&self, name: &str) -> Option<&Flag> {
-        self.flags.iter().rfind(|flag| flag.name == name)
     }
 
     fn keep(&mut self, word: OsString) {
@@ -205,31 +227,36 @@ fn short(scanned: &mut Scanned, word: OsString, rest: &mut impl Iterator<Item = 
     if scanned.verb.is_none() && matches!(first, b'h' | b'V') && bytes.len() == 2 {
         return scanned.take_own(word, false, rest);
     }
-    // Letters up to the first that takes a value; the rest of the word, or the next word, is that value.
-    let takes = |letter: u8| flags::short_takes_value(scanned.verb(), letter);
-    let letters = &bytes[1..];
-    let end = letters.iter().position(|&letter| takes(letter) || letter == b'=').unwrap_or(letters.len());
-    let (value, letter) = match letters.get(end) {
-        Some(&letter) if takes(letter) && end + 1 == letters.len() => (Value::Next, letter),
-        Some(&letter) if takes(letter) => {
-            let value = &letters[end + 1..];
-            let value = value.strip_prefix(b"=").unwrap_or(value);
-            (Value::Inline(String::from_utf8_lossy(value).into_owned().into()), letter)
-        }
-        _ => (Value::None, first),
-    };
-    // Each switch of the word counts for itself; the last one stands for the word when none takes a value.
+    // Letters up to the first that takes a value, or that has one by `=`; the rest of the word, or the next word, is
+    // that value.
     let verb = scanned.verb().map(OsStr::to_owned);
-    let (last, switches) = match (&value, letters[..end].split_last()) {
-        (Value::None, Some((&last, switches))) => (last, switches),
-        _ => (letter, &letters[..end]),
+    let takes = |letter: u8| flags::short_takes_value(verb.as_deref(), letter);
+    let letters = &bytes[1..];
+    let last = match letters.iter().position(|&letter| takes(letter) || letter == b'=') {
+        Some(end) if takes(letters[end]) => end,
+        end => end.unwrap_or(letters.len()).saturating_sub(1),
     };
-    let at = scanned.kubectl.len();
-    for &switch in switches {
-        let name = flags::long_of(verb.as_deref(), switch).to_owned();
-        scanned.flags.push(Flag { name, at, value: Value::None });
+    let value = match &letters[last + 1..] {
+        [] if takes(letters[last]) => Value::Next,
+        [] => Value::None,
+        [b'=', value @ ..] | value => Value::Inline(String::from_utf8_lossy(value).into_owned().into()),
+    };
+    // Each switch of the word counts for itself; the last flag stands for the word.
+    let long = |letter: u8| flags::long_of(verb.as_deref(), letter);
+    let (at, name) = (scanned.kubectl.len(), long(letters[last]));
+    for &switch in &letters[..last] {
+        scanned.flags.push(Flag { name: long(switch).to_owned(), at, value: Value::None });
     }
-    scanned.keep_flag(flags::long_of(verb.as_deref(), last), word, value, rest);
+    scanned.keep_flag(name, word, value, rest);
+}
+
+/// Go's `strconv.ParseBool`.
+pub(crate) fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
 }
 
 /// The name and the inline value of `--name[=value]`. Names are ASCII, so the cut is at a character.

@@ -104,7 +104,7 @@ impl Reader<'_> {
         let Self { member, host, cluster } = self;
         let answer = through::ask(member, &host.at.cluster, cluster, Method::GET, path, None).await?;
         match answer.status {
-            status if status.is_success() => Ok(Some(answer.body)),
+            status if status.is_success() => Ok(Some(answer.json())),
             http::StatusCode::NOT_FOUND => Ok(None),
             _ => Err(member.refused(format!("get {path}"), &answer).into()),
         }

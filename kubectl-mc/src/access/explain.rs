@@ -112,9 +112,10 @@ async fn host_authorization(
             None,
         ));
     }
-    let reason = answer.body["status"]["reason"].as_str().unwrap_or_default();
+    let status = &answer.json()["status"];
+    let reason = status["reason"].as_str().unwrap_or_default();
     let what = format!("{needed} clusters/proxy of {cluster}");
-    Ok(if answer.body["status"]["allowed"] == true {
+    Ok(if status["allowed"] == true {
         Verdict::yes(hops::with_reason(&what, reason))
     } else {
         Verdict::no(hops::with_reason(&format!("may not {what}"), reason), grant())
@@ -130,12 +131,13 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Verdict, Failure>
     }
     let kubectl = host.at.cluster.kubectl();
     Ok(match answer.status {
-        status if status.is_success() => match state(&answer.body, "Ready") {
+        status if status.is_success() => match state(&answer.json(), "Ready") {
             State::True => Verdict::yes(format!("{cluster} is Ready")),
             State::Not(said) => Verdict::no(said, format!("{kubectl} describe membercluster {cluster}")),
         },
         http::StatusCode::NOT_FOUND
-            if through::refusal(&answer)
+            if answer
+                .refusal()
                 .is_some_and(|refusal| refusal.hop == crate::cluster::hop::Hop::SidecarMissing) =>
         {
             Verdict::no("mc-sidecar is not installed on the host".to_owned(), "kubectl mc install".to_owned())

@@ -111,7 +111,7 @@ async fn reach(role: &str, cluster: &ClusterName, host: &Side, member: &Side) ->
         StatusCode::NOT_FOUND => {
             Err(GrantError::NoRole { role: role.to_owned(), cluster: cluster.clone() }.into())
         }
-        status if status.is_success() => Ok(Reach::of(&answer.body)),
+        status if status.is_success() => Ok(Reach::of(&answer.json())),
         // The right to bind a role does not include the right to read it.
         StatusCode::FORBIDDEN => Ok(if role == "view" { Reach::Read } else { Reach::Write }),
         _ => Err(member.refused(format!("get ClusterRole {role}"), &answer).into()),

@@ -46,12 +46,12 @@ pub(crate) async fn find(
     let group = Some(wanted.group.as_str()).filter(|group| !group.is_empty());
     if group.is_none() {
         let core = through::ask(member, host, cluster, Method::GET, "/api/v1", None).await?;
-        if let Some((resource, namespaced)) = among(&core.body, name) {
+        if let Some((resource, namespaced)) = among(&core.json(), name) {
             return Ok(Resource { group: String::new(), resource, subresource, namespaced });
         }
     }
     let groups = through::ask(member, host, cluster, Method::GET, "/apis", None).await?;
-    for served in groups.body["groups"].as_array().into_iter().flatten() {
+    for served in groups.json()["groups"].as_array().into_iter().flatten() {
         let served_name = served["name"].as_str().unwrap_or_default();
         if group.is_some_and(|group| group != served_name) {
             continue;
@@ -59,7 +59,7 @@ pub(crate) async fn find(
         let Some(version) = served["preferredVersion"]["groupVersion"].as_str() else { continue };
         let path = format!("/apis/{version}");
         let list = through::ask(member, host, cluster, Method::GET, &path, None).await?;
-        if let Some((resource, namespaced)) = among(&list.body, name) {
+        if let Some((resource, namespaced)) = among(&list.json(), name) {
             return Ok(Resource { group: served_name.to_owned(), resource, subresource, namespaced });
         }
     }

@@ -4,13 +4,13 @@ use http::Method;
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 
+use crate::cluster::client::Reply;
 use crate::cluster::connection;
 use crate::cluster::context::ClusterContext;
-use crate::cluster::hop::Refusal;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::join::side::{Answer, Side};
+use crate::join::side::Side;
 
 /// The member behind this host, as the caller.
 pub(crate) async fn member(host: &ClusterContext, cluster: &ClusterName, env: &Env) -> Result<Side, Failure> {
@@ -27,9 +27,9 @@ pub(crate) async fn ask(
     method: Method,
     path: &str,
     body: Option<&Value>,
-) -> Result<Answer, Failure> {
+) -> Result<Reply, Failure> {
     let answer = member.send(method, path, body.map(|body| ("application/json", body))).await?;
-    match refusal(&answer) {
+    match answer.refusal() {
         Some(refusal) => Err(OnTheWay {
             text: format!("cluster {cluster} through {}: {refusal}", host.describe()),
             hint: refusal.hint(host, Some(cluster)),
@@ -38,18 +38,6 @@ pub(crate) async fn ask(
         .into()),
         None => Ok(answer),
     }
-}
-
-/// The refusal of a hop before the member; an answer of the member is none.
-pub(crate) fn refusal(answer: &Answer) -> Option<Refusal> {
-    if answer.status.is_success() {
-        return None;
-    }
-    let body = match &answer.body {
-        Value::String(text) => text.clone().into_bytes(),
-        json => json.to_string().into_bytes(),
-    };
-    Refusal::of(answer.status, answer.hop, &body)
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -92,6 +92,15 @@ fn nothing_past_two_dashes_is_looked_at() {
     assert_eq!((scanned.verb(), joined(&scanned.kubectl).as_str()), (None, "-- get --cluster=m1"));
 }
 
+#[test]
+fn two_dashes_as_a_value_do_not_end_the_flags() {
+    let scanned = scan(words("get -l -- pods -A -- x -y"));
+    let after_verb: Vec<_> = scanned.words_after_verb().map(|(_, word)| word).collect();
+    assert_eq!(after_verb, ["pods"]);
+    assert_eq!(scanned.words_after_dashes().collect::<Vec<_>>(), ["x", "-y"]);
+    assert!(scanned.has("all-namespaces"));
+}
+
 #[cfg(unix)]
 #[test]
 fn words_that_are_no_utf8_pass_byte_for_byte() {
@@ -114,6 +123,7 @@ fn the_values_of_kubectls_flags_can_be_asked_for() {
     assert_eq!(scanned.value("namespace"), Some("1".as_ref()));
     assert!(scanned.has("help"));
     assert!(!scan(words("get --help=false")).has("help"));
+    assert!(!scan(words("get -wA=0")).has("all-namespaces"));
     assert!(scan(words("exec -ith p")).has("help"));
     assert_eq!(scan(words("get --raw")).value("raw"), None);
 }
@@ -127,6 +137,11 @@ fn a_value_is_replaced_in_the_form_it_was_given() {
         scanned.set_value("raw", "/p/a".as_ref());
         assert_eq!(joined(&scanned.kubectl), expected);
         assert_eq!(scanned.value("raw"), Some("/p/a".as_ref()));
+    }
+    for (line, expected) in [("get -Aoyaml", "get -Aojson"), ("get -o=yaml", "get -o=json")] {
+        let mut scanned = scan(words(line));
+        scanned.set_value("output", "json".as_ref());
+        assert_eq!(joined(&scanned.kubectl), expected);
     }
 }
 

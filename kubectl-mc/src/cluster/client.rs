@@ -5,10 +5,13 @@ use std::error::Error;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use http::{Request, StatusCode, header};
+use bytes::Bytes;
+use http::{Request, StatusCode, header, response};
 use http_body_util::BodyExt;
+use jiff::Timestamp;
 use kube::client::Body;
 use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::argv::Scanned;
@@ -17,23 +20,43 @@ use crate::cluster::credential;
 use crate::cluster::hop::{self, Hop, Refusal};
 use crate::env::Env;
 use crate::error::{Explain, causes, chain};
+use crate::server_text::ServerText;
 
 mod identity;
 mod proxy;
 
-/// An answer from the host's side, whatever its status.
+/// An answer of a server, whatever its status.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     /// The hop that the head names; the host's own answers name none.
     pub(crate) hop: Option<Hop>,
-    pub(crate) body: Vec<u8>,
+    /// The server's clock.
+    pub(crate) date: Option<Timestamp>,
+    pub(crate) body: Bytes,
 }
 
 impl Reply {
-    /// The refusal that an error answer tells of; `None` when the answer is the member's own.
+    pub(crate) fn new(head: &response::Parts, body: Bytes) -> Self {
+        let date = head.headers.get(header::DATE).and_then(|date| http_date(date.to_str().ok()?));
+        Self { status: head.status, hop: hop::from_head(&head.headers), date, body }
+    }
+
+    /// The refusal of a hop before the member; `None` for a success and for the member's own answer.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
-        Refusal::of(self.status, self.hop, &self.body)
+        let is_success = self.status.is_success();
+        if is_success { None } else { Refusal::of(self.status, self.hop, &self.body) }
+    }
+
+    /// What a Status says, or the text.
+    pub(crate) fn message(&self) -> ServerText {
+        let message = hop::message(&self.body);
+        if message.is_empty() { self.status.to_string().into() } else { message }
+    }
+
+    /// The object in it; null when the body is not JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
@@ -91,11 +114,14 @@ pub(crate) async fn get_by(client: &kube::Client, path: &str, accept: &str) -> R
         .header(header::ACCEPT, accept)
         .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
         .body(Body::empty());
-    let response = client.send(request.map_err(|error| ClientError::Setup(Box::new(error)))?).await;
-    let response = response.map_err(failed)?;
-    let (status, hop) = (response.status(), hop::from_head(response.headers()));
-    let body = response.into_body().collect().await.map_err(failed)?;
-    Ok(Reply { status, hop, body: body.to_bytes().to_vec() })
+    send(client, request.map_err(|error| ClientError::Setup(Box::new(error)))?).await
+}
+
+/// Any request. Only no answer at all is an error.
+pub(crate) async fn send(client: &kube::Client, request: Request<Body>) -> Result<Reply, ClientError> {
+    let (head, body) = client.send(request).await.map_err(failed)?.into_parts();
+    let body = body.collect().await.map_err(failed)?.to_bytes();
+    Ok(Reply::new(&head, body))
 }
 
 /// A client of the host, with the caller's credential.
@@ -172,7 +198,34 @@ pub(crate) fn failed(error: kube::Error) -> ClientError {
     }
 }
 
+/// The `Date` header (RFC 9110, 5.6.7).
+fn http_date(text: &str) -> Option<Timestamp> {
+    jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp())
+}
+
 /// Long enough for a slow link; kubectl's own is 30 s and is tried five times.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than the sidecar needs to find out that a member does not answer.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_of_an_answer_is_its_servers_clock() {
+        let there = http_date("Sat, 21 Nov 2026 20:50:41 GMT").unwrap();
+        assert_eq!(there.to_string(), "2026-11-21T20:50:41Z");
+    }
+
+    #[test]
+    fn answer_message_comes_from_its_status() {
+        let message = |body: &'static str| {
+            let reply = Reply { status: StatusCode::FORBIDDEN, hop: None, date: None, body: body.into() };
+            reply.message().raw().to_owned()
+        };
+        assert_eq!(message(r#"{"message": "no"}"#), "no");
+        assert_eq!(message("an error page\n"), "an error page");
+        assert_eq!(message("{}"), "403 Forbidden");
+    }
+}

@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use http::{Method, Request, StatusCode, header};
-use http_body_util::BodyExt;
 use jiff::Timestamp;
 use kube::client::Body;
 use serde_json::{Value, json};
 
 use crate::apply::FIELD_MANAGER;
-use crate::cluster::client;
+use crate::cluster::client::{self, Reply};
 use crate::cluster::connection::{Connection, Target};
-use crate::cluster::hop::{self, Hop};
-use crate::error::{Explain, chain};
+use crate::error::Explain;
 use crate::server_text::ServerText;
 
 /// A cluster and what it is to this command.
@@ -21,29 +19,6 @@ pub(crate) struct Side {
     /// `host` or `member`.
     pub(crate) role: &'static str,
     pub(crate) at: Connection,
-}
-
-/// An answer, whatever its status.
-#[derive(Clone, Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    /// The hop that the head names.
-    pub(crate) hop: Option<Hop>,
-    /// The server's clock.
-    pub(crate) date: Option<Timestamp>,
-    /// JSON, or the text as a JSON string.
-    pub(crate) body: Value,
-}
-
-impl Answer {
-    /// What a Status says, or the text.
-    pub(crate) fn message(&self) -> ServerText {
-        let text = self.body["message"].as_str().or_else(|| self.body.as_str()).unwrap_or_default();
-        match text.trim() {
-            "" => self.status.to_string().into(),
-            text => text.chars().take(MAX_MESSAGE).collect::<String>().into(),
-        }
-    }
 }
 
 impl Side {
@@ -61,7 +36,7 @@ impl Side {
         let answer = self.send(Method::GET, path, None).await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(None),
-            status if status.is_success() => Ok(Some(answer.body)),
+            status if status.is_success() => Ok(Some(answer.json())),
             _ => Err(self.refused(format!("get {path}"), &answer)),
         }
     }
@@ -76,14 +51,14 @@ impl Side {
 
     pub(crate) async fn create(&self, path: &str, object: &Value) -> Result<Value, SideError> {
         let answer = self.send(Method::POST, path, Some(("application/json", object))).await?;
-        self.success(format!("create {path}"), answer)
+        self.success(format!("create {path}"), &answer)
     }
 
     /// A JSON merge patch (RFC 7386).
     pub(crate) async fn merge(&self, path: &str, patch: &Value) -> Result<Value, SideError> {
         let to = format!("{path}?fieldManager={FIELD_MANAGER}");
         let answer = self.send(Method::PATCH, &to, Some(("application/merge-patch+json", patch))).await?;
-        self.success(format!("patch {path}"), answer)
+        self.success(format!("patch {path}"), &answer)
     }
 
     /// Whether the caller may do this; `attributes` are those of a SubjectAccessReview.
@@ -102,7 +77,7 @@ impl Side {
         method: Method,
         path: &str,
         body: Option<(&str, &Value)>,
-    ) -> Result<Answer, SideError> {
+    ) -> Result<Reply, SideError> {
         let unreachable = |reason: String| SideError::Unreachable { side: self.describe(), reason };
         let request = Request::builder().method(method).uri(path).header(header::ACCEPT, "application/json");
         let request = match body {
@@ -112,17 +87,10 @@ impl Side {
             None => request.body(Body::empty()),
         };
         let request = request.map_err(|error| unreachable(error.to_string()))?;
-        let response = self.at.client.send(request).await;
-        let response = response.map_err(|error| unreachable(client::failed(error).reason()))?;
-        let (head, body) = response.into_parts();
-        let date = head.headers.get(header::DATE).and_then(|date| date.to_str().ok()).and_then(http_date);
-        let body = body.collect().await.map_err(|error| unreachable(chain(&error)))?.to_bytes();
-        let body = serde_json::from_slice(&body)
-            .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&body).into_owned()));
-        Ok(Answer { status: head.status, hop: hop::from_head(&head.headers), date, body })
+        client::send(&self.at.client, request).await.map_err(|error| unreachable(error.reason()))
     }
 
-    pub(crate) fn refused(&self, what: String, answer: &Answer) -> SideError {
+    pub(crate) fn refused(&self, what: String, answer: &Reply) -> SideError {
         let (side, message) = (self.describe(), answer.message());
         match answer.status {
             StatusCode::UNAUTHORIZED => SideError::Unauthorized { side, kubectl: self.at.cluster.kubectl() },
@@ -130,14 +98,9 @@ impl Side {
         }
     }
 
-    fn success(&self, what: String, answer: Answer) -> Result<Value, SideError> {
-        if answer.status.is_success() { Ok(answer.body) } else { Err(self.refused(what, &answer)) }
+    fn success(&self, what: String, answer: &Reply) -> Result<Value, SideError> {
+        if answer.status.is_success() { Ok(answer.json()) } else { Err(self.refused(what, answer)) }
     }
-}
-
-/// The `Date` header (RFC 9110, 5.6.7).
-fn http_date(text: &str) -> Option<Timestamp> {
-    jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp())
 }
 
 /// How far two clocks are apart.
@@ -169,26 +132,15 @@ impl Explain for SideError {
     }
 }
 
-const MAX_MESSAGE: usize = 1000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_date_of_an_answer_is_its_servers_clock() {
-        let there = http_date("Sat, 21 Nov 2026 20:50:41 GMT").unwrap();
-        assert_eq!(there.to_string(), "2026-11-21T20:50:41Z");
+    fn clock_difference_has_no_sign() {
+        let there: Timestamp = "2026-11-21T20:50:41Z".parse().unwrap();
         let here: Timestamp = "2026-11-21T20:52:41Z".parse().unwrap();
         assert_eq!(apart(here, there), Duration::from_secs(120));
         assert_eq!(apart(there, here), Duration::from_secs(120));
-    }
-
-    #[test]
-    fn answer_message_comes_from_its_status() {
-        let answer = |body| Answer { status: StatusCode::FORBIDDEN, hop: None, date: None, body };
-        assert_eq!(answer(json!({"message": "no"})).message().raw(), "no");
-        assert_eq!(answer(json!("an error page\n")).message().raw(), "an error page");
-        assert_eq!(answer(json!({})).message().raw(), "403 Forbidden");
     }
 }

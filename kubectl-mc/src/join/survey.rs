@@ -108,7 +108,7 @@ async fn version(side: &Side) -> Result<(Value, Option<Timestamp>), SideError> {
     if !answer.status.is_success() {
         return Err(side.refused("get /version".to_owned(), &answer));
     }
-    Ok((answer.body, answer.date))
+    Ok((answer.json(), answer.date))
 }
 
 /// The uid of kube-system: made once, and no two clusters have the same.

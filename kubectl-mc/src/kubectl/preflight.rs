@@ -63,7 +63,6 @@ pub(crate) async fn refusal(client: &kube::Client, cluster: &ClusterName) -> Opt
 
 fn of_answer(answer: Result<Reply, ClientError>) -> Option<Refusal> {
     match answer {
-        Ok(reply) if reply.status.is_success() => None,
         Ok(reply) => reply.refusal(),
         Err(ClientError::Setup(_) | ClientError::NeedsTerminal | ClientError::Tls(_)) => None,
         Err(error @ ClientError::Unreachable(_)) => {

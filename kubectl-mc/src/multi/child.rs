@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
 
 use super::Fault;
 
@@ -27,22 +27,8 @@ pub(super) enum Event {
     End(Result<(), Fault>),
 }
 
-/// Where a child's events go, with its place among the clusters.
-#[derive(Clone)]
-pub(super) struct Events {
-    pub(super) at: usize,
-    pub(super) sender: UnboundedSender<(usize, Event)>,
-}
-
-impl Events {
-    pub(super) fn send(&self, event: Event) {
-        // Without a receiver the command is ending.
-        let _ = self.sender.send((self.at, event));
-    }
-}
-
 /// Runs it to its end. When this is dropped before, nothing of the child goes on.
-pub(super) async fn run(child: Child, events: &Events) -> Result<(), Fault> {
+pub(super) async fn run(child: Child, events: &Sender<Event>) -> Result<(), Fault> {
     let Child { mut command, input, timeout, may_say_no } = child;
     let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -54,7 +40,6 @@ pub(super) async fn run(child: Child, events: &Events) -> Result<(), Fault> {
         command.spawn().map_err(|error| Fault::Other(format!("cannot start kubectl: {error}")))?;
     let _group = Group(process.id());
     let (stdin, out, err) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
-    let mut said = Vec::new();
     let ended = async {
         let feed = async {
             if let (Some(mut stdin), Some(input)) = (stdin, input) {
@@ -62,16 +47,11 @@ pub(super) async fn run(child: Child, events: &Events) -> Result<(), Fault> {
                 let _ = stdin.write_all(&input).await;
             }
         };
-        let out = pass(out, |bytes| events.send(Event::Out(bytes)));
-        let err = pass(err, |bytes| {
-            let room = SAID.saturating_sub(said.len()).min(bytes.len());
-            said.extend_from_slice(&bytes[..room]);
-            events.send(Event::Err(bytes));
-        });
-        let ((), (), ()) = tokio::join!(feed, out, err);
-        process.wait().await
+        let (out, err) = (pass(out, events, Event::Out), pass(err, events, Event::Err));
+        let ((), _, said) = tokio::join!(feed, out, err);
+        (process.wait().await, said)
     };
-    let status = match timeout {
+    let (status, said) = match timeout {
         Some(timeout) => tokio::time::timeout(timeout, ended).await.map_err(|_| Fault::TimedOut(timeout))?,
         None => ended.await,
     };
@@ -79,14 +59,24 @@ pub(super) async fn run(child: Child, events: &Events) -> Result<(), Fault> {
     judge(status, &String::from_utf8_lossy(&said), may_say_no)
 }
 
-/// Passes on what comes, until it ends.
-async fn pass(from: Option<impl AsyncRead + Unpin>, mut to: impl FnMut(Vec<u8>)) {
-    let Some(mut from) = from else { return };
+/// Passes on what comes, until it ends. Gives the first of it.
+async fn pass(
+    from: Option<impl AsyncRead + Unpin>,
+    events: &Sender<Event>,
+    event: fn(Vec<u8>) -> Event,
+) -> Vec<u8> {
+    let mut first = Vec::new();
+    let Some(mut from) = from else { return first };
     loop {
         let mut chunk = Vec::with_capacity(CHUNK);
         match from.read_buf(&mut chunk).await {
-            Ok(1..) => to(chunk),
-            _ => return,
+            Ok(1..) => {
+                let room = SAID.saturating_sub(first.len()).min(chunk.len());
+                first.extend_from_slice(&chunk[..room]);
+                // Without a receiver the command is ending.
+                let _ = events.send(event(chunk)).await;
+            }
+            _ => return first,
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Runs a kubectl process for each cluster with a limited concurrency. Their output is printed in the order of the
 //! clusters, or as it arrives for commands that do not end.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kubectl_mc_api::ClusterName;
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::child::{self, Child, Event, Events};
-use super::ordered_output::OrderedOutput;
+use super::child::{self, Child, Event};
+use super::ordered_output::{self, Concurrency, ForCluster, Sink};
 use super::output::Output;
 use super::progress::ClusterProgress;
 use super::run_folder::RunFolder;
@@ -83,54 +83,37 @@ impl<'a> Children<'a> {
         output: &mut Output<'_>,
         progress: &ClusterProgress,
     ) -> Result<Vec<Outcome>, Failure> {
-        let (sender, mut events) = mpsc::unbounded_channel();
-        let mut tasks = JoinSet::new();
-        let mut taken = OrderedOutput::new(targets, verb::is_stream(self.job.scanned));
+        let mut sink = Results {
+            children: self,
+            targets,
+            ready: Vec::new(),
+            results: vec![None; targets.len()],
+            output,
+        };
+        let mut ready = Vec::new();
         for (at, target) in targets.iter().enumerate() {
             if let Some(reason) = target.not_ready() {
                 // Reported at once, so that nothing waits for it.
-                taken.skip(at, Fault::NotReady(reason.clone()), output);
+                sink.end(at, Err(Fault::NotReady(reason.clone())));
                 progress.ended(&target.name);
                 continue;
             }
-            self.spawn(&mut tasks, target, at, Events { at, sender: sender.clone() })?;
+            ready.push(self.start(target, at)?);
+            sink.ready.push(at);
         }
-        drop(sender);
-        loop {
-            let due = taken.due().into_iter().chain(output.due()).min();
-            let next = match due {
-                // A receiver loses nothing when it is not waited for any longer.
-                Some(due) => tokio::time::timeout_at(due, events.recv()).await,
-                None => Ok(events.recv().await),
-            };
-            match next {
-                Ok(Some((at, event))) => {
-                    if matches!(event, Event::End(_)) {
-                        progress.ended(&targets[at].name);
-                    }
-                    taken.take(at, event, output);
-                }
-                Ok(None) => break,
-                Err(_) => {
-                    taken.pass_over(output);
-                    output.show();
-                }
-            }
-            if self.reads && self.job.printer.is_reader_gone() {
-                // Standard output is closed. A change is finished all the same.
-                break;
-            }
+        if verb::is_stream(self.job.scanned) {
+            ordered_output::run_unordered(ready, Start::run, &mut sink).await;
+        } else {
+            let (at_once, progress) = (ready.len(), progress.clone());
+            // A child never waits for its turn to write, because its time runs. Tables and documents are read whole.
+            let way =
+                Concurrency { at_once, ahead: Semaphore::MAX_PERMITS, grace: GRACE, stalled: None, progress };
+            ordered_output::run(ready, &way, Start::run, &mut sink).await;
         }
-        Ok(taken.outcomes())
+        Ok(sink.outcomes())
     }
 
-    fn spawn(
-        &self,
-        tasks: &mut JoinSet<()>,
-        target: &Target,
-        at: usize,
-        events: Events,
-    ) -> Result<(), Failure> {
+    fn start(&self, target: &Target, at: usize) -> Result<Start, Failure> {
         let invocation = self.invocation(target, at)?;
         let mut command = self.kubectl.child(invocation);
         if self.job.parses_output() {
@@ -138,34 +121,13 @@ impl<'a> Children<'a> {
             command.env("KUBECTL_KUBERC", "false");
         }
         let may_say_no = verb::may_say_no(self.job.scanned);
-        let mut child = Child { command, input: self.input.clone(), timeout: self.timeout, may_say_no };
-        let (client, cluster) = (self.client.clone(), target.name.clone());
-        let (permits, asks) = (self.permits.clone(), self.asks.clone());
-        tasks.spawn(async move {
-            let timeout = child.timeout;
-            let ask = asks.acquire_owned().await;
-            let begin = Instant::now();
-            let refused = refusal(client.as_ref(), &cluster, timeout).await;
-            drop(ask);
-            let result = match refused {
-                Ok(()) => {
-                    // Both together have the time that the cluster has; waiting for a turn is not its fault.
-                    child.timeout = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
-                    match permits.acquire_owned().await {
-                        Ok(_permit) => child::run(child, &events).await,
-                        // The semaphore is never closed.
-                        Err(_) => Err(Fault::NotBegun),
-                    }
-                }
-                Err(fault) => Err(fault),
-            };
-            let result = match (result, timeout) {
-                (Err(Fault::TimedOut(_)), Some(timeout)) => Err(Fault::TimedOut(timeout)),
-                (result, _) => result,
-            };
-            events.send(Event::End(result));
-        });
-        Ok(())
+        Ok(Start {
+            cluster: target.name.clone(),
+            child: Child { command, input: self.input.clone(), timeout: self.timeout, may_say_no },
+            client: self.client.clone(),
+            permits: self.permits.clone(),
+            asks: self.asks.clone(),
+        })
     }
 
     fn invocation(&self, target: &Target, at: usize) -> Result<Invocation, Failure> {
@@ -182,6 +144,107 @@ impl<'a> Children<'a> {
         let mut scanned = self.scanned.clone();
         local_port::adapt(&mut scanned, target.name.as_str(), at);
         Ok(rewrite::rewrite(scanned, self.job.host, &target.name, &overlay, raw)?)
+    }
+}
+
+/// A child that is to be run.
+struct Start {
+    cluster: ClusterName,
+    child: Child,
+    client: Option<kube::Client>,
+    permits: Arc<Semaphore>,
+    asks: Arc<Semaphore>,
+}
+
+impl Start {
+    async fn run(self, events: mpsc::Sender<Event>) {
+        let Self { cluster, mut child, client, permits, asks } = self;
+        let timeout = child.timeout;
+        let ask = asks.acquire_owned().await;
+        let begin = Instant::now();
+        let refused = refusal(client.as_ref(), &cluster, timeout).await;
+        drop(ask);
+        let result = match refused {
+            Ok(()) => {
+                // Both together have the time that the cluster has; waiting for a turn is not its fault.
+                child.timeout = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+                match permits.acquire_owned().await {
+                    Ok(_permit) => child::run(child, &events).await,
+                    // The semaphore is never closed.
+                    Err(_) => Err(Fault::NotBegun),
+                }
+            }
+            Err(fault) => Err(fault),
+        };
+        let result = match (result, timeout) {
+            (Err(Fault::TimedOut(_)), Some(timeout)) => Err(Fault::TimedOut(timeout)),
+            (result, _) => result,
+        };
+        // Without a receiver the command is ending.
+        let _ = events.send(Event::End(result)).await;
+    }
+}
+
+impl ForCluster for Start {
+    fn cluster(&self) -> &ClusterName {
+        &self.cluster
+    }
+}
+
+/// Passes the children's output on, and keeps how they ended.
+struct Results<'a, 'o> {
+    children: &'a Children<'a>,
+    targets: &'a [&'a Target],
+    /// The places of those that are run.
+    ready: Vec<usize>,
+    results: Vec<Option<Result<(), Fault>>>,
+    output: &'a mut Output<'o>,
+}
+
+impl Results<'_, '_> {
+    fn end(&mut self, at: usize, result: Result<(), Fault>) {
+        self.results[at] = Some(self.output.end(&self.targets[at].name, result));
+    }
+
+    /// Breaks when standard output is closed. A change is finished all the same.
+    fn go_on(&self) -> ControlFlow<()> {
+        let Children { job, reads, .. } = self.children;
+        if *reads && job.printer.is_reader_gone() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    fn outcomes(self) -> Vec<Outcome> {
+        // Without an end standard output was closed: that is no failure.
+        let outcome = |(target, result): (&&Target, Option<_>)| Outcome {
+            cluster: target.name.clone(),
+            result: result.unwrap_or(Ok(())),
+        };
+        self.targets.iter().zip(self.results).map(outcome).collect()
+    }
+}
+
+impl Sink<Event> for Results<'_, '_> {
+    fn take(&mut self, place: usize, event: Event) -> ControlFlow<()> {
+        let at = self.ready[place];
+        let cluster = &self.targets[at].name;
+        match event {
+            Event::Out(bytes) => self.output.out(cluster, bytes),
+            Event::Err(bytes) => self.output.err(cluster, &bytes),
+            Event::End(result) => self.end(at, result),
+        }
+        self.go_on()
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.output.due()
+    }
+
+    fn show(&mut self) -> ControlFlow<()> {
+        self.output.show();
+        self.go_on()
     }
 }
 
@@ -229,6 +292,8 @@ impl Explain for TooManyStreams {
     }
 }
 
+/// A kubectl needs the better part of a second to start.
+const GRACE: Duration = Duration::from_secs(2);
 /// 3 GB of kubectls.
 const STREAMS: usize = 64;
 /// As many connections as a host's proxy takes from one user without a word.

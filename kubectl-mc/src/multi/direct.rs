@@ -5,7 +5,7 @@
 //! - [`login`], [`pool`]: the way to the members, with a credential that may run out
 //! - [`member`], [`member_deadline`], [`failure`]: one of them, how long it may take, and why it did not answer
 //! - [`discovery`]: which type a word means
-//! - [`ordered`]: many at once, told in order; [`run_job`]: from a job and to its outcomes
+//! - [`run_job`]: from a job and to its outcomes
 //! - [`logs`]: the logs of pods; [`compare`]: what differs between clusters
 //! - [`get`]: lists and watches; [`server_table`]: the rows of a server's table
 
@@ -18,7 +18,6 @@ mod login;
 mod logs;
 mod member;
 mod member_deadline;
-mod ordered;
 mod pool;
 mod run_job;
 mod server_table;
@@ -38,6 +37,7 @@ use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::multi::ClusterProgress;
+use crate::multi::ordered_output::{Concurrency, ForCluster};
 use crate::printer::Printer;
 
 /// A command that is done here.
@@ -149,8 +149,11 @@ impl Task<'_> {
         }))
     }
 
-    fn way(&self) -> ordered::Concurrency {
-        ordered::Concurrency { at_once: self.at_once.unwrap_or(AT_ONCE), progress: self.progress.clone() }
+    /// How to ask these, which are shown as waited for from now on.
+    fn way(&self, what: &[impl ForCluster]) -> Concurrency {
+        self.progress.wait_for(what.iter().map(ForCluster::cluster));
+        let (at_once, progress) = (self.at_once.unwrap_or(AT_ONCE), self.progress.clone());
+        Concurrency { at_once, ahead: 1, grace: GRACE, stalled: Some(STALLED), progress }
     }
 
     /// The namespace that kubectl would take.
@@ -185,5 +188,9 @@ impl Explain for DirectError {
 pub(crate) const COMPARE: &str = "compare";
 /// Short requests that share a connection well.
 const AT_ONCE: usize = 64;
+/// What a person waits for without a thought.
+const GRACE: Duration = Duration::from_secs(1);
+/// The same for a cluster that has begun to answer.
+const STALLED: Duration = Duration::from_secs(5);
 /// Longer than any command lasts.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

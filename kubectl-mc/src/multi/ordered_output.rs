@@ -1,126 +1,398 @@
-//! Passes the output of the children on in the order of the clusters, or as it arrives.
+//! Runs work at many clusters in parallel and passes the output on in the order of the clusters, or as it arrives. A
+//! cluster that is silent while others wait comes last. Output that waits fills a channel of limited size.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
+use kubectl_mc_api::ClusterName;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::child::Event;
-use super::output::Output;
-use super::straggler_timer::StragglerTimer;
-use super::{Fault, Outcome};
-use crate::multi::selection::Target;
+use super::{ClusterProgress, StragglerTimer};
 
-/// Events on their way to the output.
-pub(super) struct OrderedOutput<'a> {
-    targets: &'a [&'a Target],
-    as_they_come: bool,
-    /// Those that have not ended, in the order in which they are told of.
-    order: VecDeque<usize>,
-    /// Whether anything of the first of them was told.
-    begun: bool,
-    /// How many have lost their place to those behind them.
-    passed_over: usize,
-    quiet: StragglerTimer,
-    /// What was said before its turn.
-    early: HashMap<usize, Vec<Event>>,
-    results: Vec<Option<Result<(), Fault>>>,
+/// Takes the pieces in order.
+pub(super) trait Sink<P> {
+    /// Takes the next piece of the one at this place; breaks when standard output is closed.
+    fn take(&mut self, place: usize, piece: P) -> ControlFlow<()>;
+
+    /// All of the one at this place was taken.
+    fn end(&mut self, _place: usize) {}
+
+    /// When what was taken must be shown, if something is held back.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Shows what is held back.
+    fn show(&mut self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
-impl<'a> OrderedOutput<'a> {
-    pub(super) fn new(targets: &'a [&'a Target], as_they_come: bool) -> Self {
-        Self {
-            targets,
-            as_they_come,
-            order: (0..targets.len()).collect(),
-            begun: false,
-            passed_over: 0,
-            quiet: StragglerTimer::new(GRACE),
-            early: HashMap::new(),
-            results: vec![None; targets.len()],
-        }
-    }
+/// What is to be done at a cluster.
+pub(super) trait ForCluster {
+    fn cluster(&self) -> &ClusterName;
+}
 
-    /// One that is not asked at all, before any of the others says something.
-    pub(super) fn skip(&mut self, at: usize, fault: Fault, output: &mut Output<'_>) {
-        self.order.retain(|other| *other != at);
-        self.results[at] = Some(output.end(&self.targets[at].name, Err(fault)));
-    }
+/// How all of it is done.
+#[derive(Clone)]
+pub(super) struct Concurrency {
+    /// At how many clusters at a time.
+    pub(super) at_once: usize,
+    /// Pieces of one cluster that may wait for its turn.
+    pub(super) ahead: usize,
+    /// How long a silent cluster delays the others at least.
+    pub(super) grace: Duration,
+    /// The same for a cluster that has begun to answer; without it such a cluster keeps its place.
+    pub(super) stalled: Option<Duration>,
+    pub(super) progress: ClusterProgress,
+}
 
-    pub(super) fn take(&mut self, at: usize, event: Event, output: &mut Output<'_>) {
-        if self.as_they_come {
-            return self.show(at, event, output);
-        }
-        if self.order.front() == Some(&at) {
-            self.begun = true;
-            self.show(at, event, output);
-            return self.go_on(output);
-        }
-        let early = self.early.entry(at).or_insert_with(|| {
-            self.quiet.moved();
-            Vec::new()
+/// Does `work` for every one of `what`, and gives the pieces to the sink in order. What each work came
+/// to, in the order of `what`; `None` when standard output is closed.
+pub(super) async fn run<T, P, R, W>(
+    what: Vec<T>,
+    way: &Concurrency,
+    work: impl Fn(T, mpsc::Sender<P>) -> W,
+    sink: &mut impl Sink<P>,
+) -> Option<Vec<Option<R>>>
+where
+    T: ForCluster,
+    P: Send + 'static,
+    R: Send + 'static,
+    W: Future<Output = R> + Send + 'static,
+{
+    let turns = Arc::new(Semaphore::new(way.at_once.max(1)));
+    let mut results: Vec<Option<R>> = what.iter().map(|_| None).collect();
+    let running = what.into_iter().enumerate().map(|(place, what)| {
+        let (sender, pieces) = mpsc::channel(way.ahead);
+        let (progress, cluster) = (way.progress.clone(), what.cluster().clone());
+        let (turns, work) = (Arc::clone(&turns), work(what, sender));
+        let task = tokio::spawn(async move {
+            let _turn = turns.acquire_owned().await;
+            let result = work.await;
+            progress.ended(&cluster);
+            result
         });
-        early.push(event);
-    }
-
-    /// When the first loses its place, because it is silent and others are not.
-    pub(super) fn due(&self) -> Option<Instant> {
-        let waits = !self.begun && !self.early.is_empty();
-        // A cluster that has lost its place once neither waits nor delays others.
-        let is_late = self.passed_over >= self.order.len();
-        waits.then(|| if is_late { Instant::now() } else { self.quiet.over() })
-    }
-
-    /// The first loses its place, when that is due.
-    pub(super) fn pass_over(&mut self, output: &mut Output<'_>) {
-        while self.due().is_some_and(|due| due <= Instant::now()) {
-            self.passed_over += 1;
-            self.order.rotate_left(1);
-            self.first(output);
-            self.go_on(output);
+        Running { place, task: Abort(task), pieces, spoke: None, passed_over: false }
+    });
+    let mut queue =
+        Queue { waiting: running.collect(), quiet: StragglerTimer::new(way.grace), stalled: way.stalled };
+    while let Some(mut first) = queue.waiting.pop_front() {
+        loop {
+            match queue.next(&mut first, sink).await? {
+                Next::Piece(piece) => {
+                    if sink.take(first.place, piece).is_break() {
+                        return None;
+                    }
+                }
+                Next::Passed => {
+                    first.passed_over = true;
+                    queue.waiting.push_back(first);
+                    break;
+                }
+                Next::Ended => {
+                    sink.end(first.place);
+                    results[first.place] = (&mut first.task.0).await.ok();
+                    break;
+                }
+            }
         }
     }
+    Some(results)
+}
 
-    /// Tells of those whose turn has come, until one has not ended.
-    fn go_on(&mut self, output: &mut Output<'_>) {
-        while self.order.front().is_some_and(|first| self.results[*first].is_some()) {
-            self.order.pop_front();
-            self.begun = false;
-            self.first(output);
+/// The same with the pieces as they arrive, and without a limit: work that lasts is needed everywhere at once.
+pub(super) async fn run_unordered<T, P, R, W>(
+    what: Vec<T>,
+    work: impl Fn(T, mpsc::Sender<P>) -> W,
+    sink: &mut impl Sink<P>,
+) -> Option<Vec<Option<R>>>
+where
+    P: Send + 'static,
+    R: Send + 'static,
+    W: Future<Output = R> + Send + 'static,
+{
+    let (all, mut pieces) = mpsc::channel(AHEAD);
+    let running = what.into_iter().enumerate().map(|(place, what)| {
+        let (sender, mut own) = mpsc::channel(AHEAD);
+        let (work, all) = (work(what, sender), all.clone());
+        let pass_on = async move {
+            while let Some(piece) = own.recv().await {
+                if all.send((place, piece)).await.is_err() {
+                    return;
+                }
+            }
+        };
+        Abort(tokio::spawn(async move { tokio::join!(work, pass_on).0 }))
+    });
+    let running: Vec<_> = running.collect();
+    drop(all);
+    loop {
+        let shown = match until(sink.due(), pieces.recv()).await {
+            Some(Some((place, piece))) => sink.take(place, piece),
+            Some(None) => break,
+            None => sink.show(),
+        };
+        if shown.is_break() {
+            return None;
         }
     }
-
-    /// Tells what the first has said before its turn.
-    fn first(&mut self, output: &mut Output<'_>) {
-        let Some(first) = self.order.front().copied() else { return };
-        for event in self.early.remove(&first).unwrap_or_default() {
-            self.begun = true;
-            self.show(first, event, output);
-        }
+    let mut results = Vec::new();
+    for mut task in running {
+        results.push((&mut task.0).await.ok());
     }
+    Some(results)
+}
 
-    fn show(&mut self, at: usize, event: Event, output: &mut Output<'_>) {
-        let cluster = &self.targets[at].name;
-        match event {
-            Event::Out(bytes) => output.out(cluster, bytes),
-            Event::Err(bytes) => output.err(cluster, &bytes),
-            Event::End(result) => {
-                self.results[at] = Some(output.end(cluster, result));
+/// What comes until then; a receiver loses nothing when it is not waited for any longer.
+async fn until<T>(due: Option<Instant>, what: impl Future<Output = T>) -> Option<T> {
+    match due {
+        Some(due) => tokio::time::timeout_at(due, what).await.ok(),
+        None => Some(what.await),
+    }
+}
+
+/// The work at one cluster.
+struct Running<P, R> {
+    place: usize,
+    task: Abort<R>,
+    pieces: mpsc::Receiver<P>,
+    /// When it last had something new to say.
+    spoke: Option<Instant>,
+    passed_over: bool,
+}
+
+impl<P, R> Running<P, R> {
+    fn is_ready(&self) -> bool {
+        !self.pieces.is_empty() || self.pieces.is_closed()
+    }
+}
+
+/// Those whose turn has not come.
+struct Queue<P, R> {
+    waiting: VecDeque<Running<P, R>>,
+    quiet: StragglerTimer,
+    stalled: Option<Duration>,
+}
+
+/// What comes of the first.
+enum Next<P> {
+    Piece(P),
+    Ended,
+    /// It has lost its place.
+    Passed,
+}
+
+impl<P, R> Queue<P, R> {
+    /// The next piece of the first; `None` when standard output is closed. Shows what is held back when it is due.
+    async fn next(&mut self, first: &mut Running<P, R>, sink: &mut impl Sink<P>) -> Option<Next<P>> {
+        loop {
+            if !first.is_ready() && self.others_wait() && self.is_silent(first) {
+                return Some(Next::Passed);
+            }
+            // Alone it has all the time that it needs.
+            let look = (!self.waiting.is_empty()).then(|| Instant::now() + LOOK);
+            match until(sink.due().into_iter().chain(look).min(), first.pieces.recv()).await {
+                Some(Some(piece)) => {
+                    if first.spoke.is_none() {
+                        self.quiet.moved();
+                    }
+                    first.spoke = Some(Instant::now());
+                    return Some(Next::Piece(piece));
+                }
+                Some(None) => return Some(Next::Ended),
+                None if sink.due().is_some_and(|due| due <= Instant::now()) && sink.show().is_break() => {
+                    return None;
+                }
+                None => {}
             }
         }
     }
 
-    pub(super) fn outcomes(self) -> Vec<Outcome> {
-        let results = self.targets.iter().zip(self.results);
-        results
-            // Without an end standard output was closed: that is no failure.
-            .map(|(target, result)| Outcome {
-                cluster: target.name.clone(),
-                result: result.unwrap_or(Ok(())),
-            })
-            .collect()
+    /// Whether a cluster after the first has an answer.
+    fn others_wait(&mut self) -> bool {
+        let mut waits = false;
+        for other in self.waiting.iter_mut().filter(|other| other.is_ready()) {
+            waits = true;
+            if other.spoke.is_none() {
+                other.spoke = Some(Instant::now());
+                self.quiet.moved();
+            }
+        }
+        waits
+    }
+
+    fn is_silent(&self, first: &Running<P, R>) -> bool {
+        match (first.spoke, self.stalled) {
+            (Some(_), None) => false,
+            // A cluster that has lost its place once neither waits nor delays others.
+            _ if first.passed_over => true,
+            (Some(spoke), Some(stalled)) => spoke.elapsed() >= stalled,
+            (None, _) => self.quiet.over() <= Instant::now(),
+        }
     }
 }
 
-/// A kubectl needs the better part of a second to start.
-const GRACE: Duration = Duration::from_secs(2);
+/// A task that is aborted when it is dropped.
+pub(super) struct Abort<R>(pub(super) JoinHandle<R>);
+
+impl<R> Drop for Abort<R> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Pieces that may wait to be shown as they arrive.
+const AHEAD: usize = 16;
+/// How often it is looked whether the others wait.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct OrderedOutput(Vec<(usize, u32)>, Option<usize>);
+
+    impl Sink<u32> for OrderedOutput {
+        fn take(&mut self, place: usize, piece: u32) -> ControlFlow<()> {
+            self.0.push((place, piece));
+            if self.1.is_some_and(|most| self.0.len() >= most) {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    fn in_runtime<T>(what: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
+            .block_on(what)
+    }
+
+    /// Something to do at a cluster: what matters is how long it takes.
+    struct Delay(ClusterName, Duration);
+
+    impl ForCluster for Delay {
+        fn cluster(&self) -> &ClusterName {
+            &self.0
+        }
+    }
+
+    fn delays(millis: &[u64]) -> Vec<Delay> {
+        let delay = |(at, millis): (usize, &u64)| {
+            Delay(format!("m{at}").parse().unwrap(), Duration::from_millis(*millis))
+        };
+        millis.iter().enumerate().map(delay).collect()
+    }
+
+    fn way(at_once: usize) -> Concurrency {
+        let (grace, stalled) = (Duration::from_secs(1), Some(Duration::from_secs(5)));
+        Concurrency { at_once, ahead: 1, grace, stalled, progress: ClusterProgress::default() }
+    }
+
+    /// Which places spoke, each after its delay, in the order in which that was told.
+    fn told(millis: &[u64], at_once: usize) -> Vec<usize> {
+        let mut taken = OrderedOutput::default();
+        let work = |Delay(_, delay): Delay, sender: mpsc::Sender<u32>| async move {
+            for piece in 0..3 {
+                tokio::time::sleep(if piece == 0 { delay } else { Duration::ZERO }).await;
+                sender.send(piece).await.unwrap();
+            }
+            delay
+        };
+        let results = in_runtime(run(delays(millis), &way(at_once), work, &mut taken)).unwrap();
+        let expected: Vec<_> = millis.iter().map(|millis| Some(Duration::from_millis(*millis))).collect();
+        assert_eq!(results, expected);
+        // Nothing of one is torn apart by another, and its pieces keep their order.
+        assert!(taken.0.chunks(3).all(|of| of[0].0 == of[1].0 && of[1].0 == of[2].0), "{:?}", taken.0);
+        assert!(taken.0.chunks(3).all(|of| [of[0].1, of[1].1, of[2].1] == [0, 1, 2]), "{:?}", taken.0);
+        taken.0.chunks(3).map(|of| of[0].0).collect()
+    }
+
+    #[test]
+    fn pieces_come_in_the_order_of_the_members_however_fast_each_is() {
+        assert_eq!(told(&[900, 10, 20], 3), [0, 1, 2]);
+        assert_eq!(told(&[900, 10, 20], 2), [0, 1, 2]);
+        assert_eq!(told(&[30_000], 1), [0]);
+    }
+
+    #[test]
+    fn silent_cluster_comes_last() {
+        assert_eq!(told(&[30_000, 10, 20], 3), [1, 2, 0]);
+        assert_eq!(told(&[30_000, 10, 20_000, 20, 10_000], 5), [1, 3, 4, 2, 0]);
+        // Where all are slow, none is.
+        assert_eq!(told(&[30_000, 20_000, 25_000], 3), [0, 1, 2]);
+    }
+
+    #[test]
+    fn many_that_are_silent_cost_the_time_of_one() {
+        let mut millis = vec![10; 100];
+        (0..100).step_by(2).for_each(|at| millis[at] = 30_000);
+        struct Last(Vec<Duration>, Instant);
+        impl Sink<()> for Last {
+            fn take(&mut self, _: usize, (): ()) -> ControlFlow<()> {
+                self.0.push(self.1.elapsed());
+                ControlFlow::Continue(())
+            }
+        }
+        let took = in_runtime(async {
+            let mut last = Last(Vec::new(), Instant::now());
+            let work = |Delay(_, delay): Delay, sender: mpsc::Sender<()>| async move {
+                tokio::time::sleep(delay).await;
+                let _ = sender.send(()).await;
+            };
+            run(delays(&millis), &way(100), work, &mut last).await.unwrap();
+            last.0
+        });
+        assert!(took[49] < Duration::from_secs(2), "{:?}", took[49]);
+    }
+
+    #[test]
+    fn stalled_cluster_gets_a_longer_grace() {
+        let mut taken = OrderedOutput::default();
+        let work = |Delay(_, delay): Delay, sender: mpsc::Sender<u32>| async move {
+            sender.send(1).await.unwrap();
+            tokio::time::sleep(delay).await;
+            let _ = sender.send(2).await;
+        };
+        in_runtime(run(delays(&[4_000, 30_000, 10]), &way(3), work, &mut taken)).unwrap();
+        assert_eq!(taken.0, [(0, 1), (0, 2), (1, 1), (2, 1), (2, 2), (1, 2)]);
+        let mut taken = OrderedOutput::default();
+        let whole = Concurrency { stalled: None, ..way(3) };
+        in_runtime(run(delays(&[4_000, 30_000, 10]), &whole, work, &mut taken)).unwrap();
+        assert_eq!(taken.0, [(0, 1), (0, 2), (1, 1), (1, 2), (2, 1), (2, 2)]);
+    }
+
+    #[test]
+    fn unordered_pieces_come_as_they_arrive() {
+        let mut taken = OrderedOutput::default();
+        let work = |Delay(_, delay): Delay, sender: mpsc::Sender<u32>| async move {
+            sender.send(1).await.unwrap();
+            tokio::time::sleep(delay).await;
+            sender.send(2).await.unwrap();
+            delay
+        };
+        let results = in_runtime(run_unordered(delays(&[30_000, 10]), work, &mut taken)).unwrap();
+        assert_eq!(results, [30_000, 10].map(|millis| Some(Duration::from_millis(millis))));
+        assert_eq!(taken.0, [(0, 1), (1, 1), (1, 2), (0, 2)]);
+        let mut closed = OrderedOutput(Vec::new(), Some(1));
+        assert_eq!(in_runtime(run_unordered(delays(&[0, 0]), work, &mut closed)), None);
+    }
+
+    #[test]
+    fn closed_pipe_ends_reads() {
+        let mut taken = OrderedOutput(Vec::new(), Some(1));
+        let work = |_, sender: mpsc::Sender<u32>| async move { while sender.send(1).await.is_ok() {} };
+        let results = in_runtime(run(delays(&[0, 0]), &way(2), work, &mut taken));
+        assert_eq!((results, taken.0.len()), (None, 1));
+    }
+}

@@ -12,9 +12,10 @@ use crate::access::kinds::{self, Resource};
 use crate::access::rules::Rules;
 use crate::access::through;
 use crate::cli::ExplainArgs;
+use crate::cluster::client::Reply;
 use crate::cluster::hop::{Hop, Refusal};
 use crate::error::Failure;
-use crate::join::side::{Answer, Side};
+use crate::join::side::Side;
 
 /// What is asked, and of whom.
 pub(super) struct Question<'a> {
@@ -75,7 +76,7 @@ impl Question<'_> {
             answer = ask().await?;
         }
         let not_asked = |why: String| Verdict::Unknown(why, None);
-        Ok(match through::refusal(&answer) {
+        Ok(match answer.refusal() {
             Some(Refusal { hop: Hop::MemberImpersonation, message }) => vec![
                 (
                     "member impersonation",
@@ -91,7 +92,7 @@ impl Question<'_> {
                 ]
             }
             None if answer.status == StatusCode::CREATED => {
-                let status = &answer.body["status"];
+                let status = &answer.json()["status"];
                 let reason = status["reason"].as_str().unwrap_or_default();
                 vec![
                     ("member impersonation", Verdict::yes(format!("{cluster} accepted the impersonation"))),
@@ -112,8 +113,8 @@ impl Question<'_> {
         if !answer.status.is_success() {
             return Err(member.refused("answer a SubjectAccessReview".to_owned(), &answer).into());
         }
-        let reason = answer.body["status"]["reason"].as_str().unwrap_or_default().to_owned();
-        Ok((answer.body["status"]["allowed"] == true, reason))
+        let status = &answer.json()["status"];
+        Ok((status["allowed"] == true, status["reason"].as_str().unwrap_or_default().to_owned()))
     }
 
     /// What is asked of the member's authorizer. Where its resources cannot be read, what was typed.
@@ -133,10 +134,9 @@ impl Question<'_> {
 
 /// Whether the member lets the sidecar impersonate the caller since a moment ago, which the question made happen:
 /// the sidecar does not repeat a request that has a body.
-fn is_just_granted(answer: &Answer) -> bool {
-    let refused = through::refusal(answer);
+fn is_just_granted(answer: &Reply) -> bool {
     answer.status == StatusCode::SERVICE_UNAVAILABLE
-        && refused.is_some_and(|refusal| refusal.hop == Hop::MemberImpersonation)
+        && answer.refusal().is_some_and(|refusal| refusal.hop == Hop::MemberImpersonation)
 }
 
 fn shown_nobody(why: String) -> Verdicts {

@@ -21,14 +21,7 @@ pub(crate) struct ComparePlan(get::GetPlan);
 impl ComparePlan {
     /// The plan for these words, if there is one: `compare [get] TYPE/NAME …`.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
-        let verb = scanned.kubectl.iter().position(|word| Some(word.as_os_str()) == scanned.verb())?;
-        let mut words = scanned.kubectl.clone();
-        if words.get(verb + 1).is_some_and(|word| word == "get") {
-            words.remove(verb);
-        } else {
-            words[verb] = "get".into();
-        }
-        get::GetPlan::of_objects(&words).map(Self)
+        get::GetPlan::of_objects(scanned, super::COMPARE).map(Self)
     }
 }
 
@@ -160,6 +153,7 @@ mod tests {
         let plan = |words: &str| ComparePlan::of(&argv::scan(words.split(' ').map(Into::into).collect()));
         assert!(plan("compare get deploy/web -n x").is_some());
         assert_eq!(plan("compare deploy web -n x"), plan("compare get deploy web -n x"));
+        assert_eq!(plan("-n compare compare pods"), plan("compare get pods -n compare"));
         for words in ["compare", "compare get pods -w", "compare get pods -o json", "compare get -f x"] {
             assert_eq!(plan(words), None, "{words}");
         }

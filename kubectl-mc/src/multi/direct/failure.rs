@@ -123,8 +123,8 @@ mod tests {
     use super::*;
 
     fn of(code: u16, hop: Hop, body: &str) -> MemberFailure {
-        let (status, body) = (StatusCode::from_u16(code).unwrap(), body.as_bytes().to_vec());
-        MemberFailure::of(&Reply { status, hop: Some(hop), body })
+        let (status, body) = (StatusCode::from_u16(code).unwrap(), body.to_owned().into());
+        MemberFailure::of(&Reply { status, hop: Some(hop), date: None, body })
     }
 
     #[test]

@@ -22,10 +22,10 @@ use self::resolve::{Round, Search, Wanted};
 use self::table::{Rows, TableSink};
 use super::failure::MemberFailure;
 use super::member::Member;
-use super::ordered;
 use super::server_table::Shown;
 use super::{Merge, Task};
 use crate::cluster::client::ClientError;
+use crate::multi::ordered_output::{self, Sink};
 
 /// What is asked of one member in a round.
 #[derive(Clone)]
@@ -95,7 +95,8 @@ pub(super) async fn objects(
             let source = source.clone();
             asked(wanted, |ask| list::values(source, ask, sender))
         };
-        let results = ordered::run(wanted, &task.way(), fetch, &mut found).await.unwrap_or_default();
+        let way = task.way(&wanted);
+        let results = ordered_output::run(wanted, &way, fetch, &mut found).await.unwrap_or_default();
         for (place, failed) in found.places.iter().zip(results) {
             if let Some(failure) = failed.flatten() {
                 failures[*place].get_or_insert(failure);
@@ -113,7 +114,7 @@ struct Found {
     objects: Vec<(usize, Value)>,
 }
 
-impl ordered::Sink<Vec<Value>> for Found {
+impl Sink<Vec<Value>> for Found {
     fn take(&mut self, at: usize, objects: Vec<Value>) -> ControlFlow<()> {
         let place = self.places.get(at).copied().unwrap_or_default();
         self.objects.extend(objects.into_iter().map(|object| (place, object)));
@@ -190,6 +191,7 @@ impl<'a> Sinks<'a> {
     ) -> Option<Vec<Option<MemberFailure>>> {
         let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
         let source = list::Source::new(plan, namespace);
+        let way = task.way(&wanted);
         let results = match self {
             Self::Table(sink) => {
                 let rows = Rows { source, shown: sink.shown() };
@@ -198,7 +200,7 @@ impl<'a> Sinks<'a> {
                     let rows = rows.clone();
                     asked(wanted, |ask| rows.fetch(ask, sender))
                 };
-                ordered::run(wanted, &task.way(), fetch, sink).await
+                ordered_output::run(wanted, &way, fetch, sink).await
             }
             Self::Items(sink) => {
                 let items = Items {
@@ -212,7 +214,7 @@ impl<'a> Sinks<'a> {
                     let items = items.clone();
                     asked(wanted, |ask| items.fetch(ask, sender))
                 };
-                ordered::run(wanted, &task.way(), fetch, sink).await
+                ordered_output::run(wanted, &way, fetch, sink).await
             }
         };
         let died = || {

@@ -1,55 +1,50 @@
-//! Reads the words of a kubectl command as pflag does. An unknown flag makes the command unknown, so that kubectl
-//! runs it.
+//! Reads the flags of a kubectl command strictly. An unknown flag makes the command unknown, so that kubectl runs it.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
+
+use crate::argv::{Scanned, parse_bool};
 
 /// What a verb's flags are.
 pub(super) struct Grammar {
-    /// Flags that take a value: the letter (a space for none) and the long name.
-    pub(super) values: &'static [(char, &'static str)],
+    /// Flags that take a value.
+    pub(super) values: &'static [&'static str],
     /// Flags that are on or off.
-    pub(super) switches: &'static [(char, &'static str)],
+    pub(super) switches: &'static [&'static str],
 }
 
-/// The words behind a verb, taken apart.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Words {
+/// The words of a command, all of which are known.
+#[derive(Debug)]
+pub(super) struct Words<'a> {
     pub(super) arguments: Vec<String>,
-    flags: Vec<(&'static str, String)>,
+    scanned: &'a Scanned,
 }
 
-impl Words {
-    /// Reads the words of one run of kubectl, verb included. `None` when anything is not known.
-    pub(super) fn read(words: &[OsString], verb: &str, grammar: &Grammar) -> Option<Self> {
-        let mut read = Self::default();
-        let mut rest = words.iter().map(|word| word.to_str());
-        let mut seen_verb = false;
-        while let Some(word) = rest.next() {
-            let word = word?;
-            if word == "--" {
-                for word in rest.by_ref() {
-                    read.arguments.push(word?.to_owned());
-                }
-            } else if let Some(long) = word.strip_prefix("--") {
-                read.long(long, grammar, &mut rest)?;
-            } else if word.len() > 1 && word.starts_with('-') {
-                read.short(&word[1..], grammar, &mut rest)?;
-            } else if seen_verb {
-                read.arguments.push(word.to_owned());
-            } else if word == verb {
-                // Before the verb kubectl knows its global flags only.
-                read.flags.iter().all(|(name, _)| is_global(name)).then_some(())?;
-                seen_verb = true;
+impl<'a> Words<'a> {
+    /// Reads the words of one run of kubectl. `None` when anything is not known.
+    pub(super) fn read(scanned: &'a Scanned, verb: &str, grammar: &Grammar) -> Option<Self> {
+        let is_text = scanned.kubectl.iter().all(|word| word.to_str().is_some());
+        let is_known = |(name, value): (&str, Option<&OsStr>)| {
+            if GLOBAL.contains(&name) || grammar.values.contains(&name) {
+                value.is_some()
             } else {
-                return None;
+                let is_switch = GLOBAL_SWITCHES.contains(&name) || grammar.switches.contains(&name);
+                is_switch && value.is_none_or(|value| value.to_str().and_then(parse_bool).is_some())
             }
-        }
-        seen_verb.then_some(read)
+        };
+        // Before the verb kubectl knows its global flags only.
+        let is_placed = |name: &&str| !scanned.is_before_verb(name);
+        let is_read = scanned.verb()? == verb
+            && is_text
+            && scanned.flags().all(is_known)
+            && grammar.values.iter().chain(grammar.switches).all(is_placed);
+        let words = scanned.words_after_verb().map(|(_, word)| word).chain(scanned.words_after_dashes());
+        let arguments = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        is_read.then_some(Self { arguments, scanned })
     }
 
     /// The value of a flag; the last one counts.
-    pub(super) fn value(&self, name: &str) -> Option<&str> {
-        self.flags.iter().rfind(|(flag, _)| *flag == name).map(|(_, value)| value.as_str())
+    pub(super) fn value(&self, name: &str) -> Option<&'a str> {
+        self.values(name).last()
     }
 
     /// The value of a flag that is not empty, as most of kubectl's flags are absent when empty.
@@ -58,107 +53,34 @@ impl Words {
     }
 
     /// The values of a flag that may be repeated.
-    pub(super) fn values(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.flags.iter().filter(move |(flag, _)| *flag == name).map(|(_, value)| value.as_str())
+    pub(super) fn values(&self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.scanned.values(name).filter_map(OsStr::to_str)
     }
 
-    /// Whether a switch is on. Its value was read before.
+    /// Whether a switch is on.
     pub(super) fn is_on(&self, name: &str) -> bool {
-        self.value(name) == Some("true")
+        self.scanned.has(name)
     }
-
-    fn long<'a>(
-        &mut self,
-        word: &str,
-        grammar: &Grammar,
-        rest: &mut impl Iterator<Item = Option<&'a str>>,
-    ) -> Option<()> {
-        let (name, inline) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
-        let known = |flags: &[(char, &'static str)]| {
-            flags.iter().find(|(_, long)| *long == name).map(|(_, long)| *long)
-        };
-        let (name, value) = if let Some(name) = known(grammar.values).or_else(|| known(GLOBAL)) {
-            (name, if let Some(inline) = inline { inline } else { rest.next()?? })
-        } else {
-            (known(grammar.switches).or_else(|| known(GLOBAL_SWITCHES))?, on_or_off(inline)?)
-        };
-        self.flags.push((name, value.to_owned()));
-        Some(())
-    }
-
-    /// `-A`, `-Aw`, `-nx`, `-n=x`, `-n x`
-    fn short<'a>(
-        &mut self,
-        word: &str,
-        grammar: &Grammar,
-        rest: &mut impl Iterator<Item = Option<&'a str>>,
-    ) -> Option<()> {
-        for (at, letter) in word.char_indices() {
-            let known = |flags: &[(char, &'static str)]| {
-                flags.iter().find(|(short, _)| *short == letter && letter != ' ').map(|(_, long)| *long)
-            };
-            let behind = &word[at + letter.len_utf8()..];
-            if let Some(name) = known(grammar.values).or_else(|| known(GLOBAL)) {
-                let value = if behind.is_empty() {
-                    rest.next()??
-                } else {
-                    behind.strip_prefix('=').unwrap_or(behind)
-                };
-                self.flags.push((name, value.to_owned()));
-                return Some(());
-            }
-            let name = known(grammar.switches)?;
-            let inline = behind.strip_prefix('=');
-            self.flags.push((name, on_or_off(inline)?.to_owned()));
-            if inline.is_some() {
-                return Some(());
-            }
-        }
-        Some(())
-    }
-}
-
-/// Go's `strconv.ParseBool`.
-fn on_or_off(value: Option<&str>) -> Option<&'static str> {
-    match value {
-        None | Some("1" | "t" | "T" | "TRUE" | "true" | "True") => Some("true"),
-        Some("0" | "f" | "F" | "FALSE" | "false" | "False") => Some("false"),
-        Some(_) => None,
-    }
-}
-
-fn is_global(name: &str) -> bool {
-    GLOBAL.iter().chain(GLOBAL_SWITCHES).any(|(_, global)| *global == name)
 }
 
 /// kubectl's global flags that our client keeps to ([`crate::cluster::client`]), and the namespace.
-const GLOBAL: &[(char, &str)] = &[
-    ('n', "namespace"),
-    (' ', "as"),
-    (' ', "as-group"),
-    (' ', "as-uid"),
-    (' ', "as-user-extra"),
-    (' ', "certificate-authority"),
-    (' ', "client-certificate"),
-    (' ', "client-key"),
-    (' ', "tls-server-name"),
-    (' ', "token"),
-    (' ', "user"),
+#[rustfmt::skip]
+const GLOBAL: &[&str] = &[
+    "namespace", "as", "as-group", "as-uid", "as-user-extra", "certificate-authority", "client-certificate",
+    "client-key", "tls-server-name", "token", "user",
 ];
-const GLOBAL_SWITCHES: &[(char, &str)] = &[(' ', "insecure-skip-tls-verify")];
+const GLOBAL_SWITCHES: &[&str] = &["insecure-skip-tls-verify"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::argv;
 
-    const GRAMMAR: Grammar = Grammar {
-        values: &[('o', "output"), ('l', "selector")],
-        switches: &[('A', "all-namespaces"), ('w', "watch")],
-    };
+    const GRAMMAR: Grammar =
+        Grammar { values: &["output", "selector"], switches: &["all-namespaces", "watch"] };
 
-    fn read(words: &[&str]) -> Option<Words> {
-        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        Words::read(&words, "get", &GRAMMAR)
+    fn scan(words: &[&str]) -> Scanned {
+        argv::scan(words.iter().map(Into::into).collect())
     }
 
     #[test]
@@ -168,7 +90,8 @@ mod tests {
             &["get", "pods", "--all-namespaces=true", "--watch", "--output=wide", "--selector", "a=b"],
             &["get", "--output", "json", "-owide", "-l=a=b", "-A=1", "-w", "--", "pods"],
         ] {
-            let read = read(words).unwrap();
+            let scanned = scan(words);
+            let read = Words::read(&scanned, "get", &GRAMMAR).unwrap();
             assert_eq!(read.arguments, ["pods"], "{words:?}");
             assert_eq!(read.value("output"), Some("wide"), "{words:?}");
             assert_eq!(read.value("selector"), Some("a=b"), "{words:?}");
@@ -190,8 +113,8 @@ mod tests {
             &["pods"],
             &[],
         ] {
-            assert_eq!(read(words), None, "{words:?}");
+            assert!(Words::read(&scan(words), "get", &GRAMMAR).is_none(), "{words:?}");
         }
-        assert!(read(&["-n", "x", "get", "pods", "--as=jane"]).is_some());
+        assert!(Words::read(&scan(&["-n", "x", "get", "pods", "--as=jane"]), "get", &GRAMMAR).is_some());
     }
 }

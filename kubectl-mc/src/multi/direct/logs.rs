@@ -8,16 +8,16 @@ mod stream;
 
 use std::ops::ControlFlow;
 
-use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::mpsc::Sender;
 
 pub(crate) use plan::LogsPlan;
 
 use self::stream::Stream;
 use super::failure::MemberFailure;
 use super::member::Member;
-use super::ordered::{self, Sink};
 use super::{Merge, Task, Text};
 use crate::cluster::client::ClientError;
+use crate::multi::ordered_output::{self, Sink};
 
 /// What the logs of one member say.
 pub(super) enum Said {
@@ -36,16 +36,16 @@ pub(super) async fn run(
     let streams = plan.follow.then(|| task.clusters.len().saturating_mul(plan.most));
     let mut members = task.members(streams).await?;
     let namespace = task.namespace(plan.namespace.as_deref());
+    let (all, mut sink) = (members.all.clone(), Texts { task, text });
     let results = if plan.follow {
-        follow(plan, &namespace, &members.all, task, text).await
+        let ask = |member: Member, sender| member_follow(plan.clone(), member, namespace.clone(), sender);
+        ordered_output::run_unordered(all, ask, &mut sink).await
     } else {
-        let mut sink = Texts { task, text };
         let ask = |member: Member, sender| member_logs(plan.clone(), member, namespace.clone(), sender);
-        let results = ordered::run(members.all.clone(), &task.way(), ask, &mut sink).await;
-        results.unwrap_or_default().into_iter().map(|result| result.unwrap_or(Ok(()))).collect()
+        ordered_output::run(all, &task.way(&members.all), ask, &mut sink).await
     };
     members.warn(task.printer);
-    Ok(results)
+    Ok(results.unwrap_or_default().into_iter().map(|result| result.unwrap_or(Ok(()))).collect())
 }
 
 /// One member's logs, one after the other.
@@ -61,48 +61,7 @@ async fn member_logs(
     Ok(())
 }
 
-/// All members' logs as they come. A member has failed when one of its logs could not be had at all.
-async fn follow(
-    plan: &LogsPlan,
-    namespace: &str,
-    members: &[Member],
-    task: &Task<'_>,
-    text: &mut dyn Text,
-) -> Vec<Result<(), MemberFailure>> {
-    let (all, mut said) = mpsc::channel::<(usize, Said)>(AHEAD);
-    let mut running = tokio::task::JoinSet::new();
-    for member in members {
-        let (plan, member, namespace, all) =
-            (plan.clone(), member.clone(), namespace.to_owned(), all.clone());
-        running.spawn(async move {
-            let place = member.place;
-            let (sender, mut receiver) = mpsc::channel(AHEAD);
-            let pass_on = async {
-                while let Some(said) = receiver.recv().await {
-                    if all.send((place, said)).await.is_err() {
-                        return;
-                    }
-                }
-            };
-            let (result, ()) = tokio::join!(member_follow(plan, member, namespace, sender), pass_on);
-            (place, result)
-        });
-    }
-    drop(all);
-    let mut results = vec![Ok(()); members.len()];
-    while let Some((place, said)) = said.recv().await {
-        if show(task, text, place, said).is_break() {
-            return results;
-        }
-    }
-    while let Some(ended) = running.join_next().await {
-        if let Ok((place, result)) = ended {
-            results[place] = result;
-        }
-    }
-    results
-}
-
+/// One member's logs as they come. It has failed when one of them could not be had at all.
 async fn member_follow(
     plan: LogsPlan,
     member: Member,
@@ -175,7 +134,21 @@ struct Texts<'a, 't> {
 
 impl Sink<Said> for Texts<'_, '_> {
     fn take(&mut self, place: usize, said: Said) -> ControlFlow<()> {
-        show(self.task, self.text, place, said)
+        let Some(cluster) = self.task.clusters.get(place) else { return ControlFlow::Continue(()) };
+        match said {
+            Said::Lines(lines) => self.text.out(cluster, &lines),
+            Said::Last(mut line) => {
+                // Other logs of the cluster may follow; kubectl leaves it as it is.
+                if self.task.merge == Merge::Marked && !line.is_empty() && !line.ends_with(b"\n") {
+                    line.push(b'\n');
+                }
+                self.text.out(cluster, &line)
+            }
+            Said::Remark(remark) => {
+                self.text.remark(cluster, &remark);
+                ControlFlow::Continue(())
+            }
+        }
     }
 
     fn end(&mut self, place: usize) {
@@ -184,24 +157,3 @@ impl Sink<Said> for Texts<'_, '_> {
         }
     }
 }
-
-fn show(task: &Task<'_>, text: &mut dyn Text, place: usize, said: Said) -> ControlFlow<()> {
-    let Some(cluster) = task.clusters.get(place) else { return ControlFlow::Continue(()) };
-    match said {
-        Said::Lines(lines) => text.out(cluster, &lines),
-        Said::Last(mut line) => {
-            // Other logs of the cluster may follow; kubectl leaves it as it is.
-            if task.merge == Merge::Marked && !line.is_empty() && !line.ends_with(b"\n") {
-                line.push(b'\n');
-            }
-            text.out(cluster, &line)
-        }
-        Said::Remark(remark) => {
-            text.remark(cluster, &remark);
-            ControlFlow::Continue(())
-        }
-    }
-}
-
-/// Pieces of lines that may wait to be written.
-const AHEAD: usize = 16;

@@ -13,10 +13,10 @@ use tokio::sync::mpsc;
 use super::failure::MemberFailure;
 use super::login::Login;
 use super::member_deadline::MemberDeadline;
-use super::ordered::ForCluster;
 use super::pool::{self, Stream};
 use crate::cluster::client::{self, Reply};
-use crate::cluster::hop::{self, Hop, Refusal};
+use crate::cluster::hop::{Hop, Refusal};
+use crate::multi::ordered_output::ForCluster;
 use crate::printer::Printer;
 use crate::server_text::ServerText;
 
@@ -126,9 +126,9 @@ impl Member {
         if response.status().is_success() {
             return Ok(Ok(response));
         }
-        let (status, hop) = (response.status(), hop::from_head(response.headers()));
-        let body = self.body(response, MAX_ERROR).await?.to_vec();
-        Ok(Err(MemberFailure::of(&Reply { status, hop, body })))
+        let (head, body) = response.into_parts();
+        let body = self.body(body, MAX_ERROR).await?;
+        Ok(Err(MemberFailure::of(&Reply::new(&head, body))))
     }
 
     /// The same member, on another stream.
@@ -139,7 +139,7 @@ impl Member {
     /// The whole answer.
     pub(super) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, MemberFailure> {
         let response = self.open(path, accept).await?;
-        self.body(response, MAX_ANSWER).await
+        self.body(response.into_body(), MAX_ANSWER).await
     }
 
     /// Waits no longer than this member has time.
@@ -147,8 +147,7 @@ impl Member {
         self.deadline.limit(what).await
     }
 
-    async fn body(&self, response: Response<Body>, most: usize) -> Result<Bytes, MemberFailure> {
-        let mut body = response.into_body();
+    async fn body(&self, mut body: Body, most: usize) -> Result<Bytes, MemberFailure> {
         let mut whole = Vec::new();
         while let Some(frame) = self.in_time(body.frame()).await? {
             let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;

@@ -16,9 +16,9 @@ use crate::multi::Fault;
 use crate::multi::direct::discovery::Resource;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Query;
-use crate::multi::direct::ordered::Sink;
 use crate::multi::direct::server_table::{ListMeta, parse};
 use crate::multi::direct::{Merge, Task};
+use crate::multi::ordered_output::Sink;
 use crate::server_text::escaped;
 use crate::yaml;
 

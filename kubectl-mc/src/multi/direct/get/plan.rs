@@ -1,7 +1,5 @@
 //! A `kubectl get` that is done by direct requests. kubectl runs every command that is not exactly understood.
 
-use std::ffi::OsString;
-
 use crate::argv::Scanned;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 use crate::multi::direct::server_table::Columns;
@@ -44,18 +42,21 @@ pub(super) enum Output {
 impl GetPlan {
     /// The plan for these words, if there is one.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
-        Self::read(&scanned.kubectl)
+        Self::read(&Words::read(scanned, "get", &GRAMMAR)?)
     }
 
-    /// The plan of the objects that these words mean, of which none need be there.
-    pub(in crate::multi::direct) fn of_objects(words: &[OsString]) -> Option<Self> {
-        let plan = Self::read(words)?;
+    /// The plan of the objects that `VERB [get] TYPE/NAME …` means, of which none need be there.
+    pub(in crate::multi::direct) fn of_objects(scanned: &Scanned, verb: &str) -> Option<Self> {
+        let mut words = Words::read(scanned, verb, &GRAMMAR)?;
+        if words.arguments.first().is_some_and(|word| word == "get") {
+            words.arguments.remove(0);
+        }
+        let plan = Self::read(&words)?;
         let plain = plan.output == Output::Table(Columns::default()) && !plan.watch;
         plain.then_some(Self { output: Output::Json, ignore_not_found: true, ..plan })
     }
 
-    fn read(words: &[OsString]) -> Option<Self> {
-        let words = Words::read(words, "get", &GRAMMAR)?;
+    fn read(words: &Words<'_>) -> Option<Self> {
         let columns = Columns {
             wide: words.value("output") == Some("wide"),
             no_headers: words.is_on("no-headers"),
@@ -129,20 +130,14 @@ impl Objects {
 }
 
 const GRAMMAR: Grammar = Grammar {
-    values: &[
-        ('o', "output"),
-        ('l', "selector"),
-        (' ', "field-selector"),
-        ('L', "label-columns"),
-        (' ', "chunk-size"),
-    ],
+    values: &["output", "selector", "field-selector", "label-columns", "chunk-size"],
     switches: &[
-        ('A', "all-namespaces"),
-        ('w', "watch"),
-        (' ', "no-headers"),
-        (' ', "show-labels"),
-        (' ', "ignore-not-found"),
-        (' ', "show-managed-fields"),
+        "all-namespaces",
+        "watch",
+        "no-headers",
+        "show-labels",
+        "ignore-not-found",
+        "show-managed-fields",
     ],
 };
 

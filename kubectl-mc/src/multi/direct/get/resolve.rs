@@ -11,11 +11,11 @@ use super::plan::{GetPlan, Objects};
 use super::{Ask, legacy};
 use crate::cache::Cache;
 use crate::multi::StragglerTimer;
-use crate::multi::direct::Task;
 use crate::multi::direct::discovery::{self, Discovery, Document, NoSuchType, Resource, Store};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
-use crate::multi::direct::ordered::{Abort, ForCluster, GRACE};
+use crate::multi::direct::{GRACE, Task};
+use crate::multi::ordered_output::{Abort, ForCluster};
 
 /// One type, at the members that have it: what is asked at the same time.
 pub(super) struct Round {
@@ -237,8 +237,7 @@ async fn lookup(
         let known = Meaning(watch::channel(Some(Ok(everywhere))).1);
         return (vec![known; members.len()], Vec::new());
     }
-    let way = task.way();
-    way.progress.wait_for(members.iter().map(|member| &member.name));
+    let way = task.way(members);
     let store = Arc::new(Store::new(Cache::open(task.env).ok()));
     let turns = Arc::new(Semaphore::new(way.at_once.max(1)));
     let (told, mut tell) = mpsc::unbounded_channel();

@@ -15,9 +15,9 @@ use super::Ask;
 use super::list::Source;
 use super::resolve::Wanted;
 use crate::multi::direct::failure::MemberFailure;
-use crate::multi::direct::ordered::Sink;
 use crate::multi::direct::server_table::{Column, Shown, Table, TableLines};
 use crate::multi::direct::{Merge, Task};
+use crate::multi::ordered_output::Sink;
 use crate::tabwriter::TabWriter;
 
 /// Tables on their way to lines.

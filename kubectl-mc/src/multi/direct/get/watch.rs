@@ -8,8 +8,7 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc::{self, UnboundedSender};
-use tokio::task::JoinSet;
+use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
 use super::Ask;
@@ -19,6 +18,7 @@ use super::table::ACCEPT;
 use crate::multi::direct::failure::{MemberFailure, Status};
 use crate::multi::direct::server_table::{Column, Shown, Table, TableLines, parse};
 use crate::multi::direct::{Merge, Task};
+use crate::multi::ordered_output::{self, Sink};
 use crate::tabwriter::TabWriter;
 
 /// What the watch of one member tells.
@@ -38,53 +38,26 @@ pub(super) async fn run(
     shown: &Shown,
     task: &Task<'_>,
 ) -> Vec<(usize, MemberFailure)> {
-    let (sender, mut told) = mpsc::unbounded_channel();
-    let mut watches = JoinSet::new();
     let mut screen = Screen::new(task, shown, &wanted);
-    for wanted in wanted {
-        let (source, shown, sender) = (source.clone(), shown.clone(), sender.clone());
-        watches.spawn(async move {
-            let place = wanted.place;
+    let watch = |wanted: Wanted, sender: Sender<Told>| {
+        let (source, shown) = (source.clone(), shown.clone());
+        async move {
             let ended = match wanted.ask().await {
-                Ok(Some(ask)) => Watch::new(source, shown, ask, place, &sender).follow().await,
+                Ok(Some(ask)) => Watch::new(source, shown, ask, sender.clone()).follow().await,
                 // The word means nothing there that could be watched.
                 Ok(None) => Ok(()),
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = ended {
                 // The receiver may be gone.
-                let _ = sender.send((place, Told::Ended(failure)));
+                let _ = sender.send(Told::Ended(failure)).await;
             }
-        });
-    }
-    drop(sender);
-    let mut failures = Vec::new();
-    loop {
-        let next = match screen.due() {
-            // A receiver loses nothing when it is not waited for any longer.
-            Some(due) => match tokio::time::timeout_at(due, told.recv()).await {
-                Ok(next) => next,
-                Err(_) if screen.show().is_break() => return failures,
-                Err(_) => continue,
-            },
-            None => told.recv().await,
-        };
-        let Some((place, told)) = next else { break };
-        let shown = match told {
-            Told::Listed(lines) => screen.listed(place, lines),
-            Told::Changed(lines) => screen.changed(place, lines),
-            Told::Remark(remark) => screen.remark(place, &remark),
-            Told::Ended(failure) => {
-                failures.push((place, failure));
-                screen.listed(place, TableLines::default())
-            }
-        };
-        if shown.is_break() {
-            return failures;
         }
+    };
+    if ordered_output::run_unordered(wanted, watch, &mut screen).await.is_some() {
+        let _ = screen.show();
     }
-    let _ = screen.show();
-    failures
+    screen.failures
 }
 
 /// The watch of one member.
@@ -92,8 +65,7 @@ struct Watch {
     source: Source,
     shown: Shown,
     ask: Ask,
-    place: usize,
-    sender: UnboundedSender<(usize, Told)>,
+    sender: Sender<Told>,
     columns: Vec<Column>,
     /// The version of each object that was shown, so that a list after a gap tells only what is new.
     versions: HashMap<String, String>,
@@ -108,15 +80,8 @@ enum Gap {
 }
 
 impl Watch {
-    fn new(
-        source: Source,
-        shown: Shown,
-        ask: Ask,
-        place: usize,
-        sender: &UnboundedSender<(usize, Told)>,
-    ) -> Self {
-        let (sender, columns, versions) = (sender.clone(), Vec::new(), HashMap::new());
-        Self { source, shown, ask, place, sender, columns, versions }
+    fn new(source: Source, shown: Shown, ask: Ask, sender: Sender<Told>) -> Self {
+        Self { source, shown, ask, sender, columns: Vec::new(), versions: HashMap::new() }
     }
 
     async fn follow(mut self) -> Result<(), MemberFailure> {
@@ -127,11 +92,11 @@ impl Watch {
             match self.watch(&mut version).await {
                 Gap::Ended => {}
                 Gap::Expired => {
-                    self.remark("the watch restarted; deletions in between are not shown");
+                    self.remark("the watch restarted; deletions in between are not shown").await;
                     version = self.list_again(&mut pause).await?;
                 }
                 Gap::Failed(failure) if failure.is_passing() => {
-                    self.remark(&format!("lost: {failure}; trying again"));
+                    self.remark(&format!("lost: {failure}; trying again")).await;
                 }
                 Gap::Failed(failure) => return Err(failure),
             }
@@ -170,7 +135,7 @@ impl Watch {
                     return Err(MemberFailure::not_found(&kind, name));
                 }
                 self.versions = seen;
-                self.tell(if first { Told::Listed(all) } else { Told::Changed(all) });
+                self.tell(if first { Told::Listed(all) } else { Told::Changed(all) }).await;
                 return Ok(version);
             }
         }
@@ -212,14 +177,14 @@ impl Watch {
             let rest = pending.split_off(end + 1);
             let events = std::mem::replace(&mut pending, rest);
             for event in events.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
-                if let Err(gap) = self.event(event, version) {
+                if let Err(gap) = self.event(event, version).await {
                     return gap;
                 }
             }
         }
     }
 
-    fn event(&mut self, event: &[u8], version: &mut String) -> Result<(), Gap> {
+    async fn event(&mut self, event: &[u8], version: &mut String) -> Result<(), Gap> {
         let Event { kind, object } = parse(event).map_err(Gap::Failed)?;
         let object = object.get().as_bytes();
         if kind == "ERROR" {
@@ -246,7 +211,7 @@ impl Watch {
             *version = of_table;
         }
         if kind != "BOOKMARK" {
-            self.tell(Told::Changed(lines));
+            self.tell(Told::Changed(lines)).await;
         }
         Ok(())
     }
@@ -263,13 +228,13 @@ impl Watch {
         Some(self.ask.names.as_ref()?.first()?.as_str())
     }
 
-    fn remark(&self, remark: &str) {
-        self.tell(Told::Remark(remark.to_owned()));
+    async fn remark(&self, remark: &str) {
+        self.tell(Told::Remark(remark.to_owned())).await;
     }
 
-    fn tell(&self, told: Told) {
+    async fn tell(&self, told: Told) {
         // Without a receiver the watch ends.
-        let _ = self.sender.send((self.place, told));
+        let _ = self.sender.send(told).await;
     }
 }
 
@@ -297,7 +262,9 @@ impl Pause {
 struct Screen<'a> {
     task: &'a Task<'a>,
     no_headers: bool,
-    names: HashMap<usize, String>,
+    /// The places and names of the members.
+    members: Vec<(usize, String)>,
+    failures: Vec<(usize, MemberFailure)>,
     /// What is held back until all have listed: by place.
     lists: Vec<(usize, TableLines)>,
     unlisted: usize,
@@ -311,17 +278,14 @@ impl<'a> Screen<'a> {
         Self {
             task,
             no_headers: shown.columns.no_headers,
-            names: wanted.iter().map(|wanted| (wanted.place, wanted.member.name.to_string())).collect(),
+            members: wanted.iter().map(|wanted| (wanted.place, wanted.member.name.to_string())).collect(),
+            failures: Vec::new(),
             lists: Vec::new(),
             unlisted: wanted.len(),
             due: None,
             header: String::new(),
             writer: TabWriter::default(),
         }
-    }
-
-    fn due(&self) -> Option<Instant> {
-        self.due
     }
 
     fn listed(&mut self, place: usize, lines: TableLines) -> ControlFlow<()> {
@@ -341,18 +305,9 @@ impl<'a> Screen<'a> {
 
     fn remark(&mut self, place: usize, remark: &str) -> ControlFlow<()> {
         self.show()?;
-        let name = self.names.get(&place).map_or("", String::as_str);
+        let name = &self.members[place].1;
         self.task.printer.note_line(&format!("- {name}: {remark}"));
         ControlFlow::Continue(())
-    }
-
-    /// Shows what is held back, in the order of the members.
-    fn show(&mut self) -> ControlFlow<()> {
-        self.due = None;
-        let mut lists = std::mem::take(&mut self.lists);
-        lists.sort_by_key(|(place, _)| *place);
-        lists.into_iter().for_each(|(place, lines)| self.lines(place, lines));
-        self.flush()
     }
 
     fn lines(&mut self, place: usize, lines: TableLines) {
@@ -360,7 +315,7 @@ impl<'a> Screen<'a> {
             return;
         }
         let name = match self.task.merge {
-            Merge::Marked => self.names.get(&place).map_or("", String::as_str),
+            Merge::Marked => self.members[place].1.as_str(),
             Merge::Plain => "",
         };
         let marked = |line: &str, first: &str| match self.task.merge {
@@ -377,6 +332,33 @@ impl<'a> Screen<'a> {
     fn flush(&mut self) -> ControlFlow<()> {
         let text = self.writer.flush();
         if text.is_empty() { ControlFlow::Continue(()) } else { self.task.printer.stream(text.as_bytes()) }
+    }
+}
+
+impl Sink<Told> for Screen<'_> {
+    fn take(&mut self, place: usize, told: Told) -> ControlFlow<()> {
+        match told {
+            Told::Listed(lines) => self.listed(place, lines),
+            Told::Changed(lines) => self.changed(place, lines),
+            Told::Remark(remark) => self.remark(place, &remark),
+            Told::Ended(failure) => {
+                self.failures.push((self.members[place].0, failure));
+                self.listed(place, TableLines::default())
+            }
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Shows what is held back, in the order of the members.
+    fn show(&mut self) -> ControlFlow<()> {
+        self.due = None;
+        let mut lists = std::mem::take(&mut self.lists);
+        lists.sort_by_key(|(place, _)| *place);
+        lists.into_iter().for_each(|(place, lines)| self.lines(place, lines));
+        self.flush()
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) enum Since {
 impl LogsPlan {
     /// The plan for these words, if there is one.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
-        let words = Words::read(&scanned.kubectl, "logs", &GRAMMAR)?;
+        let words = Words::read(scanned, "logs", &GRAMMAR)?;
         let selector = words.text("selector");
         let (pods, inline) = match (words.arguments.as_slice(), selector) {
             ([], Some(selector)) => (Pods::Selected(selector), None),
@@ -110,21 +110,8 @@ fn go_seconds(text: &str) -> Option<u64> {
 }
 
 const GRAMMAR: Grammar = Grammar {
-    values: &[
-        ('c', "container"),
-        ('l', "selector"),
-        (' ', "since"),
-        (' ', "since-time"),
-        (' ', "tail"),
-        (' ', "max-log-requests"),
-    ],
-    switches: &[
-        ('f', "follow"),
-        ('p', "previous"),
-        (' ', "timestamps"),
-        (' ', "prefix"),
-        (' ', "all-containers"),
-    ],
+    values: &["container", "selector", "since", "since-time", "tail", "max-log-requests"],
+    switches: &["follow", "previous", "timestamps", "prefix", "all-containers"],
 };
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 
 use self::object::{Object, with_retries};
 use crate::cluster::client;
-use crate::cluster::connection::Target;
+use crate::cluster::connection::NamedCluster;
 use crate::error::Explain;
 
 /// The field manager of the plugin.
@@ -77,7 +77,7 @@ impl Apply {
     /// again goes on from there.
     pub(crate) async fn all(
         self,
-        to: Target<'_>,
+        to: NamedCluster<'_>,
         objects: impl IntoIterator<Item = Value>,
     ) -> Result<Vec<Applied>, ApplyError> {
         let mut applied = Vec::new();
@@ -92,7 +92,7 @@ impl Apply {
         Ok(applied)
     }
 
-    async fn one(self, to: Target<'_>, object: Object, made: &Made) -> Result<Applied, ApplyError> {
+    async fn one(self, to: NamedCluster<'_>, object: Object, made: &Made) -> Result<Applied, ApplyError> {
         let Self { dry_run, force_conflicts: force } = self;
         let before = object.get(to).await?;
         let field_validation = Some(ValidationDirective::Strict);
@@ -160,7 +160,7 @@ fn conflicts(status: &Status) -> Vec<String> {
 }
 
 /// A new kind is served a moment after its definition is there.
-async fn established(at: Target<'_>, object: &Object) -> Result<(), ApplyError> {
+async fn established(at: NamedCluster<'_>, object: &Object) -> Result<(), ApplyError> {
     let begin = Instant::now();
     loop {
         let now = object.get(at).await?.unwrap_or_default();

@@ -21,7 +21,7 @@ use kubectl_mc_api::manifests;
 use serde_json::Value;
 
 use crate::apply::{self, object::with_retries};
-use crate::cluster::connection::Target;
+use crate::cluster::connection::NamedCluster;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
@@ -84,7 +84,7 @@ pub(crate) enum InstallError {
 
 impl InstallError {
     /// Names the cluster, as is due for the first that is asked of it.
-    pub(crate) fn from(self, cluster: Target<'_>) -> Self {
+    pub(crate) fn from(self, cluster: NamedCluster<'_>) -> Self {
         match self {
             Self::Get { path, reason } => Self::GetFrom { path, cluster: cluster.describe(), reason },
             other => other,

@@ -46,7 +46,7 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::verb::{self, Effect};
 use crate::multi::direct::Plan;
-use crate::multi::selection::{Target, Targets};
+use crate::multi::selection::{SelectedCluster, SelectedClusters};
 use crate::printer::Printer;
 use children::Children;
 use document::Format;
@@ -59,7 +59,7 @@ pub(crate) struct Job<'a> {
     pub(crate) host: &'a ClusterContext,
     /// The host as it was found, before a credential plugin was run for it.
     pub(crate) found: &'a ClusterContext,
-    pub(crate) targets: &'a Targets,
+    pub(crate) targets: &'a SelectedClusters,
     pub(crate) options: &'a Options,
     pub(crate) env: &'a Env,
     pub(crate) printer: &'a Printer,
@@ -135,7 +135,7 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
     }
     let children = Children::new(job, scanned).await?;
     let mut output = Output::new(job, shape);
-    let targets: Vec<&Target> = job.targets.iter().collect();
+    let targets: Vec<&SelectedCluster> = job.targets.iter().collect();
     let mut outcomes = Vec::new();
     let mut rest = targets.as_slice();
     let sizes =

@@ -6,7 +6,7 @@ use kubectl_mc_api::names::{HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
-use super::subject::Subject;
+use super::subject::GrantSubject;
 use super::through;
 use crate::apply::Apply;
 use crate::apply::delete::Delete;
@@ -25,7 +25,7 @@ pub(super) async fn grant(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let GrantArgs { role, who, namespace, dry_run } = arguments;
-    let subjects = Subject::of(who)?;
+    let subjects = GrantSubject::of(who)?;
     let apply = Apply { dry_run: *dry_run, force_conflicts: true };
     for cluster in clusters {
         let member = through::member(&host.at.cluster, cluster, env).await?;
@@ -54,7 +54,7 @@ pub(super) async fn revoke(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let GrantArgs { role, who, namespace, dry_run } = arguments;
-    let subjects = Subject::of(who)?;
+    let subjects = GrantSubject::of(who)?;
     let delete = Delete { dry_run: *dry_run, timeout: std::time::Duration::from_secs(30) };
     let remark = if *dry_run { " (server dry run)" } else { "" };
     for cluster in clusters {
@@ -152,7 +152,7 @@ struct Grant<'a> {
     cluster: &'a ClusterName,
     role: &'a str,
     namespace: Option<&'a str>,
-    subject: &'a Subject,
+    subject: &'a GrantSubject,
 }
 
 impl Grant<'_> {
@@ -192,7 +192,7 @@ fn binding(
     namespace: Option<&str>,
     labels: &Value,
     role: &str,
-    subject: &Subject,
+    subject: &GrantSubject,
 ) -> Value {
     let mut binding = object(kind, name, namespace);
     binding["metadata"]["labels"] = labels.clone();
@@ -210,7 +210,7 @@ fn object(kind: &str, name: &str, namespace: Option<&str>) -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata})
 }
 
-fn next(cluster: &ClusterName, role: &str, namespace: Option<&str>, subject: &Subject) -> String {
+fn next(cluster: &ClusterName, role: &str, namespace: Option<&str>, subject: &GrantSubject) -> String {
     let place = namespace.map_or_else(|| " -A".to_owned(), |namespace| format!(" -n {namespace}"));
     format!(
         "{subject} has {role} on {cluster}; next, as that user: kubectl mc --cluster={cluster} get pods{place}\n"
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn grant_names_only_its_cluster() {
         let cluster: ClusterName = "m1".parse().unwrap();
-        let subject = Subject::User("jane".to_owned());
+        let subject = GrantSubject::User("jane".to_owned());
         let grant = |namespace| Grant { cluster: &cluster, role: "view", namespace, subject: &subject };
         let role = grant(None).host_role(Reach::Read);
         assert!(role["rules"].as_array().unwrap().iter().all(|rule| rule["resourceNames"] == json!(["m1"])));

@@ -11,7 +11,7 @@ use crate::join::side::Side;
 
 /// A resource as authorizers know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Resource {
+pub(crate) struct ResourceAttributes {
     pub(crate) group: String,
     /// The plural.
     pub(crate) resource: String,
@@ -19,8 +19,8 @@ pub(crate) struct Resource {
     pub(crate) namespaced: bool,
 }
 
-impl Resource {
-    /// OrderedOutput as it was typed.
+impl ResourceAttributes {
+    /// The resource as the user typed it.
     pub(crate) fn typed(typed: &str) -> Self {
         let (name, subresource) =
             typed.split_once('/').map_or((typed, None), |(name, sub)| (name, Some(sub)));
@@ -40,14 +40,14 @@ pub(crate) async fn find(
     member: &Side,
     host: &ClusterContext,
     cluster: &ClusterName,
-) -> Result<Resource, Failure> {
-    let wanted = Resource::typed(typed);
+) -> Result<ResourceAttributes, Failure> {
+    let wanted = ResourceAttributes::typed(typed);
     let (name, subresource) = (wanted.resource.as_str(), wanted.subresource.clone());
     let group = Some(wanted.group.as_str()).filter(|group| !group.is_empty());
     if group.is_none() {
         let core = through::ask(member, host, cluster, Method::GET, "/api/v1", None).await?;
         if let Some((resource, namespaced)) = among(&core.json(), name) {
-            return Ok(Resource { group: String::new(), resource, subresource, namespaced });
+            return Ok(ResourceAttributes { group: String::new(), resource, subresource, namespaced });
         }
     }
     let groups = through::ask(member, host, cluster, Method::GET, "/apis", None).await?;
@@ -60,7 +60,12 @@ pub(crate) async fn find(
         let path = format!("/apis/{version}");
         let list = through::ask(member, host, cluster, Method::GET, &path, None).await?;
         if let Some((resource, namespaced)) = among(&list.json(), name) {
-            return Ok(Resource { group: served_name.to_owned(), resource, subresource, namespaced });
+            return Ok(ResourceAttributes {
+                group: served_name.to_owned(),
+                resource,
+                subresource,
+                namespaced,
+            });
         }
     }
     Ok(wanted)

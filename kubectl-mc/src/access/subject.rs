@@ -14,13 +14,13 @@ use crate::exit::ExitStatus;
 
 /// A subject of RBAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(crate) enum GrantSubject {
     User(String),
     Group(String),
     ServiceAccount { namespace: String, name: String },
 }
 
-impl Subject {
+impl GrantSubject {
     /// All that were named, each checked.
     pub(crate) fn of(who: &WhoArgs) -> Result<Vec<Self>, SubjectError> {
         let WhoArgs { user, group, serviceaccount } = who;
@@ -107,7 +107,7 @@ impl Subject {
 }
 
 /// `user "jane"`
-impl fmt::Display for Subject {
+impl fmt::Display for GrantSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User(name) => write!(f, "user {name:?}"),
@@ -150,16 +150,16 @@ const MAX_PLAIN: usize = 96;
 mod tests {
     use super::*;
 
-    fn of(user: &[&str], group: &[&str], account: &[&str]) -> Result<Vec<Subject>, SubjectError> {
+    fn of(user: &[&str], group: &[&str], account: &[&str]) -> Result<Vec<GrantSubject>, SubjectError> {
         let list = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        Subject::of(&WhoArgs { user: list(user), group: list(group), serviceaccount: list(account) })
+        GrantSubject::of(&WhoArgs { user: list(user), group: list(group), serviceaccount: list(account) })
     }
 
     #[test]
     fn people_groups_and_accounts_are_subjects() {
         let subjects = of(&["jane"], &["dev"], &["ci:deployer"]).unwrap();
         assert_eq!(
-            subjects.iter().map(Subject::tag).collect::<Vec<_>>(),
+            subjects.iter().map(GrantSubject::tag).collect::<Vec<_>>(),
             ["user:jane", "group:dev", "serviceaccount:ci:deployer"]
         );
         assert_eq!(
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn any_name_becomes_part_of_an_objects_name_and_no_two_the_same() {
-        let tag = |name: &str| Subject::User(name.to_owned()).tag();
+        let tag = |name: &str| GrantSubject::User(name.to_owned()).tag();
         for name in ["https://issuer.example/#jane", "a/b", "a%b", "Jürgen", &"x".repeat(300)] {
             let tag = tag(name);
             assert!(tag.len() < 128 && !tag.contains(['/', '%']) && tag.is_ascii(), "{tag}");

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::ApplyError;
 use super::object::{Object, with_retries};
-use crate::cluster::connection::Target;
+use crate::cluster::connection::NamedCluster;
 use crate::error::Explain;
 
 /// How objects are deleted.
@@ -25,7 +25,7 @@ impl Delete {
     /// Deletes the objects in the opposite order and gives those that were there.
     pub(crate) async fn all(
         self,
-        from: Target<'_>,
+        from: NamedCluster<'_>,
         objects: impl DoubleEndedIterator<Item = Value>,
     ) -> Result<Vec<Object>, DeleteError> {
         let mut deleted = Vec::new();
@@ -44,7 +44,7 @@ impl Delete {
     }
 
     /// Whether it was there.
-    async fn one(self, from: Target<'_>, object: &Object) -> Result<bool, DeleteError> {
+    async fn one(self, from: NamedCluster<'_>, object: &Object) -> Result<bool, DeleteError> {
         let params = DeleteParams {
             dry_run: self.dry_run,
             // What it owns goes before it: nothing is left that comes to an end later.
@@ -59,7 +59,7 @@ impl Delete {
         }
     }
 
-    async fn gone(self, from: Target<'_>, object: &Object) -> Result<(), DeleteError> {
+    async fn gone(self, from: NamedCluster<'_>, object: &Object) -> Result<(), DeleteError> {
         let begin = Instant::now();
         while let Some(left) = object.get(from).await? {
             if begin.elapsed() > self.timeout {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{ApplyError, FIELD_MANAGER};
-use crate::cluster::connection::Target;
+use crate::cluster::connection::NamedCluster;
 
 /// An object with a kind and a name.
 #[derive(Clone)]
@@ -50,7 +50,7 @@ impl Object {
         &self.resource.group
     }
 
-    pub(super) fn api(&self, at: Target<'_>) -> Api<DynamicObject> {
+    pub(super) fn api(&self, at: NamedCluster<'_>) -> Api<DynamicObject> {
         let resource: &ApiResource = &self.resource;
         match self.namespace() {
             Some(namespace) => Api::namespaced_with(at.at.client.clone(), namespace, resource),
@@ -59,7 +59,7 @@ impl Object {
     }
 
     /// As the cluster has it.
-    pub(crate) async fn get(&self, at: Target<'_>) -> Result<Option<Value>, ApplyError> {
+    pub(crate) async fn get(&self, at: NamedCluster<'_>) -> Result<Option<Value>, ApplyError> {
         let api = self.api(at);
         match with_retries(async || api.get(self.name()).await).await {
             Ok(found) => serde_json::to_value(found).map(Some).map_err(|source| self.unreadable(source)),
@@ -70,7 +70,7 @@ impl Object {
     }
 
     /// A JSON merge patch (RFC 7386) of fields that others may own.
-    pub(crate) async fn merge(&self, at: Target<'_>, patch: &Value) -> Result<(), ApplyError> {
+    pub(crate) async fn merge(&self, at: NamedCluster<'_>, patch: &Value) -> Result<(), ApplyError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let api = self.api(at);
         let patched =
@@ -78,7 +78,7 @@ impl Object {
         patched.map(drop).map_err(|source| self.refused("patch", at, source))
     }
 
-    pub(super) fn refused(&self, verb: &'static str, at: Target<'_>, error: kube::Error) -> ApplyError {
+    pub(super) fn refused(&self, verb: &'static str, at: NamedCluster<'_>, error: kube::Error) -> ApplyError {
         let (object, cluster) = (self.clone(), at.describe());
         match error {
             kube::Error::Api(status) => ApplyError::Refused { verb, object, cluster, status },

@@ -17,19 +17,19 @@ pub(crate) struct Connection {
 
 /// A cluster that is written to, and its role in the command, for messages.
 #[derive(Clone, Copy)]
-pub(crate) struct Target<'a> {
+pub(crate) struct NamedCluster<'a> {
     /// `host` or `member`.
     pub(crate) role: &'static str,
     pub(crate) at: &'a Connection,
 }
 
 impl Connection {
-    pub(crate) fn target(&self, role: &'static str) -> Target<'_> {
-        Target { role, at: self }
+    pub(crate) fn target(&self, role: &'static str) -> NamedCluster<'_> {
+        NamedCluster { role, at: self }
     }
 }
 
-impl Target<'_> {
+impl NamedCluster<'_> {
     /// `member, context "m1" (https://…)`
     pub(crate) fn describe(&self) -> String {
         format!("{}, {}", self.role, self.at.cluster.context_name())

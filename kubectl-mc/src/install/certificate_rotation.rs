@@ -19,13 +19,13 @@ use super::{InstallError, cleanup};
 use crate::apply::ApplyError;
 use crate::apply::delete::{Delete, DeleteError};
 use crate::apply::object::Object;
-use crate::cluster::connection::Target;
+use crate::cluster::connection::NamedCluster;
 use crate::error::Failure;
 use crate::progress::Step;
 
 /// What there is of the other way.
 pub(crate) struct CertificateRotation<'a> {
-    host: Target<'a>,
+    host: NamedCluster<'a>,
     parameters: &'a Parameters,
     /// In the order in which it was made.
     surplus: Vec<Value>,
@@ -33,7 +33,7 @@ pub(crate) struct CertificateRotation<'a> {
 }
 
 impl<'a> CertificateRotation<'a> {
-    pub(crate) async fn find(host: Target<'a>, plan: &'a InstallPlan) -> Result<Self, Failure> {
+    pub(crate) async fn find(host: NamedCluster<'a>, plan: &'a InstallPlan) -> Result<Self, Failure> {
         let parameters = &plan.parameters;
         let surplus = match plan.run_on {
             None => cleanup::of_other_certificates(host, parameters).await?,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{InstallError, get, items};
 use crate::apply::object::Object;
-use crate::cluster::connection::Target;
+use crate::cluster::connection::NamedCluster;
 use crate::error::Failure;
 
 /// The members that are registered.
@@ -43,7 +43,7 @@ pub(crate) async fn members(client: &kube::Client, namespace: &str) -> Result<Me
 }
 
 /// Ours on the host, in the order in which they were made.
-pub(crate) async fn host(host: Target<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
+pub(crate) async fn host(host: NamedCluster<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
     let client = &host.at.client;
     let parameters = parameters(namespace);
     let mut candidates = parameters.host().map_err(InstallError::Manifest)?;
@@ -73,7 +73,7 @@ pub(crate) async fn host(host: Target<'_>, namespace: &str) -> Result<Vec<Value>
 /// Ours on the host that belongs to another way to make the serving certificate than this, in the order in which it
 /// was made.
 pub(crate) async fn of_other_certificates(
-    host: Target<'_>,
+    host: NamedCluster<'_>,
     parameters: &Parameters,
 ) -> Result<Vec<Value>, Failure> {
     let (certificates, mut candidates) = match parameters.certificates {
@@ -89,7 +89,7 @@ pub(crate) async fn of_other_certificates(
 }
 
 /// Ours in the cluster that runs the sidecars for another.
-pub(crate) async fn elsewhere(runs_on: Target<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
+pub(crate) async fn elsewhere(runs_on: NamedCluster<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
     let parameters = parameters(namespace);
     let mut candidates = parameters.remote("").map_err(InstallError::Manifest)?;
     let cert_manager = Parameters { certificates: Certificates::CertManager, ..parameters };
@@ -144,7 +144,7 @@ async fn made_by_the_sidecar(client: &kube::Client, namespace: &str) -> Result<V
 }
 
 /// Those that are there and bear our label. A namespace that is a member's home too stays.
-async fn labelled(cluster: Target<'_>, candidates: Vec<Value>) -> Result<Vec<Value>, Failure> {
+async fn labelled(cluster: NamedCluster<'_>, candidates: Vec<Value>) -> Result<Vec<Value>, Failure> {
     let mut ours = Vec::new();
     for candidate in candidates {
         let Some(found) = Object::new(candidate.clone())?.get(cluster).await? else {

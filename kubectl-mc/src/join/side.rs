@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::apply::FIELD_MANAGER;
 use crate::cluster::client::{self, Reply};
-use crate::cluster::connection::{Connection, Target};
+use crate::cluster::connection::{Connection, NamedCluster};
 use crate::error::Explain;
 use crate::server_text::ServerText;
 
@@ -22,7 +22,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    pub(crate) fn target(&self) -> Target<'_> {
+    pub(crate) fn target(&self) -> NamedCluster<'_> {
         self.at.target(self.role)
     }
 

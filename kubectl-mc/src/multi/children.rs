@@ -27,7 +27,7 @@ use crate::kubectl::overlay;
 use crate::kubectl::preflight;
 use crate::kubectl::rewrite::{self, RawPath};
 use crate::kubectl::verb::{self, Effect};
-use crate::multi::selection::Target;
+use crate::multi::selection::SelectedCluster;
 
 /// What all children of a command share.
 pub(super) struct Children<'a> {
@@ -79,7 +79,7 @@ impl<'a> Children<'a> {
     /// Runs it at `targets`, which are some of the job's; the outcomes are in their order.
     pub(super) async fn run(
         &self,
-        targets: &[&Target],
+        targets: &[&SelectedCluster],
         output: &mut Output<'_>,
         progress: &ClusterProgress,
     ) -> Result<Vec<Outcome>, Failure> {
@@ -113,7 +113,7 @@ impl<'a> Children<'a> {
         Ok(sink.outcomes())
     }
 
-    fn start(&self, target: &Target, at: usize) -> Result<Start, Failure> {
+    fn start(&self, target: &SelectedCluster, at: usize) -> Result<Start, Failure> {
         let invocation = self.invocation(target, at)?;
         let mut command = self.kubectl.child(invocation);
         if self.job.parses_output() {
@@ -130,7 +130,7 @@ impl<'a> Children<'a> {
         })
     }
 
-    fn invocation(&self, target: &Target, at: usize) -> Result<Invocation, Failure> {
+    fn invocation(&self, target: &SelectedCluster, at: usize) -> Result<Invocation, Failure> {
         let overlay = overlay::overlay_json(self.job.host, &target.name)?;
         let overlay: PathBuf = match &self.folder {
             Some(folder) => folder.write(target.name.as_str(), &overlay)?,
@@ -194,7 +194,7 @@ impl ForCluster for Start {
 /// Passes the children's output on, and keeps how they ended.
 struct Results<'a, 'o> {
     children: &'a Children<'a>,
-    targets: &'a [&'a Target],
+    targets: &'a [&'a SelectedCluster],
     /// The places of those that are run.
     ready: Vec<usize>,
     results: Vec<Option<Result<(), Fault>>>,
@@ -218,7 +218,7 @@ impl Results<'_, '_> {
 
     fn outcomes(self) -> Vec<Outcome> {
         // Without an end standard output was closed: that is no failure.
-        let outcome = |(target, result): (&&Target, Option<_>)| Outcome {
+        let outcome = |(target, result): (&&SelectedCluster, Option<_>)| Outcome {
             cluster: target.name.clone(),
             result: result.unwrap_or(Ok(())),
         };

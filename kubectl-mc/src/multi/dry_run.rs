@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 
 use crate::argv::Scanned;
 use crate::cluster::context::ClusterContext;
-use crate::multi::selection::{Readiness, Targets};
+use crate::multi::selection::{Readiness, SelectedClusters};
 use crate::tabwriter::TabWriter;
 
 /// A table of the targets.
-pub(crate) fn show(scanned: &Scanned, host: &ClusterContext, targets: &Targets) -> String {
+pub(crate) fn show(scanned: &Scanned, host: &ClusterContext, targets: &SelectedClusters) -> String {
     let mut writer = TabWriter::default();
     writer.line("CLUSTER\tREADY\tCOMMAND");
     for target in targets.iter() {

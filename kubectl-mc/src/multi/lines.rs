@@ -19,11 +19,11 @@ pub(crate) struct Lines<'a> {
     /// Whether standard error is that of a program, which is shown as it is.
     raw_errors: bool,
     /// The beginnings of lines, by cluster and stream.
-    torn: HashMap<(ClusterName, Stream), Vec<u8>>,
+    torn: HashMap<(ClusterName, OutputStream), Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Stream {
+enum OutputStream {
     Out,
     Err,
 }
@@ -50,17 +50,17 @@ impl<'a> Lines<'a> {
 
     /// What a cluster wrote to standard output.
     pub(crate) fn out(&mut self, cluster: &ClusterName, bytes: &[u8]) {
-        self.write(cluster, Stream::Out, bytes, |_| false);
+        self.write(cluster, OutputStream::Out, bytes, |_| false);
     }
 
     /// What a cluster wrote to standard error.
     pub(crate) fn err(&mut self, cluster: &ClusterName, bytes: &[u8]) {
-        self.write(cluster, Stream::Err, bytes, |_| false);
+        self.write(cluster, OutputStream::Err, bytes, |_| false);
     }
 
     /// What is left of a line is all there is of it.
     pub(crate) fn complete(&mut self, cluster: &ClusterName) {
-        for stream in [Stream::Out, Stream::Err] {
+        for stream in [OutputStream::Out, OutputStream::Err] {
             if let Some(rest) = self.torn.remove(&(cluster.clone(), stream)).filter(|rest| !rest.is_empty()) {
                 self.print(stream, &self.whole(cluster, stream, &rest));
             }
@@ -76,7 +76,7 @@ impl<'a> Lines<'a> {
             // A server's error says that it is one, as kubectl writes it.
             let says = if matches!(fault, Fault::Answered { .. }) { "" } else { "error: " };
             let line = format!("{says}{}", escaped(detail.trim()));
-            self.print(Stream::Err, &self.whole(cluster, Stream::Err, line.as_bytes()));
+            self.print(OutputStream::Err, &self.whole(cluster, OutputStream::Err, line.as_bytes()));
         }
     }
 
@@ -87,14 +87,14 @@ impl<'a> Lines<'a> {
         bytes: &[u8],
         taken: impl FnMut(&[u8]) -> bool,
     ) {
-        self.write(cluster, Stream::Out, bytes, taken);
+        self.write(cluster, OutputStream::Out, bytes, taken);
     }
 
     /// Prints what there is of whole lines by one write, so that nothing gets between them.
     fn write(
         &mut self,
         cluster: &ClusterName,
-        stream: Stream,
+        stream: OutputStream,
         bytes: &[u8],
         mut taken: impl FnMut(&[u8]) -> bool,
     ) {
@@ -113,11 +113,11 @@ impl<'a> Lines<'a> {
         self.torn.insert((cluster.clone(), stream), rest);
     }
 
-    fn whole(&self, cluster: &ClusterName, stream: Stream, line: &[u8]) -> Vec<u8> {
+    fn whole(&self, cluster: &ClusterName, stream: OutputStream, line: &[u8]) -> Vec<u8> {
         let prefix =
-            self.prefixes.get(cluster).map(|[out, err]| if stream == Stream::Out { out } else { err });
+            self.prefixes.get(cluster).map(|[out, err]| if stream == OutputStream::Out { out } else { err });
         let mut whole = prefix.cloned().unwrap_or_default();
-        if stream == Stream::Err && !self.raw_errors {
+        if stream == OutputStream::Err && !self.raw_errors {
             // kubectl prints the words of servers as they are.
             whole.extend_from_slice(escaped(&String::from_utf8_lossy(line)).as_bytes());
         } else {
@@ -127,11 +127,11 @@ impl<'a> Lines<'a> {
         whole
     }
 
-    fn print(&self, stream: Stream, lines: &[u8]) {
+    fn print(&self, stream: OutputStream, lines: &[u8]) {
         match stream {
             _ if lines.is_empty() => {}
-            Stream::Out => self.printer.out_bytes(lines),
-            Stream::Err => self.printer.note_bytes(lines),
+            OutputStream::Out => self.printer.out_bytes(lines),
+            OutputStream::Err => self.printer.note_bytes(lines),
         }
     }
 }

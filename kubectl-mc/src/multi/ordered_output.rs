@@ -257,9 +257,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct OrderedOutput(Vec<(usize, u32)>, Option<usize>);
+    struct Collected(Vec<(usize, u32)>, Option<usize>);
 
-    impl Sink<u32> for OrderedOutput {
+    impl Sink<u32> for Collected {
         fn take(&mut self, place: usize, piece: u32) -> ControlFlow<()> {
             self.0.push((place, piece));
             if self.1.is_some_and(|most| self.0.len() >= most) {
@@ -301,7 +301,7 @@ mod tests {
 
     /// Which places spoke, each after its delay, in the order in which that was told.
     fn told(millis: &[u64], at_once: usize) -> Vec<usize> {
-        let mut taken = OrderedOutput::default();
+        let mut taken = Collected::default();
         let work = |Delay(_, delay): Delay, sender: mpsc::Sender<u32>| async move {
             for piece in 0..3 {
                 tokio::time::sleep(if piece == 0 { delay } else { Duration::ZERO }).await;
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn stalled_cluster_gets_a_longer_grace() {
-        let mut taken = OrderedOutput::default();
+        let mut taken = Collected::default();
         let work = |Delay(_, delay): Delay, sender: mpsc::Sender<u32>| async move {
             sender.send(1).await.unwrap();
             tokio::time::sleep(delay).await;
@@ -366,7 +366,7 @@ mod tests {
         };
         in_runtime(run(delays(&[4_000, 30_000, 10]), &way(3), work, &mut taken)).unwrap();
         assert_eq!(taken.0, [(0, 1), (0, 2), (1, 1), (2, 1), (2, 2), (1, 2)]);
-        let mut taken = OrderedOutput::default();
+        let mut taken = Collected::default();
         let whole = Concurrency { stalled: None, ..way(3) };
         in_runtime(run(delays(&[4_000, 30_000, 10]), &whole, work, &mut taken)).unwrap();
         assert_eq!(taken.0, [(0, 1), (0, 2), (1, 1), (1, 2), (2, 1), (2, 2)]);
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn unordered_pieces_come_as_they_arrive() {
-        let mut taken = OrderedOutput::default();
+        let mut taken = Collected::default();
         let work = |Delay(_, delay): Delay, sender: mpsc::Sender<u32>| async move {
             sender.send(1).await.unwrap();
             tokio::time::sleep(delay).await;
@@ -384,13 +384,13 @@ mod tests {
         let results = in_runtime(run_unordered(delays(&[30_000, 10]), work, &mut taken)).unwrap();
         assert_eq!(results, [30_000, 10].map(|millis| Some(Duration::from_millis(millis))));
         assert_eq!(taken.0, [(0, 1), (1, 1), (1, 2), (0, 2)]);
-        let mut closed = OrderedOutput(Vec::new(), Some(1));
+        let mut closed = Collected(Vec::new(), Some(1));
         assert_eq!(in_runtime(run_unordered(delays(&[0, 0]), work, &mut closed)), None);
     }
 
     #[test]
     fn closed_pipe_ends_reads() {
-        let mut taken = OrderedOutput(Vec::new(), Some(1));
+        let mut taken = Collected(Vec::new(), Some(1));
         let work = |_, sender: mpsc::Sender<u32>| async move { while sender.send(1).await.is_ok() {} };
         let results = in_runtime(run(delays(&[0, 0]), &way(2), work, &mut taken));
         assert_eq!((results, taken.0.len()), (None, 1));

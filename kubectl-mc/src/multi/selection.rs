@@ -2,7 +2,7 @@
 //! names need no list of the host, so they need no right to one.
 
 mod picker;
-mod targets;
+mod selected_clusters;
 mod term;
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use kubectl_mc_api::ClusterName;
 
 pub(crate) use picker::pick;
-pub(crate) use targets::{Readiness, Target, Targets};
+pub(crate) use selected_clusters::{Readiness, SelectedCluster, SelectedClusters};
 pub(crate) use term::TermError;
 use term::{Pattern, Term};
 
@@ -66,7 +66,7 @@ impl Choice {
         &self,
         sets: &BTreeMap<String, ClusterSet>,
         list: &mut List<'_>,
-    ) -> Result<Targets, SelectionError> {
+    ) -> Result<SelectedClusters, SelectionError> {
         let mut resolver = Resolver { sets, list, lists: BTreeMap::new(), open: Vec::new() };
         let chosen = resolver.choose(&self.terms, self.selector.as_deref())?;
         if chosen.is_empty() {
@@ -74,24 +74,28 @@ impl Choice {
             let known = resolver.universe(None).map(|all| all.iter().map(|t| t.name.clone()).collect());
             return Err(SelectionError::Nothing { known: known.unwrap_or_default() });
         }
-        Ok(Targets::new(chosen))
+        Ok(SelectedClusters::new(chosen))
     }
 }
 
 /// Asks the host for the clusters that a label selector chooses.
-pub(crate) type List<'a> = dyn FnMut(Option<&str>) -> Result<Vec<Target>, InventoryError> + 'a;
+pub(crate) type List<'a> = dyn FnMut(Option<&str>) -> Result<Vec<SelectedCluster>, InventoryError> + 'a;
 
 struct Resolver<'a, 'b> {
     sets: &'a BTreeMap<String, ClusterSet>,
     list: &'a mut List<'b>,
     /// What the host answered, by selector.
-    lists: BTreeMap<Option<String>, Vec<Target>>,
+    lists: BTreeMap<Option<String>, Vec<SelectedCluster>>,
     /// The sets that are being looked into.
     open: Vec<String>,
 }
 
 impl Resolver<'_, '_> {
-    fn choose(&mut self, terms: &[Term], selector: Option<&str>) -> Result<Vec<Target>, SelectionError> {
+    fn choose(
+        &mut self,
+        terms: &[Term],
+        selector: Option<&str>,
+    ) -> Result<Vec<SelectedCluster>, SelectionError> {
         let included = || terms.iter().filter(|term| !term.exclude).map(|term| &term.pattern);
         let mut chosen = Vec::new();
         if included().next().is_none() {
@@ -100,7 +104,7 @@ impl Resolver<'_, '_> {
         let listed = selector.is_some() || included().any(Pattern::needs_list);
         for pattern in included() {
             match pattern {
-                Pattern::Exact(name) if !listed => chosen.push(Target::unlisted(name.clone())),
+                Pattern::Exact(name) if !listed => chosen.push(SelectedCluster::unlisted(name.clone())),
                 Pattern::Exact(name) => match self.universe(selector)?.iter().find(|t| t.name == *name) {
                     Some(target) => chosen.push(target.clone()),
                     // A selector leaves out what is there.
@@ -125,7 +129,7 @@ impl Resolver<'_, '_> {
         Ok(chosen)
     }
 
-    fn set(&mut self, name: &str, selector: Option<&str>) -> Result<Vec<Target>, SelectionError> {
+    fn set(&mut self, name: &str, selector: Option<&str>) -> Result<Vec<SelectedCluster>, SelectionError> {
         let Some(set) = self.sets.get(name) else {
             return Err(SelectionError::NoSet {
                 name: name.to_owned(),
@@ -149,7 +153,7 @@ impl Resolver<'_, '_> {
         chosen
     }
 
-    fn universe(&mut self, selector: Option<&str>) -> Result<&[Target], SelectionError> {
+    fn universe(&mut self, selector: Option<&str>) -> Result<&[SelectedCluster], SelectionError> {
         let key = selector.map(str::to_owned);
         if !self.lists.contains_key(&key) {
             let mut all = (self.list)(selector)?;

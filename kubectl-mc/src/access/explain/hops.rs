@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::access::kinds::Resource;
+use crate::access::kinds::ResourceAttributes;
 use crate::cli::ExplainArgs;
 use crate::server_text::escaped;
 
@@ -76,7 +76,7 @@ pub(super) fn reads(verb: &str) -> bool {
 }
 
 /// What the member's authorizer is asked: kubectl's word for it made RBAC's.
-pub(super) fn attributes(arguments: &ExplainArgs, mut resource: Resource) -> Value {
+pub(super) fn attributes(arguments: &ExplainArgs, mut resource: ResourceAttributes) -> Value {
     let ExplainArgs { namespace, verb, resource: typed, object, .. } = arguments;
     if typed.starts_with('/') {
         return json!({"nonResourceAttributes": {"path": typed, "verb": verb}});
@@ -147,7 +147,7 @@ mod tests {
             object: object.map(str::to_owned),
         };
         let (name, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-        let resource = Resource {
+        let resource = ResourceAttributes {
             group: String::new(),
             resource: name.to_owned(),
             subresource: Some(subresource.to_owned()).filter(|text| !text.is_empty()),

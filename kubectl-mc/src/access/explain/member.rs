@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::hops::{self, Verdict};
 use super::{REVIEWS, SELF_REVIEWS};
 use crate::access::identity::Identity;
-use crate::access::kinds::{self, Resource};
+use crate::access::kinds::{self, ResourceAttributes};
 use crate::access::rules::Rules;
 use crate::access::through;
 use crate::cli::ExplainArgs;
@@ -121,7 +121,7 @@ impl Question<'_> {
     async fn attributes(&self) -> Value {
         let Self { host, member, cluster, arguments, .. } = self;
         let found = kinds::find(&arguments.resource, member, &host.at.cluster, cluster).await;
-        hops::attributes(arguments, found.unwrap_or_else(|_| Resource::typed(&arguments.resource)))
+        hops::attributes(arguments, found.unwrap_or_else(|_| ResourceAttributes::typed(&arguments.resource)))
     }
 
     fn authorization(&self, allowed: bool, reason: &str, grant: &impl Fn() -> String) -> Verdict {

@@ -18,7 +18,7 @@ use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::rewrite;
 use crate::kubectl::verb;
-use crate::multi::selection::{self, Choice, List, Target};
+use crate::multi::selection::{self, Choice, List, SelectedCluster};
 use crate::multi::{self, Job};
 use crate::printer::Printer;
 use crate::settings::Settings;
@@ -38,7 +38,7 @@ pub(super) fn run(
     let mut list = |selector: Option<&str>| {
         let host = login.host().map_err(|source| InventoryError::Client { host: host.describe(), source })?;
         let list = inventory::list(host, &scanned, env, selector, ListFormat::Objects)?;
-        Ok(Target::of_list(&list))
+        Ok(SelectedCluster::of_list(&list))
     };
     let (choice, picked) = match &settings.choice {
         Some(choice) => (choice.clone(), false),

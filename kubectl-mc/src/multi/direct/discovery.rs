@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// A type of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Resource {
+pub(crate) struct ApiResource {
     #[serde(rename = "g", default, skip_serializing_if = "String::is_empty")]
     pub(crate) group: String,
     #[serde(rename = "v")]
@@ -31,7 +31,7 @@ pub(crate) struct Resource {
     pub(crate) namespaced: bool,
 }
 
-impl Resource {
+impl ApiResource {
     /// A type without namespaces, short names and categories. One that names no singular is called by its
     /// kind, as kubectl does it.
     pub(super) fn new(group: &str, version: &str, kind: String, plural: String, singular: String) -> Self {
@@ -80,12 +80,12 @@ impl Resource {
 
 /// All types of a member in the order of discovery: `/api` first, of each group its preferred version first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Discovery(Vec<Resource>);
+pub(crate) struct Discovery(Vec<ApiResource>);
 
 impl Discovery {
     /// The types that a word means: one, or all of a category.
-    pub(crate) fn expand(&self, word: &str) -> Result<Vec<Resource>, NoSuchType> {
-        let mut of_category: Vec<&Resource> = Vec::new();
+    pub(crate) fn expand(&self, word: &str) -> Result<Vec<ApiResource>, NoSuchType> {
+        let mut of_category: Vec<&ApiResource> = Vec::new();
         for resource in self.0.iter().filter(|resource| resource.categories.iter().any(|name| name == word)) {
             if !of_category.iter().any(|seen| seen.qualified() == resource.qualified()) {
                 of_category.push(resource);
@@ -98,7 +98,7 @@ impl Discovery {
     }
 
     /// The type that a word means: `pods`, `pod`, `po`, `deployments.apps`, `deployments.v1.apps`, `Pod`.
-    pub(crate) fn resolve(&self, word: &str) -> Result<&Resource, NoSuchType> {
+    pub(crate) fn resolve(&self, word: &str) -> Result<&ApiResource, NoSuchType> {
         let (name, rest) = word.split_once('.').unwrap_or((word, ""));
         let versioned = rest.split_once('.').and_then(|(version, group)| {
             self.named(name, group, true).find(|resource| resource.version == version)
@@ -116,7 +116,7 @@ impl Discovery {
     }
 
     /// The types of that name, short names when no type has it as its own.
-    fn named<'a>(&'a self, name: &str, group: &str, in_group: bool) -> impl Iterator<Item = &'a Resource> {
+    fn named<'a>(&'a self, name: &str, group: &str, in_group: bool) -> impl Iterator<Item = &'a ApiResource> {
         let lower = name.to_lowercase();
         let is_plural = self.0.iter().any(|resource| resource.plural == name);
         let short = self.0.iter().find(|resource| {
@@ -134,21 +134,21 @@ impl Discovery {
     }
 }
 
-impl Resource {
+impl ApiResource {
     fn is_named(&self, name: &str) -> bool {
         self.plural == name || self.singular == name
     }
 }
 
-impl FromIterator<Resource> for Discovery {
-    fn from_iter<T: IntoIterator<Item = Resource>>(resources: T) -> Self {
+impl FromIterator<ApiResource> for Discovery {
+    fn from_iter<T: IntoIterator<Item = ApiResource>>(resources: T) -> Self {
         Self(resources.into_iter().collect())
     }
 }
 
 /// The type that a word means on every Kubernetes: one of `v1`, which comes before all groups, by its
 /// full name. Nothing needs to be asked for these.
-pub(super) fn everywhere(word: &str) -> Option<Resource> {
+pub(super) fn everywhere(word: &str) -> Option<ApiResource> {
     core::resource(word)
 }
 
@@ -163,7 +163,7 @@ mod tests {
 
     fn discovery() -> Discovery {
         let resource =
-            |group: &str, version: &str, kind: &str, plural: &str, short: &[&str], all: bool| Resource {
+            |group: &str, version: &str, kind: &str, plural: &str, short: &[&str], all: bool| ApiResource {
                 group: group.into(),
                 version: version.into(),
                 kind: kind.into(),
@@ -219,7 +219,7 @@ mod tests {
             ("hpa", "/apis/autoscaling/v2/namespaces/n/horizontalpodautoscalers"),
             ("hpa.v1.autoscaling", "/apis/autoscaling/v1/namespaces/n/horizontalpodautoscalers"),
         ] {
-            let path_of = |resource: &Resource| resource.path(Some("n"));
+            let path_of = |resource: &ApiResource| resource.path(Some("n"));
             assert_eq!(discovery.resolve(word).map(path_of).as_deref(), Ok(path), "{word}");
         }
         for (word, name) in [("nope", "nope"), ("pods.apps", "pods"), ("deploy.v9.none", "deploy")] {
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_category_is_all_its_types_once_in_the_order_of_discovery() {
-        let names: Vec<_> = discovery().expand("all").unwrap().iter().map(Resource::qualified).collect();
+        let names: Vec<_> = discovery().expand("all").unwrap().iter().map(ApiResource::qualified).collect();
         assert_eq!(names, ["pods", "deployments.apps", "horizontalpodautoscalers.autoscaling"]);
         assert_eq!(discovery().expand("all").unwrap()[2].version, "v2");
         assert_eq!(discovery().expand("po").unwrap().len(), 1);

@@ -31,7 +31,7 @@ use crate::multi::ordered_output::{self, Sink};
 #[derive(Clone)]
 pub(super) struct Ask {
     pub(super) member: Member,
-    pub(super) resource: super::discovery::Resource,
+    pub(super) resource: super::discovery::ApiResource,
     pub(super) names: Option<Vec<String>>,
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::Sender;
 
 pub(crate) use plan::LogsPlan;
 
-use self::stream::Stream;
+use self::stream::LogStream;
 use super::failure::MemberFailure;
 use super::member::Member;
 use super::{Merge, Task, Text};
@@ -99,7 +99,7 @@ async fn streams(
     member: &Member,
     namespace: &str,
     sender: &Sender<Said>,
-) -> Result<Vec<Stream>, MemberFailure> {
+) -> Result<Vec<LogStream>, MemberFailure> {
     let pods = pods::of(plan, member, namespace).await?;
     if pods.is_empty() {
         let _ = sender.send(Said::Remark(format!("No resources found in {namespace} namespace."))).await;
@@ -113,7 +113,7 @@ async fn streams(
         for container in containers {
             // Each on a stream of its own, spread over the connections.
             let place = member.place * plan.most + streams.len();
-            streams.push(Stream {
+            streams.push(LogStream {
                 plan: plan.clone(),
                 member: member.at(place),
                 namespace: namespace.to_owned(),

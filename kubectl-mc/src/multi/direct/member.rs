@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::failure::MemberFailure;
 use super::login::Login;
 use super::member_deadline::MemberDeadline;
-use super::pool::{self, Stream};
+use super::pool::{self, StreamId};
 use crate::cluster::client::{self, Reply};
 use crate::cluster::hop::{Hop, Refusal};
 use crate::multi::ordered_output::ForCluster;
@@ -107,7 +107,7 @@ impl Member {
             let request = Request::get(format!("{}{path}", path::member_root(&self.name)))
                 .header(header::ACCEPT, accept)
                 .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
-                .extension(Stream(self.place))
+                .extension(StreamId(self.place))
                 .body(Body::empty())
                 .map_err(|error| MemberFailure::Said(error.to_string()))?;
             tries -= 1;

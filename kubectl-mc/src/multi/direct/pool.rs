@@ -62,7 +62,7 @@ pub(super) fn was_not_seen(error: &(dyn Error + 'static)) -> bool {
 
 /// Which of several connections a request goes over: an extension of the request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stream(pub(super) usize);
+pub(super) struct StreamId(pub(super) usize);
 
 #[derive(Clone)]
 struct Shards(Arc<[Shard]>);
@@ -134,7 +134,7 @@ impl Service<Request<Body>> for Shards {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let shards = Arc::clone(&self.0);
-        let stream = request.extensions().get::<Stream>().map_or(0, |stream| stream.0);
+        let stream = request.extensions().get::<StreamId>().map_or(0, |stream| stream.0);
         Box::pin(async move { Ok(shards[stream / STREAMS % shards.len()].send(request).await?) })
     }
 }

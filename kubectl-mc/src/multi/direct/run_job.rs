@@ -37,7 +37,7 @@ impl Plan {
             merge: Merge::Marked,
         };
         let mut results = self.run(&task, &mut lines).await?.into_iter();
-        let outcome = |target: &crate::multi::selection::Target| {
+        let outcome = |target: &crate::multi::selection::SelectedCluster| {
             let result = match target.not_ready() {
                 Some(reason) => Err(Fault::NotReady(reason.clone())),
                 None => {

@@ -3,12 +3,12 @@
 
 use std::io::{self, BufRead, Write};
 
-use super::{Choice, Target, TermError};
+use super::{Choice, SelectedCluster, TermError};
 use crate::server_text::escaped;
 
 /// Shows the clusters and reads the choice; `None` when the answer is empty.
 pub(crate) fn pick(
-    all: &[Target],
+    all: &[SelectedCluster],
     input: &mut dyn BufRead,
     output: &mut dyn Write,
 ) -> io::Result<Option<Choice>> {
@@ -37,7 +37,7 @@ pub(crate) fn pick(
 }
 
 /// Numbers are names by their place; quotes are forgiven.
-fn read(line: &str, all: &[Target]) -> Result<Option<Choice>, TermError> {
+fn read(line: &str, all: &[SelectedCluster]) -> Result<Option<Choice>, TermError> {
     let by_number = |word: &str| {
         let at: usize = word.parse().ok()?;
         all.get(at.checked_sub(1)?).map(|target| target.name.to_string())
@@ -56,7 +56,8 @@ mod tests {
     use super::*;
 
     fn picked(typed: &str) -> (Option<Choice>, String) {
-        let all: Vec<_> = ["eu-1", "eu-2", "m1"].map(|name| Target::unlisted(name.parse().unwrap())).into();
+        let all: Vec<_> =
+            ["eu-1", "eu-2", "m1"].map(|name| SelectedCluster::unlisted(name.parse().unwrap())).into();
         let mut shown = Vec::new();
         let choice = pick(&all, &mut typed.as_bytes(), &mut shown).unwrap();
         (choice, String::from_utf8(shown).unwrap())

@@ -1,10 +1,10 @@
-use super::targets::Listed;
+use super::selected_clusters::Listed;
 use super::*;
 use crate::server_text::ServerText;
 
-fn target(name: &str, label: &str) -> Target {
+fn target(name: &str, label: &str) -> SelectedCluster {
     let labels = BTreeMap::from([("env".into(), label.into())]);
-    Target {
+    SelectedCluster {
         name: name.parse().unwrap(),
         listed: Some(Listed { labels, version: None, ready: Readiness::Ready }),
     }
@@ -30,7 +30,7 @@ fn resolve(choice: &Choice) -> (Result<Vec<String>, SelectionError>, Vec<Option<
         asked.push(selector.map(str::to_owned));
         let all =
             [target("us-1", "prod"), target("eu-2", "prod"), target("eu-1", "prod"), target("m1", "dev")];
-        let wanted = |target: &Target| {
+        let wanted = |target: &SelectedCluster| {
             selector.is_none_or(|selector| {
                 selector.split(',').all(|one| {
                     let value = target.listed.as_ref().unwrap().labels[&"env".into()].raw();
@@ -120,7 +120,7 @@ fn the_list_tells_labels_and_readiness() {
         {"metadata": {"name": "m1", "labels": {"env": "prod"}}, "status": {"version": "v1.36.3", "conditions": [
             {"type": "Ready", "status": "False", "reason": "Unreachable", "message": "no route to host"}]}},
         {"metadata": {"name": "m2"}}]});
-    let targets = Target::of_list(&list);
+    let targets = SelectedCluster::of_list(&list);
     assert_eq!(targets[0].not_ready(), Some(&"no route to host".into()));
     let listed = targets[0].listed.as_ref().unwrap();
     assert_eq!(

@@ -1,7 +1,6 @@
 //! What becomes of the clusters, as a stream of events, one JSON document a line. The task that writes
 //! it holds a position in the registry's log and at most two chunks, whatever its client does.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use super::object::Cluster;
 use super::options::Options;
 use super::registry::{Change, Known, Registry, Snapshot};
 use super::selector::Selection;
+use crate::random;
 
 /// Begins a watch; it ends with its receiver, its time, its position, or the registry's writer.
 pub(super) async fn start(
@@ -188,8 +188,7 @@ impl Chunk {
 
 /// Between half an hour and an hour, so that not all return at once (apiserver: `MinRequestTimeout`).
 fn default_timeout() -> Duration {
-    const HALF_AN_HOUR: u64 = 30 * 60;
-    Duration::from_secs(HALF_AN_HOUR + RandomState::new().hash_one(0) % HALF_AN_HOUR)
+    Duration::from_secs(30 * 60).mul_f64(1.0 + random::fraction())
 }
 
 /// What a watch sends whose position is no longer in the log.

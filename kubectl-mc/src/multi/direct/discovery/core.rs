@@ -1,12 +1,12 @@
 //! The types of `v1` that every Kubernetes has. kubectl's mapper prefers them to all groups, so their full names
 //! need no discovery.
 
-use super::Resource;
+use super::ApiResource;
 
-pub(super) fn resource(word: &str) -> Option<Resource> {
+pub(super) fn resource(word: &str) -> Option<ApiResource> {
     let &(kind, plural, namespaced) =
         CORE.iter().find(|(kind, plural, _)| *plural == word || kind.to_lowercase() == word)?;
-    Some(Resource {
+    Some(ApiResource {
         group: String::new(),
         version: "v1".to_owned(),
         kind: kind.to_owned(),

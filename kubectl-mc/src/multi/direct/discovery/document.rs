@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::Resource;
+use super::ApiResource;
 
 /// The answer to `/api` or `/apis`.
 #[derive(Debug, Deserialize)]
@@ -66,14 +66,14 @@ impl Document {
     }
 
     /// The types, in order.
-    pub(in crate::multi::direct) fn resources(self) -> impl Iterator<Item = Resource> {
+    pub(in crate::multi::direct) fn resources(self) -> impl Iterator<Item = ApiResource> {
         self.items.into_iter().flat_map(|Group { metadata, versions }| {
             versions.into_iter().flat_map(move |Version { version, resources }| {
                 let group = metadata.name.clone();
                 resources.into_iter().filter_map(move |entry| {
                     let kind = entry.response_kind?.kind;
                     let resource =
-                        Resource::new(&group, &version, kind, entry.resource, entry.singular_resource);
+                        ApiResource::new(&group, &version, kind, entry.resource, entry.singular_resource);
                     let resource = resource.called(entry.short_names, entry.categories);
                     Some(resource.in_namespaces(entry.scope == "Namespaced"))
                 })

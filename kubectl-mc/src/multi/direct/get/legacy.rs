@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
-use crate::multi::direct::discovery::{Discovery, Resource};
+use crate::multi::direct::discovery::{ApiResource, Discovery};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
 use crate::multi::direct::server_table::parse;
@@ -60,7 +60,7 @@ struct Type {
 pub(super) async fn ask(member: &Member, core: &[u8], groups: &[u8]) -> Result<Discovery, MemberFailure> {
     let versions = versions(core, groups)?;
     let mut asked = JoinSet::new();
-    let mut types: Vec<Vec<Resource>> = versions.iter().map(|_| Vec::new()).collect();
+    let mut types: Vec<Vec<ApiResource>> = versions.iter().map(|_| Vec::new()).collect();
     for (at, (group, version)) in versions.into_iter().enumerate() {
         if asked.len() >= AT_ONCE {
             take(asked.join_next().await, &mut types)?;
@@ -82,7 +82,7 @@ type Answer = (usize, String, String, Result<Bytes, MemberFailure>);
 
 fn take(
     answer: Option<Result<Answer, tokio::task::JoinError>>,
-    types: &mut [Vec<Resource>],
+    types: &mut [Vec<ApiResource>],
 ) -> Result<(), MemberFailure> {
     let Some(Ok((at, group, version, body))) = answer else { return Ok(()) };
     match body {
@@ -110,14 +110,14 @@ fn versions(core: &[u8], groups: &[u8]) -> Result<Vec<(String, String)>, MemberF
     Ok(all)
 }
 
-fn of_version(group: &str, version: &str, body: &[u8]) -> Result<Vec<Resource>, MemberFailure> {
+fn of_version(group: &str, version: &str, body: &[u8]) -> Result<Vec<ApiResource>, MemberFailure> {
     let types: Types = parse(body)?;
     // `pods/log` is no type.
     let types = types.resources.into_iter().filter(|of| !of.name.contains('/'));
     Ok(types
         .map(|of| {
             let Type { name, singular_name, namespaced, kind, short_names, categories } = of;
-            Resource::new(group, version, kind, name, singular_name)
+            ApiResource::new(group, version, kind, name, singular_name)
                 .called(short_names, categories)
                 .in_namespaces(namespaced)
         })

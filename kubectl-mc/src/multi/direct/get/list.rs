@@ -13,7 +13,7 @@ use super::Ask;
 use super::plan::{GetPlan, Output};
 use crate::json;
 use crate::multi::Fault;
-use crate::multi::direct::discovery::Resource;
+use crate::multi::direct::discovery::ApiResource;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Query;
 use crate::multi::direct::server_table::{ListMeta, parse};
@@ -50,7 +50,7 @@ impl Source {
             .with_some("fieldSelector", self.field_selector.as_deref())
     }
 
-    pub(super) fn path(&self, resource: &Resource) -> String {
+    pub(super) fn path(&self, resource: &ApiResource) -> String {
         resource.path(self.namespace.as_deref())
     }
 
@@ -207,7 +207,7 @@ pub(super) async fn values(source: Source, ask: Ask, sender: Sender<Vec<Value>>)
 }
 
 /// An object with its type, which items of a list may come without.
-fn value(item: &RawValue, resource: &Resource) -> Result<Value, MemberFailure> {
+fn value(item: &RawValue, resource: &ApiResource) -> Result<Value, MemberFailure> {
     let mut item: Value = parse(item.get().as_bytes())?;
     if let Some(fields) = item.as_object_mut() {
         fields.entry("apiVersion").or_insert_with(|| resource.api_version().into());

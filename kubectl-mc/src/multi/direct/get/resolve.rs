@@ -11,7 +11,7 @@ use super::plan::{GetPlan, Objects};
 use super::{Ask, legacy};
 use crate::cache::Cache;
 use crate::multi::StragglerTimer;
-use crate::multi::direct::discovery::{self, Discovery, Document, NoSuchType, Resource, Store};
+use crate::multi::direct::discovery::{self, ApiResource, Discovery, Document, NoSuchType, Store};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
 use crate::multi::direct::{GRACE, Task};
@@ -34,7 +34,7 @@ pub(super) struct Wanted {
 
 #[derive(Clone)]
 enum Kind {
-    Known(Resource),
+    Known(ApiResource),
     /// What a word means there, when it is this type; none is whatever it is, if it is one.
     Late {
         meaning: Meaning,
@@ -45,7 +45,7 @@ enum Kind {
 
 impl Wanted {
     /// What it is, when it is known already.
-    pub(super) fn resource(&self) -> Option<&Resource> {
+    pub(super) fn resource(&self) -> Option<&ApiResource> {
         match &self.kind {
             Kind::Known(resource) => Some(resource),
             Kind::Late { .. } => None,
@@ -76,7 +76,7 @@ impl ForCluster for Wanted {
 }
 
 /// Of each word the types that it means.
-type Meant = Result<Vec<Vec<Resource>>, MemberFailure>;
+type Meant = Result<Vec<Vec<ApiResource>>, MemberFailure>;
 
 /// What the words mean at a member, once that is known.
 #[derive(Clone)]
@@ -184,7 +184,7 @@ impl<'a> Search<'a> {
     }
 
     /// The round of one type: those that have it, and those of which it is not known.
-    fn round(&self, word: usize, name: &str, meant: &[(usize, Vec<Vec<Resource>>)]) -> Round {
+    fn round(&self, word: usize, name: &str, meant: &[(usize, Vec<Vec<ApiResource>>)]) -> Round {
         let known = meant.iter().filter_map(|(place, words)| {
             let resource = words.get(word)?.iter().find(|resource| resource.qualified() == name)?;
             Some(self.wanted(*place, word, Kind::Known(resource.clone())))
@@ -204,7 +204,7 @@ impl<'a> Search<'a> {
     }
 }
 
-fn single(mut resources: Vec<Resource>) -> Result<Option<Resource>, MemberFailure> {
+fn single(mut resources: Vec<ApiResource>) -> Result<Option<ApiResource>, MemberFailure> {
     if resources.len() > 1 {
         // kubectl's own words.
         return Err(MemberFailure::Said("error: you may only specify a single resource type".to_owned()));
@@ -284,7 +284,7 @@ async fn at_member(words: &[String], member: &Member, store: &Store, key: &str) 
     all(words, &discovery).map_err(|error| MemberFailure::Said(format!("error: {error}")))
 }
 
-fn all(words: &[String], discovery: &Discovery) -> Result<Vec<Vec<Resource>>, NoSuchType> {
+fn all(words: &[String], discovery: &Discovery) -> Result<Vec<Vec<ApiResource>>, NoSuchType> {
     words.iter().map(|word| discovery.expand(word)).collect()
 }
 

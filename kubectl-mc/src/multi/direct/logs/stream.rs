@@ -14,7 +14,7 @@ use crate::multi::direct::member::{Member, Query};
 use crate::server_text::escaped;
 
 /// Where it is, and how it is asked for.
-pub(super) struct Stream {
+pub(super) struct LogStream {
     pub(super) plan: LogsPlan,
     pub(super) member: Member,
     pub(super) namespace: String,
@@ -24,7 +24,7 @@ pub(super) struct Stream {
     pub(super) id: Option<String>,
 }
 
-impl Stream {
+impl LogStream {
     /// The log as it is now.
     pub(super) async fn read(&self, sender: &Sender<Said>) -> Result<(), MemberFailure> {
         let query = self.query(self.plan.timestamps, None);

@@ -9,11 +9,11 @@ use crate::server_text::ServerText;
 
 /// At least one cluster, in order, none twice.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Targets(Vec<Target>);
+pub(crate) struct SelectedClusters(Vec<SelectedCluster>);
 
 /// One cluster.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Target {
+pub(crate) struct SelectedCluster {
     pub(crate) name: ClusterName,
     /// What the host's list says of it, if it was asked for.
     pub(crate) listed: Option<Listed>,
@@ -37,9 +37,9 @@ pub(crate) enum Readiness {
     Unknown,
 }
 
-impl Targets {
+impl SelectedClusters {
     /// Of several targets of one name the first counts.
-    pub(super) fn new(targets: Vec<Target>) -> Self {
+    pub(super) fn new(targets: Vec<SelectedCluster>) -> Self {
         let mut seen = std::collections::HashSet::new();
         Self(targets.into_iter().filter(|target| seen.insert(target.name.clone())).collect())
     }
@@ -48,7 +48,7 @@ impl Targets {
         self.0.len()
     }
 
-    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Target> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &SelectedCluster> {
         self.0.iter()
     }
 
@@ -57,7 +57,7 @@ impl Targets {
     }
 
     /// The only one, if there is only one.
-    pub(crate) fn only(&self) -> Option<&Target> {
+    pub(crate) fn only(&self) -> Option<&SelectedCluster> {
         match self.0.as_slice() {
             [only] => Some(only),
             _ => None,
@@ -65,7 +65,7 @@ impl Targets {
     }
 }
 
-impl Target {
+impl SelectedCluster {
     pub(crate) fn unlisted(name: ClusterName) -> Self {
         Self { name, listed: None }
     }

@@ -5,6 +5,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::fake_host::host;
+use crate::identity::authorization::{self, Authorizer};
+use crate::request::request_info::RequestInfo;
 
 const JANE: Asker = Asker::Caller(Caller::of_hash(1));
 const BOB: Asker = Asker::Caller(Caller::of_hash(2));
@@ -106,7 +108,7 @@ fn a_question_names_the_version_that_an_apiserver_would() {
 }
 
 /// A host that takes nine seconds for each question, and the most that it was asked at once.
-fn slow_host() -> (SubjectAccessReviews, Arc<AtomicUsize>) {
+fn slow_host() -> (kube::Client, Arc<AtomicUsize>) {
     let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let greatest = most.clone();
     let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
@@ -121,7 +123,7 @@ fn slow_host() -> (SubjectAccessReviews, Arc<AtomicUsize>) {
             http::Response::builder().status(code).body(body).map_err(std::io::Error::other)
         }
     });
-    (SubjectAccessReviews::new(kube::Client::new(service, "default")), greatest)
+    (kube::Client::new(service, "default"), greatest)
 }
 
 /// Asks as many different questions at once, and tells how many were answered.
@@ -137,7 +139,8 @@ async fn flood(reviews: &SubjectAccessReviews, count: usize, asker: Asker) -> us
 
 #[tokio::test(start_paused = true)]
 async fn fault_76_reviews_of_a_slow_host_are_bounded() {
-    let (reviews, most) = slow_host();
+    let (client, most) = slow_host();
+    let reviews = SubjectAccessReviews::new(client);
     let (jane, bob, renewals) = tokio::join!(
         flood(&reviews, MAX_OF_CALLERS, JANE),
         flood(&reviews, MAX_OF_CALLERS, BOB),
@@ -152,7 +155,7 @@ async fn fault_76_reviews_of_a_slow_host_are_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn fault_76_flood_of_one_caller_leaves_reviews_to_others() {
-    let (reviews, _) = slow_host();
+    let reviews = SubjectAccessReviews::new(slow_host().0);
     let others = async {
         tokio::task::yield_now().await;
         let begun = Instant::now();
@@ -162,4 +165,28 @@ async fn fault_76_flood_of_one_caller_leaves_reviews_to_others() {
     };
     let (flooder, ()) = tokio::join!(flood(&reviews, 14_400, JANE), others);
     assert_eq!(flooder, MAX_OF_CALLERS - MAX_OF_CALLERS / 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_reviews_and_a_host_that_fails_are_different_errors() {
+    let identities: Vec<_> = (0..MAX_OF_CALLERS).map(|n| user(&format!("user-{n}"))).collect();
+    let (busy, attributes) = (Authorizer::new(slow_host().0), users("bob"));
+    let asked = identities.iter().map(|identity| busy.check(identity, &attributes, JANE));
+    let answers = futures_util::future::join_all(asked).await;
+    let refused: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+    assert_eq!(refused.len(), MAX_OF_CALLERS / 4);
+    assert!(refused.iter().all(|error| matches!(error, authorization::Error::TooManyReviews)), "{refused:?}");
+    let (client, _) = host(|_| (400, json!({"kind": "Status", "status": "Failure", "code": 400})));
+    let failed = Authorizer::new(client).check(&identities[0], &attributes, JANE).await;
+    assert!(matches!(failed, Err(authorization::Error::Review)), "{failed:?}");
+}
+
+#[tokio::test]
+async fn permit_is_the_authorized_users() {
+    let (client, _) = host(|_| (201, json!({"metadata": {}, "spec": {}, "status": {"allowed": true}})));
+    let uri = format!("{}/m1/proxy/api", kubectl_mc_api::path::CLUSTERS_PATH);
+    let request = http::Request::builder().uri(uri).header("host", "h").body(()).unwrap();
+    let info = RequestInfo::parse(&request).unwrap();
+    let allowed = Authorizer::new(client).authorize(user("jane").into(), Caller::of_hash(1), &info).await;
+    assert_eq!(allowed.unwrap().identity().user, "jane");
 }

@@ -159,7 +159,14 @@ impl Idle {
 
     fn sweep(&self) {
         for idle in &self.0 {
-            locked(idle).retain_mut(|c| c.idle_since.elapsed() < MAX_IDLE_TIME && c.is_idle());
+            let mut idle = locked(idle);
+            // Those at the beginning were not needed for the longest time.
+            let mut surplus = idle.len().saturating_sub(KEPT);
+            idle.retain_mut(|connection| {
+                let time = if surplus > 0 { SURPLUS_IDLE_TIME } else { MAX_IDLE_TIME };
+                surplus = surplus.saturating_sub(1);
+                connection.idle_since.elapsed() < time && connection.is_idle()
+            });
         }
     }
 }
@@ -275,5 +282,9 @@ impl Drop for MemberBody {
 /// A kube-apiserver closes idle connections after 90 s; we are first, so that no request meets a
 /// connection that is just being closed.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
+/// So many are kept for that long, by each worker; what a burst of requests left beside them is closed sooner, and its
+/// memory is given back.
+const KEPT: usize = 8;
+const SURPLUS_IDLE_TIME: Duration = Duration::from_secs(15);
 const SWEEP: Duration = Duration::from_secs(15);
 const MAX_IDLE: usize = 128;

@@ -1,12 +1,14 @@
 //! Connections to a member serve one request after another, and none twice.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use harness::bed::sidecar;
 use harness::caller::Caller;
-use harness::fake_member::{FakeMember, Step, ok};
+use harness::fake_member::{FakeMember, Gate, Step, ok};
 use harness::http1::{Connection, Endpoint, member_path};
+use harness::wait::{SOON, eventually};
 
 #[test]
 fn sequential_requests_share_a_connection() -> Result<()> {
@@ -146,6 +148,42 @@ fn connection_with_an_unread_answer_is_not_reused() -> Result<()> {
     ensure!(fake.requests("/after")[0].connection != left);
     Ok(())
 }
+
+#[test]
+fn surplus_idle_connections_are_closed_within_half_a_minute() -> Result<()> {
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let fake = FakeMember::start("e2e-pool-surplus", move |request| match request.target() {
+        target if target.contains("/held") => [vec![Step::Wait(held.clone())], ok()].concat(),
+        _ => ok(),
+    })?;
+    let clients = (0..BURST).map(|_| client("e2e-pool-surplus-admin"));
+    let mut clients = clients.collect::<Result<Vec<_>>>()?;
+    let path = member_path(&fake.name, "/held");
+    for client in &mut clients {
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
+    }
+    eventually("all are held", SOON, || Ok((fake.requests("/held").len() == BURST).then_some(())))?;
+    gate.open();
+    for client in &mut clients {
+        ensure!(client.response()?.status() == 200);
+    }
+    let burst = fake.open_connections();
+    ensure!(burst >= BURST, "only {burst} are open");
+    // And one for the sidecar's own requests.
+    let kept = KEPT_BY_WORKER * std::thread::available_parallelism()?.get() + 1;
+    eventually("the surplus is closed", HALF_A_MINUTE + SOON, || {
+        let open = fake.open_connections();
+        ensure!(open <= kept, "{open} are open");
+        Ok(Some(()))
+    })
+}
+
+/// What one caller may have at one member.
+const BURST: usize = 75;
+/// `KEPT` in the sidecar's `upstream/pool.rs`.
+const KEPT_BY_WORKER: usize = 8;
+const HALF_A_MINUTE: Duration = Duration::from_secs(30);
 
 fn client(name: &str) -> Result<Connection> {
     let admin = Caller::certificate(name, &["system:masters"])?;

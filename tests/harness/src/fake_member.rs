@@ -117,6 +117,7 @@ pub struct Manners {
 struct Door {
     shut: Arc<AtomicBool>,
     knocked: Arc<AtomicUsize>,
+    open: Arc<AtomicUsize>,
 }
 
 /// Holds a script up until it is opened.
@@ -290,6 +291,11 @@ impl FakeMember {
     /// How many connections there were, let in or not.
     pub fn knocked(&self) -> usize {
         self.door.knocked.load(Ordering::SeqCst)
+    }
+
+    /// How many connections are open.
+    pub fn open_connections(&self) -> usize {
+        self.door.open.load(Ordering::SeqCst)
     }
 
     /// The certificate authority of its server certificate.

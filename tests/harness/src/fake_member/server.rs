@@ -49,7 +49,9 @@ pub(super) async fn run(
             continue;
         }
         let (acceptor, script, requests) = (acceptor.clone(), Arc::clone(&script), requests.clone());
-        tokio::spawn(async move {
+        let open = door.open.clone();
+        open.fetch_add(1, Ordering::SeqCst);
+        let held = async move {
             if manners.resets {
                 socket.set_zero_linger()?;
             }
@@ -59,6 +61,11 @@ pub(super) async fn run(
             let read_ahead = Vec::new();
             let probed = manners.probed;
             Conversation { connection, read, write, record, read_ahead, probed }.hold(&*script).await
+        };
+        tokio::spawn(async move {
+            let held = held.await;
+            open.fetch_sub(1, Ordering::SeqCst);
+            held
         });
         connection += 1;
     }

@@ -321,6 +321,7 @@ mod tests {
             denied.to_string(),
             r#"clusters.proxy.kubectl-mc.dev "m1" is forbidden: User "jane" cannot get resource "clusters/proxy" in API group "proxy.kubectl-mc.dev" at the cluster scope: no"#
         );
+        assert_eq!(denied.details(), Some(("proxy.kubectl-mc.dev", "clusters", "m1")));
         let denied = Denied {
             user: "jane".to_owned(),
             attributes: Attributes::impersonate("", "serviceaccounts", "", "ns", "bob"),

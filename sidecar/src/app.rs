@@ -226,7 +226,7 @@ impl Bound {
             let tunnels = services.tunnels.tasks.len();
             info!(
                 connections = connections.len(),
-                tunnels, "the grace period is over: what is open is closed"
+                tunnels, "the grace period is over: closing open connections"
             );
             services.tunnels.stop.cancel();
             let closed = async { tokio::join!(services.tunnels.tasks.wait(), connections.wait()) };
@@ -237,7 +237,7 @@ impl Bound {
         stop_admin.cancel();
         probes.close();
         probes.wait().await;
-        info!("bye");
+        info!("stopped");
     }
 }
 

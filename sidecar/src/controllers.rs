@@ -201,7 +201,7 @@ impl Controllers {
     pub async fn stop(self) {
         self.stop.cancel();
         if timeout(STOP_TIMEOUT, self.task).await.is_err() {
-            warn!("the Lease of the controllers could not be given up in time");
+            warn!("releasing the Lease timed out");
         }
     }
 }
@@ -239,8 +239,8 @@ async fn run_with_restarts(controller: &'static Controller, context: Context) {
             return;
         }
         match ended {
-            Ok(()) => warn!(controller = name, "it ended"),
-            Err(error) => error!(controller = name, error = %error, "it failed"),
+            Ok(()) => warn!(controller = name, "the controller ended"),
+            Err(error) => error!(controller = name, error = %error, "the controller failed"),
         }
         context.metrics.restarted(name);
         pause = if began.elapsed() > LONG_ENOUGH { FIRST_PAUSE } else { (pause * 2).min(LAST_PAUSE) };

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn no_setting_of_the_users_makes_the_client_log_the_hosts_answers() {
+    fn no_log_level_shows_the_hosts_answers() {
         for setting in ["info", "trace", "kube_client::client=trace", "kube_client=trace,[watch]=trace"] {
             let (sender, lines) = channel();
             let log = tracing_subscriber::fmt()

@@ -64,7 +64,7 @@ fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(error = %error, "the limit of open files cannot be raised");
+        tracing::warn!(error = %error, "cannot raise the limit of open files");
     }
 }
 

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_that_passes_is_asked_about_again_after_growing_pauses() {
+    async fn passing_failure_is_retried_with_backoff() {
         for code in [429, 500, 504] {
             let (answered, asked, took) = asked(4, status(code, json!({}))).await;
             assert!(answered && asked == 5, "{code}: {asked}");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refused_connection_is_tried_again_and_other_failures_of_the_way_are_not() {
+    async fn only_a_refused_connection_is_retried() {
         for (kind, again) in [(ErrorKind::ConnectionRefused, true), (ErrorKind::InvalidData, false)] {
             let asked = Arc::new(AtomicUsize::new(0));
             let count = asked.clone();

@@ -112,7 +112,7 @@ fn its_program_runs() -> Result<()> {
 }
 
 #[test]
-fn the_lists_of_what_is_in_it_name_each_crate_that_was_linked_and_no_other() -> Result<()> {
+fn sbom_names_exactly_the_linked_crates() -> Result<()> {
     for image in images()? {
         let linked = linked(image.target())?;
         ensure!(linked.len() > 100, "these are all: {linked:?}");

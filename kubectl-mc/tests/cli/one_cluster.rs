@@ -12,7 +12,7 @@ fn bed() -> Bed {
 }
 
 #[test]
-fn fault_81_kubectl_gets_every_other_word_and_its_exit_code_is_ours() {
+fn fault_81_kubectl_gets_other_arguments_and_sets_the_exit_code() {
     let bed = bed();
     let ran = bed.run(&[
         "-n",

@@ -75,7 +75,7 @@ fn fault_81_no_kubectl_is_told_before_anyone_is_asked() {
 }
 
 #[test]
-fn fault_81_a_hostile_cluster_name_is_quoted_and_cannot_steer_the_terminal() {
+fn fault_81_hostile_cluster_name_is_quoted() {
     let bed = Bed::unreachable();
     for name in [
         "-x",
@@ -102,7 +102,7 @@ fn fault_81_a_hostile_cluster_name_is_quoted_and_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn fault_81_a_kubeconfig_of_a_thousand_contexts_is_one_like_any_other() {
+fn fault_81_kubeconfig_of_a_thousand_contexts_works() {
     let bed = Bed::unreachable();
     let mut config =
         serde_json::json!({"current-context": "context-7", "clusters": [], "contexts": [], "users": []});

@@ -72,7 +72,7 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
                 Some(done) = syncs.join_next() => match done {
                     Ok((cluster, outcome)) => access.done(&cluster, outcome),
                     // Its member is synced again when it is looked at next.
-                    Err(error) => warn!(error = %error, "a sync failed"),
+                    Err(error) => warn!(error = %error, "access sync failed"),
                 },
                 () = sleep_until(access.next()) => {}
             }

@@ -209,11 +209,11 @@ impl Writer {
                 }
                 Ok(Err(kube::Error::Api(error))) if error.code == 404 => return Ok(()),
                 Ok(Err(error)) => {
-                    warn!(%cluster, error = %error, "the member's status cannot be written");
+                    warn!(%cluster, error = %error, "cannot write the member's status");
                     break;
                 }
                 Err(_) => {
-                    info!(%cluster, "the host did not take the member's status in time");
+                    info!(%cluster, "writing the member's status timed out");
                     break;
                 }
             }

@@ -76,7 +76,7 @@ pub(super) async fn run(context: Context) {
             },
             Some(ended) = keeper.under_way.join_next() => match ended {
                 Ok(ended) => keeper.ended(ended),
-                Err(error) => warn!(error = %error, "a renewal failed"),
+                Err(error) => warn!(error = %error, "token renewal failed"),
             },
             () = sleep(wait) => {}
         }
@@ -232,14 +232,14 @@ impl Keeper {
         match result {
             // The watch brings the new one; should it not, a renewal begins anew when this one's time is over.
             Ok(()) => {
-                info!(%cluster, secret = which.secret(&cluster), "a token was renewed");
+                info!(%cluster, secret = which.secret(&cluster), "renewed a token");
                 held.failed = 0;
                 held.trouble = None;
             }
             Err(trouble) => {
                 let pause = FIRST_PAUSE * 2_u32.pow(held.failed.min(MAX_DOUBLINGS));
                 warn!(%cluster, secret = which.secret(&cluster), reason = trouble.reason, error = trouble.message,
-                    "a token cannot be renewed");
+                    "cannot renew a token");
                 held.failed += 1;
                 held.not_before = Some(Instant::now() + retry::jittered(pause.min(LAST_PAUSE)));
                 held.trouble = Some(trouble);

@@ -41,8 +41,8 @@ impl Events {
             object.resource_version = None;
             match timeout(TIMEOUT, self.0.publish(&event, &object)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => debug!(error = %error, "an Event was not taken"),
-                Err(_) => debug!("an Event was not taken in time"),
+                Ok(Err(error)) => debug!(error = %error, "cannot write an Event"),
+                Err(_) => debug!("writing an Event timed out"),
             }
         }
     }

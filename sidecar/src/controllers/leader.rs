@@ -68,14 +68,14 @@ pub async fn run<F: Future<Output = ()>>(
             () = stop.cancelled() => break,
             acquired = candidate.acquired() => acquired,
         };
-        info!(identity = candidate.identity, "this replica runs the controllers");
+        info!(identity = candidate.identity, "became the leader: running the controllers");
         leading.set(1);
         let leadership = stop.child_token();
         let mut led = Box::pin(lead(leadership.clone()));
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            () = candidate.lost(acquired) => warn!("the Lease is not held any more: the controllers stop"),
+            () = candidate.lost(acquired) => warn!("lost the Lease: stopping the controllers"),
             () = &mut led => warn!("the controllers ended"),
         }
         leadership.cancel();
@@ -123,10 +123,10 @@ impl Candidate {
                 Ok(held) => return held,
                 // Nothing that passes: the rights may be of an older release than the program.
                 Err(Error::Host(error)) if is_forbidden(&error) && !told => {
-                    warn!(%error, "the Lease of the controllers cannot be followed as it should be");
+                    warn!(%error, "cannot watch the Lease");
                     told = true;
                 }
-                Err(error) => debug!(%error, "the Lease of the controllers is looked at again in a moment"),
+                Err(error) => debug!(%error, "retrying the Lease"),
             }
             // Those who failed together do not ask together.
             sleep(retry::jittered(self.config.retry_period)).await;
@@ -174,7 +174,7 @@ impl Candidate {
                     sleep(self.config.retry_period).await;
                     match self.renew().await {
                         Ok(renewed) => return renewed,
-                        Err(error) => warn!(%error, "the Lease of the controllers is not renewed"),
+                        Err(error) => warn!(%error, "cannot renew the Lease"),
                     }
                 }
             });
@@ -273,8 +273,8 @@ impl Candidate {
     async fn release(&mut self) {
         match timeout(RELEASE_TIMEOUT, self.released()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => warn!(%error, "the Lease of the controllers was not given up"),
-            Err(_) => warn!("the Lease of the controllers was not given up in time"),
+            Ok(Err(error)) => warn!(%error, "cannot release the Lease"),
+            Err(_) => warn!("releasing the Lease timed out"),
         }
     }
 

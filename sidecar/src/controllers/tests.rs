@@ -34,7 +34,7 @@ fn one_may_be_chosen_or_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_panics_is_begun_again_after_a_growing_while() {
+async fn panicking_controller_restarts_with_backoff() {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     static PANICS: Controller = Controller {
         name: "panics",

@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cve_2023_48312_a_bearer_token_has_a_scheme_in_any_case_and_is_not_empty() {
+    fn cve_2023_48312_bearer_token_needs_scheme_and_value() {
         for (value, token) in [
             ("Bearer abc", Some("abc")),
             ("bearer  abc ", Some("abc")),

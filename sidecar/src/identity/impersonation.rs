@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_12_a_header_that_only_looks_like_impersonation_is_an_error() {
+    fn fault_12_unknown_impersonation_header_is_an_error() {
         for name in ["impersonate-x", "impersonate_user", "impersonate", "impersonate-extra-"] {
             let (asked, _) = ask(By::Token, &[("impersonate-user", "bob"), (name, "x")]);
             assert!(matches!(asked, Err(Error::Unknown(_))), "{name}");

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_could_bear_identity_passes_not_even_to_an_inner_proxy() {
+    fn identity_headers_reach_not_even_an_inner_proxy() {
         let lines = [
             ("authorization", "Bearer x"),
             ("cookie", "x"),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_14_nominated_headers_are_dropped_from_every_connection_line() {
+    fn fault_14_headers_named_by_any_connection_line_are_dropped() {
         let headers = map(&[
             ("connection", "close, X-Csrf-Token"),
             ("connection", " accept "),

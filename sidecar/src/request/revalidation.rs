@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fault_73_it_is_over_soon_after_the_right_to_impersonate_is_taken_away() {
+    async fn fault_73_lost_impersonation_right_ends_the_stream() {
         let (revalidation, _gone) = revalidation("impersonate", Then::Goes, By::BobAsJane).await;
         assert!(is_over_within(&revalidation, 31).await);
         let (revalidation, _gone) = self::revalidation("impersonate", Then::Stays, By::BobAsJane).await;
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_outlives_a_silence_of_the_host_for_ten_minutes_and_no_longer() {
+    async fn stream_survives_ten_minutes_of_host_outage() {
         let (revalidation, _gone) = revalidation("get", Then::Silence, By::Jane).await;
         assert!(!is_over_within(&revalidation, 590).await);
         assert!(is_over_within(&revalidation, 60).await);

@@ -88,7 +88,7 @@ pub async fn forward(
             };
             match handed_over {
                 Ok((downstream, upstream)) => splice::join(downstream, upstream, stop, over).await,
-                Err(error) => debug!(error = %error, "the connection was not handed over"),
+                Err(error) => debug!(error = %error, "the upgrade was not completed"),
             }
         }
         .in_current_span(),

@@ -65,7 +65,7 @@ pub async fn run(
         let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                warn!(error = %error, "a connection cannot be accepted");
+                warn!(error = %error, "cannot accept a connection");
                 // Mostly too many open files, which no haste will mend.
                 sleep(ACCEPT_PAUSE).await;
                 continue;
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_old_http1_connection_is_not_closed_and_its_next_answer_is_the_last() {
+    async fn aged_http1_connection_ends_with_its_next_answer() {
         let peer = Peer::new(([127, 0, 0, 1], 1).into(), None, None);
         peer.mark_authenticated();
         let never = CancellationToken::new();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_http2_connection_that_retires_answers_what_is_under_way_and_ends() {
+    async fn retired_http2_connection_finishes_open_requests() {
         let (client, server) = tokio::io::duplex(64 * 1024);
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
         let retiring = peer.clone();

@@ -113,13 +113,13 @@ impl Breaker {
         });
         if change == Change::Opened {
             self.open.inc();
-            warn!(cluster = %self.cluster, %reason, "the member cannot be reached: requests are refused at once");
+            warn!(cluster = %self.cluster, %reason, "the member is unreachable: refusing requests at once");
         }
     }
 
     fn closed(&self) {
         self.open.dec();
-        info!(cluster = %self.cluster, "the member is reached again");
+        info!(cluster = %self.cluster, "the member is reachable again");
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {

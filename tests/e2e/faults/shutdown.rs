@@ -104,7 +104,7 @@ fn watch_is_aborted_after_the_grace_period() -> Result<()> {
 /// It waited for what it closed.
 fn closed_in_time(own: &OwnSidecar) -> Result<()> {
     let log = own.log()?;
-    ensure!(log.contains("the grace period is over: what is open is closed"), "nothing was open: {log}");
+    ensure!(log.contains("the grace period is over: closing open connections"), "nothing was open: {log}");
     ensure!(!log.contains("some connections did not close in time"), "it did not wait: {log}");
     Ok(())
 }

@@ -36,7 +36,7 @@ fn new_serving_certificate_signer_loses_no_request() -> Result<()> {
     eventually("both replicas show a certificate of the new signer", 3 * SOON, || {
         broken = works();
         let told = Tool::admin(scene.host.cluster)?.ok(&logs)?;
-        let made = told.lines().filter(|line| line.contains("a serving certificate was made renewed=true"));
+        let made = told.lines().filter(|line| line.contains("issued a serving certificate renewed=true"));
         Ok((broken.is_err() || made.count() == 2).then_some(()))
     })?;
     broken?;

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_signed_over_its_first_two_parts_by_the_key_that_is_published() {
+    fn token_signature_verifies_with_the_published_key() {
         let issuer = Issuer::new("oidc").unwrap();
         let token = issuer.token(&json!({"sub": "jane", "exp": 7})).unwrap();
         let (signed, signature) = token.rsplit_once('.').unwrap();

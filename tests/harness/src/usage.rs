@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn room_for_more_files_than_are_allowed_is_an_error_that_names_the_limit() {
+    fn open_file_limit_error_names_the_limit() {
         room_for_files(16).unwrap();
         if let Some(hard) = getrlimit(Resource::Nofile).maximum {
             assert_eq!(getrlimit(Resource::Nofile).current, Some(hard));

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_roles_for_people_are_of_our_group_only_and_are_not_aggregated() {
+    fn user_roles_cover_our_group_and_are_not_aggregated() {
         for role in manifest("rbac.yaml").unwrap() {
             if role["metadata"]["name"].as_str().unwrap().starts_with("kubectl-mc-")
                 && role["kind"] == "ClusterRole"

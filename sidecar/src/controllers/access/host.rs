@@ -105,7 +105,7 @@ impl HostRbac {
     }
 
     fn failed(&mut self, error: &watcher::Error) {
-        warn!(error = %error, "the host's RBAC cannot be read");
+        warn!(error = %error, "cannot read the host's RBAC");
         // Whatever it was, the host may serve RBAC after all.
         self.absent = false;
         if !self.is_synced() {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_until_both_lists_were_read_and_then_all_members_are_looked_at() {
+    fn members_sync_once_both_lists_are_read() {
         let mut rbac = HostRbac::default();
         roles(&mut rbac, &["r"]);
         assert!(!rbac.is_synced());
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deleted_while_nobody_watched_is_gone_with_the_next_list() {
+    fn deletion_during_a_watch_gap_is_seen_at_relist() {
         let mut rbac = HostRbac::default();
         roles(&mut rbac, &["r"]);
         for names in [&["b", "c"][..], &["c"]] {

@@ -160,7 +160,7 @@ pub(super) async fn prune(
     let name = cluster.learnt_config_map();
     match config_maps.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await {
         Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {}
-        Err(error) => warn!(%cluster, error = %error, "who is let in no more cannot be forgotten"),
+        Err(error) => warn!(%cluster, error = %error, "cannot delete the record of a user without access"),
         Ok(_) => {}
     }
 }
@@ -171,7 +171,7 @@ pub(super) async fn forget(host: kube::Client, namespace: Arc<str>, cluster: Clu
     match config_maps.delete(&cluster.learnt_config_map(), &DeleteParams::default()).await {
         Err(kube::Error::Api(status)) if status.code == 404 => {}
         Err(error) => {
-            warn!(%cluster, error = %error, "who came to a member that is gone cannot be forgotten")
+            warn!(%cluster, error = %error, "cannot delete the recorded users of a removed member")
         }
         Ok(_) => {}
     }

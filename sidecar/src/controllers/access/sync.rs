@@ -72,7 +72,7 @@ impl Sync {
         let Applied { written, homeless } =
             member::apply(&member, &rules.objects(), &actual).await.map_err(|error| failed(&error))?;
         if written > 0 {
-            info!(%cluster, written, rights = rules.summary(), "the member's rights are in step again");
+            info!(%cluster, written, rights = rules.summary(), "updated the RBAC objects on the member");
         }
         // Only after they have no right any more.
         observed_users::prune(&host, &namespace, &cluster, &observed, pruned).await;

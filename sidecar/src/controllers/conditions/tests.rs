@@ -59,7 +59,7 @@ fn what_is_found_is_written_once() {
 }
 
 #[test]
-fn a_member_that_answers_again_and_again_is_written_every_five_minutes() {
+fn healthy_member_status_is_written_every_five_minutes() {
     let mut known = up();
     let status = written(&mut known, &registered(None, true), at(1)).unwrap();
     let registered = registered(Some(status), true);
@@ -74,7 +74,7 @@ fn a_member_that_answers_again_and_again_is_written_every_five_minutes() {
 }
 
 #[test]
-fn fault_80_a_clock_that_is_set_goes_on_telling_when_a_member_was_seen() {
+fn fault_80_clock_change_keeps_last_probe_times() {
     for hour in [-3600, 3600] {
         let mut known = up();
         let before = registered(written(&mut known, &registered(None, true), at(1)), true);
@@ -88,7 +88,7 @@ fn fault_80_a_clock_that_is_set_goes_on_telling_when_a_member_was_seen() {
 }
 
 #[test]
-fn members_that_were_seen_together_are_not_written_together_for_ever() {
+fn status_writes_of_members_spread_out() {
     let written_again = |part: f64| {
         let mut known = Known::new(part);
         known.seen(at(0), None);
@@ -153,7 +153,7 @@ fn what_another_controller_wrote_before_stays() {
 }
 
 #[test]
-fn a_member_whose_secret_is_in_another_sidecars_namespace_is_left_to_it() {
+fn secret_in_another_namespace_is_left_to_its_sidecar() {
     let theirs = || Some(MemberClusterStatus { namespace: Some("theirs".to_owned()), ..Default::default() });
     assert_eq!(written(&mut up(), &registered(theirs(), false), at(0)), None);
     // Its Secret was moved here.
@@ -242,7 +242,7 @@ async fn what_is_known_of_a_new_member_is_not_kept_back_for_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_member_that_cannot_be_reached_is_said_at_once_and_by_an_event() {
+async fn unreachable_new_member_is_reported_at_once_with_event() {
     let new = New::awaiting(&Aspect::ALL);
     new.found(Aspect::Reachable, Finding::no("ConnectionRefused", ""));
     assert_eq!(new.sent_after(SECOND).await, 2);

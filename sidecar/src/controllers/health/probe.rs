@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_says_it_is_not_ready_is_quoted_in_its_checks_alone() {
+    fn not_ready_member_is_quoted_by_its_failed_checks() {
         let body =
             "[+]ping ok\n[-]etcd failed: reason withheld\n<script>\n[-]b\u{1b}[31m\nreadyz check failed\n";
         let probe = Probe { readiness: Ok(readiness(&answer(500, body))), version: None, verdict: None };

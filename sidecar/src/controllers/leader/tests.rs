@@ -26,7 +26,7 @@ fn seconds(seconds: u64) -> Duration {
 const NO_TIME: Duration = Duration::from_millis(50);
 
 #[tokio::test(start_paused = true)]
-async fn one_leads_for_as_long_as_it_lives_at_the_cost_of_its_renewals() {
+async fn leader_keeps_the_lease_by_renewals_alone() {
     let host = Host::default();
     let mut first = host.candidate();
     first.until(true).await;
@@ -54,7 +54,7 @@ async fn one_that_is_told_to_stop_lets_another_lead_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_killed_is_followed_at_the_moment_its_lease_is_over() {
+async fn killed_leader_is_replaced_when_its_lease_expires() {
     let host = Host::default();
     let mut first = host.candidate();
     first.until(true).await;
@@ -127,7 +127,7 @@ async fn a_lease_that_is_deleted_is_made_again_by_who_holds_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault_80_the_times_in_a_lease_are_nothing_to_those_who_wait_for_it() {
+async fn fault_80_candidates_ignore_the_times_in_a_lease() {
     for renewed in ["2000-01-01T00:00:00.000000Z", "2100-01-01T00:00:00.000000Z"] {
         let host = Host::default();
         let spec = json!({"holderIdentity": "another", "leaseDurationSeconds": 15, "renewTime": renewed});

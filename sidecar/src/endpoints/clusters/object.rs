@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_shows_its_name_labels_version_and_conditions_and_nothing_else() {
+    fn cluster_shows_name_labels_version_and_conditions_only() {
         let mut m1 = member("m1", 7, &[("env", "prod")]);
         m1.metadata.uid = Some("u-1".to_owned());
         m1.metadata.annotations = Some([("secret".to_owned(), "manifest".to_owned())].into());

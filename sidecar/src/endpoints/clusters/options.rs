@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_of_that_very_version_when_it_says_so_or_has_a_limit() {
+    fn exact_or_limited_list_has_the_requested_version() {
         for (query, exact) in [
             ("", false),
             ("resourceVersion=0&limit=1", false),

@@ -43,7 +43,7 @@ fn every_document_is_json_and_not_sent_twice() {
 }
 
 #[test]
-fn aggregated_discovery_has_the_content_type_that_was_asked_for_to_the_letter() {
+fn aggregated_discovery_echoes_the_requested_content_type() {
     let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let v2beta1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
     for (accept, content_type, version) in [
@@ -61,7 +61,7 @@ fn aggregated_discovery_has_the_content_type_that_was_asked_for_to_the_letter() 
 }
 
 #[test]
-fn aggregated_discovery_names_the_resource_its_subresource_and_their_kinds() {
+fn aggregated_discovery_lists_resource_and_subresource() {
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let list = json(get(Document::Groups, &[(ACCEPT, accept)]));
     let kind = json!({"group": "proxy.kubectl-mc.dev", "version": "v1alpha1", "kind": "Cluster"});

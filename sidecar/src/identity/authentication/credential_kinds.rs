@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_attempted_is_told_in_upstreams_words_and_the_credential_is_not() {
+    fn failed_login_names_its_kind_not_its_credential() {
         let websocket = ("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.c2VjcmV0, v5");
         for (certificate, header, told) in [
             (false, None, "no credentials provided"),

@@ -62,7 +62,7 @@ impl FrontProxy {
 }
 
 #[test]
-fn fault_02_03_only_the_front_proxys_ca_and_an_allowed_name_make_a_front_proxy() {
+fn fault_02_03_front_proxy_needs_its_ca_and_an_allowed_name() {
     let (client, front) = (Ca::new(), Ca::new());
     let trust = trust(&client, &front, r#"["front"]"#);
     let usage = ExtendedKeyUsagePurpose::ClientAuth;
@@ -83,7 +83,7 @@ fn no_allowed_names_admit_every_name_of_the_front_proxys_ca() {
 }
 
 #[test]
-fn fault_02_a_strangers_chain_and_a_servers_certificate_prove_nothing() {
+fn fault_02_unknown_chain_or_server_certificate_proves_nothing() {
     let (client, front) = (Ca::new(), Ca::new());
     let trust = trust(&client, &front, "[]");
     for chain in [

@@ -30,7 +30,7 @@ pub async fn run(
         match event {
             Ok(event) => state.event(event),
             Err(error) => {
-                warn!(config_map = NAME, error = %error, "cannot be read: what it said stays in force");
+                warn!(config_map = NAME, error = %error, "cannot read the ConfigMap: keeping its last content");
             }
         }
     }
@@ -56,7 +56,9 @@ impl State {
             Event::Apply(map) => self.apply(map),
             Event::InitDone if !self.listed => self.without_config_map(),
             Event::InitDone => {}
-            Event::Delete(_) => warn!(config_map = NAME, "deleted: what it said stays in force"),
+            Event::Delete(_) => {
+                warn!(config_map = NAME, "the ConfigMap was deleted: keeping its last content")
+            }
         }
     }
 
@@ -66,7 +68,7 @@ impl State {
         match Trust::parse(&data) {
             Ok(trust) => self.put_in_force(trust),
             Err(error) => {
-                warn!(config_map = NAME, error = %error, "not understood: what it said stays in force");
+                warn!(config_map = NAME, error = %error, "the ConfigMap is invalid: keeping its last content");
             }
         }
     }
@@ -75,7 +77,7 @@ impl State {
     /// certificate, and that may pass: the host writes the ConfigMap a while after it started.
     fn without_config_map(&mut self) {
         if self.pending.is_none() {
-            warn!(config_map = NAME, "does not exist: what it said stays in force");
+            warn!(config_map = NAME, "the ConfigMap does not exist: keeping its last content");
             return;
         }
         match Trust::parse(&self.flags) {
@@ -83,27 +85,27 @@ impl State {
                 warn!(
                     config_map = NAME,
                     namespace = NAMESPACE,
-                    "does not exist: only the flags are in force"
+                    "the ConfigMap does not exist: using the flags only"
                 );
                 self.put_in_force(trust);
             }
             Ok(_) => warn!(
                 config_map = NAME,
                 namespace = NAMESPACE,
-                "does not exist, and no flag says whom to trust: not ready"
+                "the ConfigMap does not exist and no flag sets a CA: not ready"
             ),
             Err(error) => warn!(
                 config_map = NAME,
                 namespace = NAMESPACE,
                 error = %error,
-                "does not exist, and the flags are not understood: not ready"
+                "the ConfigMap does not exist and the flags are invalid: not ready"
             ),
         }
     }
 
     fn put_in_force(&mut self, trust: Trust) {
         let front_proxy = trust.front_proxy.is_some();
-        info!(config_map = NAME, front_proxy, "trusted roots are in force");
+        info!(config_map = NAME, front_proxy, "updated the trusted CAs");
         self.trust.store(Arc::new(trust));
         self.pending.take();
     }

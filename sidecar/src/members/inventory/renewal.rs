@@ -42,7 +42,7 @@ impl Renewals {
 
     async fn read_now(&self, cluster: &ClusterName) {
         let name = cluster.member_secret();
-        info!(%cluster, "the member refused the sidecar's credential: its Secret is read again");
+        info!(%cluster, "the member refused the sidecar's credential: rereading its Secret");
         let read = async {
             // One that is not there any more is the watch's to tell.
             let Some(secret) = self.secrets.get_opt(&name).await? else { return Ok(()) };
@@ -54,8 +54,8 @@ impl Renewals {
         };
         match timeout(READ_TIMEOUT, read).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => warn!(%cluster, error = %error, "the member's Secret cannot be read"),
-            Err(_) => warn!(%cluster, "the host did not say in time what the member's Secret is"),
+            Ok(Err(error)) => warn!(%cluster, error = %error, "cannot read the member's Secret"),
+            Err(_) => warn!(%cluster, "reading the member's Secret timed out"),
         }
     }
 }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_who_ask_at_once_and_soon_after_cost_the_host_one_question() {
+    async fn concurrent_rereads_ask_the_host_once() {
         let (renewals, asked, watch) = renewals(200);
         let m1 = name("m1");
         join_all((0..100).map(|_| renewals.read(&m1))).await;

@@ -114,7 +114,7 @@ where
     events.default_backoff().filter_map(async |event| {
         event
             .inspect_err(
-                |error| warn!(kind = %K::kind(&()), error = %error, "the host's list cannot be read"),
+                |error| warn!(kind = %K::kind(&()), error = %error, "cannot list or watch on the host"),
             )
             .ok()
     })
@@ -324,11 +324,11 @@ impl Way {
             .and_then(|connection| Upstream::new(name.clone(), connection, unreachable.clone()));
         let upstream = match upstream {
             Ok(upstream) => {
-                info!(cluster = %name, "the way to the member is known");
+                info!(cluster = %name, "loaded the member's Secret");
                 Ok(Arc::new(upstream))
             }
             Err(error) => {
-                warn!(cluster = %name, error = %error, "the member's Secret cannot be used");
+                warn!(cluster = %name, error = %error, "the member's Secret is invalid");
                 gone.cancel();
                 Err(Arc::from(format!("cannot be used: {error}")))
             }

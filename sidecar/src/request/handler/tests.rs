@@ -106,7 +106,7 @@ async fn fault_80_a_panic_is_a_500_and_the_http1_connection_goes_on() {
 }
 
 #[tokio::test]
-async fn fault_80_a_panic_in_one_stream_breaks_that_stream_and_no_other() {
+async fn fault_80_panic_in_one_stream_breaks_only_that_stream() {
     let (client, server, metrics, counted) = connection();
     let (tell, told) = oneshot::channel();
     let told = Arc::new(Mutex::new(Some(told)));

@@ -130,7 +130,7 @@ async fn callers_who_wait_take_turns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_whose_queue_is_full_is_refused_at_once_and_another_is_not() {
+async fn full_queue_refuses_its_caller_alone() {
     let bound = bound_of(4, 2);
     let _held: Vec<_> = (0..3).map(|_| at_once(&bound, FLOODER).unwrap()).collect();
     let mut queued: Vec<_> = (0..2).map(|_| Box::pin(bound.admit(FLOODER, in_a_minute()))).collect();

@@ -14,7 +14,7 @@ fn route(target: &str) -> Route {
 }
 
 #[test]
-fn a_proxy_path_is_split_into_the_cluster_and_what_belongs_to_the_member() {
+fn proxy_path_splits_into_cluster_and_member_path() {
     for (rest, inner) in [
         ("/proxy", "/"),
         ("/proxy/", "/"),
@@ -29,7 +29,7 @@ fn a_proxy_path_is_split_into_the_cluster_and_what_belongs_to_the_member() {
 }
 
 #[test]
-fn fault_22_24_25_26_a_spelling_that_others_could_read_differently_is_refused() {
+fn fault_22_24_25_26_ambiguous_spelling_is_refused() {
     for rest in [
         "/proxy/../../m2/proxy/api",
         "/proxy/api/..",
@@ -223,7 +223,7 @@ fn request_of_one_length_is_understood() {
 }
 
 #[test]
-fn fault_32_a_request_without_a_host_is_refused_where_http_demands_one() {
+fn fault_32_request_without_required_host_is_refused() {
     let request =
         |version| Request::builder().version(version).uri(format!("{M1}/proxy/api")).body(()).unwrap();
     assert!(matches!(RequestInfo::parse(&request(Version::HTTP_11)), Err(Error::Framing(_))));
@@ -231,7 +231,7 @@ fn fault_32_a_request_without_a_host_is_refused_where_http_demands_one() {
 }
 
 #[test]
-fn fault_28_a_target_that_names_a_server_is_refused_where_it_is_not_the_rule() {
+fn fault_28_absolute_target_is_refused_over_http1() {
     let target = format!("https://m1.example{M1}/proxy/api");
     let request =
         |version| Request::builder().version(version).uri(&target).header("host", "x").body(()).unwrap();

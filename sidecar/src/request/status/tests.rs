@@ -162,7 +162,7 @@ fn over_a_restart_clients_are_told_to_wait_for_seconds() {
 }
 
 #[test]
-fn in_an_outage_they_are_told_a_date_which_keeps_none_waiting_in_silence() {
+fn retry_after_in_an_outage_is_a_date() {
     for lasts in [15, 3600] {
         let before = Timestamp::now();
         let (again, status) = of_an_outage(lasts);

@@ -36,7 +36,7 @@ where
     tokio::select! {
         biased;
         () = stop.cancelled() => debug!("tunnel stopped"),
-        () = over => debug!("tunnel may not go on"),
+        () = over => debug!("tunnel ended by its revalidation"),
         () = async { broken.cancelled().await; sleep(LAST_WORDS).await } => debug!("tunnel broke"),
         copied = copy_bidirectional_with_sizes(&mut downstream, &mut upstream, BUFFER, BUFFER) => {
             debug!(copied = ?copied.ok(), "tunnel ended");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fault_65_a_half_close_is_passed_on_and_the_other_way_stays_open() {
+    async fn fault_65_half_close_leaves_the_other_direction_open() {
         let (mut client, mut member, _stop, task) = tunnel();
         client.write_all(b"question").await.unwrap();
         client.shutdown().await.unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn fault_65_last_words_arrive_though_the_member_no_longer_listens() {
+    async fn fault_65_last_bytes_arrive_after_a_write_failed() {
         let (mut client, downstream) = duplex(64);
         let said = vec![b'x'; 100_000];
         let words = said.clone();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_secret_gets_an_authority_that_signs_what_its_bundle_verifies() {
+    fn empty_secret_gets_a_working_authority() {
         let now = OffsetDateTime::now_utc();
         let content = made(&Content::new(), now);
         let authority = ready(&content, now);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn at_two_thirds_of_its_life_it_is_followed_by_another_and_stays_trusted_until_its_end() {
+    fn signer_is_replaced_at_two_thirds_and_trusted_to_its_end() {
         let now = OffsetDateTime::now_utc();
         let first = made(&Content::new(), now);
         let old = ready(&first, now).issue(&names(), now).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signer_that_was_taken_out_is_followed_by_another_and_stays_trusted() {
+    fn removed_signer_is_replaced_and_stays_trusted() {
         let now = OffsetDateTime::now_utc();
         let mut content = made(&Content::new(), now);
         let old = ready(&content, now).issue(&names(), now).unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_80_what_is_made_while_the_clock_is_wrong_by_an_hour_is_valid_all_the_same() {
+    fn fault_80_certificates_tolerate_an_hour_of_clock_skew() {
         let right = OffsetDateTime::now_utc();
         for wrong in [right - SKEW, right + SKEW] {
             let content = made(&Content::new(), wrong);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_is_renewed_at_two_thirds_of_its_life_and_never_outlives_its_signer() {
+    fn leaf_is_renewed_at_two_thirds_within_its_signers_life() {
         let now = OffsetDateTime::now_utc();
         let authority = ready(&made(&Content::new(), now), now);
         let leaf = authority.issue(&names(), now).unwrap();

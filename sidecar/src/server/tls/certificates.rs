@@ -56,7 +56,7 @@ impl ServingCertificate {
             match files.read() {
                 Ok((content, key)) if seen.as_ref() != Some(&content) => {
                     if seen.replace(content).is_some() {
-                        info!("the serving certificate changed");
+                        info!("reloaded the serving certificate");
                     }
                     self.0.store(Arc::new(key));
                 }
@@ -64,7 +64,7 @@ impl ServingCertificate {
                 Err(error) => {
                     warn!(
                         error = format!("{error:#}"),
-                        "the serving certificate cannot be read: the old one stays"
+                        "cannot read the serving certificate: keeping the current one"
                     );
                 }
             }

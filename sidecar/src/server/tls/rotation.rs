@@ -66,7 +66,7 @@ impl SelfManaged {
                 Ok(true) => EVERY,
                 Ok(false) => SOON,
                 Err(error) => {
-                    warn!(error = format!("{error:#}"), "the serving certificate cannot be looked after");
+                    warn!(error = format!("{error:#}"), "cannot maintain the serving certificate");
                     RETRY
                 }
             };
@@ -106,7 +106,7 @@ impl SelfManaged {
                 let version = secret.metadata.resource_version;
                 let patch = json!({"metadata": {"resourceVersion": version}, "data": content});
                 match self.secrets.patch(AUTHORITY, &by_us(), &Patch::Merge(patch)).await {
-                    Ok(_) => info!("a new authority for serving certificates was made"),
+                    Ok(_) => info!("created a CA for serving certificates"),
                     // Another replica was faster.
                     Err(kube::Error::Api(status)) if status.is_conflict() => {}
                     Err(error) => return Err(error).context(format!("Secret {AUTHORITY} cannot be written")),
@@ -135,7 +135,7 @@ impl SelfManaged {
             "spec": {"caBundle": bundle},
         });
         match self.registrations.patch(API_SERVICE, &by_us(), &Patch::Merge(patch)).await {
-            Ok(_) => info!("the APIService's caBundle was set"),
+            Ok(_) => info!("updated the caBundle of the APIService"),
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(error) => return Err(error).context(format!("APIService {API_SERVICE} cannot be written")),
         }
@@ -145,7 +145,7 @@ impl SelfManaged {
     fn show(&mut self, authority: &Authority, now: OffsetDateTime) -> anyhow::Result<()> {
         let leaf = authority.issue(&self.names, now)?;
         self.shown.show(leaf.chain.clone(), &leaf.key)?;
-        info!(renewed = self.leaf.is_some(), "a serving certificate was made");
+        info!(renewed = self.leaf.is_some(), "issued a serving certificate");
         self.leaf = Some(leaf);
         self.pending = None;
         Ok(())

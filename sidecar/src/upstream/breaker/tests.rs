@@ -52,7 +52,7 @@ fn failures_that_go_on_open_it_and_so_does_one_that_took_long() {
 }
 
 #[test]
-fn while_it_is_open_everybody_is_told_since_when_why_and_until_when() {
+fn open_breaker_reports_since_why_and_until() {
     let mut scene = Scene::open();
     let told = scene.state.admit(scene.now).unwrap_err().to_string();
     assert!(told.starts_with("since 2") && told.contains(" (refused), next try in "), "{told}");
@@ -70,7 +70,7 @@ fn after_the_pause_one_request_tries_and_the_others_wait_for_it() {
 }
 
 #[test]
-fn a_trial_that_is_given_up_or_never_ends_leaves_the_next_one_its_turn() {
+fn abandoned_trial_leaves_the_next_one_its_turn() {
     let mut scene = Scene::open();
     scene.pass(FIRST_PAUSE * 2);
     assert!(scene.state.admit(scene.now).unwrap());
@@ -100,7 +100,7 @@ fn each_failed_trial_doubles_the_pause_up_to_the_last() {
 }
 
 #[test]
-fn a_connection_that_opens_and_ends_before_an_answer_makes_nothing_good() {
+fn connection_without_an_answer_does_not_close_the_breaker() {
     let mut scene = Scene::open();
     scene.pass(FIRST_PAUSE * 2);
     assert!(scene.state.admit(scene.now).unwrap());

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn look_ups_that_were_given_up_count_until_their_threads_are_free() {
+    async fn abandoned_lookups_count_until_their_threads_end() {
         let silent = Silent { asked: Arc::default(), answers: Arc::new(Semaphore::new(0)) };
         let mut lookup = Lookup::new(silent.clone());
         let mut ask = || lookup.call("member.example".parse().unwrap());

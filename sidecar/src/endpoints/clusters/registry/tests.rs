@@ -41,7 +41,7 @@ fn what_is_not_newer_was_told_before() {
 }
 
 #[test]
-fn a_list_without_the_newest_cluster_does_not_turn_the_version_back() {
+fn shorter_list_does_not_lower_the_version() {
     let (registry, mut writer) = three();
     writer.replace(vec![member("m1", 10, &[])], 0);
     assert_eq!(registry.snapshot().unwrap().version, 30);
@@ -104,7 +104,7 @@ fn a_list_forgets_what_was_before_it() {
 }
 
 #[test]
-fn a_list_with_its_own_version_expires_who_may_have_missed_a_deletion() {
+fn relist_expires_readers_that_may_have_missed_a_deletion() {
     let (registry, mut writer) = Registry::new();
     // Elsewhere a reader saw m2 at 30. It was deleted at 40, before this list.
     writer.replace(vec![member("m1", 20, &[])], 45);
@@ -120,7 +120,7 @@ async fn a_reader_that_is_ahead_waits_for_the_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_is_too_far_ahead_is_told_so_after_three_seconds() {
+async fn too_new_version_is_refused_after_three_seconds() {
     let (registry, _writer) = three();
     let began = tokio::time::Instant::now();
     let error = registry.not_older_than(31).await.unwrap_err();

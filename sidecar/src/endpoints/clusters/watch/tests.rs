@@ -40,7 +40,7 @@ impl Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_begins_with_what_is_there_and_goes_on_with_what_happens() {
+async fn watch_sends_current_objects_then_changes() {
     for query in ["", "resourceVersion=0"] {
         let (registry, mut writer) = three();
         let mut client = Client::watch(&registry, query, Form::Object).await;
@@ -122,7 +122,7 @@ async fn a_watch_ends_when_its_time_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_to_match_is_added_and_what_no_longer_does_is_deleted() {
+async fn selector_changes_become_added_and_deleted_events() {
     let (registry, mut writer) = three();
     let query = "resourceVersion=30&labelSelector=env%3Dprod";
     let mut client = Client::watch(&registry, query, Form::Object).await;

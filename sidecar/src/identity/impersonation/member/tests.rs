@@ -60,7 +60,7 @@ fn a_service_accounts_other_groups_are_sent_all() {
 }
 
 #[test]
-fn a_service_account_without_its_groups_is_refused_for_the_member_would_add_them() {
+fn service_account_without_groups_is_refused() {
     let account = "system:serviceaccount:ns:n";
     for groups in [&["system:authenticated"][..], &["system:unauthenticated"], &[]] {
         let refusal = refusal(&identity(account, groups));
@@ -179,7 +179,7 @@ fn fault_08_five_hundred_groups_are_five_hundred_lines() {
 }
 
 #[test]
-fn each_part_of_an_identity_takes_a_right_of_its_own_on_the_member() {
+fn each_part_of_an_identity_needs_its_own_right() {
     let identity = Identity {
         user: "jane".to_owned(),
         uid: Some("7".to_owned()),

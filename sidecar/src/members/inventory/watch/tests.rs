@@ -128,7 +128,7 @@ async fn nothing_is_told_before_both_lists_were_read() {
 }
 
 #[tokio::test]
-async fn a_member_is_found_when_it_has_a_secret_and_off_when_it_has_none() {
+async fn member_without_a_secret_is_off() {
     let mut host = Host::synced();
     assert!(host.find("m1").is_ok());
     host.state.member(Event::Apply(member("m2")));
@@ -148,7 +148,7 @@ async fn a_secret_that_cannot_be_used_is_named_with_its_key() {
 }
 
 #[tokio::test]
-async fn fault_78_a_new_token_makes_a_new_way_and_everything_else_keeps_the_old_one() {
+async fn fault_78_only_a_new_token_makes_a_new_upstream() {
     let mut host = Host::synced();
     let old = host.find("m1").unwrap().upstream.clone();
     host.state.member(Event::Apply(member("m1")));
@@ -162,7 +162,7 @@ async fn fault_78_a_new_token_makes_a_new_way_and_everything_else_keeps_the_old_
 }
 
 #[tokio::test]
-async fn fault_73_what_is_open_lives_on_over_a_new_token_and_ends_with_the_connection_or_the_member() {
+async fn fault_73_streams_survive_a_new_token_not_a_new_address() {
     let mut host = Host::synced();
     let open = host.find("m1").unwrap().gone.clone();
     host.state.secret(Event::Apply(secret("m1", "new")));
@@ -184,7 +184,7 @@ async fn fault_73_what_is_open_lives_on_over_a_new_token_and_ends_with_the_conne
 }
 
 #[tokio::test]
-async fn fault_73_what_is_open_ends_when_the_credential_is_taken_away_or_unusable() {
+async fn fault_73_streams_end_with_their_credential() {
     let mut none = secret("m1", "old");
     none.data.as_mut().unwrap().remove("token");
     for off in [none, secret("m1", "")] {
@@ -210,7 +210,7 @@ async fn a_members_share_is_the_same_over_a_change_of_its_secret() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_people_wait_for_a_member_than_it_has_room_for_whatever_becomes_of_its_secret() {
+async fn waiter_limit_survives_a_new_secret() {
     let mut host = Host::synced();
     let mut manager = secret("m1", "manager");
     manager.metadata.name = Some("m1.manager".to_owned());
@@ -240,7 +240,7 @@ fn person(number: usize) -> Identity {
 }
 
 #[tokio::test]
-async fn a_list_that_is_read_anew_is_told_once_and_not_for_each_of_its_objects() {
+async fn relist_publishes_one_snapshot() {
     let mut host = Host::synced();
     let mut told = host.state.fleet.subscribe();
     let mut publications = 0;
@@ -286,7 +286,7 @@ async fn a_secret_of_another_name_is_no_members() {
 }
 
 #[tokio::test]
-async fn a_refused_credential_is_read_again_before_the_watch_tells_of_a_new_one() {
+async fn refused_credential_is_reread_before_the_watch_event() {
     let mut host = Host::with(secret_at(2, "new")).listed();
     let refused = host.find("m1").unwrap();
     let renewed = host.renewed(&refused).await.unwrap();

@@ -144,7 +144,7 @@ const BOB: Option<(&str, &str)> = Some(("authorization", "Bearer bob"));
 const MALLORY: Option<(&str, &str)> = Some(("authorization", "Bearer mallory"));
 
 #[tokio::test]
-async fn a_refused_login_over_http2_ends_the_connection_and_over_http1_does_not() {
+async fn refused_login_ends_an_http2_connection_not_http1() {
     let (services, _) = app(Flags::default(), &front_proxy());
     for (version, header, code, ends) in [
         (Version::HTTP_2, None, 401, true),
@@ -190,7 +190,7 @@ async fn a_failed_login_is_counted_by_what_was_attempted() {
 }
 
 #[tokio::test]
-async fn who_shows_nothing_is_anonymous_if_that_is_allowed_and_who_fails_is_not() {
+async fn anonymous_needs_the_flag_and_no_failed_credential() {
     let (services, asked) = app(Flags { anonymous_auth: true, ..Flags::default() }, &front_proxy());
     let peer = stranger();
     let (status, ..) = send(&services, &peer, Version::HTTP_2, PODS, None).await;
@@ -205,7 +205,7 @@ async fn who_shows_nothing_is_anonymous_if_that_is_allowed_and_who_fails_is_not(
 }
 
 #[tokio::test]
-async fn a_timeout_that_is_no_duration_is_refused_before_anybody_is_asked() {
+async fn invalid_timeout_is_refused_before_any_review() {
     let (services, asked) = app(Flags::default(), &front_proxy());
     let path = format!("{PODS}?timeout=soon");
     let (status, _, body) = send(&services, &stranger(), Version::HTTP_11, &path, JANE).await;
@@ -235,7 +235,7 @@ async fn a_connection_is_told_to_go_away_now_and_then() {
 const PAGE: Option<(&str, &str)> = Some(("origin", "https://ui.example"));
 
 #[tokio::test]
-async fn a_page_of_an_allowed_origin_may_ask_and_one_of_another_is_told_nothing() {
+async fn cors_answers_allowed_origins_only() {
     let (services, asked) = app(Flags { cors: true, ..Flags::default() }, &front_proxy());
     let (status, headers, _) =
         send_as(&services, &stranger(), Version::HTTP_11, Method::OPTIONS, PODS, PAGE).await;
@@ -258,7 +258,7 @@ async fn a_page_of_an_allowed_origin_may_ask_and_one_of_another_is_told_nothing(
 }
 
 #[tokio::test]
-async fn the_host_has_a_cors_policy_of_its_own_and_so_has_who_wants_none() {
+async fn no_cors_headers_through_the_host_or_without_the_flag() {
     let front_proxy = front_proxy();
     let (with, _) = app(Flags { cors: true, ..Flags::default() }, &front_proxy);
     let (without, _) = app(Flags::default(), &front_proxy);

@@ -129,7 +129,7 @@ async fn a_replica_is_ready_before_its_group_is_registered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_signer_is_used_only_when_the_host_has_had_it_for_a_while() {
+async fn new_signer_waits_until_the_host_trusts_it() {
     let (host, readiness) = (host(), Readiness::default());
     register(&host);
     let mut replica = replica(&host, &readiness);

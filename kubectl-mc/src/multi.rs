@@ -80,11 +80,21 @@ impl<'a> Job<'a> {
     }
 }
 
+/// Refuses what makes no sense on so many clusters, before anything is read or sent.
+pub(crate) fn check(scanned: &Scanned, clusters: usize) -> Result<(), Failure> {
+    if let Some(why) = verb::needs_one_cluster(scanned) {
+        return Err(OneAtATime { why, clusters }.into());
+    }
+    match verb::download(scanned) {
+        Some(path) if clusters > 1 && !path.to_string_lossy().contains(local_port::PLACE) => {
+            Err(SamePath { path: path.to_string_lossy().into_owned(), clusters }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Runs the command on all its clusters and tells how it went.
 pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
-    if let Some(why) = verb::needs_one_cluster(job.scanned) {
-        return Err(OneAtATime { why, clusters: job.targets.len() }.into());
-    }
     if job.effect == Effect::Writes {
         confirm::confirm(job)?;
     }
@@ -212,6 +222,23 @@ pub(crate) enum InputError {
 impl Explain for InputError {
     fn hint(&self) -> Option<String> {
         matches!(self, Self::TooLarge).then(|| "use a file: every cluster then reads it".to_owned())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cp from {clusters} clusters would write all files to the same path {path:?}")]
+struct SamePath {
+    path: String,
+    clusters: usize,
+}
+
+impl Explain for SamePath {
+    fn hint(&self) -> Option<String> {
+        Some(format!("put the cluster's name into the path: {}-{}", self.path, local_port::PLACE))
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
     }
 }
 

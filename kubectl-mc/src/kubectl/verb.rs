@@ -28,6 +28,7 @@ pub(crate) fn effect(scanned: &Scanned) -> Effect {
         ("auth", "can-i" | "whoami") | ("rollout", "status" | "history") | ("apply", "view-last-applied") => {
             Effect::Reads
         }
+        ("cp", _) if download(scanned).is_some() => Effect::Opens,
         ("exec" | "cp" | "debug" | "edit" | "proxy", _) => Effect::Writes,
         ("set", _) if scanned.has("local") => Effect::Reads,
         _ if is_dry(scanned) => Effect::Reads,
@@ -60,6 +61,15 @@ pub(crate) fn needs_one_cluster(scanned: &Scanned) -> Option<&'static str> {
         "proxy" => Some("one local port"),
         _ => None,
     }
+}
+
+/// The local path that `cp` copies a pod's file to, if it does.
+pub(crate) fn download(scanned: &Scanned) -> Option<&OsStr> {
+    let mut paths = scanned.words_after_verb().map(|(_, path)| path);
+    let (from, to) = (paths.next()?, paths.next()?);
+    // kubectl takes a path with a colon for one in a pod.
+    let is_remote = |path: &OsStr| path.to_string_lossy().contains(':');
+    (scanned.verb().is_some_and(|verb| verb == "cp") && is_remote(from) && !is_remote(to)).then_some(to)
 }
 
 /// Whether it is kubectl's own affair, the same whatever the cluster.
@@ -152,6 +162,8 @@ mod tests {
             ("exec x -- rm -rf /", Effect::Writes),
             ("exec x --dry-run=client -- rm", Effect::Writes),
             ("cp a x:/b", Effect::Writes),
+            ("cp -n ns x:/b a", Effect::Opens),
+            ("cp ns/x:/b a -c main", Effect::Opens),
             ("create token x", Effect::Writes),
             ("delete --raw /x", Effect::Writes),
             ("some-plugin get", Effect::Writes),

@@ -60,7 +60,7 @@ impl<'a> Children<'a> {
             User::Named(_) | User::ServiceAccount(_) => None,
         };
         let reads = job.effect != Effect::Writes;
-        let ends = reads && !verb::is_stream(job.scanned);
+        let ends = job.effect == Effect::Reads && !verb::is_stream(job.scanned);
         Ok(Self {
             kubectl: Kubectl::find(job.env)?,
             client: client::connection(job.host, job.scanned, job.env).await.ok(),

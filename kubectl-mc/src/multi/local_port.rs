@@ -36,7 +36,8 @@ fn moved(ports: &str, at: usize) -> Option<String> {
     Some(format!("{}:{remote}", local + at))
 }
 
-const PLACE: &str = "{cluster}";
+/// Stands for the name of the cluster.
+pub(super) const PLACE: &str = "{cluster}";
 
 #[cfg(test)]
 mod tests {

@@ -326,6 +326,34 @@ fn interactive_commands_are_refused_for_several() {
 }
 
 #[test]
+fn interactive_commands_for_several_leave_standard_input_unread() {
+    let bed = bed("echo run");
+    let (mut typed, mut keyboard) = std::io::pipe().unwrap();
+    keyboard.write_all(b"exit").unwrap();
+    drop(keyboard);
+    let mut command = bed.command(&["-C", "m1,m2", "exec", "-it", "x", "--", "sh"]);
+    let refused = command.stdin(typed.try_clone().unwrap()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let mut left = String::new();
+    typed.read_to_string(&mut left).unwrap();
+    assert_eq!(left, "exit");
+}
+
+#[test]
+fn copies_from_several_clusters_need_a_path_for_each() {
+    let bed = bed("echo \"$@\"");
+    let said = "error: cp from 2 clusters would write all files to the same path \"log\"\n\
+                hint: put the cluster's name into the path: log-{cluster}\n";
+    assert_eq!(bed.run(&["-C", "m1,m2", "cp", "web:/log", "log"]), ran(2, "", said));
+    // A copy out of a cluster changes nothing, so nobody is asked.
+    let copied = bed.run(&["-C", "m1,m2", "cp", "web:/log", "log-{cluster}"]);
+    assert_eq!(
+        (copied.code, copied.out.as_str()),
+        (Some(0), "m1 | cp web:/log log-m1\nm2 | cp web:/log log-m2\n")
+    );
+}
+
+#[test]
 fn help_is_kubectls_and_asked_once() {
     let bed = Bed::unreachable();
     let ran = bed.run(&["-C", "m1,m2", "get", "--help"]);

@@ -65,6 +65,7 @@ pub(super) fn run(
         let cluster = only.name.clone();
         return super::one(scanned, cluster, &settings, env, printer);
     }
+    multi::check(&scanned, targets.len())?;
     let (found, host) = (login.host, login.host()?);
     let Settings { fleet: options, .. } = &settings;
     let input = multi::read_input(&scanned)?;

@@ -84,9 +84,9 @@ fn fault_20_front_proxy_trust_survives_a_broken_config_map() -> Result<()> {
     ask()?;
     let broken = json!({"data": {"requestheader-allowed-names": "no JSON"}});
     change(config_map, &broken)?;
-    told("not understood")?;
+    told("the ConfigMap is invalid")?;
     host()?.delete(config_map)?;
-    told("deleted")?;
+    told("the ConfigMap was deleted")?;
     let data = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "extension-apiserver-authentication"}, "data": original["data"]});
     host()?.apply(config_map, &data)?;
     ask()

@@ -144,7 +144,7 @@ impl Two {
         let (host, namespace) = (&self.fleet.host, &self.fleet.namespace);
         let followed = Followed::after(before, host, namespace, || self.is_served())?;
         until_leads(&self.other)?;
-        ensure!(!self.other.log()?.contains("cannot be followed as it should be"), "{}", self.other.log()?);
+        ensure!(!self.other.log()?.contains("cannot watch the Lease"), "{}", self.other.log()?);
         Ok(followed)
     }
 

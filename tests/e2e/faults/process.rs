@@ -18,7 +18,7 @@ fn fault_80_file_descriptor_shortage_is_survived() -> Result<()> {
     // More connections than it can have, none of which says a word.
     let silent = (0..200).map(|_| endpoint.dial()).collect::<Result<Vec<_>>>()?;
     eventually("it has run out of files", SOON, || {
-        Ok(own.log()?.contains("cannot be accepted").then_some(()))
+        Ok(own.log()?.contains("cannot accept a connection").then_some(()))
     })?;
     // Who is connected is served all the same.
     known.send(get(&fake, "/known").as_bytes())?;

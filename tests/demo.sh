@@ -9,8 +9,8 @@ if [ "${1:-}" != --in-bed ]; then
     export PATH="$PATH:/usr/sbin"
     echo "demo: building the plugin, the sidecar and the test bed"
     cargo build --quiet --package kubectl-mc --package sidecar --package testbed
-    echo "demo: building Kubernetes from its Go modules (minutes the first time)"
-    target/debug/testbed build
+    # The test bed builds what it starts of Kubernetes, and nothing else.
+    [ -d target/kubernetes ] || echo "demo: the first time, Kubernetes is built from its Go modules: about four minutes on two cores"
     bed=(--members 2 --sidecar target/debug/mc-sidecar)
     if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
         bed+=(--node m1)

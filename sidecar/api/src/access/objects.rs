@@ -141,6 +141,22 @@ mod tests {
     }
 
     #[test]
+    fn objects_have_the_names_and_labels_that_the_manager_may_write() {
+        let objects = objects(&Impersonation::default(), &[account("a", "robot")]);
+        let (role, binding) = &objects.roles["a"];
+        let of_cluster = [&objects.cluster_role.metadata, &objects.cluster_role_binding.metadata];
+        for metadata in [of_cluster, [&role.metadata, &binding.metadata]].concat() {
+            assert_eq!(metadata.name.as_deref(), Some(IMPERSONATOR));
+            assert_eq!(metadata.labels.as_ref().unwrap()[MANAGED_BY], KUBECTL_MC);
+        }
+        for subjects in [&objects.cluster_role_binding.subjects, &binding.subjects] {
+            let subjects = serde_json::to_value(subjects).unwrap();
+            let account = json!({"kind": "ServiceAccount", "name": IMPERSONATOR, "namespace": NAMESPACE});
+            assert_eq!(subjects, json!([account]));
+        }
+    }
+
+    #[test]
     fn service_accounts_are_named_in_their_own_namespace() {
         let group = Subject::Group("system:serviceaccounts:all".to_owned());
         let subjects = [account("a", "robot"), account("b", "robot"), account("all", "one"), group];

@@ -47,6 +47,12 @@ fn subjects_become_names_each_in_its_place() {
 }
 
 #[test]
+fn summary_leaves_out_namespaces_whose_accounts_are_named() {
+    let rules = rules(&Policy::default(), &[account("ns", "robot"), account("ns", "other")]);
+    assert_eq!(rules.summary(), "0 users, 1 group, 2 service accounts");
+}
+
+#[test]
 fn host_administrators_are_sent_as_a_group_of_our_own() {
     let rules = rules(&Policy::default(), &[group("system:masters"), group("kubeadm:cluster-admins")]);
     assert_eq!(groups(&rules), [HOST_ADMINS]);

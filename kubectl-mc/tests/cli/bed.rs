@@ -165,6 +165,13 @@ impl Bed {
         command
     }
 
+    /// A host where every member answers, and this script in the place of kubectl.
+    pub(crate) fn with_kubectl(script: &str) -> Self {
+        let bed = Self::answering((200, "application/json", "{}".to_owned()));
+        bed.kubectl(script);
+        bed
+    }
+
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         self.command(arguments).output().unwrap().into()
     }
@@ -175,6 +182,10 @@ impl Bed {
 }
 
 impl Ran {
+    pub(crate) fn new(code: i32, out: &str, err: &str) -> Self {
+        Self { code: Some(code), out: out.to_owned(), err: err.to_owned() }
+    }
+
     /// The arguments that the fake kubectl got.
     pub(crate) fn arguments(&self) -> Vec<&str> {
         self.out.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']')).collect()

@@ -8,26 +8,15 @@ use std::time::{Duration, Instant};
 
 use crate::bed::{Bed, Ran, status};
 
-/// A host where every member answers.
-fn bed(script: &str) -> Bed {
-    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
-    bed.kubectl(script);
-    bed
-}
-
-fn ran(code: i32, out: &str, err: &str) -> Ran {
-    Ran { code: Some(code), out: out.to_owned(), err: err.to_owned() }
-}
-
 #[test]
 fn text_lines_name_their_cluster_in_order() {
     // The first is the last to speak.
-    let bed = bed(
+    let bed = Bed::with_kubectl(
         "[ $cluster = m1 ] && while [ ! -e there ]; do :; done; echo a line; printf \"and $cluster\"; echo aside >&2; : > there",
     );
     assert_eq!(
         bed.run(&["-C", "m1,eu-prod-1", "describe", "pod", "x"]),
-        ran(
+        Ran::new(
             0,
             "m1        | a line\nm1        | and m1\neu-prod-1 | a line\neu-prod-1 | and eu-prod-1\n",
             "m1        | aside\neu-prod-1 | aside\n"
@@ -37,14 +26,16 @@ fn text_lines_name_their_cluster_in_order() {
 
 #[test]
 fn tables_become_one_with_the_cluster_first() {
-    let bed = bed("case $cluster in\n\
+    let bed = Bed::with_kubectl(
+        "case $cluster in\n\
          m1) printf 'NAME   CPU(cores)\\nweb    1m\\n';;\n\
          m2) printf 'NAME              CPU(cores)\\nweb-with-a-name   100m\\n';;\n\
          m3) echo 'No resources found in ns namespace.' >&2;;\n\
-         esac");
+         esac",
+    );
     assert_eq!(
         bed.run(&["-C", "m1,m2,m3", "top", "pods"]),
-        ran(
+        Ran::new(
             0,
             "CLUSTER   NAME              CPU(cores)\nm1        web               1m\nm2        web-with-a-name   100m\n",
             "m3 | No resources found in ns namespace.\n"
@@ -54,10 +45,12 @@ fn tables_become_one_with_the_cluster_first() {
 
 #[test]
 fn documents_become_one_valid_list_with_the_failures_in_it() {
-    let bed = bed(r#"case $cluster in
+    let bed = Bed::with_kubectl(
+        r#"case $cluster in
          m1) echo '{"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "a"}}';;
          m2) echo 'Error from server (NotFound): deployments.apps "a" not found' >&2; exit 1;;
-         esac"#);
+         esac"#,
+    );
     let expected = r#"{
     "apiVersion": "v1",
     "items": [
@@ -88,7 +81,7 @@ fn documents_become_one_valid_list_with_the_failures_in_it() {
     let err = "m2 | Error from server (NotFound): deployments.apps \"a\" not found\n\
                1 of 2 clusters failed: 1 not found (m2)\n";
     let words = ["-C", "m1,m2", "--yes", "patch", "deploy", "a", "-p", "{}", "-o", "json"];
-    assert_eq!(bed.run(&words), ran(4, expected, err));
+    assert_eq!(bed.run(&words), Ran::new(4, expected, err));
     let yaml = bed.run(&[&words[..9], &["yaml"]].concat()).out;
     assert!(yaml.starts_with("apiVersion: v1\nitems:\n"), "{yaml}");
 }
@@ -102,15 +95,19 @@ fn all_some_and_none_have_codes_of_their_own() {
         ("exit 7".to_owned(), 5, "2 of 2 clusters failed: 2 exit code 7 (m1, m2)\n"),
         ("kill -9 $$".to_owned(), 5, "2 of 2 clusters failed: 2 killed (m1, m2)\n"),
     ] {
-        assert_eq!(bed(&script).run(&["-C", "m1,m2", "describe", "x"]), ran(code, "", err), "{script}");
+        assert_eq!(
+            Bed::with_kubectl(&script).run(&["-C", "m1,m2", "describe", "x"]),
+            Ran::new(code, "", err),
+            "{script}"
+        );
     }
 }
 
 #[test]
 fn differences_are_no_failure() {
-    let differs = bed("[ $cluster != m2 ] || { echo -old; exit 1; }");
-    assert_eq!(differs.run(&["-C", "m1,m2", "diff", "-f", "x"]), ran(1, "m2 | -old\n", ""));
-    let fails = bed("echo 'error: the path \"x\" does not exist' >&2; exit 1");
+    let differs = Bed::with_kubectl("[ $cluster != m2 ] || { echo -old; exit 1; }");
+    assert_eq!(differs.run(&["-C", "m1,m2", "diff", "-f", "x"]), Ran::new(1, "m2 | -old\n", ""));
+    let fails = Bed::with_kubectl("echo 'error: the path \"x\" does not exist' >&2; exit 1");
     assert_eq!(fails.run(&["-C", "m1,m2", "diff", "-f", "x"]).code, Some(5));
 }
 
@@ -125,7 +122,7 @@ fn refusing_hop_is_named_for_each_cluster_and_grouped() {
     bed.kubectl("echo yes");
     assert_eq!(
         bed.run(&["-C", "m1,m2,m3,m4", "describe", "x"]),
-        ran(
+        Ran::new(
             4,
             "m1 | yes\n",
             "m2 | error: member unreachable: no route to host\n\
@@ -138,20 +135,22 @@ fn refusing_hop_is_named_for_each_cluster_and_grouped() {
 
 #[test]
 fn text_of_kubectl_is_no_evidence_of_a_hop() {
-    let bed = bed("echo 'Error from server (Forbidden): host authorization: log in elsewhere' >&2; exit 1");
+    let bed = Bed::with_kubectl(
+        "echo 'Error from server (Forbidden): host authorization: log in elsewhere' >&2; exit 1",
+    );
     let ran = bed.run(&["-C", "m1,m2", "describe", "x"]);
     assert!(ran.err.ends_with("2 of 2 clusters failed: 2 forbidden (m1, m2)\n"), "{}", ran.err);
 }
 
 #[test]
 fn a_slow_cluster_has_its_time_and_nothing_of_it_goes_on() {
-    let bed = bed("[ $cluster != m1 ] || { sleep 1000 & echo $! > pid; wait; }; echo done");
+    let bed = Bed::with_kubectl("[ $cluster != m1 ] || { sleep 1000 & echo $! > pid; wait; }; echo done");
     let begin = Instant::now();
     let ran = bed.run(&["--cluster-timeout=1s", "-C", "m1,m2", "describe", "x"]);
     assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
     assert_eq!(
         ran,
-        self::ran(
+        Ran::new(
             4,
             "m2 | done\n",
             "m1 | error: no answer within 1s\n1 of 2 clusters failed: 1 timed out after 1s (m1)\n"
@@ -162,8 +161,9 @@ fn a_slow_cluster_has_its_time_and_nothing_of_it_goes_on() {
 
 #[test]
 fn an_interruption_leaves_no_process_and_no_file() {
-    let bed =
-        bed("echo $$ > pid.$cluster.tmp; mv pid.$cluster.tmp pid.$cluster; echo begun; exec sleep 1000");
+    let bed = Bed::with_kubectl(
+        "echo $$ > pid.$cluster.tmp; mv pid.$cluster.tmp pid.$cluster; echo begun; exec sleep 1000",
+    );
     plugin(&bed, "echo '{\"status\": {\"token\": \"obtained\"}}'");
     let mut command = bed.command(&["-C", "m1,m2", "logs", "-f", "deploy/x"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -182,7 +182,7 @@ fn an_interruption_leaves_no_process_and_no_file() {
 
 #[test]
 fn so_many_at_once_and_no_more_and_all_of_them_in_order() {
-    let bed = bed(": > running.$cluster; set -- running.*; echo $#; rm running.$cluster");
+    let bed = Bed::with_kubectl(": > running.$cluster; set -- running.*; echo $#; rm running.$cluster");
     let names: Vec<_> = (0..40).map(|at| format!("m{at:02}")).collect();
     let ran = bed.run(&["--cluster-concurrency=3", "-C", &names.join(","), "describe", "x"]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
@@ -195,7 +195,7 @@ fn so_many_at_once_and_no_more_and_all_of_them_in_order() {
 #[test]
 fn endless_command_on_many_clusters_needs_concurrency_flag() {
     let names: Vec<_> = (0..65).map(|at| format!("m{at}")).collect();
-    let ran = bed("echo x").run(&["-C", &names.join(","), "wait", "--for=delete", "pod/x"]);
+    let ran = Bed::with_kubectl("echo x").run(&["-C", &names.join(","), "wait", "--for=delete", "pod/x"]);
     assert_eq!(
         ran.failed(),
         (
@@ -209,7 +209,7 @@ fn endless_command_on_many_clusters_needs_concurrency_flag() {
 #[test]
 fn streams_print_as_data_arrives() {
     // The second speaks, and the first only then.
-    let bed = bed(
+    let bed = Bed::with_kubectl(
         "if [ $cluster = m1 ]; then while [ ! -e go ]; do :; done; echo second; else echo first; fi; exec sleep 1000",
     );
     let mut child =
@@ -224,7 +224,7 @@ fn streams_print_as_data_arrives() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_error_and_ends_the_rest() {
-    let bed = bed("while :; do echo again; done");
+    let bed = Bed::with_kubectl("while :; do echo again; done");
     let mut child = bed
         .command(&["-C", "m1,m2", "logs", "-f", "deploy/x"])
         .stdout(Stdio::piped())
@@ -266,7 +266,7 @@ fn a_reader_that_goes_away_is_no_error_without_kubectl_either() {
 
 #[test]
 fn every_cluster_gets_whole_standard_input() {
-    let bed = bed("cat > got.$cluster");
+    let bed = Bed::with_kubectl("cat > got.$cluster");
     let mut child =
         bed.command(&["--yes", "-C", "m1,m2,m3", "apply", "-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
     let manifest = "kind: ConfigMap\n".repeat(100_000);
@@ -279,7 +279,7 @@ fn every_cluster_gets_whole_standard_input() {
 
 #[test]
 fn unused_standard_input_is_not_read() {
-    let bed = bed("cat");
+    let bed = Bed::with_kubectl("cat");
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(b"for whoever comes after\n").unwrap();
     drop(writer);
@@ -293,7 +293,7 @@ fn unused_standard_input_is_not_read() {
 
 #[test]
 fn credential_plugin_runs_once_for_all_clusters() {
-    let bed = bed("grep -o 'obtained' \"${KUBECONFIG%%:*}\"; stat -c %a \"${KUBECONFIG%%:*}\"");
+    let bed = Bed::with_kubectl("grep -o 'obtained' \"${KUBECONFIG%%:*}\"; stat -c %a \"${KUBECONFIG%%:*}\"");
     plugin(&bed, "echo run >> runs; echo '{\"status\": {\"token\": \"obtained\"}}'");
     let ran = bed.run(&["-C", "m*,m1,m2,m3", "--cluster=m4", "describe", "x"]);
     // The host lists nothing, so that the glob adds nothing and exact names are unknown.
@@ -309,51 +309,6 @@ fn credential_plugin_runs_once_for_all_clusters() {
 }
 
 #[test]
-fn interactive_commands_are_refused_for_several() {
-    let bed = bed("echo run");
-    for (words, why) in [
-        (&["exec", "-it", "x", "--", "sh"][..], "a terminal (--tty)"),
-        (&["edit", "deploy/x"], "an editor"),
-        (&["proxy"], "one local port"),
-    ] {
-        let ran = bed.run(&[&["-C", "m1,m2"], words].concat());
-        let said = format!(
-            "error: the command needs {why} and works on one cluster only, but 2 are chosen\n\
-             hint: name one cluster: --cluster=NAME\n"
-        );
-        assert_eq!(ran, self::ran(2, "", &said));
-    }
-}
-
-#[test]
-fn interactive_commands_for_several_leave_standard_input_unread() {
-    let bed = bed("echo run");
-    let (mut typed, mut keyboard) = std::io::pipe().unwrap();
-    keyboard.write_all(b"exit").unwrap();
-    drop(keyboard);
-    let mut command = bed.command(&["-C", "m1,m2", "exec", "-it", "x", "--", "sh"]);
-    let refused = command.stdin(typed.try_clone().unwrap()).output().unwrap();
-    assert_eq!(refused.status.code(), Some(2));
-    let mut left = String::new();
-    typed.read_to_string(&mut left).unwrap();
-    assert_eq!(left, "exit");
-}
-
-#[test]
-fn copies_from_several_clusters_need_a_path_for_each() {
-    let bed = bed("echo \"$@\"");
-    let said = "error: cp from 2 clusters would write all files to the same path \"log\"\n\
-                hint: put the cluster's name into the path: log-{cluster}\n";
-    assert_eq!(bed.run(&["-C", "m1,m2", "cp", "web:/log", "log"]), ran(2, "", said));
-    // A copy out of a cluster changes nothing, so nobody is asked.
-    let copied = bed.run(&["-C", "m1,m2", "cp", "web:/log", "log-{cluster}"]);
-    assert_eq!(
-        (copied.code, copied.out.as_str()),
-        (Some(0), "m1 | cp web:/log log-m1\nm2 | cp web:/log log-m2\n")
-    );
-}
-
-#[test]
 fn help_is_kubectls_and_asked_once() {
     let bed = Bed::unreachable();
     let ran = bed.run(&["-C", "m1,m2", "get", "--help"]);
@@ -362,27 +317,10 @@ fn help_is_kubectls_and_asked_once() {
 
 #[test]
 fn names_are_coloured_only_when_asked_for_or_on_a_terminal() {
-    let bed = bed("echo x");
+    let bed = Bed::with_kubectl("echo x");
     assert!(!bed.run(&["-C", "m1,m2", "describe", "x"]).out.contains('\x1b'));
     let ran = bed.run(&["--color=always", "-C", "m1,m2", "describe", "x"]);
     assert_eq!(ran.out, "\x1b[36mm1\x1b[0m | x\n\x1b[33mm2\x1b[0m | x\n");
-}
-
-#[test]
-fn local_ports_and_paths_differ_from_cluster_to_cluster() {
-    let bed = bed("echo \"$@\"");
-    assert_eq!(
-        bed.run(&["--yes", "-C", "m1,m2", "cp", "web:/log", "{cluster}.log"]).out,
-        "m1 | cp web:/log m1.log\nm2 | cp web:/log m2.log\n"
-    );
-    let mut lines: Vec<_> = bed
-        .run(&["-C", "m1,m2", "port-forward", "svc/web", "8080:80"])
-        .out
-        .lines()
-        .map(str::to_owned)
-        .collect();
-    lines.sort();
-    assert_eq!(lines, ["m1 | port-forward svc/web 8080:80", "m2 | port-forward svc/web 8081:80"]);
 }
 
 /// Gives the user a credential plugin in the place of the token.

@@ -5,15 +5,9 @@ use std::fs;
 
 use crate::bed::Bed;
 
-fn bed(script: &str) -> Bed {
-    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
-    bed.kubectl(script);
-    bed
-}
-
 #[test]
 fn without_terminal_changes_need_yes() {
-    let bed = bed("echo changed");
+    let bed = Bed::with_kubectl("echo changed");
     for words in [
         &["delete", "pod", "x"][..],
         &["apply", "-f", "x"],
@@ -39,7 +33,7 @@ fn without_terminal_changes_need_yes() {
 
 #[test]
 fn reads_and_dry_runs_never_ask() {
-    let bed = bed("echo read");
+    let bed = Bed::with_kubectl("echo read");
     for words in [
         &["describe", "x"][..],
         &["apply", "-f", "x", "--dry-run=server"],
@@ -55,7 +49,7 @@ fn reads_and_dry_runs_never_ask() {
 
 #[test]
 fn read_only_refuses_changes_on_one_cluster_too() {
-    let bed = bed("echo ran");
+    let bed = Bed::with_kubectl("echo ran");
     for words in [
         &["-C", "m1", "delete", "pod", "x"][..],
         &["-C", "m1,m2", "--yes", "port-forward", "x", "1"],
@@ -75,7 +69,9 @@ fn read_only_refuses_changes_on_one_cluster_too() {
 
 #[test]
 fn batches_run_in_order_and_stop_at_a_failure() {
-    let bed = bed("ls began.* 2>/dev/null | wc -l > before.$cluster; : > began.$cluster; [ $cluster != m2 ]");
+    let bed = Bed::with_kubectl(
+        "ls began.* 2>/dev/null | wc -l > before.$cluster; : > began.$cluster; [ $cluster != m2 ]",
+    );
     let all = "m1,m2,m3,m4,m5";
     let words = ["--yes", "--batch=1,40%,rest", "--pause-on-failure", "-C", all, "apply", "-f", "x"];
     let ran = bed.run(&words);
@@ -94,7 +90,7 @@ fn batches_run_in_order_and_stop_at_a_failure() {
 
 #[test]
 fn retry_failed_runs_only_failed_clusters() {
-    let bed = bed("echo tried; [ $cluster = m1 ] || [ -e mended ]");
+    let bed = Bed::with_kubectl("echo tried; [ $cluster = m1 ] || [ -e mended ]");
     assert_eq!(bed.run(&["-C", "m1,m2,m3", "describe", "x"]).code, Some(4));
     fs::write(bed.path("mended"), "").unwrap();
     let ran = bed.run(&["--retry-failed", "describe", "x"]);

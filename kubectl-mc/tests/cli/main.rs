@@ -7,6 +7,7 @@ mod bed;
 mod choosing;
 mod clusters;
 mod fleet;
+mod fleet_per_cluster;
 mod fleet_writes;
 mod install;
 mod one_cluster;

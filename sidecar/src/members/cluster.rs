@@ -20,7 +20,7 @@ pub struct Cluster {
     /// Ends what is open when the member is deleted or its connection leads elsewhere.
     pub gone: CancellationToken,
     pub bounds: MemberBounds,
-    /// Whether somebody keeps the rights that it gives us.
+    /// Whether the leader manages the sidecar's rights on the member.
     pub managed: bool,
     /// For those who wait until it lets us be them.
     pub waiters: WaiterLimit,

@@ -58,7 +58,7 @@ pub fn run(input: &[u8]) {
     let nominated = lines::tokens(&headers, "connection");
     let gone =
         |name: &str| promised.connection.has(name) || nominated.iter().any(|token| token == name.as_bytes());
-    // More of them are no honest client's, and what is no text names nobody knows what: all are gone then.
+    // If `Connection` names too many headers, or is no text, the sidecar removes all headers.
     let few = nominated.len() <= FEW && plain(&headers);
 
     for inner_proxy in [false, true] {

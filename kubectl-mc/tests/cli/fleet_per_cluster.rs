@@ -1,0 +1,67 @@
+//! What differs from cluster to cluster, and what is refused because it cannot.
+
+use std::io::{Read, Write};
+
+use crate::bed::{Bed, Ran};
+
+#[test]
+fn interactive_commands_are_refused_for_several() {
+    let bed = Bed::with_kubectl("echo run");
+    for (words, why) in [
+        (&["exec", "-it", "x", "--", "sh"][..], "a terminal (--tty)"),
+        (&["edit", "deploy/x"], "an editor"),
+        (&["proxy"], "one local port"),
+    ] {
+        let ran = bed.run(&[&["-C", "m1,m2"], words].concat());
+        let said = format!(
+            "error: the command needs {why} and works on one cluster only, but 2 are chosen\n\
+             hint: name one cluster: --cluster=NAME\n"
+        );
+        assert_eq!(ran, Ran::new(2, "", &said));
+    }
+}
+
+#[test]
+fn interactive_commands_for_several_leave_standard_input_unread() {
+    let bed = Bed::with_kubectl("echo run");
+    let (mut typed, mut keyboard) = std::io::pipe().unwrap();
+    keyboard.write_all(b"exit").unwrap();
+    drop(keyboard);
+    let mut command = bed.command(&["-C", "m1,m2", "exec", "-it", "x", "--", "sh"]);
+    let refused = command.stdin(typed.try_clone().unwrap()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let mut left = String::new();
+    typed.read_to_string(&mut left).unwrap();
+    assert_eq!(left, "exit");
+}
+
+#[test]
+fn copies_from_several_clusters_need_a_path_for_each() {
+    let bed = Bed::with_kubectl("echo \"$@\"");
+    let said = "error: cp from 2 clusters would write all files to the same path \"log\"\n\
+                hint: put the cluster's name into the path: log-{cluster}\n";
+    assert_eq!(bed.run(&["-C", "m1,m2", "cp", "web:/log", "log"]), Ran::new(2, "", said));
+    // A copy out of a cluster needs no confirmation.
+    let copied = bed.run(&["-C", "m1,m2", "cp", "web:/log", "log-{cluster}"]);
+    assert_eq!(
+        (copied.code, copied.out.as_str()),
+        (Some(0), "m1 | cp web:/log log-m1\nm2 | cp web:/log log-m2\n")
+    );
+}
+
+#[test]
+fn local_ports_and_paths_differ_from_cluster_to_cluster() {
+    let bed = Bed::with_kubectl("echo \"$@\"");
+    assert_eq!(
+        bed.run(&["--yes", "-C", "m1,m2", "cp", "web:/log", "{cluster}.log"]).out,
+        "m1 | cp web:/log m1.log\nm2 | cp web:/log m2.log\n"
+    );
+    let mut lines: Vec<_> = bed
+        .run(&["-C", "m1,m2", "port-forward", "svc/web", "8080:80"])
+        .out
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    lines.sort();
+    assert_eq!(lines, ["m1 | port-forward svc/web 8080:80", "m2 | port-forward svc/web 8081:80"]);
+}

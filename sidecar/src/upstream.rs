@@ -206,7 +206,7 @@ fn http1_builder() -> http1::Builder {
 }
 
 /// Of an answer that its client does not read, this much is kept: 6 MiB for all places of a member. hyper's own bound
-/// is 400 KiB, and TLS gives no more than 16 KiB at once.
+/// is 400 KiB, and TLS gives no more than 16 KiB at once. The head of an answer can be no larger either.
 const MAX_UNREAD: usize = 64 * 1024;
 
 /// Whether TCP waited in vain for the other end.

@@ -1,6 +1,6 @@
 //! Header hygiene, both ways. What goes to a member is chosen by an allow rule, so that a header
 //! nobody thought of is left behind and not passed on. Pure functions; identity and credential are
-//! set afterwards, by [`crate::request::proxy`].
+//! set afterwards, by [`crate::upstream::prepared`].
 
 use std::borrow::Cow;
 

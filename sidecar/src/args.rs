@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use kubectl_mc_api::go_duration::{self, parse_flag};
+use kubectl_mc_api::token_life::RENEWAL_FRACTION;
 
-use crate::controllers::credentials::DEFAULT_RENEWAL_FRACTION;
 use crate::identity::impersonation::member::DEFAULT_OMITTED_EXTRA;
 
 /// The cluster proxy beside a host cluster's kube-apiserver.
@@ -159,7 +159,7 @@ pub struct Serve {
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration)]
     pub member_resync_period: Duration,
     /// Fraction of a token's lifetime after which the leader renews it, less than 0.9.
-    #[arg(long, value_name = "FRACTION", default_value_t = DEFAULT_RENEWAL_FRACTION)]
+    #[arg(long, value_name = "FRACTION", default_value_t = RENEWAL_FRACTION)]
     pub token_renewal_fraction: f64,
     /// Log format.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]

@@ -170,7 +170,7 @@ impl TryFrom<Serve> for Config {
                     member_monitor_period,
                     member_resync_period,
                     token_renewal_fraction: Some(token_renewal_fraction)
-                        .filter(|part| *part > 0.0 && *part < credentials::ALARM)
+                        .filter(|part| *part > 0.0 && *part < credentials::MAX_RENEWAL_FRACTION)
                         .ok_or_else(|| {
                             Error::Flag("token-renewal-fraction: it is not between 0 and 0.9".to_owned())
                         })?,

@@ -7,4 +7,5 @@ mod health;
 mod join;
 pub(crate) mod joined;
 mod old_members;
+mod outage;
 mod tokens;

@@ -11,8 +11,8 @@ use kubectl_mc_api::go_duration::parse_flag;
 #[command(after_help = JOIN_EXAMPLES)]
 pub(crate) struct JoinArgs {
     /// Name of the cluster on the host
-    #[arg(value_name = "NAME")]
-    pub(crate) name: ClusterName,
+    #[arg(value_name = "NAME", required_unless_present = "all_expired")]
+    pub(crate) name: Option<ClusterName>,
     #[command(flatten)]
     pub(crate) member: MemberArgs,
     /// Labels of the cluster, for --cluster-selector
@@ -23,9 +23,15 @@ pub(crate) struct JoinArgs {
     /// Do not grant the host's administrators cluster-admin on the member
     #[arg(long)]
     pub(crate) no_host_admins: bool,
-    /// Lifetime of the member's tokens, which the sidecar renews
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = token_life)]
+    /// Lifetime of the sidecar's token, which it renews; the token that renews it lives half as long again
+    #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = life)]
     pub(crate) token_duration: Duration,
+    /// Only give new tokens to a cluster that is joined already
+    #[arg(long, conflicts_with_all = ["labels", "no_host_admins", "dry_run", "print"])]
+    pub(crate) renew: bool,
+    /// Give new tokens to every member that needs them, through its context in the kubeconfig
+    #[arg(long, conflicts_with_all = ["name", "renew", "member_context", "labels", "no_host_admins", "dry_run", "print"])]
+    pub(crate) all_expired: bool,
     /// Validate both sides with a server-side dry run; change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -108,7 +114,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Kubernetes gives no token for less.
-fn token_life(text: &str) -> Result<Duration, String> {
+fn life(text: &str) -> Result<Duration, String> {
     let life = duration(text)?;
     if life < Duration::from_secs(600) { Err("a token lives for 10m at least".to_owned()) } else { Ok(life) }
 }
@@ -122,7 +128,10 @@ Examples:
   kubectl mc join m1 --member-context=kind-m1 --server=https://m1-control-plane:6443
 
   # Another person administers the host
-  kubectl mc join m1 --member-context=m1-admin --print";
+  kubectl mc join m1 --member-context=m1-admin --print
+
+  # The host was off for longer than the tokens live
+  kubectl mc join --all-expired";
 
 const UNJOIN_EXAMPLES: &str = "\
 Examples:
@@ -139,7 +148,15 @@ mod tests {
     #[test]
     fn a_token_lives_for_some_time() {
         assert_eq!(duration("24h").unwrap(), Duration::from_secs(86_400));
-        assert!(duration("0s").is_err() && token_life("9m").is_err() && token_life("10m").is_ok());
+        assert!(duration("0s").is_err() && life("9m").is_err() && life("10m").is_ok());
+    }
+
+    #[test]
+    fn default_life_is_the_shared_one() {
+        use clap::FromArgMatches;
+        let parsed = JoinArgs::augment_args(clap::Command::new("join")).get_matches_from(["join", "m1"]);
+        let arguments = JoinArgs::from_arg_matches(&parsed).unwrap();
+        assert_eq!(arguments.token_duration, kubectl_mc_api::token_life::DEFAULT);
     }
 
     #[test]

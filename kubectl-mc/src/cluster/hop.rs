@@ -122,7 +122,7 @@ fn hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> Strin
         Hop::MemberUnreachable => "`kubectl mc clusters` shows the state of the clusters".to_owned(),
         Hop::MemberAuthentication => format!(
             "{name} refuses the sidecar's credential; an admin of the host and of {name} renews it: \
-             {kubectl_mc} join {name} --member-context=NAME"
+             {kubectl_mc} join {name} --renew"
         ),
         Hop::MemberImpersonation => {
             format!("{name} does not let the sidecar impersonate you; see: {kubectl_mc} access diff {name}")

@@ -19,7 +19,7 @@ use crate::join::print::Halves;
 use crate::join::side::Side;
 use crate::join::steps::{StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
-use crate::join::{manifest, next};
+use crate::join::{manifest, next, renew};
 use crate::printer::Printer;
 use crate::settings::Settings;
 
@@ -30,10 +30,14 @@ pub(crate) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let options = Settings::host_of(flags, env)?;
+    let name = match &arguments.name {
+        Some(name) if !arguments.renew => name,
+        name => return renew::run(name.as_ref(), arguments, &options, env, printer),
+    };
     let member = member(&arguments.member, &options, env)?;
     let endpoint = Endpoint::new(&member.server, &member.cluster, &arguments.connection)?;
     if arguments.print {
-        return print(arguments, &member, &endpoint, &options, env, printer);
+        return print(name, arguments, &member, &endpoint, &options, env, printer);
     }
     let host = ClusterContext::load(&options, env)?;
     if host.context.is_some()
@@ -45,12 +49,13 @@ pub(crate) fn run(
     connection::run(async {
         let host = Side { role: "host", at: connection::to(host, env).await? };
         let member = Side { role: "member", at: connection::to(member, env).await? };
-        join(arguments, &endpoint, &host, &member, printer).await
+        join(name, arguments, &endpoint, &host, &member, printer).await
     })
 }
 
 /// Asks only the host, and only for its identity, if it answers.
 fn print(
+    name: &ClusterName,
     arguments: &JoinArgs,
     member: &ClusterContext,
     endpoint: &Endpoint,
@@ -69,6 +74,7 @@ fn print(
     });
     let (host_uid, namespace) = asked.unwrap_or_else(|| (String::new(), names::NAMESPACE.to_owned()));
     let halves = Halves {
+        name,
         arguments,
         endpoint,
         host_kubectl: &host_kubectl,
@@ -81,13 +87,14 @@ fn print(
 }
 
 async fn join(
+    name: &ClusterName,
     arguments: &JoinArgs,
     endpoint: &Endpoint,
     host: &Side,
     member: &Side,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let JoinArgs { name, labels, no_host_admins, token_duration, dry_run, yes, timeout, .. } = arguments;
+    let JoinArgs { labels, no_host_admins, token_duration, dry_run, yes, timeout, .. } = arguments;
     let (on_host, on_member) =
         (HostSurvey::of(host).await?, MemberSurvey::of(member, endpoint.locality().is_some()).await?);
     let (host_kubectl, member_kubectl) = (host.at.cluster.kubectl(), member.at.cluster.kubectl());
@@ -142,15 +149,19 @@ async fn join(
         timeout: *timeout,
         printer,
     };
-    tokio::select! {
+    let granted = tokio::select! {
         biased;
         // Dropping it loses nothing: each of its requests is a step that can be taken again.
         _ = tokio::signal::ctrl_c() => return Err(Interrupted(name.clone()).into()),
         done = steps.run() => done.map_err(|source| NotJoined { name: name.clone(), source })?,
-    }
+    };
 
     let next = next::command(host, name).await?;
     printer.out_line(&format!("{name} is joined: Kubernetes {} at {}", on_member.version, endpoint.server));
+    printer.out_line(&granted.outage());
+    if let Some(warning) = granted.warning(&host.at.cluster.kubectl_mc(), name) {
+        printer.note_line(&format!("warning: {warning}"));
+    }
     printer.out_line(&format!("Next: {next}"));
     Ok(ExitStatus::Success)
 }

@@ -9,6 +9,7 @@ use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::names::{
     CLUSTER, FLEET_GROUP_VERSION, HOST_ADMINS, HOST_UID, KUBECTL_MC, MANAGED_BY, MEMBER_UID, SECRET_TYPE,
 };
+use kubectl_mc_api::token_life::of_manager;
 use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
@@ -67,7 +68,7 @@ pub(crate) struct MemberSide<'a> {
     pub(crate) foreign_namespace: bool,
     /// Whether the member's administrators have a policy there already: it is theirs.
     pub(crate) keeps_policy: bool,
-    /// How long the member's tokens live.
+    /// The lifetime of the impersonator's token.
     pub(crate) token_life: Duration,
 }
 
@@ -85,7 +86,7 @@ impl MemberSide<'_> {
         let mut objects: Vec<Value> = manifest.into_iter().filter(wanted).collect();
         for object in &mut objects {
             if token_policy::is_policy(object) {
-                token_policy::set_longest(object, *token_life);
+                token_policy::set_longest(object, of_manager(*token_life));
             }
             if text(object, "/kind") != "Namespace" {
                 continue;

@@ -182,7 +182,7 @@ fn token_request(names: &Names<'_>, member: &MemberSurvey) -> Option<Finding> {
     })
 }
 
-/// The sidecar renews a token at two thirds of its life by the host's clock; the member ends it by its own.
+/// The sidecar renews a token at a third of its life by the host's clock; it expires by the member's.
 fn clock(host: &HostSurvey, member: &MemberSurvey, token_life: Duration) -> Option<Finding> {
     let skew = apart(host.clock?, member.clock?);
     if skew >= token_life / 3 {

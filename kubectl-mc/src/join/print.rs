@@ -2,11 +2,13 @@
 //! that the host's half needs.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::names::{
     HOST_ADMINS, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MANAGER, MEMBER_UID, NAMESPACE, SECRET_TYPE,
 };
+use kubectl_mc_api::token_life::of_manager;
 
 use super::endpoint::Endpoint;
 use super::manifest;
@@ -18,6 +20,7 @@ use crate::error::Failure;
 
 /// The input of both halves.
 pub(crate) struct Halves<'a> {
+    pub(crate) name: &'a ClusterName,
     pub(crate) arguments: &'a JoinArgs,
     pub(crate) endpoint: &'a Endpoint,
     /// `kubectl --context=…` of each side.
@@ -35,8 +38,8 @@ impl Halves<'_> {
     }
 
     fn member(&self) -> Result<String, Failure> {
-        let Self { arguments, member_kubectl: kubectl, host_uid, .. } = self;
-        let JoinArgs { name, no_host_admins, token_duration, .. } = arguments;
+        let Self { name, arguments, member_kubectl: kubectl, host_uid, .. } = self;
+        let JoinArgs { no_host_admins, token_duration, .. } = arguments;
         let side = MemberSide {
             cluster: name,
             host_uid: *host_uid,
@@ -47,9 +50,9 @@ impl Halves<'_> {
             token_life: *token_duration,
         };
         let objects = side.objects(manifest::member()?);
-        let life = token_duration.as_secs();
-        let token =
-            |account| format!("$({kubectl} -n {NAMESPACE} create token {account} --duration={life}s)");
+        let token = |account, life: Duration| {
+            format!("$({kubectl} -n {NAMESPACE} create token {account} --duration={}s)", life.as_secs())
+        };
         let mut text = format!(
             "# On the member, as its administrator. Before Kubernetes 1.30, leave out what has ValidatingAdmissionPolicy in its name.\n{kubectl} apply --server-side --field-manager=kubectl-mc -f - <<'EOF'\n"
         );
@@ -70,14 +73,14 @@ impl Halves<'_> {
              export MANAGER_TOKEN={}\n\
              # If somebody else administers the host, hand these over, as the credentials that they are:\n\
              #   export -p | grep -E '(MEMBER_UID|IMPERSONATOR_TOKEN|MANAGER_TOKEN)='\n",
-            token(IMPERSONATOR),
-            token(MANAGER)
+            token(IMPERSONATOR, *token_duration),
+            token(MANAGER, of_manager(*token_duration))
         );
         Ok(text)
     }
 
     fn host(&self) -> Result<String, Failure> {
-        let Self { arguments: JoinArgs { name, labels, .. }, endpoint, host_kubectl: kubectl, .. } = self;
+        let Self { name, arguments: JoinArgs { labels, .. }, endpoint, host_kubectl: kubectl, .. } = self;
         let mut text = format!(
             "# On the host, as its administrator, in a shell that has those three variables.\n\
              {kubectl} apply --server-side --field-manager=kubectl-mc -f - <<EOF\n"

@@ -3,15 +3,13 @@
 
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use kubectl_mc_api::names::{IMPERSONATOR, MANAGER, NAMESPACE};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
 use super::objects;
 use super::side::{Side, SideError};
+use super::tokens::{Granted, TokenError, Tokens};
 use super::{token_policy, wait};
 use crate::apply::delete::{Delete, DeleteError};
 use crate::apply::{Applied, Apply, ApplyError};
@@ -38,7 +36,7 @@ pub(crate) struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    pub(crate) async fn run(self) -> Result<(), StepError> {
+    pub(crate) async fn run(self) -> Result<Granted, StepError> {
         let Self {
             name,
             host,
@@ -71,7 +69,7 @@ impl Steps<'_> {
 
         let step = progress.step("preparing the member");
         // The policy on tokens waits for the first token, which tells it the audiences.
-        let (mut token_policies, member_objects): (Vec<_>, Vec<_>) =
+        let (token_policies, member_objects): (Vec<_>, Vec<_>) =
             member_objects.into_iter().partition(token_policy::is_policy);
         let written = apply.all(member.target(), member_objects).await?;
         let delete = Delete { dry_run: false, timeout };
@@ -80,24 +78,16 @@ impl Steps<'_> {
         deleted.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted")));
 
         let step = progress.step("giving the sidecar its tokens");
-        let manager = name.manager_secret();
-        let written = connection(host, namespace, &manager, endpoint, apply).await?;
-        let mut limited = Vec::new();
-        for (account, secret) in [(MANAGER, &manager), (IMPERSONATOR, &secret)] {
-            let Granted { token, audiences } = token(member, account, token_life).await?;
-            token_policies.iter_mut().for_each(|policy| token_policy::set_audiences(policy, &audiences));
-            // Before the host has the manager's token.
-            limited.extend(apply.all(member.target(), std::mem::take(&mut token_policies)).await?);
-            host.merge(&path::secret(namespace, secret), &json!({"data": {"token": STANDARD.encode(token)}}))
-                .await?;
-        }
+        let written = connection(host, namespace, &name.manager_secret(), endpoint, apply).await?;
+        let tokens = Tokens { name, host, member, namespace, life: token_life, policies: token_policies };
+        let tokens = tokens.write().await?;
         ended(step, "host", &written, printer);
-        print_applied("member", &limited, printer);
+        print_applied("member", &tokens.policies, printer);
 
         let mut step = progress.step(&format!("waiting until {name} is ready"));
         wait::until_true(host, name, &["AuthSynced", "Ready"], timeout, &mut step, |_| true).await?;
         step.done();
-        Ok(())
+        Ok(tokens.granted)
     }
 }
 
@@ -116,27 +106,6 @@ async fn connection(
         host.merge(&path, &json!({"data": {"token": null, "tls.crt": null, "tls.key": null}})).await?;
     }
     Ok(apply.all(host.target(), [objects::secret(namespace, secret, endpoint)]).await?)
-}
-
-/// What a TokenRequest gave.
-struct Granted {
-    token: String,
-    /// Those that the member's kube-apiserver filled in, its own.
-    audiences: Vec<String>,
-}
-
-/// A token of an account of the member's sidecar namespace (TokenRequest).
-async fn token(member: &Side, account: &str, life: Duration) -> Result<Granted, StepError> {
-    let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
-    let request = json!({
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-        "spec": {"expirationSeconds": life.as_secs()},
-    });
-    let answer = member.create(&path, &request).await?;
-    let token = answer["status"]["token"].as_str().filter(|token| !token.is_empty());
-    let token = token.ok_or_else(|| StepError::NoToken(account.to_owned()))?.to_owned();
-    let audiences = serde_json::from_value(answer["spec"]["audiences"].clone()).unwrap_or_default();
-    Ok(Granted { token, audiences })
 }
 
 /// Ends a step and prints what it has written.
@@ -161,8 +130,8 @@ pub(crate) enum StepError {
     Delete(#[from] DeleteError),
     #[error(transparent)]
     Wait(#[from] wait::WaitError),
-    #[error("the member returned no token for its service account {0}")]
-    NoToken(String),
+    #[error(transparent)]
+    Token(#[from] TokenError),
 }
 
 impl StepError {
@@ -173,7 +142,7 @@ impl StepError {
             Self::Apply(error) => error.hint(),
             Self::Delete(error) => error.hint(),
             Self::Wait(error) => error.hint(),
-            Self::NoToken(_) => None,
+            Self::Token(error) => error.hint(),
         }
     }
 }

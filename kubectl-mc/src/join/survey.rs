@@ -76,8 +76,7 @@ impl MemberSurvey {
     pub(crate) async fn of(member: &Side, wants_server: bool) -> Result<Self, SideError> {
         let ((version, clock), uid) = (version(member).await?, uid(member).await?);
         let token_request = serves(member, "/api/v1", "serviceaccounts/token").await?;
-        let validates =
-            serves(member, &format!("/apis/{ADMISSION}/v1"), "validatingadmissionpolicies").await?;
+        let validates = validates(member).await?;
         let mut rights: Vec<Value> = RIGHTS_ON_MEMBER.iter().map(right).collect();
         if validates {
             rights.extend(RIGHTS_TO_VALIDATE.iter().map(right));
@@ -94,6 +93,11 @@ impl MemberSurvey {
             own_server: if wants_server { own_server(member).await } else { None },
         })
     }
+}
+
+/// Whether a member serves ValidatingAdmissionPolicies.
+pub(crate) async fn validates(member: &Side) -> Result<bool, SideError> {
+    serves(member, &format!("/apis/{ADMISSION}/v1"), "validatingadmissionpolicies").await
 }
 
 /// Whether a cluster serves a resource of this group and version.

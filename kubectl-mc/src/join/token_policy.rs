@@ -41,6 +41,8 @@ fn set(policy: &mut Value, name: &str, expression: &str) {
 
 #[cfg(test)]
 mod tests {
+    use kubectl_mc_api::token_life::{DEFAULT, of_manager};
+
     use super::*;
     use crate::join::manifest;
 
@@ -48,6 +50,8 @@ mod tests {
     fn manifest_has_the_policy_and_its_variables() {
         let mut policies: Vec<Value> = manifest::member().unwrap().into_iter().filter(is_policy).collect();
         let [policy] = policies.as_mut_slice() else { panic!("{policies:?}") };
+        let shipped = of_manager(DEFAULT).as_secs().to_string();
+        assert_eq!(policy["spec"]["variables"][1]["expression"], shipped);
         set_longest(policy, Duration::from_secs(7200));
         set_audiences(policy, &["https://kubernetes.default.svc".to_owned(), "a\"b".to_owned()]);
         let expected = json!([

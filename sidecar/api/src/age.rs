@@ -1,13 +1,20 @@
 //! Ages of objects as kubectl prints them (apimachinery: `util/duration`, `HumanDuration`).
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 /// How long ago something was, in two or three figures.
 pub fn since(then: Option<Timestamp>, now: Timestamp) -> String {
-    then.map_or_else(|| "<unknown>".to_owned(), |then| human(now.duration_since(then).as_secs()))
+    then.map_or_else(|| "<unknown>".to_owned(), |then| in_words(now.duration_since(then).as_secs()))
 }
 
-fn human(seconds: i64) -> String {
+/// A duration in two or three figures.
+pub fn human(duration: Duration) -> String {
+    in_words(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX))
+}
+
+fn in_words(seconds: i64) -> String {
     let pair = |large: i64, unit: &str, small: i64, small_unit: &str| match small {
         0 => format!("{large}{unit}"),
         _ => format!("{large}{unit}{small}{small_unit}"),
@@ -67,7 +74,7 @@ mod tests {
             (8 * YEAR - 1, "7y364d"),
             (8 * YEAR, "8y"),
         ] {
-            assert_eq!(human(seconds), expected, "{seconds} s");
+            assert_eq!(in_words(seconds), expected, "{seconds} s");
         }
     }
 

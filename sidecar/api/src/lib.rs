@@ -9,6 +9,7 @@
 //! - [`member_cluster`]: the `MemberCluster` custom resource
 //! - [`names`]: the names of objects, labels and accounts
 //! - [`path`]: where a member is found below the host's API
+//! - [`token_life`]: lifetimes of members' tokens
 
 pub mod access;
 pub mod age;
@@ -19,6 +20,7 @@ pub mod member_cluster;
 pub mod name;
 pub mod names;
 pub mod path;
+pub mod token_life;
 
 pub use hop::Hop;
 pub use member_cluster::{MemberCluster, MemberClusterSpec, MemberClusterStatus};

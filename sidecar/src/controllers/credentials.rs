@@ -1,6 +1,6 @@
 //! The members' credentials: condition `CredentialValid`, and tokens renewed in time. Where a member has
-//! a Secret `<name>.manager`, its token asks the member for new ones, for both Secrets (TokenRequest), at
-//! two thirds of their life; a new token is tried on the member before it is written to the host, over
+//! a Secret `<name>.manager`, its token asks the member for new ones, for both Secrets (TokenRequest), after
+//! a third of their life: the rest is the outage of the host that the member survives. A new token is tried on the member before it is written to the host, over
 //! the Secret that it follows and over no other. All replicas learn of it by their watch.
 //!
 //! The life of a token is told in the member's time, and clocks are set, or wrong. So a clock that is set back
@@ -180,6 +180,7 @@ impl Keeper {
                 member: &kept.member,
                 manager: &kept.manager,
                 verdict: verdicts.get(cluster),
+                overdue: overdue(part),
                 now: now.clock,
             };
             if let Some(finding) = known.finding()
@@ -299,7 +300,8 @@ impl Held {
     fn waits(&self, part: f64, now: Now) -> impl Iterator<Item = Duration> {
         let token = self.token();
         let due = token.and_then(|token| token.due(part)).map(|time| time.duration_since(self.latest(now)));
-        let times = [token.and_then(|token| token.life).map(|life| life.at(ALARM)), self.credential.ends()];
+        let times =
+            [token.and_then(|token| token.life).map(|life| life.at(overdue(part))), self.credential.ends()];
         let times = times.into_iter().flatten().map(move |time| time.duration_since(now.clock));
         let waits = due.into_iter().chain(times).filter(|wait| wait.is_positive());
         let not_before = self.not_before.and_then(|time| time.checked_duration_since(now.steady));
@@ -314,10 +316,13 @@ impl Held {
     }
 }
 
-/// Part of a token's life after which somebody should look why it is not renewed.
-pub const ALARM: f64 = 0.9;
-/// Of Kubernetes' clients: kubelet renews at four fifths.
-pub const DEFAULT_RENEWAL_FRACTION: f64 = 2.0 / 3.0;
+/// The part of a token's life after which a missing renewal is a warning: a quarter of what is left when it is due.
+fn overdue(renewal_fraction: f64) -> f64 {
+    0.75_f64.mul_add(renewal_fraction, 0.25)
+}
+
+/// A later renewal would leave no time to repair what prevents it.
+pub const MAX_RENEWAL_FRACTION: f64 = 0.9;
 /// Renewals at the same time.
 const MAX_UNDER_WAY: usize = 8;
 /// A renewal is over by then, and the watch has told of what it wrote.

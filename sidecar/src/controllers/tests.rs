@@ -73,7 +73,7 @@ pub(super) fn context() -> (watch::Sender<Arc<Fleet>>, Context) {
         settings: Settings {
             member_monitor_period: Duration::from_secs(10),
             member_resync_period: Duration::from_secs(180),
-            token_renewal_fraction: credentials::DEFAULT_RENEWAL_FRACTION,
+            token_renewal_fraction: kubectl_mc_api::token_life::RENEWAL_FRACTION,
         },
         metrics: Arc::default(),
         leadership: CancellationToken::new(),

@@ -295,13 +295,13 @@ fn manager_gets_tokens_for_the_api_alone_and_for_its_life() -> Result<()> {
     let token = "/api/v1/namespaces/kubectl-mc-system/serviceaccounts/kubectl-mc-impersonator/token";
     let request =
         |spec: Value| json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
-    let granted = thief.create(token, &request(json!({"expirationSeconds": 86_400})))?;
+    let granted = thief.create(token, &request(json!({"expirationSeconds": 3_888_000})))?;
     let own = &granted["spec"]["audiences"][0];
     thief.create(token, &request(json!({"audiences": [own]})))?;
     for (spec, words) in [
         (json!({"audiences": ["vault"]}), "for the API of this cluster only"),
         (json!({"audiences": [own, "vault"]}), "for the API of this cluster only"),
-        (json!({"expirationSeconds": 86_401}), "no token for longer than 86400 seconds"),
+        (json!({"expirationSeconds": 3_888_001}), "no token for longer than 3888000 seconds"),
     ] {
         // A kube-apiserver takes a moment until it enforces what a policy says now.
         eventually("the policy is in force", SOON, || {

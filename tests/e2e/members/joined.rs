@@ -178,7 +178,7 @@ pub(crate) struct Joined {
     pub(crate) fleet: OwnFleet,
     /// As who administers both sides.
     pub(crate) admin: Tool,
-    _alone: Alone,
+    pub(crate) alone: Alone,
 }
 
 impl Joined {
@@ -189,7 +189,7 @@ impl Joined {
             member: Api::admin(alone.cluster)?,
             fleet: OwnFleet { namespace: SYSTEM.to_owned(), host: host()? },
             admin: plugin(&both(alone.cluster, |_| {})?)?,
-            _alone: alone,
+            alone,
         };
         joined.admin.ok(&["join", name, "--member-context=member"])?;
         Ok(joined)
@@ -219,7 +219,7 @@ fn tokens_are_limited(alone: &Alone) -> Result<()> {
     let variables = &policy["spec"]["variables"];
     let audiences = variables[0]["expression"].as_str().unwrap_or_default().replace('\'', "\"");
     ensure!(serde_json::from_str::<Value>(&audiences)? == own, "{variables} and not {own}");
-    ensure!(variables[1]["expression"] == "86400", "{variables}");
+    ensure!(variables[1]["expression"] == "3888000", "{variables}");
     Ok(())
 }
 

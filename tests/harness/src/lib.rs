@@ -6,6 +6,7 @@
 //! - [`caller`]: people and programs that log in to the host; [`oidc`]: who vouches for people elsewhere
 //! - [`spare_host`]: a cluster that becomes a host, for one test at a time; [`leftovers`]: what a test has left on one
 //! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal, with its screen
+//! - [`aged_token`]: tokens that were issued long ago
 //! - [`audit`]: what a cluster's audit log says
 //! - [`fake_member`]: a member that misbehaves on demand and remembers every byte
 //! - [`snapshot`]: what a program says, as a text that a test keeps word for word
@@ -19,6 +20,7 @@
 //! - [`relay`]: a way that can be cut and mended
 //! - [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
 
+pub mod aged_token;
 pub mod api;
 pub mod audit;
 pub mod bed;

@@ -45,7 +45,7 @@ fn every_hop_on_the_wire_has_a_sentence_and_a_hint() {
         ("cluster unknown", "`kubectl mc clusters` lists"),
         ("proxy off", "join m1 --member-context=NAME"),
         ("member unreachable", "`kubectl mc clusters` shows"),
-        ("member authentication", "join m1 --member-context=NAME"),
+        ("member authentication", "join m1 --renew"),
         ("member impersonation", "access diff m1"),
     ] {
         let hop = from_head(&head(wire)).unwrap();

@@ -4,8 +4,8 @@
 use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
 
+use super::Held;
 use super::token::Credential;
-use super::{ALARM, Held};
 use crate::controllers::conditions::Finding;
 use crate::controllers::health::probe::Verdict;
 use crate::members::inventory::fleet::Registered;
@@ -24,6 +24,8 @@ pub(super) struct Known<'a> {
     pub(super) member: &'a Held,
     pub(super) manager: &'a Held,
     pub(super) verdict: Option<&'a Verdict>,
+    /// Part of a token's life after which a missing renewal is a warning.
+    pub(super) overdue: f64,
     pub(super) now: Timestamp,
 }
 
@@ -92,7 +94,7 @@ impl Known<'_> {
         if let Some((reason, why)) = self.no_renewal() {
             let finding =
                 Finding::yes(reason, format!("{accepts}, which expires at {ends} and is not renewed; {why}"));
-            return if reason == "NoManager" && self.now < life.at(ALARM) {
+            return if reason == "NoManager" && self.now < life.at(self.overdue) {
                 finding
             } else {
                 finding.warning()
@@ -103,7 +105,8 @@ impl Known<'_> {
                 format!("{accepts}, which expires at {ends} and is of no service account: it is not renewed");
             return Finding::yes("NotRenewable", message).warning();
         }
-        let late = held.iter().filter_map(|held| held.token()?.life).find(|life| life.at(ALARM) <= self.now);
+        let late =
+            held.iter().filter_map(|held| held.token()?.life).find(|life| life.at(self.overdue) <= self.now);
         let trouble = held.iter().find_map(|held| held.trouble.as_ref());
         match (late, trouble) {
             (Some(late), trouble) => {
@@ -133,7 +136,11 @@ impl Known<'_> {
             (Some(_), Credential::None) => Some(("NoManager", format!("Secret {secret} has no credential"))),
             (Some(_), credential) if credential.is_over(self.now) => Some((
                 "ManagerExpired",
-                format!("the credential in Secret {secret}, which would renew it, has expired"),
+                format!(
+                    "the credential in Secret {secret}, which would renew it, has expired; an admin of both runs: \
+                     kubectl mc join {} --renew",
+                    self.cluster
+                ),
             )),
             _ => None,
         }

@@ -60,6 +60,7 @@ fn finding(
         member: &member,
         manager: &held,
         verdict: verdict.as_ref(),
+        overdue: overdue(0.6),
         now: at(second),
     };
     let finding = known.finding()?;
@@ -102,13 +103,13 @@ async fn who_would_not_renew_in_time_is_told_with_the_reason() {
     let expired = secret(&token(&json!({"sub": SUBJECT, "iat": 0, "exp": 5})));
     let trouble = || Some(Trouble { reason: "ManagerRefused", message: "401".to_owned() });
     assert_eq!(accepted(lasting(), None, 10, None), ("NoManager", false));
-    assert_eq!(accepted(lasting(), None, 900, None), ("NoManager", true));
+    assert_eq!(accepted(lasting(), None, 700, None), ("NoManager", true));
     assert_eq!(accepted(eternal.clone(), None, 10, None), ("NoExpiry", true));
     assert_eq!(accepted(secret("opaque"), Some(lasting()), 10, None), ("NoExpiry", true));
     assert_eq!(accepted(lasting(), Some(expired), 10, None), ("ManagerExpired", true));
-    assert_eq!(accepted(lasting(), Some(lasting()), 700, trouble()), ("ManagerRefused", true));
-    assert_eq!(accepted(lasting(), Some(lasting()), 899, None), ("Accepted", false));
-    assert_eq!(accepted(lasting(), Some(lasting()), 900, trouble()), ("RenewalOverdue", true));
+    assert_eq!(accepted(lasting(), Some(lasting()), 699, trouble()), ("ManagerRefused", true));
+    assert_eq!(accepted(lasting(), Some(lasting()), 699, None), ("Accepted", false));
+    assert_eq!(accepted(lasting(), Some(lasting()), 700, trouble()), ("RenewalOverdue", true));
     assert_eq!(accepted(lasting(), Some(eternal), 10, None), ("Accepted", false));
 }
 

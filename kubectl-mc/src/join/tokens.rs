@@ -1,0 +1,150 @@
+//! Requests the tokens of both accounts on a member (TokenRequest) and writes them into the host's Secrets: first the
+//! manager's, which renews both, then the impersonator's, which turns the proxy on.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kubectl_mc_api::age::human;
+use kubectl_mc_api::names::{IMPERSONATOR, MANAGER, NAMESPACE};
+use kubectl_mc_api::token_life::{WEEKEND, of_manager, survived_outage};
+use kubectl_mc_api::{ClusterName, path};
+use serde_json::{Value, json};
+
+use super::side::{Side, SideError};
+use super::token_policy;
+use crate::apply::{Applied, Apply, ApplyError};
+
+/// The tokens of one member.
+pub(crate) struct Tokens<'a> {
+    pub(crate) name: &'a ClusterName,
+    pub(crate) host: &'a Side,
+    pub(crate) member: &'a Side,
+    /// The sidecar's namespace on the host.
+    pub(crate) namespace: &'a str,
+    /// The requested lifetime of the impersonator's token.
+    pub(crate) life: Duration,
+    /// The member's policies on the manager's TokenRequests, without the audiences.
+    pub(crate) policies: Vec<Value>,
+}
+
+/// The tokens are in the host's Secrets.
+pub(crate) struct Written {
+    /// The policies on the member.
+    pub(crate) policies: Vec<Applied>,
+    pub(crate) granted: Granted,
+}
+
+/// The lifetimes that the member granted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    impersonator: Duration,
+    manager: Duration,
+}
+
+impl Tokens<'_> {
+    pub(crate) async fn write(self) -> Result<Written, TokenError> {
+        let Self { name, host, member, namespace, life, policies } = self;
+        let manager = request(member, MANAGER, of_manager(life)).await?;
+        // Before the host has the manager's token.
+        let mut policies = policies;
+        policies.iter_mut().for_each(|policy| token_policy::set_audiences(policy, &manager.audiences));
+        let policies = Apply { dry_run: false, force_conflicts: true }.all(member.target(), policies).await?;
+        store(host, namespace, &name.manager_secret(), &manager).await?;
+        let impersonator = request(member, IMPERSONATOR, life).await?;
+        store(host, namespace, &name.member_secret(), &impersonator).await?;
+        Ok(Written { policies, granted: Granted { impersonator: impersonator.life, manager: manager.life } })
+    }
+}
+
+impl Granted {
+    /// What an outage of the host means for this member.
+    pub(crate) fn outage(self) -> String {
+        let (token, outage) = (human(self.impersonator), human(survived_outage(self.manager)));
+        format!("its tokens live {token}; the host may be off for {outage} without losing the member")
+    }
+
+    /// A weekend's outage of the host would lose the member.
+    pub(crate) fn warning(self, kubectl_mc: &str, name: &ClusterName) -> Option<String> {
+        let outage = survived_outage(self.manager);
+        (outage < WEEKEND).then(|| {
+            format!(
+                "{name} survives no outage of the host longer than {}, because its tokens live {}; \
+                 after one, run: {kubectl_mc} join {name} --renew",
+                human(outage),
+                human(self.impersonator),
+            )
+        })
+    }
+}
+
+/// An answer to a TokenRequest.
+struct Token {
+    token: String,
+    /// Those that the member's kube-apiserver filled in, its own.
+    audiences: Vec<String>,
+    life: Duration,
+}
+
+async fn request(member: &Side, account: &str, life: Duration) -> Result<Token, TokenError> {
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
+    let request = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "spec": {"expirationSeconds": life.as_secs()},
+    });
+    let answer = member.create(&path, &request).await?;
+    let token = answer["status"]["token"].as_str().filter(|token| !token.is_empty());
+    let token = token.ok_or_else(|| TokenError::Missing(account.to_owned()))?.to_owned();
+    let audiences = serde_json::from_value(answer["spec"]["audiences"].clone()).unwrap_or_default();
+    // A kube-apiserver with --service-account-max-token-expiration answers with what it granted.
+    let life = answer["spec"]["expirationSeconds"].as_u64().map_or(life, Duration::from_secs);
+    Ok(Token { token, audiences, life })
+}
+
+async fn store(host: &Side, namespace: &str, secret: &str, token: &Token) -> Result<(), SideError> {
+    let data = json!({"data": {"token": STANDARD.encode(&token.token)}});
+    host.merge(&path::secret(namespace, secret), &data).await.map(drop)
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TokenError {
+    #[error(transparent)]
+    Side(#[from] SideError),
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    #[error("the member returned no token for its service account {0}")]
+    Missing(String),
+}
+
+impl TokenError {
+    pub(crate) fn hint(&self) -> Option<String> {
+        use crate::error::Explain;
+        match self {
+            Self::Side(error) => error.hint(),
+            Self::Apply(error) => error.hint(),
+            Self::Missing(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_tokens_are_warned_of_and_long_ones_are_not() {
+        let hours = |hours: u64| Duration::from_secs(hours * 3600);
+        let name = "m1".parse().unwrap();
+        let capped = Granted { impersonator: hours(24), manager: hours(24) };
+        let warning = capped.warning("kubectl mc --context=h", &name).unwrap();
+        assert!(warning.contains("longer than 16h") && warning.contains("live 24h"), "{warning}");
+        assert!(warning.ends_with("run: kubectl mc --context=h join m1 --renew"), "{warning}");
+        let long = Granted { impersonator: hours(720), manager: hours(1080) };
+        assert_eq!(long.warning("kubectl mc", &name), None);
+        assert!(
+            long.outage().contains("live 30d") && long.outage().contains("off for 30d"),
+            "{}",
+            long.outage()
+        );
+    }
+}

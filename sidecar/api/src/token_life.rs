@@ -1,0 +1,35 @@
+//! How long a member's tokens live, and what outage of the host the member survives with them.
+
+use std::time::Duration;
+
+/// The lifetime that `join` requests for the impersonator's token. A member may grant less.
+pub const DEFAULT: Duration = Duration::from_secs(30 * DAY);
+/// Part of a token's life after which the leader renews it.
+pub const RENEWAL_FRACTION: f64 = 0.33;
+/// A host may be switched off from Friday evening to Monday morning.
+pub const WEEKEND: Duration = Duration::from_secs(3 * DAY);
+
+/// The lifetime of the manager's token, which renews both: it outlives the impersonator's, so that a host that
+/// was away for longer than that recovers without the member's administrator.
+pub fn of_manager(impersonator: Duration) -> Duration {
+    impersonator.mul_f64(1.5)
+}
+
+/// The longest outage of the host after which a manager's token of this life can still renew, when the outage begins
+/// just before a renewal.
+pub fn survived_outage(manager: Duration) -> Duration {
+    manager.mul_f64(1.0 - RENEWAL_FRACTION)
+}
+
+const DAY: u64 = 24 * 3600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_life_survives_a_month_and_a_day_no_weekend() {
+        assert!(survived_outage(of_manager(DEFAULT)) > Duration::from_secs(30 * DAY));
+        assert!(survived_outage(of_manager(Duration::from_secs(DAY))) < WEEKEND);
+    }
+}

@@ -13,8 +13,10 @@ use http::uri::InvalidUri;
 use http::{Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
+use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
 use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::retry;
@@ -30,7 +32,7 @@ mod refusal;
 pub mod sidecar_client;
 mod stream;
 
-use breaker::{Attempt, Breaker};
+use breaker::{Attempt, Breaker, Unreachable};
 use connect::Connector;
 use connection::Connection;
 use grant::Grant;
@@ -90,9 +92,17 @@ impl Upstream {
         &self.connection
     }
 
+    /// What the leader's probes say of the member: since when it is unreachable and why, or that it is reachable.
+    pub fn reported(&self, unreachable: Option<(Timestamp, &str)>) {
+        match unreachable {
+            Some((since, reason)) => self.breaker.reported(since, reason),
+            None => self.breaker.reported_reachable(),
+        }
+    }
+
     /// Sends a request over a connection of the pool.
     pub async fn send(&self, prepared: Prepared, over: Over) -> Result<Response<MemberBody>, Error> {
-        let _attempt = self.admit()?;
+        let _attempt = self.admit().await?;
         let inner_proxy = prepared.is_inner_proxy();
         let request = prepared.into_request();
         let sent = match over {
@@ -109,7 +119,7 @@ impl Upstream {
 
     /// Sends an upgrade over a connection of its own.
     pub async fn upgrade(&self, prepared: Prepared) -> Result<Exchange, Error> {
-        let _attempt = self.admit()?;
+        let _attempt = self.admit().await?;
         let lost = |error| self.failed(Failed::New(error));
         let io = self.connector.connect().await.map_err(|error| self.failed(Failed::Connect(error)))?;
         let before_head = io.inner().hook().clone();
@@ -163,9 +173,29 @@ impl Upstream {
         }
     }
 
-    fn admit(&self) -> Result<Attempt<'_>, Error> {
-        let refused = |cause| Error::Open { cluster: self.cluster.clone(), cause: Box::new(cause) };
-        self.breaker.admit().map_err(refused)
+    async fn admit(&self) -> Result<Attempt<'_>, Error> {
+        let mut attempt = self.breaker.admit().map_err(|cause| self.open_error(cause))?;
+        if attempt.is_trial() {
+            Box::pin(self.try_out(&mut attempt)).await?;
+        }
+        Ok(attempt)
+    }
+
+    /// Tries whether a member is back that could not be reached. The connection attempt may take as long as any, but its
+    /// caller learns soon what is known: without this, one caller in each pause would wait for a dead member.
+    async fn try_out(&self, attempt: &mut Attempt<'_>) -> Result<(), Error> {
+        let connector = self.connector.clone();
+        attempt.hand_over();
+        let opened = tokio::spawn(async move { connector.connect().await.map(drop) });
+        match timeout(TRIAL_WAIT, opened).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(error))) => Err(self.failed(Failed::Connect(error))),
+            Ok(Err(_)) | Err(_) => self.breaker.refusal().map_or(Ok(()), |cause| Err(self.open_error(cause))),
+        }
+    }
+
+    fn open_error(&self, cause: Unreachable) -> Error {
+        Error::Open { cluster: self.cluster.clone(), cause: Box::new(cause) }
     }
 
     /// What a failure before an answer says, of the request and of the member.
@@ -208,6 +238,9 @@ fn http1_builder() -> http1::Builder {
 /// Of an answer that its client does not read, this much is kept: 6 MiB for all places of a member. hyper's own bound
 /// is 400 KiB, and TLS gives no more than 16 KiB at once. The head of an answer can be no larger either.
 const MAX_UNREAD: usize = 64 * 1024;
+
+/// So long the request that tries a dead member waits for the connection: some round trips around the world.
+const TRIAL_WAIT: Duration = Duration::from_millis(700);
 
 /// Whether TCP waited in vain for the other end.
 fn is_timeout(error: &(dyn StdError + 'static)) -> bool {

@@ -2,6 +2,7 @@
 
 mod host;
 mod killed_pods;
+mod known_outage;
 mod leadership;
 mod member_answers;
 mod member_reach;

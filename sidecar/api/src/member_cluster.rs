@@ -103,4 +103,13 @@ impl MemberCluster {
         let impersonation = self.spec.impersonation.as_ref();
         impersonation.map(|i| Forwarded { uid: i.uid, extra: i.extra }).unwrap_or_default()
     }
+
+    /// Condition `Reachable`, if it says that the leader cannot reach this server.
+    pub fn unreachable(&self, server: &str) -> Option<&Condition> {
+        let status = self.status.as_ref().filter(|status| status.server.as_deref() == Some(server))?;
+        status
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == "Reachable" && condition.status == "False")
+    }
 }

@@ -7,6 +7,8 @@
 //!   request opens a new one. Only if nothing was heard on it for as long as TCP waits does it count.
 //! - It opens when failures have gone on for [`TIMEOUT`] with no answer in between: one attempt that
 //!   took so long, or two so far apart. Any number of failures of one moment are one.
+//! - The leader's probes open it on every replica, by the member's condition ([`Breaker::reported`]): no caller has to
+//!   wait in vain at each of them.
 //! - While it is open nothing is sent, for a pause that grows from [`FIRST_PAUSE`] to [`LAST_PAUSE`].
 //!   Then one request tries. A connection that opens lets all others go on too; only an answer,
 //!   whatever its status, makes good what was before, so that the next pause begins small.
@@ -84,6 +86,28 @@ impl Breaker {
         Ok(Attempt { breaker: self, trial })
     }
 
+    /// Why nothing is sent now, if so.
+    pub(super) fn refusal(&self) -> Option<Unreachable> {
+        self.with(|state| state.refusal(Instant::now()))
+    }
+
+    /// The leader cannot reach the member, for this reason since then. The next request tries whether it is so here.
+    pub(super) fn reported(&self, since: Timestamp, reason: &str) {
+        let opened = self.with(|state| {
+            self.suspect.store(true, Ordering::Relaxed);
+            state.reported(Instant::now(), since, reason)
+        });
+        if opened {
+            self.open.inc();
+            info!(cluster = %self.cluster, reason, "the leader reports the member unreachable");
+        }
+    }
+
+    /// The leader reaches the member: the next request tries at once.
+    pub(super) fn reported_reachable(&self) {
+        self.with(|state| state.try_next(Instant::now()));
+    }
+
     /// A connection to the member was opened.
     pub(super) fn connected(&self) {
         if self.suspect.load(Ordering::Relaxed) && self.with(State::connected) {
@@ -135,6 +159,18 @@ impl Drop for Breaker {
     }
 }
 
+impl Attempt<'_> {
+    /// Whether others wait for what becomes of it.
+    pub(super) fn is_trial(&self) -> bool {
+        self.trial
+    }
+
+    /// The trial goes on without this caller.
+    pub(super) fn hand_over(&mut self) {
+        self.trial = false;
+    }
+}
+
 /// A caller who went away tells nothing of the member: the next one may try.
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
@@ -147,18 +183,43 @@ impl Drop for Attempt<'_> {
 impl State {
     /// Whether a request that goes now is the one that tries.
     fn admit(&mut self, now: Instant) -> Result<bool, Unreachable> {
-        let (Some(next_try), Some(failing)) = (self.next_try, &self.failing) else { return Ok(false) };
-        if now < next_try {
-            return Err(Unreachable {
-                since: failing.told,
-                reason: failing.reason.clone(),
-                lasts: now.saturating_duration_since(failing.since),
-                wait: next_try - now,
-            });
+        if let Some(refusal) = self.refusal(now) {
+            return Err(refusal);
+        }
+        if self.next_try.is_none() {
+            return Ok(false);
         }
         self.trying = true;
         self.next_try = Some(now + TRIAL);
         Ok(true)
+    }
+
+    fn refusal(&self, now: Instant) -> Option<Unreachable> {
+        let (next_try, failing) = self.next_try.zip(self.failing.as_ref())?;
+        (now < next_try).then(|| Unreachable {
+            since: failing.told,
+            reason: failing.reason.clone(),
+            lasts: now.saturating_duration_since(failing.since),
+            wait: next_try - now,
+        })
+    }
+
+    /// Whether it opens.
+    fn reported(&mut self, now: Instant, since: Timestamp, reason: &str) -> bool {
+        if self.next_try.is_some() {
+            return false;
+        }
+        let lasts = Duration::try_from(Timestamp::now().duration_since(since)).unwrap_or_default();
+        let since_here = now.checked_sub(lasts).unwrap_or(now);
+        self.failing = Some(Failing { since: since_here, told: since, reason: reason.to_owned() });
+        self.next_try = Some(now);
+        true
+    }
+
+    fn try_next(&mut self, now: Instant) {
+        if !self.trying {
+            self.next_try = self.next_try.map(|next_try| next_try.min(now));
+        }
     }
 
     fn failed(&mut self, now: Instant, took: Duration, reason: impl FnOnce() -> String) -> Change {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, stream};
+use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
@@ -191,6 +192,8 @@ struct Way {
     secret: Arc<Secret>,
     upstream: Result<Arc<Upstream>, Arc<str>>,
     gone: CancellationToken,
+    /// Since when the leader has found the member unreachable.
+    unreachable_since: Option<Timestamp>,
 }
 
 impl State {
@@ -253,7 +256,8 @@ impl State {
                 continue;
             };
             let unreachable = &self.metrics.unreachable;
-            let way = Way::next(ways.remove(name), name, member, secret, unreachable);
+            let mut way = Way::next(ways.remove(name), name, member, secret, unreachable);
+            way.reported(member);
             let share = self.shares.entry(name.clone()).or_insert_with(|| Share {
                 bounds: MemberBounds::new(self.size_per_member),
                 waiters: WaiterLimit::default(),
@@ -333,7 +337,19 @@ impl Way {
                 Err(Arc::from(format!("cannot be used: {error}")))
             }
         };
-        Self { member_uid: member.uid(), secret: secret.clone(), upstream, gone }
+        Self { member_uid: member.uid(), secret: secret.clone(), upstream, gone, unreachable_since: None }
+    }
+
+    /// Takes over what the leader has found out, when that changes: what this replica sees itself counts after it.
+    fn reported(&mut self, member: &MemberCluster) {
+        let Ok(upstream) = &self.upstream else { return };
+        let server = self.secret.data.as_ref().and_then(|data| data.get("server"));
+        let server = server.and_then(|server| std::str::from_utf8(&server.0).ok()).unwrap_or_default();
+        let reported = member.unreachable(server.trim());
+        let since = reported.map(|condition| condition.last_transition_time.0);
+        if std::mem::replace(&mut self.unreachable_since, since) != since {
+            upstream.reported(since.zip(reported.map(|condition| condition.message.as_str())));
+        }
     }
 }
 

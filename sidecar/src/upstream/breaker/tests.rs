@@ -143,3 +143,27 @@ fn clients_come_again_after_the_pause_and_not_all_at_once() {
     let seconds: std::collections::BTreeSet<_> = (0..1000).map(|_| refused.retry_after()).collect();
     assert_eq!(seconds, [3, 4, 5].into());
 }
+
+#[test]
+fn reported_outage_opens_it_and_the_next_request_tries() {
+    let mut scene = Scene::new();
+    let since = Timestamp::now().checked_sub(jiff::SignedDuration::from_hours(2)).unwrap();
+    assert!(scene.state.reported(scene.now, since, "timed out"));
+    assert!(scene.state.admit(scene.now).unwrap(), "the first one tries");
+    let refused = scene.state.admit(scene.now).unwrap_err();
+    assert!(!refused.is_short() && refused.to_string().contains("(timed out)"), "{refused}");
+    // The member is dead from here too.
+    assert_eq!(scene.fail(CONNECT_TIMEOUT), Change::Other);
+    assert!(scene.wait() >= FIRST_PAUSE);
+    assert!(!scene.state.reported(scene.now, since, "timed out"), "it is open");
+}
+
+#[test]
+fn reported_recovery_lets_the_next_request_try() {
+    let mut scene = Scene::open();
+    assert!(scene.state.admit(scene.now).is_err());
+    scene.state.try_next(scene.now);
+    assert!(scene.state.admit(scene.now).unwrap());
+    scene.state.try_next(scene.now);
+    assert!(scene.state.admit(scene.now).is_err(), "one tries already");
+}

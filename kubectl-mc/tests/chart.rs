@@ -141,6 +141,7 @@ fn release_name_is_the_instance_and_names_the_test() -> Result<()> {
     ensure!(test["metadata"]["name"] == "proxy-test", "{test:#}");
     ensure!(test["metadata"]["annotations"]["helm.sh/hook"] == "test", "{test:#}");
     ensure!(test["spec"]["containers"][0]["args"] == serde_json::json!(["check"]), "{test:#}");
+    ensure!(!test.to_string().contains("runAsUser"), "OpenShift chooses the user: {test:#}");
     Ok(())
 }
 

@@ -71,6 +71,62 @@ fn pods_are_as_the_restricted_level_of_pod_security_wants_them() {
     );
 }
 
+/// What OpenShift's SecurityContextConstraints `restricted-v2` refuse of a pod, in a namespace with this range of users.
+fn refused_by_restricted_v2(pod: &Value, range: std::ops::Range<u64>) -> Vec<String> {
+    let mut refused = Vec::new();
+    let mut refuse = |is_refused: bool, rule: &str| refused.extend(is_refused.then(|| rule.to_owned()));
+    for field in ["hostNetwork", "hostPID", "hostIPC"] {
+        refuse(pod[field] == true, field);
+    }
+    let kinds = [
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    ];
+    for volume in pod["volumes"].as_array().into_iter().flatten() {
+        refuse(!kinds.iter().any(|kind| volume.get(kind).is_some()), "volumes");
+    }
+    let container = &pod["containers"][0];
+    let contexts = [&pod["securityContext"], &container["securityContext"]];
+    for context in contexts {
+        let is_outside = |field: &str| context[field].as_u64().is_some_and(|id| !range.contains(&id));
+        refuse(is_outside("runAsUser"), "runAsUser");
+        refuse(is_outside("fsGroup"), "fsGroup");
+        refuse(context.get("seLinuxOptions").is_some(), "seLinuxOptions");
+        let seccomp = &context["seccompProfile"]["type"];
+        refuse(!seccomp.is_null() && *seccomp != "RuntimeDefault", "seccompProfile");
+    }
+    let context = contexts[1];
+    refuse(context["privileged"] == true, "privileged");
+    refuse(context["allowPrivilegeEscalation"] != false, "allowPrivilegeEscalation");
+    refuse(context["capabilities"]["drop"] != json!(["ALL"]), "capabilities.drop");
+    refuse(!context["capabilities"]["add"].is_null(), "capabilities.add");
+    for port in container["ports"].as_array().into_iter().flatten() {
+        refuse(port.get("hostPort").is_some(), "hostPort");
+    }
+    refused
+}
+
+#[test]
+fn openshifts_restricted_v2_admits_the_pods() {
+    let range = 1_000_680_000..1_000_690_000;
+    for values in ["", "certificates: CertManager", "{certificates: Secret, tls: {secretName: s}}"] {
+        let objects = [with(values).host().unwrap(), with(values).remote("k").unwrap()];
+        for objects in objects {
+            let pod = &find(&objects, "Deployment")["spec"]["template"]["spec"];
+            assert_eq!(refused_by_restricted_v2(pod, range.clone()), [""; 0], "{values}");
+        }
+    }
+    let objects = with("hostNetwork: true").host().unwrap();
+    let pod = &find(&objects, "Deployment")["spec"]["template"]["spec"];
+    assert_eq!(refused_by_restricted_v2(pod, range), ["hostNetwork"]);
+}
+
 #[test]
 fn values_are_merged_as_helm_merges_them() {
     let values = Values::parse("resources: {limits: {memory: null, cpu: 1}}\nextraArgs: [a]\n").unwrap();

@@ -129,6 +129,27 @@ fn helm_finds_nothing_to_criticize() -> Result<()> {
 }
 
 #[test]
+fn packed_chart_names_its_image_and_is_reproducible() -> Result<()> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/package.sh");
+    let image = format!("r.example/mc-sidecar@sha256:{}", "0".repeat(64));
+    let (first, second) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let archive = concat!("mc-sidecar-", env!("CARGO_PKG_VERSION"), ".tgz");
+    for folder in [&first, &second] {
+        succeed(Command::new(script).arg(folder.path()).arg(&image))?;
+    }
+    let packed = first.path().join(archive);
+    ensure!(std::fs::read(&packed)? == std::fs::read(second.path().join(archive))?, "two archives");
+    let listed = succeed(Command::new("tar").args(["--utc", "-tvzf"]).arg(&packed))?;
+    let has_time = |line: &&str| !line.contains(" 0/0 ") || !line.contains("1970-01-01 00:00");
+    ensure!(listed.lines().find(has_time).is_none(), "of a moment or a user: {listed}");
+    let mut command = Command::new(testbed::programs::build_helm()?);
+    let rendered =
+        succeed(command.args(["template", "mc-sidecar"]).arg(&packed).arg("--kube-version=1.36.3"))?;
+    ensure!(rendered.contains(&format!("image: {image}\n")), "no {image}");
+    Ok(())
+}
+
+#[test]
 fn release_name_is_the_instance_and_names_the_test() -> Result<()> {
     let mut command = helm("template", &["--name-template=proxy", "--set=image.repository=i"])?;
     let objects: Vec<Value> = serde_saphyr::from_multiple(&succeed(&mut command)?)?;

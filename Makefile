@@ -30,10 +30,11 @@ test: setup ## All of it: lint, unit tests, and the end-to-end tests on a real K
 	@tests/test.sh
 
 .PHONY: lint
-lint: ## Format, clippy, dependencies, generated files
+lint: ## Format, clippy (of the plugin also for macOS and Windows), dependencies, generated files
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
+	tests/other-systems.sh
 	cargo deny --log-level error check bans licenses sources
 	cargo run --quiet --package sidecar -- crds | diff -u sidecar/deploy/crd.yaml -
 	tests/cli-reference.sh | diff -u docs/reference/cli.md -
@@ -106,10 +107,28 @@ program: ## The sidecar as it is in the image: one static program (PLATFORM=aarc
 	RUSTFLAGS="$(PROGRAM_FLAGS)" cargo build --profile $(PROFILE) --locked --package sidecar --target $(PLATFORM) \
 		$(if $(MESSAGES),--message-format $(MESSAGES))
 
+# Static too, and by musl: glibc's would load the machine's own libraries to look up names. Debian's compilers for musl
+# are its ordinary ones with other headers.
+PLUGIN_PLATFORM := $(PLATFORM:-gnu=-musl)
+MUSL := $(firstword $(subst -, ,$(PLATFORM)))-linux-musl
+PLUGIN_FLAGS := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo $(if $(CROSS),-C linker=$(CROSS)gcc)
+
+.PHONY: plugin
+plugin: ## The plugin as it is released: one static program (PLATFORM=aarch64-unknown-linux-gnu: for another processor)
+	rustup target add $(PLUGIN_PLATFORM)
+	CC_$(subst -,_,$(PLUGIN_PLATFORM))="$(CROSS)gcc -specs /usr/lib/$(MUSL)/musl-gcc.specs" RUSTFLAGS="$(PLUGIN_FLAGS)" \
+		cargo build --profile $(PROFILE) --locked --package kubectl-mc --target $(PLUGIN_PLATFORM)
+
 .PHONY: image
 image: ## The sidecar's image IMAGE=NAME (PLATFORMS=linux/amd64,linux/arm64: for both; PUSH=yes, ARCHIVE=FILE: where to)
 	@test -n "$(IMAGE)" || { echo "IMAGE=NAME is needed" >&2; exit 2; }
 	@sidecar/image/build.sh $(IMAGE)
+
+.PHONY: release
+release: ## All files of a release in target/dist, from a clean checkout; IMAGE=NAME: where the image will be published (PLATFORMS)
+	@test -n "$(IMAGE)" || { echo "IMAGE=NAME is needed" >&2; exit 2; }
+	@tests/setup.sh --release
+	@krew/release.sh $(IMAGE)
 
 .PHONY: image-test
 image-test: ## Look into the image, and run its programs (PLATFORMS=linux/amd64,linux/arm64: both, arm64 by qemu)

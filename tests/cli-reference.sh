@@ -15,3 +15,4 @@ for verb in compare join unjoin 'access grant' 'access revoke' 'access diff' 'ac
 done
 help 'mc-sidecar serve' target/debug/mc-sidecar serve --help
 help 'mc-sidecar crds' target/debug/mc-sidecar crds --help
+help 'mc-sidecar check' target/debug/mc-sidecar check --help

@@ -24,6 +24,7 @@ needs=(
     npm:npm
 )
 if [ "${1:-}" = --bench ]; then needs+=(nginx:nginx-light wrk:wrk); fi
+if [ "${1:-}" = --release ]; then needs+=(aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu); fi
 # The program for the other processor: built by a cross compiler, and run by an emulator.
 if [ "${1:-}" = --arm64 ]; then
     needs+=(aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static)
@@ -35,7 +36,13 @@ for need in "${needs[@]}"; do
 done
 python3 -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 [ -d /usr/share/ca-certificates/mozilla ] || missing+=(ca-certificates)
-if [ "${1:-}" = --arm64 ] && [ ! -e /usr/aarch64-linux-gnu/lib/libc.a ]; then missing+=(libc6-dev-arm64-cross); fi
+if [[ "${1:-}" = --@(arm64|release) ]] && [ ! -e /usr/aarch64-linux-gnu/lib/libc.a ]; then missing+=(libc6-dev-arm64-cross); fi
+if [ "${1:-}" = --release ]; then
+    # The C headers of the plugin's platforms.
+    for machine in x86_64:amd64 aarch64:arm64; do
+        [ -d /usr/lib/${machine%:*}-linux-musl ] || missing+=(musl-dev:${machine#*:})
+    done
+fi
 [ -d /usr/lib/cni ] || missing+=(containernetworking-plugins)
 
 if [ "${#missing[@]}" -gt 0 ]; then
@@ -47,6 +54,7 @@ if [ "${#missing[@]}" -gt 0 ]; then
     else
         echo "setup: installing Debian packages: ${missing[*]}"
         export DEBIAN_FRONTEND=noninteractive
+        case " ${missing[*]}" in *:arm64*) dpkg --add-architecture arm64 ;; esac
         apt-get update -qq
         if [ ! -e /usr/sbin/policy-rc.d ]; then
             # The services of containerd and nginx are not wanted: tests start their own.

@@ -17,6 +17,8 @@ pub(crate) mod remote;
 pub(crate) mod uninstall;
 pub(crate) mod wait;
 
+use std::path::PathBuf;
+
 use kubectl_mc_api::manifests;
 use serde_json::Value;
 
@@ -51,6 +53,10 @@ pub(crate) const RUNS_ON: &str = "cluster of the sidecars";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InstallError {
+    #[error("no image of mc-sidecar: this build of kubectl-mc does not name one")]
+    NoImage,
+    #[error("cannot read the values of {}: {reason}", file.display())]
+    Values { file: PathBuf, reason: String },
     #[error("cannot make the manifests")]
     Manifest(#[source] manifests::Error),
     #[error("cannot build a request for {path}: {error}")]
@@ -76,6 +82,10 @@ pub(crate) enum InstallError {
     NotIssued { state: String, namespace: String },
     #[error("--certificates=cert-manager and --run-on cannot be combined")]
     IssuedElsewhere,
+    #[error("metrics.podMonitor and --run-on cannot be combined")]
+    ScrapedElsewhere,
+    #[error("certificates is Secret, and tls.secretName is empty")]
+    NoServingSecret,
     #[error("the host has not created the token of the sidecar's account")]
     NoToken,
     #[error("cannot read the certificate authority of the context for the sidecar: {0}")]
@@ -110,17 +120,28 @@ impl Explain for InstallError {
             Self::IssuedElsewhere => Some(
                 "cert-manager in that cluster cannot update the APIService of this host; omit --certificates".to_owned(),
             ),
+            Self::ScrapedElsewhere => Some(
+                "create a PodMonitor in that cluster, with a token of this host (docs/how-to/monitoring.md)".to_owned(),
+            ),
+            Self::NoServingSecret => Some("set tls.secretName to the name of the Secret".to_owned()),
+            Self::NoImage => Some(
+                "--image=IMAGE names the image, and `make image` builds it; a release build needs no flag".to_owned(),
+            ),
             Self::GetFrom { reason, .. } if reason == "Unauthorized" => Some(
                 "log in again: the credential of the kubeconfig is expired or wrong".to_owned(),
             ),
             Self::GetFrom { .. } => Some("--context=NAME names another host".to_owned()),
-            Self::Manifest(_) | Self::Request { .. } | Self::Get { .. } | Self::NoToken | Self::Kubeconfig(_) => None,
+            Self::Values { .. } | Self::Manifest(_) | Self::Request { .. } | Self::Get { .. } | Self::NoToken | Self::Kubeconfig(_) => None,
         }
     }
 
     fn status(&self) -> ExitStatus {
         match self {
-            Self::IssuedElsewhere => ExitStatus::Usage,
+            Self::IssuedElsewhere
+            | Self::ScrapedElsewhere
+            | Self::NoServingSecret
+            | Self::NoImage
+            | Self::Values { .. } => ExitStatus::Usage,
             _ => ExitStatus::Failed,
         }
     }

@@ -2,10 +2,12 @@
 //! Helm renders is what the plugin prints.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use tempfile::NamedTempFile;
 
 #[test]
 fn by_default() -> Result<()> {
@@ -16,7 +18,7 @@ fn by_default() -> Result<()> {
 fn in_another_namespace_with_other_numbers() -> Result<()> {
     same(
         &["--namespace=elsewhere", "--replicas=5", "--secure-port=4443", "--image-pull-policy=Always"],
-        &["--namespace=elsewhere", "--set=replicas=5,securePort=4443,imagePullPolicy=Always"],
+        &["--namespace=elsewhere", "--set=replicas=5,securePort=4443,image.pullPolicy=Always"],
     )
 }
 
@@ -40,28 +42,167 @@ fn with_flags_of_the_sidecar() -> Result<()> {
 }
 
 #[test]
-fn an_image_must_be_named() -> Result<()> {
-    let output = helm(&["template"])?.output()?;
+fn with_the_flags_for_platforms() -> Result<()> {
+    same(
+        &[
+            "--image-pull-secret=registry",
+            "--priority-class=system-cluster-critical",
+            "--requests=cpu=1,memory=128Mi",
+            "--limits=memory=2Gi",
+            "--node-selector=pool=infra,arch=x",
+            "--toleration=dedicated=infra:NoSchedule",
+            "--toleration=spot",
+        ],
+        &[
+            "--set=imagePullSecrets[0].name=registry,priorityClassName=system-cluster-critical",
+            "--set-string=resources.requests.cpu=1,resources.requests.memory=128Mi,resources.limits.memory=2Gi",
+            "--set=nodeSelector.pool=infra,nodeSelector.arch=x",
+            "--set=tolerations[0].key=dedicated,tolerations[0].operator=Equal",
+            "--set=tolerations[0].value=infra,tolerations[0].effect=NoSchedule",
+            "--set=tolerations[1].key=spot,tolerations[1].operator=Exists",
+        ],
+    )
+}
+
+#[test]
+fn file_of_values_means_the_same_to_both() -> Result<()> {
+    same_file(EVERY_VALUE)?;
+    same_file("certificates: CertManager\nmetrics: {podMonitor: {enabled: true}}\n")?;
+    same_file("certificates: Secret\ntls: {secretName: serving}\n")?;
+    same_file("resources: {limits: {memory: null, cpu: 2}}\nglobal: {any: thing}\n")
+}
+
+#[test]
+fn image_is_joined_from_its_parts() -> Result<()> {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let version = env!("CARGO_PKG_VERSION");
+    for (values, reference) in [
+        ("", format!("r.example/i:{version}")),
+        (", tag: v9", "r.example/i:v9".to_owned()),
+        (&format!(", tag: v9, digest: '{digest}'"), format!("r.example/i@{digest}")),
+    ] {
+        let file = file(&format!("image: {{repository: r.example/i{values}}}\n"))?;
+        for mut command in both(file.path())? {
+            let rendered = succeed(&mut command)?;
+            ensure!(rendered.contains(&format!("image: {reference}\n")), "{command:?}: no {reference}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn wrong_values_are_refused_by_both() -> Result<()> {
+    for wrong in [
+        "image: r.example/i:1",
+        "image: {repository: i, pullPolicy: Sometimes}",
+        "image: {repository: i, digest: 'sha256:0'}",
+        "imagee: {}",
+        "replicas: many",
+        "replicas: 0",
+        "securePort: 70000",
+        "certificates: Vault",
+        "certificates: Secret",
+        "metrics: {podMonitor: {enable: true}}",
+        "tolerations: {}",
+    ] {
+        let image = if wrong.starts_with("image:") { "" } else { "image: {repository: i}\n" };
+        let file = file(&format!("{image}{wrong}\n"))?;
+        for mut command in both(file.path())? {
+            let output = command.output()?;
+            ensure!(!output.status.success(), "{wrong}: {command:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn image_must_be_named() -> Result<()> {
+    let output = helm("template", &[])?.output()?;
     let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.status.success() && told.contains("image is required"), "{told}");
+    ensure!(!output.status.success() && told.contains("image.repository is required"), "{told}");
     Ok(())
 }
 
 #[test]
 fn helm_finds_nothing_to_criticize() -> Result<()> {
-    succeed(helm(&["lint", "--strict"])?.arg("--set=image=i")).map(drop)
+    succeed(helm("lint", &["--strict"])?.arg("--set=image.repository=i")).map(drop)
+}
+
+#[test]
+fn packed_chart_names_its_image_and_is_reproducible() -> Result<()> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/package.sh");
+    let image = format!("r.example/mc-sidecar@sha256:{}", "0".repeat(64));
+    let (first, second) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let archive = concat!("mc-sidecar-", env!("CARGO_PKG_VERSION"), ".tgz");
+    for folder in [&first, &second] {
+        succeed(Command::new(script).arg(folder.path()).arg(&image))?;
+    }
+    let packed = first.path().join(archive);
+    ensure!(std::fs::read(&packed)? == std::fs::read(second.path().join(archive))?, "two archives");
+    let listed = succeed(Command::new("tar").args(["--utc", "-tvzf"]).arg(&packed))?;
+    let has_time = |line: &&str| !line.contains(" 0/0 ") || !line.contains("1970-01-01 00:00");
+    ensure!(listed.lines().find(has_time).is_none(), "of a moment or a user: {listed}");
+    let mut command = Command::new(testbed::programs::build_helm()?);
+    let rendered =
+        succeed(command.args(["template", "mc-sidecar"]).arg(&packed).arg("--kube-version=1.36.3"))?;
+    ensure!(rendered.contains(&format!("image: {image}\n")), "no {image}");
+    Ok(())
+}
+
+#[test]
+fn release_name_is_the_instance_and_names_the_test() -> Result<()> {
+    let mut command = helm("template", &["--name-template=proxy", "--set=image.repository=i"])?;
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&succeed(&mut command)?)?;
+    let objects = objects.iter().filter(|object| object.is_object());
+    for object in objects.clone().filter(|object| object["kind"] != "Pod") {
+        ensure!(object["metadata"]["labels"]["app.kubernetes.io/instance"] == "proxy", "{object:#}");
+        ensure!(object["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm", "{object:#}");
+    }
+    let test = objects.clone().find(|object| object["kind"] == "Pod").context("no test")?;
+    ensure!(test["metadata"]["name"] == "proxy-test", "{test:#}");
+    ensure!(test["metadata"]["annotations"]["helm.sh/hook"] == "test", "{test:#}");
+    ensure!(test["spec"]["containers"][0]["args"] == serde_json::json!(["check"]), "{test:#}");
+    ensure!(!test.to_string().contains("runAsUser"), "OpenShift chooses the user: {test:#}");
+    Ok(())
 }
 
 fn same(flags: &[&str], values: &[&str]) -> Result<()> {
-    let mut plugin = Command::new(env!("CARGO_BIN_EXE_kubectl-mc"));
-    plugin.args(["install", "--image=registry.example/mc-sidecar:1", "-o", "yaml"]).args(flags);
-    let ours = objects(&succeed(&mut plugin)?)?;
-    let mut chart = helm(&["template"])?;
-    chart.arg("--set=image=registry.example/mc-sidecar:1");
+    let mut plugin = plugin(&["--image=registry.example/mc-sidecar:v1"]);
+    plugin.args(flags);
+    let mut chart = helm("template", &IMAGE)?;
     if !values.iter().any(|value| value.starts_with("--namespace")) {
         chart.arg("--namespace=kubectl-mc-system");
     }
-    let theirs = objects(&succeed(chart.args(values))?)?;
+    chart.args(values);
+    compare(&mut plugin, &mut chart)
+}
+
+fn same_file(values: &str) -> Result<()> {
+    let file = file(values)?;
+    let [mut plugin, mut chart] = both(file.path())?;
+    plugin.arg("--image=registry.example/mc-sidecar:v1");
+    compare(&mut plugin, chart.args(IMAGE))
+}
+
+fn both(file: &Path) -> Result<[Command; 2]> {
+    let file = format!("--values={}", file.display());
+    Ok([plugin(&[&file]), helm("template", &[&file, "--namespace=kubectl-mc-system"])?])
+}
+
+fn file(values: &str) -> Result<NamedTempFile> {
+    let file = NamedTempFile::new()?;
+    std::fs::write(file.path(), values)?;
+    Ok(file)
+}
+
+fn plugin(flags: &[&str]) -> Command {
+    let mut plugin = Command::new(env!("CARGO_BIN_EXE_kubectl-mc"));
+    plugin.args(["install", "-o", "yaml"]).args(flags);
+    plugin
+}
+
+fn compare(plugin: &mut Command, chart: &mut Command) -> Result<()> {
+    let (ours, theirs) = (objects(&succeed(plugin)?)?, objects(&succeed(chart)?)?);
     ensure!(ours.keys().eq(theirs.keys()), "{:?}\nand\n{:?}", ours.keys(), theirs.keys());
     for (name, object) in &ours {
         ensure!(*object == theirs[name], "{name}:\n{object:#}\nand\n{:#}", theirs[name]);
@@ -77,9 +218,11 @@ fn objects(text: &str) -> Result<BTreeMap<String, Value>> {
     let objects = objects.into_iter().filter(|object| object.is_object() && object["kind"] != "Namespace");
     let named = objects.map(|mut object| {
         let metadata = object["metadata"].as_object_mut().context("no metadata")?;
-        for (field, key) in
-            [("labels", "app.kubernetes.io/managed-by"), ("annotations", "helm.sh/resource-policy")]
-        {
+        for (field, key) in [
+            ("labels", "app.kubernetes.io/managed-by"),
+            ("labels", "helm.sh/chart"),
+            ("annotations", "helm.sh/resource-policy"),
+        ] {
             if let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) {
                 map.remove(key);
                 if map.is_empty() {
@@ -94,15 +237,12 @@ fn objects(text: &str) -> Result<BTreeMap<String, Value>> {
     named.collect()
 }
 
-fn helm(arguments: &[&str]) -> Result<Command> {
+fn helm(verb: &str, flags: &[&str]) -> Result<Command> {
     let mut command = Command::new(testbed::programs::build_helm()?);
     let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/chart");
     // Nothing of the user's own Helm.
-    command
-        .args(arguments)
-        .args([chart, "--kube-version=1.36.3"])
-        .env_clear()
-        .env("HOME", env!("CARGO_TARGET_TMPDIR"));
+    command.arg(verb).args([chart, "--kube-version=1.36.3"]).args(flags);
+    command.env_clear().env("HOME", env!("CARGO_TARGET_TMPDIR"));
     Ok(command)
 }
 
@@ -111,3 +251,34 @@ fn succeed(command: &mut Command) -> Result<String> {
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
 }
+
+const IMAGE: [&str; 3] = [
+    "--name-template=mc-sidecar",
+    "--skip-tests",
+    "--set=image.repository=registry.example/mc-sidecar,image.tag=v1",
+];
+/// Each value otherwise than by default.
+const EVERY_VALUE: &str = "
+image: {pullPolicy: Always}
+imagePullSecrets: [{name: one}, {name: two}]
+replicas: 3
+securePort: 4443
+hostNetwork: true
+certificates: Secret
+tls: {secretName: serving, caBundle: \"-----BEGIN CERTIFICATE-----\\n\"}
+serviceAccount: {annotations: {eks.amazonaws.com/role-arn: r}}
+resources: {requests: {cpu: 2}, limits: {ephemeral-storage: 1Gi}, claims: [{name: c}]}
+nodeSelector: {pool: infra}
+affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}
+tolerations: [{operator: Exists}]
+priorityClassName: high
+podAnnotations: {sidecar.istio.io/inject: 'false'}
+podLabels: {team: platform, app.kubernetes.io/name: not-this}
+extraArgs: [--log-format=json]
+extraEnv: [{name: RUST_LOG, value: debug}]
+extraVolumes: [{name: audit, emptyDir: {}}]
+extraVolumeMounts: [{name: audit, mountPath: /audit}]
+metrics:
+  service: {enabled: true}
+  podMonitor: {enabled: true, interval: 10s, labels: {release: prometheus}}
+";

@@ -102,6 +102,21 @@ fn a_platform_that_krew_does_not_know_is_refused() {
     );
 }
 
+#[test]
+fn release_notes_are_the_changelogs_section() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("krew")).unwrap();
+    let script = folder.path().join("krew/notes.sh");
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../krew/notes.sh"), &script).unwrap();
+    let changelog = "# Changelog\n\n## [Unreleased]\n\n- new\n\n## [1.2.0] - 2026-01-01\n\n- this\n\n## [1.1.0]\n\n- old\n\n[1.2.0]: u\n";
+    fs::write(folder.path().join("CHANGELOG.md"), changelog).unwrap();
+    for (version, notes) in [("1.2.0", "- this"), ("1.1.0", "- old"), ("1.3.0", "- new")] {
+        let run = Command::new(&script).arg(version).output().unwrap();
+        let told = String::from_utf8(run.stdout).unwrap();
+        assert_eq!(told.trim_end(), format!("# kubectl-mc {version}\n\n{notes}"));
+    }
+}
+
 fn sha256(path: &PathBuf) -> String {
     let sum = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &fs::read(path).unwrap());
     sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()

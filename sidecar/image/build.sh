@@ -42,7 +42,7 @@ for platform in "${platforms[@]}"; do
     objcopy=objcopy
     if [ "$platform" != "$own" ]; then objcopy=$machine-linux-gnu-objcopy; fi
     make --no-print-directory program PLATFORM=$machine-unknown-linux-gnu PROFILE="$profile"
-    SOURCE_DATE_EPOCH=$epoch python3 sidecar/image/sbom.py $machine-unknown-linux-gnu "$out/mc-sidecar-$architecture.cdx.json" "$out/crates"
+    SOURCE_DATE_EPOCH=$epoch python3 sidecar/image/sbom.py sidecar $machine-unknown-linux-gnu "$out/mc-sidecar-$architecture.cdx.json" "$out/crates"
     # The list of crates is in the program too, where scanners of images and `cargo audit bin` look for it.
     mkdir -p "$context/$architecture"
     $objcopy --strip-all --add-section .dep-v0="$out/crates" \

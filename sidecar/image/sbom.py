@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What is in the image of mc-sidecar for a platform, as CycloneDX and in the form that `cargo auditable` puts into programs.
+"""What is in a program for a platform, as CycloneDX and in the form that `cargo auditable` puts into programs; of the
+sidecar, what is in its image.
 
-    sbom.py TARGET CYCLONEDX [AUDITABLE]
+    sbom.py PACKAGE TARGET CYCLONEDX [AUDITABLE]
 
 `cargo tree` is asked, for it resolves features as the build of this one package does. What is made of `cargo metadata`
 instead (cargo-cyclonedx, cargo-auditable) names crates that only other packages of the workspace switch on.
@@ -18,17 +19,17 @@ from pathlib import Path
 from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = "sidecar"
+PROGRAMS = {"sidecar": "mc-sidecar", "kubectl-mc": "kubectl-mc"}
 
 
 def run(*command):
     return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def tree(target, edges):
+def tree(package, target, edges):
     """All packages of these edges, by (name, version), each with what it depends on. The root is the first."""
     lines = run(
-        *["cargo", "tree", "--locked", "--package", PACKAGE, "--target", target, "--edges", edges],
+        *["cargo", "tree", "--locked", "--package", package, "--target", target, "--edges", edges],
         *["--prefix", "depth", "--format", "\t{p}\t{l}\t{r}"],
     )
     packages, path = {}, []
@@ -52,9 +53,9 @@ def locked():
     return {(name, version): kept for name, version, *kept in re.findall(entry, lock)}
 
 
-def crates(target):
-    linked = tree(target, "normal,no-proc-macro")
-    packages = tree(target, "normal,build")
+def crates(package, target):
+    linked = tree(package, target, "normal,no-proc-macro")
+    packages = tree(package, target, "normal,build")
     lock = locked()
     for key, package in packages.items():
         package["linked"] = key in linked
@@ -101,6 +102,9 @@ def beside_crates(target):
     licence = [{"expression": "MIT OR Apache-2.0"}]
     std = {"type": "library", "bom-ref": "rust-std", "name": "rust-std", "version": version, "purl": f"pkg:generic/rust-std@{version}"}
     found = [std | {"scope": "required", "licenses": licence}]
+    if target.endswith("-musl"):
+        # Rust's library has the C library and the one that unwinds stacks in it, and the plugin brings no roots.
+        return found
     machine = target.split("-")[0]
     compiler = "gcc" if machine == os.uname().machine else f"{machine}-linux-gnu-gcc"
     for library, what in [("libc.a", "the C library"), ("libgcc_eh.a", "the library that unwinds stacks")]:
@@ -113,10 +117,10 @@ def beside_crates(target):
     return found
 
 
-def cyclonedx(target, packages):
+def cyclonedx(name, target, packages):
     root, *others = packages
     program = component(root, packages[root])
-    program |= {"type": "application", "name": "mc-sidecar"}
+    program |= {"type": "application", "name": name}
     del program["scope"]
     beside = beside_crates(target)
     metadata = {"component": program, "properties": [{"name": "rust:target", "value": target}]}
@@ -156,9 +160,9 @@ def auditable(packages):
 
 
 def main():
-    target, out, *embedded = sys.argv[1:]
-    packages = crates(target)
-    Path(out).write_text(json.dumps(cyclonedx(target, packages), indent=1) + "\n")
+    package, target, out, *embedded = sys.argv[1:]
+    packages = crates(package, target)
+    Path(out).write_text(json.dumps(cyclonedx(PROGRAMS[package], target, packages), indent=1) + "\n")
     for path in embedded:
         text = json.dumps(auditable(packages), separators=(",", ":"))
         Path(path).write_bytes(zlib.compress(text.encode(), 9))

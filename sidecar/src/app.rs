@@ -251,7 +251,8 @@ async fn forget_expired(services: Arc<Services>) {
     }
 }
 
-async fn host(kubeconfig: Option<&std::path::Path>) -> anyhow::Result<kube::Client> {
+/// The client of the host, by this kubeconfig or as the pod's account.
+pub(crate) async fn host(kubeconfig: Option<&std::path::Path>) -> anyhow::Result<kube::Client> {
     let config = match kubeconfig {
         Some(path) => {
             let kubeconfig =

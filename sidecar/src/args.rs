@@ -24,6 +24,18 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Print the custom resource definitions.
     Crds,
+    /// Check that the host reaches a sidecar.
+    Check(Check),
+}
+
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Kubeconfig of the host cluster. Default: the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How long to repeat the check until it succeeds.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_flag)]
+    pub timeout: Duration,
 }
 
 #[derive(Debug, Args)]

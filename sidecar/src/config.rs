@@ -213,7 +213,7 @@ mod tests {
         let cli = Cli::try_parse_from(["mc-sidecar", "serve"].iter().chain(flags)).unwrap();
         match cli.command {
             Command::Serve(serve) => Config::try_from(*serve),
-            Command::Crds => unreachable!(),
+            Command::Crds | Command::Check(_) => unreachable!(),
         }
     }
 

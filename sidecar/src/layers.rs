@@ -18,7 +18,7 @@ const LAYERS: &[&str] = &[
     "request::error", "request::hold", "request::record", "request::guarded", "request::status", "request::proxy", "request::upgrade",
     "request::services", "request::handler",
     "server::admin", "server::listener", "server::shutdown",
-    "controllers", "crds", "args", "config", "log", "app", "main",
+    "controllers", "crds", "args", "config", "log", "app", "check", "main",
 ];
 
 #[test]

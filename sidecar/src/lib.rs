@@ -7,6 +7,7 @@
 // The program
 pub mod app;
 pub mod args;
+pub mod check;
 pub mod config;
 pub mod crds;
 pub mod log;

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use sidecar::app::Bound;
-use sidecar::args::{Cli, Command};
+use sidecar::args::{Check, Cli, Command};
 use sidecar::config::Config;
 use sidecar::server::{shutdown, tls};
 use sidecar::workers::Workers;
-use sidecar::{crds, log};
+use sidecar::{check, crds, log};
 
 fn main() -> ExitCode {
     let command = match Cli::try_parse() {
@@ -31,6 +31,7 @@ fn main() -> ExitCode {
             std::io::stdout().lock().write_all(yaml.as_bytes())?;
             Ok(())
         })),
+        Command::Check(check) => printed(start_check(check)),
     }
 }
 
@@ -49,6 +50,12 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let workers = Workers::start().context("the threads that serve cannot be started")?;
     Bound::build(config).await?.run(workers, shutdown).await;
     Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn start_check(options: Check) -> anyhow::Result<()> {
+    tls::install_provider();
+    check::run(options).await
 }
 
 fn printed(printed: anyhow::Result<()>) -> ExitCode {

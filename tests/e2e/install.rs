@@ -2,6 +2,7 @@
 
 mod authority;
 mod cert_manager;
+mod check;
 mod fleet;
 pub(crate) mod in_pods;
 mod platforms;

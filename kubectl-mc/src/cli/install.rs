@@ -1,12 +1,15 @@
 //! The flags of `install` and `uninstall`.
 
 use std::net::SocketAddr;
+use std::num::{NonZeroU16, NonZeroU32};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::go_duration::parse_flag;
 use kubectl_mc_api::names::NAMESPACE;
+use serde_json::{Map, Value};
 
 #[derive(Debug, Args)]
 #[command(after_help = INSTALL_EXAMPLES)]
@@ -14,24 +17,45 @@ pub(crate) struct InstallArgs {
     /// Namespace of the sidecar and of the members' Secrets
     #[arg(long, short = 'n', value_name = "NAME", default_value = NAMESPACE, value_parser = namespace)]
     pub(crate) namespace: String,
-    /// Image of mc-sidecar
-    #[arg(long, value_name = "IMAGE", required = IMAGE.is_none(), default_value = IMAGE, value_parser = image)]
+    /// Image of mc-sidecar [default: that of --values, else the image of this release]
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
     pub(crate) image: Option<String>,
+    /// File of values, with the names of the Helm chart's values.yaml; flags override it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) values: Option<PathBuf>,
     /// Image pull policy [default: Kubernetes' own, by the image's tag]
     #[arg(long, value_name = "POLICY")]
     pub(crate) image_pull_policy: Option<PullPolicy>,
-    /// Number of sidecar replicas
-    #[arg(long, value_name = "NUMBER", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) replicas: u32,
+    /// Secret with the credential of the registry; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) image_pull_secret: Vec<String>,
+    /// Number of sidecar replicas [default: 2]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(NonZeroU32))]
+    pub(crate) replicas: Option<NonZeroU32>,
     /// Port of the sidecars [default: 10250; with --host-network 10260]
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) secure_port: Option<u16>,
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(NonZeroU16))]
+    pub(crate) secure_port: Option<NonZeroU16>,
     /// Use the nodes' network, for hosts whose kube-apiserver cannot reach pods (EKS with an overlay network)
     #[arg(long)]
     pub(crate) host_network: bool,
-    /// Issuer of the sidecars' serving certificate
-    #[arg(long, value_name = "ISSUER", default_value = "self")]
-    pub(crate) certificates: Certificates,
+    /// Issuer of the sidecars' serving certificate [default: self]
+    #[arg(long, value_name = "ISSUER")]
+    pub(crate) certificates: Option<Certificates>,
+    /// PriorityClass of the pods
+    #[arg(long, value_name = "NAME")]
+    pub(crate) priority_class: Option<String>,
+    /// Resource requests, as in cpu=100m,memory=64Mi
+    #[arg(long, value_name = "RESOURCE=QUANTITY", value_delimiter = ',', value_parser = pair)]
+    pub(crate) requests: Vec<(String, String)>,
+    /// Resource limits, as in memory=1Gi
+    #[arg(long, value_name = "RESOURCE=QUANTITY", value_delimiter = ',', value_parser = pair)]
+    pub(crate) limits: Vec<(String, String)>,
+    /// Labels of the nodes that may run the pods
+    #[arg(long, value_name = "LABEL=VALUE", value_delimiter = ',', value_parser = pair)]
+    pub(crate) node_selector: Vec<(String, String)>,
+    /// Toleration of the pods; may be repeated
+    #[arg(long, value_name = "KEY[=VALUE][:EFFECT]", value_parser = toleration)]
+    pub(crate) toleration: Vec<Map<String, Value>>,
     /// Additional flag of `mc-sidecar serve`, as in --sidecar-flag=--max-tunnels=500; may be repeated
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true, require_equals = true)]
     pub(crate) sidecar_flag: Vec<String>,
@@ -99,6 +123,30 @@ fn image(text: &str) -> Result<String, &'static str> {
     }
 }
 
+fn pair(text: &str) -> Result<(String, String), &'static str> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE"),
+    }
+}
+
+/// As `kubectl taint` writes a taint; without an effect it matches all effects.
+fn toleration(text: &str) -> Result<Map<String, Value>, String> {
+    let (taint, effect) = text.split_once(':').map_or((text, None), |(taint, effect)| (taint, Some(effect)));
+    if effect.is_some_and(|effect| !EFFECTS.contains(&effect)) {
+        return Err(format!("the effect must be one of {}", EFFECTS.join(", ")));
+    }
+    let (key, value) = taint.split_once('=').map_or((taint, None), |(key, value)| (key, Some(value)));
+    if key.is_empty() {
+        return Err("expected KEY[=VALUE][:EFFECT]".to_owned());
+    }
+    let operator = if value.is_some() { "Equal" } else { "Exists" };
+    let fields = [("key", Some(key)), ("operator", Some(operator)), ("value", value), ("effect", effect)];
+    Ok(fields.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?.into()))).collect())
+}
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum PullPolicy {
     #[value(name = "Always")]
@@ -124,9 +172,6 @@ pub(crate) enum Output {
     Yaml,
 }
 
-/// A release names its image.
-const IMAGE: Option<&str> = option_env!("KUBECTL_MC_IMAGE");
-
 const INSTALL_EXAMPLES: &str = "\
 Examples:
   # On the cluster of the current context
@@ -134,10 +179,31 @@ Examples:
 
   # Show what would change; print the manifests for a repository
   kubectl mc install --image=registry.example/mc-sidecar:0.1.0 --diff
-  kubectl mc install --image=registry.example/mc-sidecar:0.1.0 -o yaml";
+  kubectl mc install --image=registry.example/mc-sidecar:0.1.0 -o yaml
+
+  # With the values of the Helm chart
+  kubectl mc install --image=registry.example/mc-sidecar:0.1.0 --values=values.yaml";
 
 const UNINSTALL_EXAMPLES: &str = "\
 Examples:
   # Remove the members first, each on both sides
   kubectl mc unjoin m1 --member-context=m1-admin
   kubectl mc uninstall";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn toleration_is_parsed_as_a_taint() {
+        let parsed = |text| toleration(text).map(Value::from);
+        let whole = json!({"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"});
+        assert_eq!(parsed("a=b:NoSchedule"), Ok(whole));
+        assert_eq!(parsed("a"), Ok(json!({"key": "a", "operator": "Exists"})));
+        let effect = json!({"key": "a", "operator": "Exists", "effect": "NoExecute"});
+        assert_eq!(parsed("a:NoExecute"), Ok(effect));
+        assert!(parsed("a:Never").is_err() && parsed("=b").is_err() && parsed("").is_err());
+    }
+}

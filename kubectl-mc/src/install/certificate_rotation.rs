@@ -51,9 +51,12 @@ impl<'a> CertificateRotation<'a> {
 
     /// Has the host trust both, or has the new sidecars see to it, before there are any.
     pub(crate) async fn trust_both(&self, deadline: &Deadline, step: &mut Step<'_>) -> Result<(), Failure> {
-        match self.parameters.certificates {
-            Certificates::CertManager => {
-                let new = self.issued(deadline, step).await?;
+        match self.parameters.values.certificates {
+            Certificates::CertManager | Certificates::Secret => {
+                let new = match self.given() {
+                    Some(given) => given,
+                    None => self.issued(deadline, step).await?,
+                };
                 // Sidecars that make their own keep the host's bundle what the Secret's is.
                 if let Some(both) = self.edit(&self.secret(AUTHORITY)?, |bundle| with(bundle, &new)).await? {
                     self.edit(&registration()?, |_| both.clone()).await?;
@@ -75,7 +78,7 @@ impl<'a> CertificateRotation<'a> {
             sleep(LEAVING).await;
         }
         let served = if is_change { self.bundle(&self.secret(SERVED)?).await? } else { None };
-        let certificates = self.parameters.certificates;
+        let certificates = self.parameters.values.certificates;
         if let (Certificates::SelfManaged, Some(old)) = (certificates, &served)
             && let Some(own) = self.edit(&self.secret(AUTHORITY)?, |bundle| without(bundle, old)).await?
         {
@@ -85,10 +88,17 @@ impl<'a> CertificateRotation<'a> {
         let deleted = deleted?;
         // Only now: sidecars that end set the host's bundle again while there is their Secret. cert-manager's injector
         // takes nothing out.
-        if let (Certificates::CertManager, Some(new)) = (certificates, served) {
+        let is_external = certificates != Certificates::SelfManaged && is_change;
+        if let Some(new) = self.given().or(served).filter(|_| is_external) {
             self.edit(&registration()?, |_| new.clone()).await?;
         }
         Ok(deleted)
+    }
+
+    /// The authority of an existing Secret, which the values name.
+    fn given(&self) -> Option<String> {
+        let values = &self.parameters.values;
+        (values.certificates == Certificates::Secret).then(|| values.tls.ca_bundle.clone())
     }
 
     /// The authority of what cert-manager makes, once it has.

@@ -48,7 +48,7 @@ pub(crate) async fn host(host: NamedCluster<'_>, namespace: &str) -> Result<Vec<
     let parameters = parameters(namespace);
     let mut candidates = parameters.host().map_err(InstallError::Manifest)?;
     let registration = candidates.pop();
-    let cert_manager = Parameters { certificates: Certificates::CertManager, ..parameters.clone() };
+    let cert_manager = parameters.with_certificates(Certificates::CertManager);
     // Before what makes it, so that it goes after that.
     candidates.extend(made_by_cert_manager(namespace));
     // Of both families, for the names of their slices.
@@ -76,15 +76,17 @@ pub(crate) async fn of_other_certificates(
     host: NamedCluster<'_>,
     parameters: &Parameters,
 ) -> Result<Vec<Value>, Failure> {
-    let (certificates, mut candidates) = match parameters.certificates {
-        Certificates::CertManager => (Certificates::SelfManaged, Vec::new()),
+    let mut candidates = Vec::new();
+    if parameters.values.certificates != Certificates::CertManager {
         // Before what makes it, so that it goes after that.
-        Certificates::SelfManaged => {
-            (Certificates::CertManager, made_by_cert_manager(&parameters.namespace).to_vec())
+        candidates.extend(made_by_cert_manager(&parameters.namespace));
+    }
+    for other in [Certificates::SelfManaged, Certificates::CertManager] {
+        if other != parameters.values.certificates {
+            let objects = parameters.with_certificates(other).of_certificates();
+            candidates.extend(objects.map_err(InstallError::Manifest)?);
         }
-    };
-    let other = Parameters { certificates, ..parameters.clone() };
-    candidates.extend(other.of_certificates().map_err(InstallError::Manifest)?);
+    }
     labelled(host, candidates).await
 }
 
@@ -92,7 +94,7 @@ pub(crate) async fn of_other_certificates(
 pub(crate) async fn elsewhere(runs_on: NamedCluster<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
     let parameters = parameters(namespace);
     let mut candidates = parameters.remote("").map_err(InstallError::Manifest)?;
-    let cert_manager = Parameters { certificates: Certificates::CertManager, ..parameters };
+    let cert_manager = parameters.with_certificates(Certificates::CertManager);
     candidates.extend(made_by_cert_manager(namespace));
     candidates.extend(cert_manager.of_certificates().map_err(InstallError::Manifest)?);
     labelled(runs_on, candidates).await
@@ -160,6 +162,10 @@ async fn labelled(cluster: NamedCluster<'_>, candidates: Vec<Value>) -> Result<V
     Ok(ours)
 }
 
+/// With everything that values can add.
 fn parameters(namespace: &str) -> Parameters {
-    Parameters { namespace: namespace.to_owned(), ..Parameters::new(String::new()) }
+    let mut parameters = Parameters { namespace: namespace.to_owned(), ..Parameters::new(String::new()) };
+    parameters.values.metrics.service.enabled = true;
+    parameters.values.metrics.pod_monitor.enabled = true;
+    parameters
 }

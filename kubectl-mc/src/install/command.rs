@@ -100,7 +100,7 @@ async fn install(
         let mut step = progress.step("making the host trust the old and the new certificates");
         handover.trust_both(&deadline, &mut step).await?;
         step.done();
-        if plan.parameters.certificates == Certificates::SelfManaged {
+        if plan.parameters.values.certificates == Certificates::SelfManaged {
             // cert-manager would take the sidecars' own authority out again.
             applied.extend(applying.all(host.target(HOST), registration.take()).await?);
         }

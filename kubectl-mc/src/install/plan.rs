@@ -1,7 +1,8 @@
 //! The installation that the flags describe.
 
-use kubectl_mc_api::manifests::{self, Parameters, Reach};
-use serde_json::Value;
+use kubectl_mc_api::manifests::values::{self, SecretName};
+use kubectl_mc_api::manifests::{self, Parameters, Reach, Values};
+use serde_json::{Value, json};
 
 use super::InstallError;
 use crate::cli::{Certificates, InstallArgs, PullPolicy};
@@ -16,36 +17,22 @@ pub(crate) struct InstallPlan {
 
 impl InstallPlan {
     pub(crate) fn of(arguments: &InstallArgs) -> Result<Self, InstallError> {
-        let InstallArgs { namespace, image, image_pull_policy, replicas, secure_port, host_network, .. } =
-            arguments;
         let addresses = || arguments.endpoint.iter().map(std::net::SocketAddr::ip).collect();
         let reach = match (&arguments.external_name, arguments.endpoint.first()) {
             (Some(name), _) => Some(Reach::Name(name.clone())),
             (None, Some(first)) => Some(Reach::Addresses(addresses(), first.port())),
             (None, None) => None,
         };
-        let parameters = Parameters {
-            namespace: namespace.clone(),
-            image: image.clone().unwrap_or_default(),
-            image_pull_policy: image_pull_policy.map(|policy| {
-                match policy {
-                    PullPolicy::Always => "Always",
-                    PullPolicy::IfNotPresent => "IfNotPresent",
-                    PullPolicy::Never => "Never",
-                }
-                .to_owned()
-            }),
-            replicas: *replicas,
-            secure_port: *secure_port,
-            host_network: *host_network,
-            certificates: match arguments.certificates {
-                Certificates::SelfManaged => manifests::Certificates::SelfManaged,
-                Certificates::CertManager => manifests::Certificates::CertManager,
-            },
-            extra_args: arguments.sidecar_flag.clone(),
-        };
-        if arguments.run_on.is_some() && parameters.certificates == manifests::Certificates::CertManager {
+        let values = merged(arguments)?;
+        let image = image(arguments.image.as_deref(), &values, RELEASED_IMAGE)?;
+        let parameters = Parameters { namespace: arguments.namespace.clone(), image, values };
+        if arguments.run_on.is_some()
+            && parameters.values.certificates == manifests::Certificates::CertManager
+        {
             return Err(InstallError::IssuedElsewhere);
+        }
+        if arguments.run_on.is_some() && parameters.values.metrics.pod_monitor.enabled {
+            return Err(InstallError::ScrapedElsewhere);
         }
         Ok(Self { parameters, run_on: arguments.run_on.clone(), reach })
     }
@@ -57,5 +44,75 @@ impl InstallPlan {
             None => self.parameters.host(),
         }
         .map_err(InstallError::Manifest)
+    }
+}
+
+fn image(flag: Option<&str>, values: &Values, released: Option<&str>) -> Result<String, InstallError> {
+    let named = flag.map(str::to_owned).or_else(|| values.image.reference());
+    named.or_else(|| released.map(str::to_owned)).ok_or(InstallError::NoImage)
+}
+
+/// The values of the file, changed by the flags.
+fn merged(arguments: &InstallArgs) -> Result<Values, InstallError> {
+    let mut values = match &arguments.values {
+        Some(file) => {
+            let unread = |error: std::io::Error| InstallError::Values {
+                file: file.clone(),
+                reason: error.to_string(),
+            };
+            let text = std::fs::read_to_string(file).map_err(unread)?;
+            let invalid = |error: manifests::Error| InstallError::Values {
+                file: file.clone(),
+                reason: error.to_string(),
+            };
+            Values::parse(&text).map_err(invalid)?
+        }
+        None => Values::default(),
+    };
+    match arguments.image_pull_policy {
+        Some(PullPolicy::Always) => values.image.pull_policy = values::PullPolicy::Always,
+        Some(PullPolicy::IfNotPresent) => values.image.pull_policy = values::PullPolicy::IfNotPresent,
+        Some(PullPolicy::Never) => values.image.pull_policy = values::PullPolicy::Never,
+        None => {}
+    }
+    let secrets = arguments.image_pull_secret.iter().map(|name| SecretName { name: name.clone() });
+    values.image_pull_secrets.extend(secrets);
+    values.replicas = arguments.replicas.unwrap_or(values.replicas);
+    values.secure_port = arguments.secure_port.or(values.secure_port);
+    values.host_network |= arguments.host_network;
+    match arguments.certificates {
+        Some(Certificates::SelfManaged) => values.certificates = manifests::Certificates::SelfManaged,
+        Some(Certificates::CertManager) => values.certificates = manifests::Certificates::CertManager,
+        None => {}
+    }
+    values.priority_class_name = arguments.priority_class.clone().unwrap_or(values.priority_class_name);
+    values.node_selector.extend(arguments.node_selector.iter().cloned());
+    values.tolerations.extend(arguments.toleration.iter().cloned());
+    for (field, wanted) in [("requests", &arguments.requests), ("limits", &arguments.limits)] {
+        for (resource, quantity) in wanted {
+            values.resources.entry(field).or_insert_with(|| json!({}))[resource] = quantity.as_str().into();
+        }
+    }
+    values.extra_args.extend(arguments.sidecar_flag.iter().cloned());
+    if values.certificates == manifests::Certificates::Secret && values.tls.secret_name.is_empty() {
+        return Err(InstallError::NoServingSecret);
+    }
+    Ok(values)
+}
+
+/// A release pins its image by digest.
+const RELEASED_IMAGE: Option<&str> = option_env!("KUBECTL_MC_IMAGE");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn released_image_gives_way_to_values_and_flag() {
+        let (none, some) = (Values::default(), Values::parse("image: {repository: r, tag: v1}").unwrap());
+        assert_eq!(image(None, &none, Some("released@sha256:0")).unwrap(), "released@sha256:0");
+        assert_eq!(image(None, &some, Some("released@sha256:0")).unwrap(), "r:v1");
+        assert_eq!(image(Some("flag"), &some, Some("released@sha256:0")).unwrap(), "flag");
+        assert!(matches!(image(None, &none, None), Err(InstallError::NoImage)));
     }
 }

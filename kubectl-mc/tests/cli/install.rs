@@ -67,6 +67,52 @@ fn a_host_that_cannot_be_reached_is_named() {
 }
 
 #[test]
+fn install_without_an_image_names_the_flag() {
+    let ran = Bed::unreachable().run(&["install", "-o", "yaml"]);
+    let (code, error) = ran.failed();
+    assert_eq!(code, 2);
+    assert!(
+        error.contains("error: no image of mc-sidecar: this build of kubectl-mc does not name one"),
+        "{error}"
+    );
+    assert!(error.contains("hint: --image=IMAGE names the image"), "{error}");
+}
+
+#[test]
+fn wrong_values_name_the_file_and_the_value() {
+    let bed = Bed::unreachable();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let flag = format!("--values={}", file.path().display());
+    for (values, told) in
+        [("replica: 3\n", "unknown field `replica`"), ("certificates: Secret\n", "tls.secretName is empty")]
+    {
+        std::fs::write(file.path(), values).unwrap();
+        let ran = bed.run(&["install", "--image=i", "-o", "yaml", &flag]);
+        let (code, error) = ran.failed();
+        assert_eq!(code, 2);
+        assert!(error.contains(told), "{error}");
+    }
+    let ran = bed.run(&["install", "--image=i", "-o", "yaml", "--values=/no/such.yaml"]);
+    let (_, error) = ran.failed();
+    assert!(error.contains("cannot read the values of /no/such.yaml: "), "{error}");
+}
+
+#[test]
+fn flags_override_the_file_of_values() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "image: {repository: r.example/i, tag: v1}\nreplicas: 3\nsecurePort: 4443\n")
+        .unwrap();
+    let flag = format!("--values={}", file.path().display());
+    let ran = Bed::unreachable().run(&["install", "-o", "yaml", &flag, "--replicas=4"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for line in ["image: r.example/i:v1", "replicas: 4", "--secure-port=4443"] {
+        assert!(ran.out.contains(line), "no {line}: {}", ran.out);
+    }
+    let ran = Bed::unreachable().run(&["install", "-o", "yaml", &flag, "--image=other:2"]);
+    assert!(ran.out.contains("image: other:2"), "{}", ran.out);
+}
+
+#[test]
 fn conflicting_flags_are_usage_errors() {
     let bed = Bed::unreachable();
     for arguments in [
@@ -75,6 +121,8 @@ fn conflicting_flags_are_usage_errors() {
         &["install", "--image=i", "--endpoint=10.0.0.1:1"],
         &["install", "--image=i", "--dry-run", "--diff"],
         &["install", "--image=i", "--replicas=0"],
+        &["install", "--image=i", "--toleration=a:Sometimes"],
+        &["install", "--image=i", "--limits=memory"],
         &["install", "--image="],
         &["install", "--image=two words"],
         &["install", "--image=i", "--namespace=../kube-system"],

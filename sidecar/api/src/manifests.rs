@@ -1,7 +1,14 @@
 //! The objects of an installation: the text of `sidecar/deploy` for one namespace, image and way to run. The Helm
 //! chart renders the same files.
 
+mod pod;
+pub mod values;
+
+use std::num::NonZeroU16;
+
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
+pub use values::{Certificates, Values};
 
 use crate::names::{self, KUBECTL_MC, MANAGED_BY, SIDECAR};
 
@@ -24,29 +31,17 @@ const SERVICE: &str = include_str!("../../deploy/service.yaml");
 const NETWORK_POLICY: &str = include_str!("../../deploy/network-policy.yaml");
 const DISRUPTION: &str = include_str!("../../deploy/disruption.yaml");
 const DEPLOYMENT: &str = include_str!("../../deploy/deployment.yaml");
+const METRICS_SERVICE: &str = include_str!("../../deploy/metrics-service.yaml");
+const POD_MONITOR: &str = include_str!("../../deploy/pod-monitor.yaml");
 const REGISTRATION: &str = include_str!("../../deploy/apiservice.yaml");
 
-/// How the sidecar is run. The chart's values have the same names.
+/// How the sidecar is run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     pub namespace: String,
+    /// The whole reference, whatever the values say.
     pub image: String,
-    /// The kubelet's own choice by default.
-    pub image_pull_policy: Option<String>,
-    pub replicas: u32,
-    /// 10250, or 10260 on the host's network, where 10250 is the kubelet's.
-    pub secure_port: Option<u16>,
-    pub host_network: bool,
-    pub certificates: Certificates,
-    /// Further flags of `mc-sidecar serve`.
-    pub extra_args: Vec<String>,
-}
-
-/// Who makes the serving certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Certificates {
-    SelfManaged,
-    CertManager,
+    pub values: Values,
 }
 
 /// How the host reaches a sidecar that runs in another cluster.
@@ -61,22 +56,21 @@ pub enum Reach {
 impl Parameters {
     /// The defaults, for an image.
     pub fn new(image: impl Into<String>) -> Self {
-        Self {
-            namespace: names::NAMESPACE.to_owned(),
-            image: image.into(),
-            image_pull_policy: None,
-            replicas: 2,
-            secure_port: None,
-            host_network: false,
-            certificates: Certificates::SelfManaged,
-            extra_args: Vec::new(),
-        }
+        Self { namespace: names::NAMESPACE.to_owned(), image: image.into(), values: Values::default() }
+    }
+
+    /// The same with another issuer of the serving certificate.
+    pub fn with_certificates(&self, certificates: Certificates) -> Self {
+        let mut other = self.clone();
+        other.values.certificates = certificates;
+        other
     }
 
     /// All objects on a host that runs the sidecar itself, in the order to apply them; the registration with
     /// the host's kube-apiserver comes last.
     pub fn host(&self) -> Result<Vec<Value>, Error> {
         let mut objects = self.registry()?;
+        objects.extend(self.pod_monitor()?);
         objects.extend(self.program()?);
         objects.push(self.registration()?);
         Ok(labelled(objects))
@@ -113,12 +107,12 @@ impl Parameters {
     pub fn remote(&self, host_kubeconfig: &str) -> Result<Vec<Value>, Error> {
         let mut objects = vec![
             self.namespace_object()?,
-            json!({
+            self.annotated(json!({
                 "apiVersion": "v1",
                 "kind": "ServiceAccount",
                 "metadata": {"name": SIDECAR, "namespace": self.namespace},
                 "automountServiceAccountToken": false,
-            }),
+            })),
             json!({
                 "apiVersion": "v1",
                 "kind": "Secret",
@@ -143,24 +137,25 @@ impl Parameters {
 
     /// What there is for this way to make the serving certificate and for no other.
     pub fn of_certificates(&self) -> Result<Vec<Value>, Error> {
-        let text = match self.certificates {
+        let text = match self.values.certificates {
             Certificates::SelfManaged => AUTHORITY_SECRET,
             Certificates::CertManager => CERT_MANAGER,
+            Certificates::Secret => return Ok(Vec::new()),
         };
         Ok(labelled(self.all(text)?))
     }
 
     /// The port that the sidecar's pods serve on.
     pub fn port(&self) -> u16 {
-        self.secure_port.unwrap_or(if self.host_network { 10260 } else { 10250 })
+        self.values.secure_port.map_or(if self.values.host_network { 10260 } else { 10250 }, NonZeroU16::get)
     }
 
     /// What is on every host: the home, the registry of members and the rights.
     fn registry(&self) -> Result<Vec<Value>, Error> {
         let mut objects = vec![self.namespace_object()?];
         objects.extend(self.all(CRD)?);
-        objects.extend(self.all(RBAC)?);
-        if self.certificates == Certificates::SelfManaged {
+        objects.extend(self.all(RBAC)?.into_iter().map(|object| self.annotated(object)));
+        if self.values.certificates == Certificates::SelfManaged {
             objects.extend(self.all(AUTHORITY_SECRET)?);
         }
         Ok(objects)
@@ -168,7 +163,7 @@ impl Parameters {
 
     fn namespace_object(&self) -> Result<Value, Error> {
         let mut namespace = self.one(NAMESPACE)?;
-        if self.host_network {
+        if self.values.host_network {
             // Pod security knows no lower level that admits it.
             namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "privileged".into();
         }
@@ -178,64 +173,70 @@ impl Parameters {
     /// What runs the sidecar, in whichever cluster.
     fn program(&self) -> Result<Vec<Value>, Error> {
         let mut objects = Vec::new();
-        if self.certificates == Certificates::CertManager {
+        if self.values.certificates == Certificates::CertManager {
             objects.extend(self.all(CERT_MANAGER)?);
         }
         for text in [SERVICE, NETWORK_POLICY, DISRUPTION] {
             objects.extend(self.all(text)?);
         }
+        if self.values.metrics.service.enabled {
+            objects.extend(self.all(METRICS_SERVICE)?);
+        }
         objects.push(self.deployment()?);
         Ok(objects)
     }
 
+    /// The Prometheus operator's part, on hosts that run the sidecar themselves.
+    fn pod_monitor(&self) -> Result<Vec<Value>, Error> {
+        let wanted = &self.values.metrics.pod_monitor;
+        if !wanted.enabled {
+            return Ok(Vec::new());
+        }
+        let mut objects = self.all(POD_MONITOR)?;
+        if let Some(monitor) = objects.iter_mut().find(|object| object["kind"] == "PodMonitor") {
+            monitor["metadata"]["labels"] = json!(wanted.labels);
+            let endpoint = &mut monitor["spec"]["podMetricsEndpoints"][0];
+            endpoint["interval"] = wanted.interval.as_str().into();
+            endpoint["tlsConfig"]["ca"]["secret"]["name"] = self.authority().into();
+        }
+        Ok(objects)
+    }
+
+    /// The Secret whose `ca.crt` verifies the serving certificate.
+    fn authority(&self) -> &str {
+        match self.values.certificates {
+            Certificates::SelfManaged => AUTHORITY,
+            Certificates::CertManager => SERVED,
+            Certificates::Secret => &self.values.tls.secret_name,
+        }
+    }
+
+    fn annotated(&self, mut object: Value) -> Value {
+        let annotations = &self.values.service_account.annotations;
+        if object["kind"] == "ServiceAccount" && !annotations.is_empty() {
+            object["metadata"]["annotations"] = json!(annotations);
+        }
+        object
+    }
+
     fn deployment(&self) -> Result<Value, Error> {
-        let mut deployment = self.one(DEPLOYMENT)?;
-        deployment["spec"]["replicas"] = self.replicas.into();
-        let pod = &mut deployment["spec"]["template"]["spec"];
-        let mut args = vec!["serve".to_owned(), format!("--secure-port={}", self.port())];
-        // On the host's network the port of metrics would be open to that network.
-        let admin_port = if self.host_network { 10261 } else { 8080 };
-        let admin_address = if self.host_network { "127.0.0.1" } else { "0.0.0.0" };
-        args.push(format!("--admin-bind-address={admin_address}:{admin_port}"));
-        args.push("--shutdown-delay-duration=5".to_owned());
-        match self.certificates {
-            Certificates::SelfManaged => args.push("--rotate-server-certificates".to_owned()),
-            Certificates::CertManager => {
-                args.push("--tls-cert-file=/var/run/mc-sidecar/tls/tls.crt".to_owned());
-                args.push("--tls-private-key-file=/var/run/mc-sidecar/tls/tls.key".to_owned());
-                pod["volumes"] = json!([{"name": "tls", "secret": {"secretName": SERVED}}]);
-            }
-        }
-        args.extend(self.extra_args.iter().cloned());
-        if self.host_network {
-            pod["hostNetwork"] = true.into();
-            pod["dnsPolicy"] = "ClusterFirstWithHostNet".into();
-        }
-        let container = &mut pod["containers"][0];
-        container["image"] = self.image.as_str().into();
-        if let Some(policy) = &self.image_pull_policy {
-            container["imagePullPolicy"] = policy.as_str().into();
-        }
-        container["args"] = args.into();
-        container["ports"][0]["containerPort"] = self.port().into();
-        container["ports"][1]["containerPort"] = admin_port.into();
-        if self.host_network {
-            for probe in ["livenessProbe", "readinessProbe"] {
-                container[probe]["httpGet"]["host"] = admin_address.into();
-            }
-        }
-        if self.certificates == Certificates::CertManager {
-            container["volumeMounts"] =
-                json!([{"name": "tls", "mountPath": "/var/run/mc-sidecar/tls", "readOnly": true}]);
-        }
-        Ok(deployment)
+        Ok(pod::deployment(self, self.one(DEPLOYMENT)?))
     }
 
     fn registration(&self) -> Result<Value, Error> {
         let mut registration = self.one(REGISTRATION)?;
-        if self.certificates == Certificates::CertManager {
-            let certificate = format!("{}/{SIDECAR}", self.namespace);
-            registration["metadata"]["annotations"] = json!({"cert-manager.io/inject-ca-from": certificate});
+        match self.values.certificates {
+            Certificates::SelfManaged => {}
+            Certificates::CertManager => {
+                let certificate = format!("{}/{SIDECAR}", self.namespace);
+                registration["metadata"]["annotations"] =
+                    json!({"cert-manager.io/inject-ca-from": certificate});
+            }
+            Certificates::Secret if self.values.tls.ca_bundle.is_empty() => {}
+            Certificates::Secret => {
+                let bundle = ByteString(self.values.tls.ca_bundle.clone().into_bytes());
+                registration["spec"]["caBundle"] = json!(bundle);
+            }
         }
         Ok(registration)
     }
@@ -283,18 +284,26 @@ pub fn objects(text: &str) -> Result<Vec<Value>, Error> {
     serde_saphyr::from_multiple(text).map_err(|error| Error::Yaml(error.to_string()))
 }
 
-/// A manifest that is none: a defect of this program.
+/// A manifest that is none, a defect of this program; or values that are none.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    #[error("{0}")]
+    Values(String),
     #[error("a manifest is not YAML: {0}")]
     Yaml(String),
     #[error("a manifest is empty")]
     Empty,
 }
 
+/// With Kubernetes' recommended labels.
 fn labelled(mut objects: Vec<Value>) -> Vec<Value> {
     for object in &mut objects {
-        object["metadata"]["labels"][MANAGED_BY] = KUBECTL_MC.into();
+        let labels = &mut object["metadata"]["labels"];
+        for (key, value) in LABELS {
+            labels[key] = value.into();
+        }
+        labels["app.kubernetes.io/version"] = values::VERSION.into();
+        labels[MANAGED_BY] = KUBECTL_MC.into();
     }
     objects
 }
@@ -312,6 +321,13 @@ fn remove(object: &mut Value, field: &str) {
     }
 }
 
+/// The labels that every object and the pods have. The chart's release takes the place of the instance.
+const LABELS: [(&str, &str); 4] = [
+    ("app.kubernetes.io/name", SIDECAR),
+    ("app.kubernetes.io/instance", SIDECAR),
+    ("app.kubernetes.io/component", "cluster-proxy"),
+    ("app.kubernetes.io/part-of", KUBECTL_MC),
+];
 /// The Secret that holds the token of a sidecar which runs in another cluster.
 pub const REMOTE_TOKEN: &str = "mc-sidecar-token";
 /// The Secret there that holds its kubeconfig of the host.

@@ -4,8 +4,9 @@
 use k8s_openapi::api::rbac::v1::Subject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// A cluster that is reached through this host.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +47,7 @@ pub struct Impersonation {
     /// Who may be impersonated on the member besides those whom the host's RBAC lets use its proxy: for
     /// hosts that authorize by other means as well, which cannot be listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "subjects")]
     pub subjects: Option<Vec<Subject>>,
 }
 
@@ -94,6 +96,7 @@ pub struct MemberClusterStatus {
     pub last_seen: Option<Time>,
     /// Reachable, CredentialValid, AuthSynced and Ready.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
@@ -111,5 +114,52 @@ impl MemberCluster {
             .conditions
             .iter()
             .find(|condition| condition.type_ == "Reachable" && condition.status == "False")
+    }
+}
+
+/// As in a binding of RBAC, where the list belongs to one owner and the kinds are these.
+fn subjects(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = <Option<Vec<Subject>>>::json_schema(generator);
+    schema.insert("x-kubernetes-list-type".to_owned(), "atomic".into());
+    let mut subject = Subject::json_schema(generator);
+    if let Some(kind) = subject.pointer_mut("/properties/kind") {
+        kind["enum"] = json!(["User", "Group", "ServiceAccount"]);
+    }
+    schema.insert("items".to_owned(), subject.to_value());
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::CustomResourceExt;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// The lists below a schema that say nothing about how they are merged.
+    fn undeclared(schema: &Value, path: &str, found: &mut Vec<String>) {
+        if schema["type"] == "array" && schema.get("x-kubernetes-list-type").is_none() {
+            found.push(path.to_owned());
+        }
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            undeclared(field, &format!("{path}.{name}"), found);
+        }
+        if let Some(items) = schema.get("items") {
+            undeclared(items, &format!("{path}[]"), found);
+        }
+    }
+
+    #[test]
+    fn every_list_declares_how_it_is_merged() {
+        let crd = serde_json::to_value(MemberCluster::crd()).unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let mut found = Vec::new();
+        undeclared(schema, "", &mut found);
+        assert_eq!(found, [""; 0]);
+        let conditions = &schema["properties"]["status"]["properties"]["conditions"];
+        assert_eq!(conditions["x-kubernetes-list-type"], "map");
+        assert_eq!(conditions["x-kubernetes-list-map-keys"], json!(["type"]));
+        let kind = "/properties/spec/properties/impersonation/properties/subjects/items/properties/kind/enum";
+        assert_eq!(schema.pointer(kind), Some(&json!(["User", "Group", "ServiceAccount"])));
     }
 }

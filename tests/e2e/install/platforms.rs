@@ -2,6 +2,7 @@
 //! kubeconfig, the names that its network knows, and what its control plane reaches. What kubeadm needs, nothing, is
 //! [`crate::members::joined`]'s.
 
+mod kubeconfig;
 pub(crate) mod network;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -12,13 +13,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use harness::api::Api;
 use harness::bed::{SYSTEM, bed};
 use harness::both_sides::{Alone, alone, both};
 use harness::caller::Caller;
 use harness::connect_proxy::ConnectProxy;
 use harness::relay::Relay;
 use harness::tool::Tool;
+use kubeconfig::{ClusterInfo, Kubeconfig, with_member};
 use network::{Firewall, Overlay, endpoints};
 use serde_json::{Value, json};
 
@@ -46,14 +47,63 @@ fn kind_joins_by_the_suggested_node_name() -> Result<()> {
     Traces::of(&alone)?.same_as(&before)
 }
 
-/// k3s writes a kubeconfig of its own, in which everything is called default.
 #[test]
 fn k3s_joins_by_the_suggested_server_address() -> Result<()> {
+    of_a_server("k3s.yaml")
+}
+
+#[test]
+fn rke2_joins_by_the_suggested_server_address() -> Result<()> {
+    of_a_server("rke2.yaml")
+}
+
+/// As `talosctl kubeconfig` writes it: a client certificate, and the address of the control plane.
+#[test]
+fn talos_joins_without_a_further_flag() -> Result<()> {
+    let alone = alone()?;
+    let before = Traces::of(&alone)?;
+    let user = Kubeconfig::of(&alone)?.user;
+    let caller = with_member(&alone, "admin@shop", &alone.cluster.server, &user)?;
+    let member = "--member-context=admin@shop";
+    join_use_and_leave(&caller, &["join", NAME, member], member)?;
+    Traces::of(&alone)?.same_as(&before)
+}
+
+/// minikube writes the names of files, not what is in them.
+#[test]
+fn minikube_joins_by_the_files_of_its_kubeconfig() -> Result<()> {
+    let alone = alone()?;
+    let before = Traces::of(&alone)?;
+    let folder = tempfile::tempdir()?;
+    let mut user = Kubeconfig::of(&alone)?.user;
+    let fields = user.as_object_mut().context("no user")?;
+    for (data, file) in [("client-certificate-data", "client-certificate"), ("client-key-data", "client-key")]
+    {
+        if let Some(content) = fields.remove(data) {
+            let path = folder.path().join(file);
+            std::fs::write(&path, STANDARD.decode(content.as_str().context("no text")?)?)?;
+            fields.insert(file.to_owned(), path.display().to_string().into());
+        }
+    }
+    let caller = with_member(&alone, "minikube", &alone.cluster.server, &user)?.edit(|config| {
+        let clusters = config["clusters"].as_array_mut().into_iter().flatten();
+        for cluster in clusters.filter(|cluster| cluster["name"] == "minikube") {
+            let authority = alone.cluster.ca_certificate.display().to_string();
+            cluster["cluster"] = json!({"server": alone.cluster.server, "certificate-authority": authority});
+        }
+    })?;
+    let member = "--member-context=minikube";
+    join_use_and_leave(&caller, &["join", NAME, member], member)?;
+    Traces::of(&alone)?.same_as(&before)
+}
+
+/// k3s and RKE2 write a kubeconfig of their own, in which everything is called default.
+fn of_a_server(file: &str) -> Result<()> {
     let alone = alone()?;
     let before = Traces::of(&alone)?;
     let relay = Relay::at(IpAddr::V4(Ipv4Addr::LOCALHOST), &alone.cluster.server)?;
     let caller = Caller::certificate("e2e-join-admin", &["system:masters"])?;
-    let k3s = caller.folder().join("k3s.yaml");
+    let kubeconfig = caller.folder().join(file);
     let Kubeconfig { ca, user } = Kubeconfig::of(&alone)?;
     let cluster = json!({"certificate-authority-data": ca, "server": format!("https://{}", relay.address)});
     let config = json!({
@@ -62,8 +112,8 @@ fn k3s_joins_by_the_suggested_server_address() -> Result<()> {
         "users": [{"name": "default", "user": user}],
         "contexts": [{"name": "default", "context": {"cluster": "default", "user": "default"}}],
     });
-    std::fs::write(&k3s, config.to_string())?;
-    let member = format!("--member-kubeconfig={}", k3s.display());
+    std::fs::write(&kubeconfig, config.to_string())?;
+    let member = format!("--member-kubeconfig={}", kubeconfig.display());
     let join = ["join", NAME, &member];
     let suggested = refused_with_a_server(&caller, &join)?;
     assert_eq!(suggested, format!("--server={}", alone.cluster.server), "it suggests another address");
@@ -92,6 +142,19 @@ fn gke_credential_is_used_for_join_and_not_stored() -> Result<()> {
             *) echo "no cluster in KUBERNETES_EXEC_INFO" >&2; exit 1 ;;
         esac"#;
     by_plugin("gke_shop-123456_europe-west1_shop", &gcloud(), asked)
+}
+
+/// As `az aks get-credentials` writes it for a cluster with Entra ID, after `kubelogin convert-kubeconfig -l azurecli`.
+#[test]
+fn aks_credential_is_used_for_join_and_not_stored() -> Result<()> {
+    let exec = json!({
+        "apiVersion": "client.authentication.k8s.io/v1beta1", "command": "kubelogin", "provideClusterInfo": false,
+        "args": ["get-token", "--login", "azurecli", "--server-id", "6dae42f8-4368-4678-94ff-3960e28e3630"],
+        "installHint": "kubelogin is not installed which is required to connect to AAD enabled cluster.",
+    });
+    let asked = r#"
+        [ "$*" = "get-token --login azurecli --server-id 6dae42f8-4368-4678-94ff-3960e28e3630" ] || exit 1"#;
+    by_plugin("shop", &exec, asked)
 }
 
 #[test]
@@ -266,61 +329,6 @@ fn join_use_and_leave(caller: &Caller, join: &[&str], member: &str) -> Result<()
     plugin(caller)?.ok(&["unjoin", NAME, member, "--yes"]).map(drop)
 }
 
-/// The host's administrator, with a context for the member as a platform writes it.
-fn with_member(alone: &Alone, name: &str, server: &str, user: &Value) -> Result<Caller> {
-    let ca = Kubeconfig::of(alone)?.ca;
-    Caller::certificate("e2e-join-admin", &["system:masters"])?.edit(|config| {
-        let entries = [
-            ("clusters", json!({"cluster": {"server": server, "certificate-authority-data": ca}})),
-            ("users", json!({"user": user})),
-            ("contexts", json!({"context": {"cluster": name, "user": name}})),
-        ];
-        for (list, mut entry) in entries {
-            entry["name"] = name.into();
-            config[list].as_array_mut().into_iter().for_each(|list| list.push(entry.clone()));
-        }
-    })
-}
-
-/// What the kubeconfig of the cluster's administrator says.
-struct Kubeconfig {
-    /// `certificate-authority-data`
-    ca: String,
-    user: Value,
-}
-
-impl Kubeconfig {
-    fn of(alone: &Alone) -> Result<Self> {
-        let config: Value = serde_json::from_slice(&std::fs::read(&alone.cluster.kubeconfig)?)?;
-        let ca = STANDARD.encode(std::fs::read(&alone.cluster.ca_certificate)?);
-        Ok(Self { ca, user: config["users"][0]["user"].clone() })
-    }
-}
-
-/// What kubeadm, and kind with it, publishes for nodes that join.
-struct ClusterInfo<'a>(&'a Alone);
-
-impl<'a> ClusterInfo<'a> {
-    fn publish(alone: &'a Alone, server: &str) -> Result<Self> {
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config",
-            "clusters": [{"name": "", "cluster": {"server": server}}],
-        });
-        let info = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info"},
-            "data": {"kubeconfig": kubeconfig.to_string()},
-        });
-        Api::admin(alone.cluster)?.apply(CLUSTER_INFO, &info)?;
-        Ok(Self(alone))
-    }
-}
-
-impl Drop for ClusterInfo<'_> {
-    fn drop(&mut self) {
-        let _ = Api::admin(self.0.cluster).and_then(|api| api.delete(CLUSTER_INFO));
-    }
-}
-
 fn write_script(path: &Path, script: &str) -> Result<()> {
     std::fs::write(path, format!("#!/bin/sh\n{script}\n"))?;
     Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?)
@@ -336,4 +344,3 @@ fn gcloud() -> Value {
 }
 
 const CLOUD: &str = "e2e-cloud";
-const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";

@@ -17,9 +17,15 @@ fn container(objects: &[Value]) -> &Value {
     &find(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
 }
 
+fn with(values: &str) -> Parameters {
+    Parameters { values: Values::parse(values).unwrap(), ..Parameters::new("i") }
+}
+
 #[test]
 fn the_defaults_are_the_manifests_as_they_are() {
-    let rendered = Parameters::new("mc-sidecar").deployment().unwrap();
+    let mut rendered = Parameters::new("mc-sidecar").deployment().unwrap();
+    let labels = &mut rendered["spec"]["template"]["metadata"]["labels"];
+    LABELS[1..].iter().for_each(|(key, _)| remove(labels, key));
     assert_eq!(rendered, objects(DEPLOYMENT).unwrap()[0]);
 }
 
@@ -42,6 +48,9 @@ fn every_object_has_the_label_and_the_given_namespace() {
     ];
     for object in all.iter().flatten() {
         assert_eq!(object["metadata"]["labels"][MANAGED_BY], KUBECTL_MC, "{object}");
+        for (key, value) in LABELS {
+            assert_eq!(object["metadata"]["labels"][key], value, "{object}");
+        }
         assert!(!object.to_string().contains(names::NAMESPACE), "{object}");
     }
 }
@@ -62,9 +71,85 @@ fn pods_are_as_the_restricted_level_of_pod_security_wants_them() {
     );
 }
 
+/// What OpenShift's SecurityContextConstraints `restricted-v2` refuse of a pod, in a namespace with this range of users.
+fn refused_by_restricted_v2(pod: &Value, range: std::ops::Range<u64>) -> Vec<String> {
+    let mut refused = Vec::new();
+    let mut refuse = |is_refused: bool, rule: &str| refused.extend(is_refused.then(|| rule.to_owned()));
+    for field in ["hostNetwork", "hostPID", "hostIPC"] {
+        refuse(pod[field] == true, field);
+    }
+    let kinds = [
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    ];
+    for volume in pod["volumes"].as_array().into_iter().flatten() {
+        refuse(!kinds.iter().any(|kind| volume.get(kind).is_some()), "volumes");
+    }
+    let container = &pod["containers"][0];
+    let contexts = [&pod["securityContext"], &container["securityContext"]];
+    for context in contexts {
+        let is_outside = |field: &str| context[field].as_u64().is_some_and(|id| !range.contains(&id));
+        refuse(is_outside("runAsUser"), "runAsUser");
+        refuse(is_outside("fsGroup"), "fsGroup");
+        refuse(context.get("seLinuxOptions").is_some(), "seLinuxOptions");
+        let seccomp = &context["seccompProfile"]["type"];
+        refuse(!seccomp.is_null() && *seccomp != "RuntimeDefault", "seccompProfile");
+    }
+    let context = contexts[1];
+    refuse(context["privileged"] == true, "privileged");
+    refuse(context["allowPrivilegeEscalation"] != false, "allowPrivilegeEscalation");
+    refuse(context["capabilities"]["drop"] != json!(["ALL"]), "capabilities.drop");
+    refuse(!context["capabilities"]["add"].is_null(), "capabilities.add");
+    for port in container["ports"].as_array().into_iter().flatten() {
+        refuse(port.get("hostPort").is_some(), "hostPort");
+    }
+    refused
+}
+
+#[test]
+fn openshifts_restricted_v2_admits_the_pods() {
+    let range = 1_000_680_000..1_000_690_000;
+    for values in ["", "certificates: CertManager", "{certificates: Secret, tls: {secretName: s}}"] {
+        let objects = [with(values).host().unwrap(), with(values).remote("k").unwrap()];
+        for objects in objects {
+            let pod = &find(&objects, "Deployment")["spec"]["template"]["spec"];
+            assert_eq!(refused_by_restricted_v2(pod, range.clone()), [""; 0], "{values}");
+        }
+    }
+    let objects = with("hostNetwork: true").host().unwrap();
+    let pod = &find(&objects, "Deployment")["spec"]["template"]["spec"];
+    assert_eq!(refused_by_restricted_v2(pod, range), ["hostNetwork"]);
+}
+
+#[test]
+fn values_are_merged_as_helm_merges_them() {
+    let values = Values::parse("resources: {limits: {memory: null, cpu: 1}}\nextraArgs: [a]\n").unwrap();
+    assert_eq!(values.resources["limits"], json!({"cpu": 1}));
+    assert_eq!(values.resources["requests"]["memory"], "64Mi");
+    assert_eq!((values.extra_args, values.replicas.get()), (vec!["a".to_owned()], 2));
+    assert!(Values::parse("replica: 3").unwrap_err().to_string().contains("replica"));
+}
+
+#[test]
+fn pods_keep_the_label_that_selects_them() {
+    let objects = with("podLabels: {team: a, app.kubernetes.io/name: other}").host().unwrap();
+    let deployment = find(&objects, "Deployment");
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(labels["team"], "a");
+    for (key, value) in deployment["spec"]["selector"]["matchLabels"].as_object().unwrap() {
+        assert_eq!(labels[key], *value);
+    }
+}
+
 #[test]
 fn host_network_avoids_kubelet_port_and_keeps_metrics_local() {
-    let objects = Parameters { host_network: true, ..Parameters::new("i") }.host().unwrap();
+    let objects = with("hostNetwork: true").host().unwrap();
     let container = container(&objects);
     assert_eq!(container["ports"][0]["containerPort"], 10260);
     let args = container["args"].to_string();
@@ -77,7 +162,7 @@ fn host_network_avoids_kubelet_port_and_keeps_metrics_local() {
 
 #[test]
 fn with_cert_manager_the_authority_is_its_and_so_is_the_bundle() {
-    let parameters = Parameters { certificates: Certificates::CertManager, ..Parameters::new("i") };
+    let parameters = with("certificates: CertManager");
     let objects = parameters.host().unwrap();
     assert!(!kinds(&objects).contains(&format!("Secret/{AUTHORITY}")));
     assert_eq!(

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Makes everything of a release in target/dist, from a clean checkout: krew/release.sh IMAGE. IMAGE is the name under
+# which the sidecar's image will be published, without tag: the plugin and the chart name it with its digest.
+#
+#   PLATFORMS    linux/amd64,linux/arm64 without it
+#   DIST         another folder
+#   RELEASE_URL  where the files will be found; without it, the project's release of this version
+#
+# The same commit on the same machine gives the same SHA256SUMS.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+image=${1:?the name of the image is needed} out=${DIST:-$PWD/target/dist}
+IFS=, read -ra platforms <<<"${PLATFORMS:=linux/amd64,linux/arm64}"
+export PLATFORMS
+
+if [ -n "$(git status --porcelain)" ]; then
+    echo "release: the checkout has changes that are not committed" >&2
+    exit 1
+fi
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+epoch=$(git log -1 --format=%ct)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+rm -rf "$out"
+mkdir -p "$out"
+
+# The image first: the others name its digest. The archive that buildah writes has the time of day in it.
+ARCHIVE="$folder/image.tar" BUILDER=buildah PROFILE=release sidecar/image/build.sh "$image:$version"
+mkdir "$folder/image"
+tar -xf "$folder/image.tar" -C "$folder/image"
+digest=$(jq -er '.manifests[0].digest' "$folder/image/index.json")
+tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$epoch" \
+    -C "$folder/image" -cf "$out/mc-sidecar_v${version}_image.tar" .
+for list in target/image/mc-sidecar-*.cdx.json; do
+    name=$(basename "$list")
+    cp "$list" "$out/mc-sidecar_v${version}_linux_${name#mc-sidecar-}"
+done
+
+export KUBECTL_MC_IMAGE="$image@$digest"
+for platform in "${platforms[@]}"; do
+    case $platform in
+        linux/amd64) machine=x86_64 ;;
+        linux/arm64) machine=aarch64 ;;
+        *) echo "release: no program can be built for $platform" >&2 && exit 1 ;;
+    esac
+    target=$machine-unknown-linux-musl objcopy=objcopy
+    if [ "$machine" != "$(uname -m)" ]; then objcopy=$machine-linux-gnu-objcopy; fi
+    make --no-print-directory plugin PLATFORM=$machine-unknown-linux-gnu
+    SOURCE_DATE_EPOCH=$epoch python3 sidecar/image/sbom.py kubectl-mc $target \
+        "$out/kubectl-mc_v${version}_${platform/\//_}.cdx.json" "$folder/crates"
+    $objcopy --strip-all --add-section .dep-v0="$folder/crates" "target/$target/release/kubectl-mc" "$folder/kubectl-mc"
+    KREW_OUT=$out krew/package.sh $target "$folder/kubectl-mc"
+done
+rm "$out"/*.sha256
+
+sidecar/deploy/package.sh "$out" "$KUBECTL_MC_IMAGE"
+krew/notes.sh "$version" >"$out/RELEASE_NOTES.md"
+(cd "$out" && LC_ALL=C sha256sum -- * >"$folder/sums" && mv "$folder/sums" SHA256SUMS)
+echo "release: v$version of $KUBECTL_MC_IMAGE in $out"

@@ -1,0 +1,102 @@
+//! The Deployment of the sidecar: its manifest, changed by the values. The chart's template makes the same changes.
+
+use serde_json::{Value, json};
+
+use super::{Certificates, LABELS, Parameters, SERVED, push};
+
+pub(super) fn deployment(parameters: &Parameters, mut deployment: Value) -> Value {
+    let values = &parameters.values;
+    deployment["spec"]["replicas"] = values.replicas.get().into();
+    let template = &mut deployment["spec"]["template"];
+    // Ours last: the Deployment selects its pods by one of them.
+    template["metadata"]["labels"] = json!(values.pod_labels);
+    for (key, value) in LABELS {
+        template["metadata"]["labels"][key] = value.into();
+    }
+    set(&mut template["metadata"], "annotations", json!(values.pod_annotations));
+    scheduling(parameters, &mut template["spec"]);
+    container(parameters, &mut template["spec"]["containers"][0]);
+    deployment
+}
+
+fn scheduling(parameters: &Parameters, pod: &mut Value) {
+    let values = &parameters.values;
+    if values.host_network {
+        pod["hostNetwork"] = true.into();
+        pod["dnsPolicy"] = "ClusterFirstWithHostNet".into();
+    }
+    let pull_secrets = values.image_pull_secrets.iter().map(|secret| json!({"name": secret.name}));
+    set(pod, "imagePullSecrets", pull_secrets.collect());
+    set(pod, "nodeSelector", json!(values.node_selector));
+    set(pod, "affinity", json!(values.affinity));
+    set(pod, "tolerations", json!(values.tolerations));
+    set(pod, "priorityClassName", values.priority_class_name.as_str().into());
+    if let Some(secret) = serving_secret(parameters) {
+        push(&mut pod["volumes"], json!({"name": "tls", "secret": {"secretName": secret}}));
+    }
+    for volume in &values.extra_volumes {
+        push(&mut pod["volumes"], json!(volume));
+    }
+}
+
+fn container(parameters: &Parameters, container: &mut Value) {
+    let values = &parameters.values;
+    // On the host's network the port of metrics would be open to that network.
+    let (admin_address, admin_port) =
+        if values.host_network { ("127.0.0.1", 10261) } else { ("0.0.0.0", 8080) };
+    let mut args = vec![
+        "serve".to_owned(),
+        format!("--secure-port={}", parameters.port()),
+        format!("--admin-bind-address={admin_address}:{admin_port}"),
+        "--shutdown-delay-duration=5".to_owned(),
+    ];
+    match serving_secret(parameters) {
+        None => args.push("--rotate-server-certificates".to_owned()),
+        Some(_) => {
+            args.push(format!("--tls-cert-file={TLS}/tls.crt"));
+            args.push(format!("--tls-private-key-file={TLS}/tls.key"));
+            let mount = json!({"name": "tls", "mountPath": TLS, "readOnly": true});
+            push(&mut container["volumeMounts"], mount);
+        }
+    }
+    args.extend(values.extra_args.iter().cloned());
+    container["args"] = args.into();
+    container["image"] = parameters.image.as_str().into();
+    set(container, "imagePullPolicy", json!(values.image.pull_policy));
+    set(container, "env", json!(values.extra_env));
+    container["ports"][0]["containerPort"] = parameters.port().into();
+    container["ports"][1]["containerPort"] = admin_port.into();
+    if values.host_network {
+        for probe in ["livenessProbe", "readinessProbe"] {
+            container[probe]["httpGet"]["host"] = admin_address.into();
+        }
+    }
+    container["resources"] = json!(values.resources);
+    for mount in &values.extra_volume_mounts {
+        push(&mut container["volumeMounts"], json!(mount));
+    }
+}
+
+/// The Secret of the serving certificate, if the sidecar does not make it.
+fn serving_secret(parameters: &Parameters) -> Option<&str> {
+    match parameters.values.certificates {
+        Certificates::SelfManaged => None,
+        Certificates::CertManager => Some(SERVED),
+        Certificates::Secret => Some(&parameters.values.tls.secret_name),
+    }
+}
+
+/// Sets a field, unless the value is empty.
+fn set(object: &mut Value, field: &str, value: Value) {
+    let is_empty = match &value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    if !is_empty {
+        object[field] = value;
+    }
+}
+
+const TLS: &str = "/var/run/mc-sidecar/tls";

@@ -1,0 +1,169 @@
+//! The values of an installation: those of the Helm chart and of `kubectl mc install --values`. Their meanings and
+//! defaults are in `sidecar/deploy/chart/values.yaml`.
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU16, NonZeroU32};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
+
+use super::Error;
+
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Values {
+    pub image: Image,
+    pub image_pull_secrets: Vec<SecretName>,
+    pub replicas: NonZeroU32,
+    pub secure_port: Option<NonZeroU16>,
+    pub host_network: bool,
+    pub certificates: Certificates,
+    pub tls: Tls,
+    pub service_account: ServiceAccount,
+    pub resources: Map<String, Value>,
+    pub node_selector: BTreeMap<String, String>,
+    pub affinity: Map<String, Value>,
+    pub tolerations: Vec<Map<String, Value>>,
+    pub priority_class_name: String,
+    pub pod_annotations: BTreeMap<String, String>,
+    pub pod_labels: BTreeMap<String, String>,
+    pub extra_args: Vec<String>,
+    pub extra_env: Vec<Map<String, Value>>,
+    pub extra_volumes: Vec<Map<String, Value>>,
+    pub extra_volume_mounts: Vec<Map<String, Value>>,
+    pub metrics: Metrics,
+    /// Ignored; Helm passes it to the charts in a chart.
+    #[serde(default)]
+    pub global: Map<String, Value>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Image {
+    pub repository: String,
+    pub tag: String,
+    #[serde(deserialize_with = "digest")]
+    #[schemars(regex(pattern = "^(sha256:[0-9a-f]{64})?$"))]
+    pub digest: String,
+    pub pull_policy: PullPolicy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PullPolicy {
+    #[serde(rename = "")]
+    OfTheTag,
+    Always,
+    IfNotPresent,
+    Never,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SecretName {
+    pub name: String,
+}
+
+/// The issuer of the serving certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum Certificates {
+    SelfManaged,
+    CertManager,
+    Secret,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tls {
+    pub secret_name: String,
+    pub ca_bundle: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceAccount {
+    pub annotations: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Metrics {
+    pub service: MetricsService,
+    pub pod_monitor: PodMonitor,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsService {
+    pub enabled: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PodMonitor {
+    pub enabled: bool,
+    pub interval: String,
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Values {
+    /// The chart's defaults with the values of a file, merged as Helm merges them.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let values =
+            |text| serde_saphyr::from_str::<Value>(text).map_err(|error| Error::Values(error.to_string()));
+        let mut merged = values(DEFAULTS)?;
+        if !text.trim().is_empty() {
+            merge(&mut merged, values(text)?);
+        }
+        serde_json::from_value(merged).map_err(|error| Error::Values(error.to_string()))
+    }
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self::parse("").expect("values.yaml has every value")
+    }
+}
+
+impl Image {
+    /// The reference of the image, where its repository is known.
+    pub fn reference(&self) -> Option<String> {
+        let Self { repository, tag, digest, pull_policy: _ } = self;
+        let tag = if tag.is_empty() { VERSION } else { tag };
+        match (repository.as_str(), digest.as_str()) {
+            ("", _) => None,
+            (_, "") => Some(format!("{repository}:{tag}")),
+            _ => Some(format!("{repository}@{digest}")),
+        }
+    }
+}
+
+fn digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let is_hex =
+        |hex: &str| hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if text.is_empty() || text.strip_prefix("sha256:").is_some_and(is_hex) {
+        return Ok(text);
+    }
+    Err(serde::de::Error::custom("a digest is sha256: and 64 hexadecimal digits"))
+}
+
+/// Maps key by key, anything else as a whole; null removes a key.
+fn merge(base: &mut Value, over: Value) {
+    match (base, over) {
+        (_, Value::Null) => {}
+        (Value::Object(base), Value::Object(over)) => {
+            for (key, value) in over {
+                match value {
+                    Value::Null => drop(base.remove(&key)),
+                    value => merge(base.entry(key).or_insert(Value::Null), value),
+                }
+            }
+        }
+        (base, over) => *base = over,
+    }
+}
+
+const DEFAULTS: &str = include_str!("../../../deploy/chart/values.yaml");
+/// The version of the chart and of both programs.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

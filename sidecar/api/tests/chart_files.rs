@@ -1,0 +1,100 @@
+//! The chart's `values.schema.json` and the table of its README: both follow from `values.yaml` and from the type that
+//! the plugin reads values into. `UPDATE=1 cargo test -p kubectl-mc-api --test chart_files` writes them anew.
+
+use std::error::Error;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use kubectl_mc_api::manifests::Values;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+#[test]
+fn schema_is_the_one_of_the_values() -> Result<(), Box<dyn Error>> {
+    let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<Values>().to_value();
+    for row in rows(&read("values.yaml")?)? {
+        let pointer: String = row.path.split('.').map(|key| format!("/properties/{key}")).collect();
+        let of_value = schema.pointer_mut(&pointer).ok_or_else(|| format!("no {} in the type", row.path))?;
+        of_value["description"] = row.description.into();
+    }
+    compare("values.schema.json", &format!("{}\n", serde_json::to_string_pretty(&schema)?))
+}
+
+#[test]
+fn readme_has_every_value() -> Result<(), Box<dyn Error>> {
+    let kept = read("README.md")?;
+    let (head, _) = kept.split_once(HEADING).ok_or("no heading of the values")?;
+    let mut text = format!("{head}{HEADING}\n| value | meaning | default |\n|---|---|---|\n");
+    for row in rows(&read("values.yaml")?)? {
+        writeln!(text, "| `{}` | {} | `{}` |", row.path, row.description, row.default)?;
+    }
+    compare("README.md", &text)
+}
+
+#[test]
+fn chart_has_the_version_of_the_programs() -> Result<(), Box<dyn Error>> {
+    let chart: Value = serde_saphyr::from_str(&read("Chart.yaml")?)?;
+    assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+    Ok(())
+}
+
+struct Row {
+    path: String,
+    description: String,
+    default: String,
+}
+
+/// The values that have a comment, in their order; what lies below such a value belongs to it.
+fn rows(text: &str) -> Result<Vec<Row>, Box<dyn Error>> {
+    let defaults: Value = serde_saphyr::from_str(text)?;
+    let (mut rows, mut parents, mut comment) = (Vec::new(), Vec::new(), Vec::new());
+    let mut described = None;
+    // The head of the file ends with an empty line.
+    for line in text.lines().skip_while(|line| !line.is_empty()).skip(1) {
+        let content = line.trim_start();
+        let depth = (line.len() - content.len()) / 2;
+        if let Some(words) = content.strip_prefix("# ") {
+            comment.push(words);
+            continue;
+        }
+        let (key, _) = content.split_once(':').ok_or_else(|| format!("no key: {line}"))?;
+        parents.truncate(depth);
+        parents.push(key);
+        if described.is_some_and(|at| depth > at) {
+            continue;
+        }
+        described = (!comment.is_empty()).then_some(depth);
+        let default = &defaults.pointer(&format!("/{}", parents.join("/"))).ok_or("no such value")?;
+        if !comment.is_empty() {
+            let description = std::mem::take(&mut comment).join(" ");
+            rows.push(Row { path: parents.join("."), description, default: default.to_string() });
+        } else if !default.is_object() {
+            return Err(format!("{} has no comment", parents.join(".")).into());
+        }
+    }
+    Ok(rows)
+}
+
+fn compare(name: &str, fresh: &str) -> Result<(), Box<dyn Error>> {
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(chart(name), fresh)?;
+    }
+    let kept = std::fs::read_to_string(chart(name)).unwrap_or_default();
+    assert!(
+        kept == fresh,
+        "{name} is not up to date: UPDATE=1 cargo test -p kubectl-mc-api --test chart_files"
+    );
+    Ok(())
+}
+
+fn read(name: &str) -> std::io::Result<String> {
+    std::fs::read_to_string(chart(name))
+}
+
+fn chart(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/chart").join(name)
+}
+
+const HEADING: &str = "## Values\n";

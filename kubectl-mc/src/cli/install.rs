@@ -41,6 +41,9 @@ pub(crate) struct InstallArgs {
     /// Issuer of the sidecars' serving certificate [default: self]
     #[arg(long, value_name = "ISSUER")]
     pub(crate) certificates: Option<Certificates>,
+    /// Groups that may list clusters, or none; each caller sees only those they may enter [default: system:authenticated]
+    #[arg(long, value_name = "GROUP,...", value_delimiter = ',', value_parser = group)]
+    pub(crate) list_for: Vec<String>,
     /// PriorityClass of the pods
     #[arg(long, value_name = "NAME")]
     pub(crate) priority_class: Option<String>,
@@ -121,6 +124,10 @@ fn image(text: &str) -> Result<String, &'static str> {
         _ if text.contains(char::is_whitespace) => Err("it has white space in it"),
         _ => Ok(text.to_owned()),
     }
+}
+
+fn group(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() { Err("the name of a group is missing") } else { Ok(text.to_owned()) }
 }
 
 fn pair(text: &str) -> Result<(String, String), &'static str> {

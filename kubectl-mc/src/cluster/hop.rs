@@ -104,7 +104,8 @@ fn hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> Strin
         }
         Hop::HostAuthentication => format!("log in to the host again, then try: {kubectl} auth whoami"),
         Hop::HostAuthorization if cluster.is_none() => format!(
-            "ask an admin of the host for the ClusterRole kubectl-mc-view; see: {kubectl} auth can-i list clusters.{}",
+            "name the clusters (-C m1,m2), or ask an admin of the host for the right to list them, which `kubectl mc install \
+             --list-for=GROUP` gives; see: {kubectl} auth can-i list clusters.{}",
             path::PROXY_GROUP
         ),
         Hop::HostAuthorization => format!(

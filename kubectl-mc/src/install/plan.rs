@@ -85,6 +85,11 @@ fn merged(arguments: &InstallArgs) -> Result<Values, InstallError> {
         Some(Certificates::CertManager) => values.certificates = manifests::Certificates::CertManager,
         None => {}
     }
+    match arguments.list_for.as_slice() {
+        [] => {}
+        [none] if none == "none" => values.list_for.clear(),
+        groups => values.list_for = groups.to_vec(),
+    }
     values.priority_class_name = arguments.priority_class.clone().unwrap_or(values.priority_class_name);
     values.node_selector.extend(arguments.node_selector.iter().cloned());
     values.tolerations.extend(arguments.toleration.iter().cloned());

@@ -19,6 +19,8 @@ pub const AUTHORITY: &str = "mc-sidecar-ca";
 /// The Secret that cert-manager makes of the serving certificate, and the one of its authority.
 pub const SERVED: &str = "mc-sidecar-tls";
 pub const ISSUER: &str = "mc-sidecar-issuer";
+/// The ClusterRole for listing clusters, and its binding.
+const LIST: &str = "kubectl-mc-list";
 /// The label that selects the sidecar's pods.
 pub const SELECTOR: &str = "app.kubernetes.io/name=mc-sidecar";
 
@@ -154,7 +156,7 @@ impl Parameters {
     fn registry(&self) -> Result<Vec<Value>, Error> {
         let mut objects = vec![self.namespace_object()?];
         objects.extend(self.all(CRD)?);
-        objects.extend(self.all(RBAC)?.into_iter().map(|object| self.annotated(object)));
+        objects.extend(self.all(RBAC)?.into_iter().map(|object| self.annotated(self.listing(object))));
         if self.values.certificates == Certificates::SelfManaged {
             objects.extend(self.all(AUTHORITY_SECRET)?);
         }
@@ -209,6 +211,17 @@ impl Parameters {
             Certificates::CertManager => SERVED,
             Certificates::Secret => &self.values.tls.secret_name,
         }
+    }
+
+    /// The binding of the right to list clusters, for the groups of the values. Without groups it stays, and binds nobody:
+    /// an installation that had some loses them.
+    fn listing(&self, mut object: Value) -> Value {
+        if object["kind"] == "ClusterRoleBinding" && object["metadata"]["name"] == LIST {
+            let group =
+                |name| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name});
+            object["subjects"] = self.values.list_for.iter().map(group).collect();
+        }
+        object
     }
 
     fn annotated(&self, mut object: Value) -> Value {

@@ -5,12 +5,14 @@
 //! - [`registry`]: what is known, and the log of recent changes that watches follow
 //! - [`object`], [`table`], [`form`]: what a cluster looks like
 //! - [`accept`], [`options`], [`selector`], [`continuation`]: what is asked for
+//! - [`visibility`]: which clusters the caller sees
 //! - [`list`], [`watch`]: the answers
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Response, request};
 use kubectl_mc_api::ClusterName;
 
+use crate::identity::authorization;
 use crate::request::body::Body;
 use crate::request::request_info::Verb;
 
@@ -23,11 +25,13 @@ mod options;
 mod registry;
 mod selector;
 mod table;
+mod visibility;
 mod watch;
 
 #[cfg(test)]
 pub(crate) use options::accepts;
 pub use registry::{Registry, Writer};
+pub use visibility::Viewer;
 
 use accept::Shape;
 use form::Form;
@@ -36,6 +40,7 @@ use options::Options;
 /// Answers a request for one cluster, for all, or for what becomes of them.
 pub async fn respond(
     registry: &Registry,
+    viewer: Viewer,
     verb: Verb,
     name: Option<&ClusterName>,
     parts: &request::Parts,
@@ -53,17 +58,22 @@ pub async fn respond(
         (_, Some(name)) => {
             let shape = shape(false)?;
             let options = Options::of_get(query)?;
+            if !viewer.sees_one(name).await? {
+                return Err(Error::NotFound(name.clone()));
+            }
             list::one(registry, name, &options, Form::new(shape, options.include)).await?.into()
         }
         (Verb::Watch, None) => {
             let shape = shape(false)?;
-            let options = Options::of_watch(query)?;
+            let mut options = Options::of_watch(query)?;
+            options.selection.visible = viewer.sees(registry.names()?).await?;
             let form = Form::new(shape, options.include);
-            Body::Stream(watch::start(registry, options, form).await?)
+            Body::Stream(watch::start(registry, options, form, Some(viewer.renewing())).await?)
         }
         (_, None) => {
             let shape = shape(true)?;
-            let options = Options::of_list(query)?;
+            let mut options = Options::of_list(query)?;
+            options.selection.visible = viewer.sees(registry.names()?).await?;
             list::page(registry, &options, Form::new(shape, options.include)).await?.into()
         }
     };
@@ -78,6 +88,9 @@ pub async fn respond(
 /// Why the inventory is not shown as asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
+    /// The host has not decided what the caller sees.
+    #[error(transparent)]
+    Authorization(#[from] authorization::Error),
     /// 503: the host's MemberClusters are not listed yet.
     #[error("the sidecar has not read the list of members yet")]
     NotSynced,

@@ -187,6 +187,11 @@ impl Attributes {
         }
     }
 
+    /// The right to read in a member, or in all of them.
+    pub fn entry(cluster: Option<&ClusterName>) -> Self {
+        Self::cluster(Verb::Get, cluster, "proxy")
+    }
+
     /// The right to impersonate one part of an identity.
     pub fn impersonate(
         group: &'static str,
@@ -207,7 +212,7 @@ impl Attributes {
 }
 
 /// What a 403 says (apiserver: `responsewriters.forbiddenMessage`).
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
     user: String,
     attributes: Attributes,
@@ -258,7 +263,7 @@ impl fmt::Display for Denied {
 }
 
 /// Why a request may not go on.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
     Denied(Box<Denied>),

@@ -34,7 +34,7 @@ pub enum Error {
     #[error(transparent)]
     Authorization(#[from] authorization::Error),
     #[error(transparent)]
-    Clusters(#[from] clusters::Error),
+    Clusters(clusters::Error),
     #[error(transparent)]
     Inventory(#[from] inventory::Error),
     #[error(transparent)]
@@ -49,4 +49,13 @@ pub enum Error {
     Ended(#[from] revalidation::End),
     #[error(transparent)]
     Panicked(#[from] panics::Panicked),
+}
+
+impl From<clusters::Error> for Error {
+    fn from(error: clusters::Error) -> Self {
+        match error {
+            clusters::Error::Authorization(error) => error.into(),
+            error => Self::Clusters(error),
+        }
+    }
 }

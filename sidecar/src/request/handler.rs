@@ -11,8 +11,10 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 
 use crate::endpoints::clusters;
+use crate::endpoints::clusters::Viewer;
 use crate::endpoints::discovery;
 use crate::identity::authentication::By;
+use crate::identity::authorization::Asker;
 use crate::identity::impersonation;
 use crate::metrics;
 use crate::panics;
@@ -171,13 +173,14 @@ async fn respond(
     let (name, path) = match &info.route {
         Route::Proxy(name, path) => (name, path),
         Route::Clusters(name) => {
+            let (authorizer, identity) = (services.authorizer.clone(), allowed.identity().clone());
+            let viewer = Viewer { authorizer, identity, asker: Asker::Caller(user) };
             if long_running {
                 record.hold().keep_revalidation(services.revalidate(allowed, None, record));
             }
             let (parts, _) = request.into_parts();
-            return Ok(
-                Box::pin(clusters::respond(&services.registry, info.verb, name.as_ref(), &parts)).await?
-            );
+            let (registry, verb) = (&services.registry, info.verb);
+            return Ok(Box::pin(clusters::respond(registry, viewer, verb, name.as_ref(), &parts)).await?);
         }
         Route::Metrics | Route::Discovery(_) | Route::Health(_) => return Ok(self::metrics(services)),
     };

@@ -195,6 +195,7 @@ impl Shape {
 
     fn of_clusters(error: &Clusters) -> Self {
         let (code, reason, retry_after) = match error {
+            Clusters::Authorization(error) => return Self::of_authorization(error),
             Clusters::NotSynced => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND),
             Clusters::NotFound(_) => (StatusCode::NOT_FOUND, "NotFound", None),
             Clusters::BadRequest(_) => (StatusCode::BAD_REQUEST, "BadRequest", None),

@@ -69,9 +69,10 @@ impl Scene {
     /// On the host: get, list and watch of the clusters.
     pub fn let_list(&self, caller: &Caller) -> Result<()> {
         let rule = json!({
-            "apiGroups": [PROXY_GROUP], "resources": ["clusters"], "verbs": ["get", "list", "watch"],
+            "apiGroups": [PROXY_GROUP], "resources": ["clusters", "clusters/proxy"], "verbs": ["get", "list", "watch"],
         });
-        let attributes = json!({"group": PROXY_GROUP, "resource": "clusters", "verb": "list"});
+        let attributes =
+            json!({"group": PROXY_GROUP, "resource": "clusters", "subresource": "proxy", "verb": "get"});
         grant(&self.host, &format!("{}-{}-list", self.name, tag(caller)), caller, &rule, &attributes)
     }
 

@@ -20,6 +20,7 @@ pub struct Values {
     pub host_network: bool,
     pub certificates: Certificates,
     pub tls: Tls,
+    pub list_for: Vec<String>,
     pub service_account: ServiceAccount,
     pub resources: Map<String, Value>,
     pub node_selector: BTreeMap<String, String>,

@@ -8,6 +8,7 @@ use super::Error;
 use super::continuation::Continuation;
 use super::selector::{LabelSelector, Selection};
 use super::table::Include;
+use super::visibility::Visible;
 use crate::request::field_selector::FieldSelector;
 use crate::request::query::Query;
 #[cfg(test)]
@@ -140,6 +141,7 @@ impl<'a> Given<'a> {
         let labels = LabelSelector::parse(&self.text("labelSelector").unwrap_or_default());
         let fields = FieldSelector::parse(&self.text("fieldSelector").unwrap_or_default());
         let selection = Selection {
+            visible: Visible::All,
             labels: labels.map_err(Error::BadRequest)?,
             fields: fields.map_err(Error::BadRequest)?,
         };

@@ -4,26 +4,30 @@
 use std::collections::BTreeMap;
 
 use super::object::Cluster;
+use super::visibility::Visible;
 use crate::request::field_selector::FieldSelector;
 
 mod label;
 
 pub(super) use label::LabelSelector;
 
-/// Both selectors of a request; what neither restricts is everything.
+/// Both selectors of a request, and what the caller sees; what none restricts is everything.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
     pub(super) labels: LabelSelector,
     pub(super) fields: FieldSelector,
+    pub(super) visible: Visible,
 }
 
 impl Selection {
     pub(super) fn matches(&self, cluster: &Cluster) -> bool {
-        self.fields.matches(cluster.name()) && self.labels.matches(&cluster.object.metadata.labels)
+        self.visible.has(cluster.name())
+            && self.fields.matches(cluster.name())
+            && self.labels.matches(&cluster.object.metadata.labels)
     }
 
     pub(super) fn is_everything(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
+        self.visible == Visible::All && self.labels.is_empty() && self.fields.is_empty()
     }
 }
 

@@ -14,6 +14,7 @@ use super::object::Cluster;
 use super::options::Options;
 use super::registry::{Change, Known, Registry, Snapshot};
 use super::selector::Selection;
+use super::visibility::Viewer;
 use crate::random;
 
 /// Begins a watch; it ends with its receiver, its time, its position, or the registry's writer.
@@ -21,6 +22,7 @@ pub(super) async fn start(
     registry: &Registry,
     options: Options,
     form: Form,
+    viewer: Option<Viewer>,
 ) -> Result<mpsc::Receiver<Bytes>, Error> {
     let asked = options.version.unwrap_or_default();
     let with_list = options.send_initial_events.unwrap_or(asked == 0);
@@ -39,6 +41,7 @@ pub(super) async fn start(
         lists: snapshot.lists,
         position: if begins_at_present { snapshot.version } else { asked },
         selection: options.selection,
+        viewer,
         chunk: Chunk { form, bytes: Vec::new(), headers: true },
         events,
     };
@@ -57,6 +60,8 @@ struct Watch {
     /// The version up to which everything was told.
     position: u64,
     selection: Selection,
+    /// Whose rights decide what is shown.
+    viewer: Option<Viewer>,
     chunk: Chunk,
     events: mpsc::Sender<Bytes>,
 }
@@ -83,6 +88,8 @@ impl Watch {
         self.flush().await?;
         let mut tick = interval_at(Instant::now() + BOOKMARK_INTERVAL, BOOKMARK_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut recheck = interval_at(Instant::now() + RECHECK_INTERVAL, RECHECK_INTERVAL);
+        recheck.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let Some(snapshot) = self.known.borrow_and_update().clone() else {
                 return Ok(());
@@ -108,8 +115,22 @@ impl Watch {
                     self.chunk.bookmark(self.position, false);
                     self.flush().await?;
                 }
+                _ = recheck.tick() => if self.sees_others_now().await {
+                    self.chunk.expired();
+                    return self.flush().await;
+                }
             }
         }
+    }
+
+    /// Whether the viewer's rights changed. The watch ends then as one that is too old: a client lists again, which
+    /// shows what came and what went.
+    async fn sees_others_now(&self) -> bool {
+        let Some(viewer) = &self.viewer else { return false };
+        let Some(snapshot) = self.known.borrow().clone() else { return false };
+        // While the host does not answer, what it said last holds; the revalidation of the request ends it in time.
+        let sees = Box::pin(viewer.sees(snapshot.clusters.keys().cloned())).await;
+        sees.is_ok_and(|visible| visible != self.selection.visible.within(&snapshot))
     }
 
     /// Writes what happened after the position, up to a chunk; says whether that was all of it, or
@@ -193,6 +214,9 @@ fn default_timeout() -> Duration {
 
 /// What a watch sends whose position is no longer in the log.
 const EXPIRED: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"The resourceVersion for the provided watch is too old.","reason":"Expired","code":410}"#;
+
+/// As often as the right to the watch itself is.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// As a kube-apiserver does.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);

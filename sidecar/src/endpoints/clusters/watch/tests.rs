@@ -1,9 +1,14 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Value, json};
 
 use super::super::registry::Writer;
 use super::super::registry::fixtures::{member, three};
 use super::super::table::Include;
 use super::*;
+use crate::fake_host;
+use crate::identity::Identity;
+use crate::identity::authorization::{Asker, Authorizer};
 
 /// A watch's client: reads events one by one.
 struct Client {
@@ -14,7 +19,7 @@ struct Client {
 impl Client {
     async fn watch(registry: &Registry, query: &str, form: Form) -> Self {
         let options = Options::of_watch(Some(query)).unwrap();
-        Self { chunks: start(registry, options, form).await.unwrap(), lines: Vec::new() }
+        Self { chunks: start(registry, options, form, None).await.unwrap(), lines: Vec::new() }
     }
 
     /// The next event, or nothing when the watch is over.
@@ -228,4 +233,35 @@ async fn a_thousand_clusters_come_in_chunks_and_none_is_lost() {
     for n in 0..1000 {
         client.expect(&[&format!("ADDED m{n:04}@{}", n + 1)]).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_ends_as_expired_when_its_viewers_rights_change() {
+    let (registry, mut writer) = three();
+    let enters_m2 = Arc::new(AtomicBool::new(false));
+    let granted = enters_m2.clone();
+    let (host, _) = fake_host::host(move |review| {
+        let name = &review["spec"]["resourceAttributes"]["name"];
+        let allowed = name == "m1" || name == "m2" && granted.load(Ordering::SeqCst);
+        let answer = json!({"kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
+                            "spec": {}, "status": {"allowed": allowed}});
+        (201, answer)
+    });
+    let identity = Arc::new(Identity { user: "jane".to_owned(), ..Identity::default() });
+    let viewer = Viewer { authorizer: Arc::new(Authorizer::new(host)), identity, asker: Asker::Renewal };
+    let mut options = Options::of_watch(None).unwrap();
+    options.selection.visible = viewer.sees(registry.names().unwrap()).await.unwrap();
+    let chunks = start(&registry, options, Form::Object, Some(viewer)).await.unwrap();
+    let mut client = Client { chunks, lines: Vec::new() };
+    client.expect(&["ADDED m1@10"]).await;
+    writer.apply(member("m2", 40, &[]));
+    writer.apply(member("m1", 41, &[]));
+    client.expect(&["MODIFIED m1@41"]).await;
+    // Another one that she may not enter, and none that she could.
+    writer.apply(member("m4", 42, &[]));
+    assert!(timeout(10 * RECHECK_INTERVAL, client.next()).await.is_err(), "it ends though nothing changed");
+    enters_m2.store(true, Ordering::SeqCst);
+    let expired = client.next().await.unwrap();
+    assert_eq!((&expired["type"], &expired["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    assert!(client.next().await.is_none());
 }

@@ -80,9 +80,12 @@ fn each_way_to_choose_chooses() {
         (&["--cluster=/-1$/"], &["eu-1", "us-1"]),
         (&["--cluster=eu-*,!eu-1"], &["eu-2"]),
         (&["--all-clusters", "--exclude=us-*"], &["eu-1", "eu-2"]),
+        (&["get", "pods", "--cluster=*", "--exclude=us-1"], &["eu-1", "eu-2"]),
+        (&["get", "pods", "-C", "*", "--exclude", "eu-*"], &["us-1"]),
         (&["--cluster=@eu"], &["eu-1", "eu-2"]),
     ] {
-        let ran = bed.run(&[words, &["--dry-run=clusters", "get", "pods"]].concat());
+        let verb: &[&str] = if words[0] == "get" { &[] } else { &["get", "pods"] };
+        let ran = bed.run(&[words, &["--dry-run=clusters"], verb].concat());
         let names: Vec<_> = ran.out.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
         assert_eq!(names, expected, "{words:?} {ran:?}");
     }

@@ -17,17 +17,25 @@ fn without_terminal_changes_need_yes() {
         &["some-plugin"],
     ] {
         let ran = bed.run(&[&["-C", "m1,m2"], words].concat());
-        assert_eq!(
-            ran.failed(),
-            (
-                2,
-                "error: refusing to change 2 clusters without confirmation: there is no terminal to ask at\n\
-                 hint: --yes changes them; --dry-run=clusters shows what would be done\n"
-            ),
-            "{words:?}"
+        let is_plugin = words[0] == "some-plugin";
+        let place = if is_plugin { " before some-plugin" } else { "" };
+        let said = format!(
+            "error: refusing to change 2 clusters without confirmation: there is no terminal to ask at\n\
+             hint: --yes{place} changes them; --dry-run=clusters shows what would be done\n"
         );
-        let ran = bed.run(&[&["--yes", "-C", "m1,m2"], words].concat());
-        assert_eq!((ran.code, ran.out.as_str()), (Some(0), "m1 | changed\nm2 | changed\n"), "{words:?}");
+        assert_eq!(ran.failed(), (2, said.as_str()), "{words:?}");
+        for yes in ["--yes", "-y"] {
+            let before = bed.run(&[&[yes, "-C", "m1,m2"], words].concat());
+            let after = bed.run(&[&["-C", "m1,m2"], &words[..1], &[yes], &words[1..]].concat());
+            let runs = if is_plugin { vec![before] } else { vec![before, after] };
+            for ran in runs {
+                assert_eq!(
+                    (ran.code, ran.out.as_str()),
+                    (Some(0), "m1 | changed\nm2 | changed\n"),
+                    "{words:?}"
+                );
+            }
+        }
     }
 }
 

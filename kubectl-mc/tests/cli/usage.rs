@@ -50,6 +50,12 @@ fn usage_errors_come_with_a_hint() {
         (&["get", "pods", "--cluster"], "error: a value is required for '--cluster <CLUSTERS>'"),
         (&["--context=other", "-C", "m1", "get"], "error: no host: context \"other\" does not exist in "),
         (
+            &["--dry-run=clusters", "install", "--image=i"],
+            "error: `kubectl mc install` takes no --dry-run=clusters: ",
+        ),
+        (&["unjoin", "m1", "--batch=1"], "error: `kubectl mc unjoin` takes no --batch: "),
+        (&["clusters", "--exclude=m1"], "error: `kubectl mc clusters` takes no choice of clusters\n"),
+        (
             &["-C", "m1", "get", "--server=https://x"],
             "error: --server and --cluster=m1 contradict each other\nhint: ",
         ),

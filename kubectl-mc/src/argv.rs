@@ -9,8 +9,8 @@ mod flags;
 
 use std::ffi::{OsStr, OsString};
 
-pub(crate) use flags::COMPARE;
 use flags::FlagKind;
+pub(crate) use flags::{COMPARE, KUBECTL_VERBS};
 
 /// The command line, taken apart.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +61,12 @@ impl Scanned {
         let begin = self.verb.map_or(usize::MAX, |verb| verb + 1);
         let words = (begin..self.dashes()).filter(|&at| !self.is_of_flag(at));
         words.map(|at| (at, self.kubectl[at].as_os_str()))
+    }
+
+    /// The words from the verb up to the first flag, by which kubectl looks for a plugin.
+    pub(crate) fn plugin_words(&self) -> impl Iterator<Item = &OsStr> {
+        let words = self.kubectl.iter().skip(self.verb.unwrap_or(usize::MAX));
+        words.map(OsString::as_os_str).take_while(|word| !word.as_encoded_bytes().starts_with(b"-"))
     }
 
     /// The words after `--`, which are never flags.

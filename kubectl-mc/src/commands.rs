@@ -3,6 +3,7 @@
 mod builtin;
 mod clusters;
 mod kubectl;
+mod misspelled;
 
 use std::ffi::OsString;
 
@@ -17,6 +18,7 @@ use crate::settings::{self, Settings};
 /// Runs `kubectl mc <arguments>`.
 pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
     let scanned = argv::scan(arguments.clone());
+    misspelled::check(&scanned, env)?;
     if settings::read_only(env)? && builtin::effect(&scanned) != Effect::Reads && scanned.verb().is_some() {
         return Err(
             ReadOnly { verb: scanned.verb().unwrap_or_default().to_string_lossy().into_owned() }.into()

@@ -103,7 +103,7 @@ pub(super) fn long_of(verb: Option<&OsStr>, letter: u8) -> &'static str {
 
 /// Whether kubectl has this verb itself.
 pub(super) fn is_builtin(verb: &str) -> bool {
-    BUILTIN.contains(&verb)
+    KUBECTL_VERBS.contains(&verb)
 }
 
 /// Whether the flags of the verb are known: it is kubectl's, or its words are those of `kubectl get`.
@@ -138,8 +138,9 @@ const BUILTIN_FLAGS: &[(&str, BuiltinFlag)] = &[
     ("version", flag(FlagKind::Switch, Place::BeforeVerb)),
 ];
 
+/// The verbs of kubectl itself.
 #[rustfmt::skip]
-const BUILTIN: &[&str] = &[
+pub(crate) const KUBECTL_VERBS: &[&str] = &[
     "alpha", "annotate", "api-resources", "api-versions", "apply", "attach", "auth", "autoscale",
     "certificate", "cluster-info", "completion", "config", "cordon", "cp", "create", "debug", "delete",
     "describe", "diff", "drain", "edit", "events", "exec", "explain", "expose", "get", "help", "kuberc",

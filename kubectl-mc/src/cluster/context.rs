@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedExtension};
 
+use crate::argv::Scanned;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -57,7 +58,26 @@ pub(crate) const EXTENSION: &str = "kubectl-mc.dev/host";
 impl ClusterContext {
     /// Finds the host in the files that `options` and `env` name, else in the pod.
     pub(crate) fn load(options: &HostOptions, env: &Env) -> Result<Self, HostError> {
-        Self::load_with(options, env, Path::new(in_cluster::SERVICE_ACCOUNT))
+        Self::load_for(&Scanned::default(), options, env)
+    }
+
+    /// The same for a command of kubectl, whose flags may name another user or credential.
+    pub(crate) fn load_for(scanned: &Scanned, options: &HostOptions, env: &Env) -> Result<Self, HostError> {
+        let host = Self::load_with(options, env, Path::new(in_cluster::SERVICE_ACCOUNT))?;
+        if !CREDENTIAL_FLAGS.iter().any(|flag| scanned.value(flag).is_some()) {
+            host.check_user()?;
+        }
+        Ok(host)
+    }
+
+    /// kubectl would be anonymous.
+    fn check_user(&self) -> Result<(), HostError> {
+        let User::Named(Some(user)) = &self.user else { return Ok(()) };
+        if self.kubeconfig.auth_infos.iter().any(|entry| entry.name == *user) {
+            return Ok(());
+        }
+        let context = self.context.clone().unwrap_or_default();
+        Err(HostError::NoUser { context, user: user.clone(), files: self.files.clone() })
     }
 
     fn load_with(options: &HostOptions, env: &Env, service_account: &Path) -> Result<Self, HostError> {
@@ -180,6 +200,9 @@ fn with_scheme(server: &str, cluster: &Cluster, user: Option<&str>, kubeconfig: 
     format!("{}://{server}", if tls { "https" } else { "http" })
 }
 
+/// The flags of kubectl that take the place of the context's user.
+const CREDENTIAL_FLAGS: &[&str] = &["user", "token", "username", "client-certificate"];
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostError {
     #[error("no host: no kubeconfig names a current context{}", in_files(files))]
@@ -188,6 +211,8 @@ pub(crate) enum HostError {
     UnknownContext { name: String, files: Vec<PathBuf> },
     #[error("no host: context {context:?} has no server: cluster {cluster:?} has none")]
     NoServer { context: String, cluster: String },
+    #[error("no host: context {context:?} names user {user:?}, which does not exist{}", in_files(files))]
+    NoUser { context: String, user: String, files: Vec<PathBuf> },
     #[error("cannot read kubeconfig {}", file.display())]
     Read { file: PathBuf, source: std::io::Error },
     #[error("cannot parse kubeconfig {}", file.display())]
@@ -204,6 +229,9 @@ impl Explain for HostError {
             Self::UnknownContext { .. } | Self::NoServer { .. } => {
                 Some("`kubectl config get-contexts` lists the contexts".to_owned())
             }
+            Self::NoUser { context, .. } => Some(format!(
+                "add the user, or name another: kubectl config set-context {context} --user=NAME"
+            )),
             Self::Read { .. } | Self::Parse { .. } => None,
         }
     }

@@ -148,14 +148,18 @@ pub(super) fn effect(scanned: &Scanned) -> Effect {
     }
 }
 
-/// Whether the plugin runs the command itself. kubectl has `version` and `help` too: they are the plugin's only
-/// with no cluster chosen.
+/// Whether the plugin runs the command itself. kubectl has `version` and `help` too: they are the plugin's with no
+/// cluster chosen, and so is the help of a verb of the plugin.
 pub(super) fn runs_here(scanned: &Scanned, is_cluster_chosen: bool) -> bool {
     let Some(verb) = scanned.verb() else { return false };
     if verb == COMPARE {
         return scanned.has("help");
     }
-    if verb == VERSION || verb == "help" {
+    if verb == "help" {
+        let topic = scanned.word_after_verb();
+        return topic.map_or(!is_cluster_chosen, |topic| find(topic).is_some());
+    }
+    if verb == VERSION {
         return !is_cluster_chosen;
     }
     find(verb).is_some()
@@ -197,6 +201,11 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
 /// The flags of the plugin before or after the verb.
 pub(super) fn flags(matches: &ArgMatches) -> Result<Flags, Failure> {
     read(matches)
+}
+
+/// The names of the plugin's verbs.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    VERBS.iter().map(|verb| verb.name)
 }
 
 fn find(name: &OsStr) -> Option<&'static BuiltinVerb> {

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::argv::Scanned;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -89,6 +90,20 @@ impl Kubectl {
     }
 }
 
+/// Whether a plugin of kubectl for these words is in `PATH`: for `a b-c`, kubectl-a-b_c or kubectl-a.
+pub(crate) fn has_plugin(scanned: &Scanned, env: &Env) -> bool {
+    let mut name = "kubectl".to_owned();
+    scanned.plugin_words().any(|word| {
+        name = format!("{name}-{}", word.to_string_lossy().replace('-', "_"));
+        let mut files = ENDINGS.iter().map(|ending| format!("{name}{ending}"));
+        files.any(|file| resolve(OsStr::new(&file), env).is_some())
+    })
+}
+
+#[cfg(windows)]
+const ENDINGS: &[&str] = &[".exe", ".bat", ".cmd", ".com"];
+#[cfg(not(windows))]
+const ENDINGS: &[&str] = &[""];
 #[cfg(windows)]
 const PROGRAM: &str = "kubectl.exe";
 #[cfg(not(windows))]

@@ -146,3 +146,43 @@ fn fault_81_kubeconfig_of_a_thousand_contexts_works() {
         assert!(overlay.len() < 2000, "the overlay holds the member and no more");
     }
 }
+
+#[test]
+fn misspelled_verb_is_an_error_before_any_request() {
+    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    for (given, meant) in
+        [("joni", "join"), ("isntall", "install"), ("unjoin1", "unjoin"), ("clusers", "clusters")]
+    {
+        let said = format!(
+            "error: unknown command `{given}`: no plugin kubectl-{given} is in PATH\n\
+             hint: did you mean `kubectl mc {meant}`?\n"
+        );
+        assert_eq!(bed.run(&[given, "m1"]).failed(), (2, said.as_str()));
+        assert_eq!(bed.run_with("KUBECTL_MC_CLUSTER", "m1", &[given, "m1"]).failed(), (2, said.as_str()));
+        assert_eq!(bed.run(&["--all-clusters", given]).failed(), (2, said.as_str()));
+    }
+    assert!(bed.requests().is_empty());
+}
+
+#[test]
+fn plugin_and_alias_win_over_a_misspelled_verb() {
+    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    bed.script("bin/kubectl-joni", "#!/bin/sh\n");
+    assert_eq!(bed.run(&["-C", "m1", "joni", "x"]).arguments(), ["joni", "x"]);
+    bed.script("bin/kubectl-clusers-a_b", "#!/bin/sh\n");
+    assert_eq!(bed.run(&["-C", "m1", "clusers", "a-b", "c"]).arguments(), ["clusers", "a-b", "c"]);
+    assert_eq!(bed.run(&["-C", "m1", "clusers", "b"]).code, Some(2));
+    bed.script("home/.kube/kuberc", "aliases: [{name: isntall, command: get}]");
+    assert_eq!(bed.run(&["-C", "m1", "isntall"]).arguments(), ["isntall"]);
+}
+
+#[test]
+fn help_of_a_kubectl_verb_is_kubectls_without_a_host() {
+    let bed = Bed::unreachable();
+    for nowhere in ["kubeconfig", "nowhere"] {
+        let run = |words: &[&str]| bed.run_with("KUBECONFIG", bed.path(nowhere), words);
+        assert_eq!(run(&["help", "get"]).arguments(), ["help", "get"]);
+        assert_eq!(run(&["get", "--help"]).arguments(), ["get", "--help"]);
+        assert!(run(&["help", "join"]).out.contains("Usage: kubectl mc join"));
+    }
+}

@@ -27,7 +27,7 @@ pub(super) async fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let ExplainArgs { user, groups, namespace, verb, resource, object } = arguments;
+    let ExplainArgs { user, groups, namespace, verb, resource, object, after_object: _ } = arguments;
     let member = through::member(&host.at.cluster, cluster, env).await?;
     let mut hops = Hops::default();
 

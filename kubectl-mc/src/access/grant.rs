@@ -24,7 +24,7 @@ pub(super) async fn grant(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let GrantArgs { role, who, namespace, dry_run } = arguments;
+    let GrantArgs { role, who, namespace, dry_run, .. } = arguments;
     let subjects = GrantSubject::of(who)?;
     let apply = Apply { dry_run: *dry_run, force_conflicts: true };
     for cluster in clusters {
@@ -53,7 +53,7 @@ pub(super) async fn revoke(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let GrantArgs { role, who, namespace, dry_run } = arguments;
+    let GrantArgs { role, who, namespace, dry_run, .. } = arguments;
     let subjects = GrantSubject::of(who)?;
     let delete = Delete { dry_run: *dry_run, timeout: std::time::Duration::from_secs(30) };
     let remark = if *dry_run { " (server dry run)" } else { "" };

@@ -4,15 +4,14 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
-use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::go_duration::parse_flag;
 
 #[derive(Debug, Args)]
 #[command(after_help = JOIN_EXAMPLES)]
 pub(crate) struct JoinArgs {
-    /// Name of the cluster on the host
-    #[arg(value_name = "NAME")]
-    pub(crate) name: ClusterName,
+    /// Name of the cluster on the host, unless given by -C
+    #[arg(value_name = "CLUSTER")]
+    pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) member: MemberArgs,
     /// Labels of the cluster, for --cluster-selector
@@ -74,9 +73,9 @@ pub(crate) struct ConnectionArgs {
 #[derive(Debug, Args)]
 #[command(after_help = UNJOIN_EXAMPLES)]
 pub(crate) struct UnjoinArgs {
-    /// Name of the cluster
-    #[arg(value_name = "NAME")]
-    pub(crate) name: ClusterName,
+    /// Name of the cluster, unless given by -C
+    #[arg(value_name = "CLUSTER")]
+    pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) member: MemberArgs,
     /// Remove it from the host only, because the member no longer exists

@@ -35,7 +35,7 @@ pub(super) struct BuiltinVerb {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Clusters {
     None,
-    /// Exact names: `--cluster`.
+    /// Exact names: an argument or `--cluster`.
     ByName,
     /// All of them, and the flags for several clusters.
     Any,
@@ -99,7 +99,7 @@ const VERBS: &[BuiltinVerb] = &[
         name: "join",
         about: "Make a cluster a member of the host",
         arguments: JoinArgs::augment_args,
-        clusters: Clusters::None,
+        clusters: Clusters::ByName,
         effect: writes_unless_shown,
         run: |matches, flags, env, printer| join::command::run(&read(matches)?, flags, env, printer),
     },
@@ -107,7 +107,7 @@ const VERBS: &[BuiltinVerb] = &[
         name: "unjoin",
         about: "Remove a member from the host",
         arguments: UnjoinArgs::augment_args,
-        clusters: Clusters::None,
+        clusters: Clusters::ByName,
         effect: writes_unless_shown,
         run: |matches, flags, env, printer| join::unjoin::run(&read(matches)?, flags, env, printer),
     },
@@ -168,17 +168,24 @@ pub(super) fn runs_here(scanned: &Scanned, is_cluster_chosen: bool) -> bool {
 /// The parser of the plugin's flags and verbs.
 pub(super) fn parser() -> Command {
     let root = Cli::command();
-    let hidden = |shown: &[&str]| -> Vec<_> {
-        let hides = |flag: &&Arg| flag.is_global_set() && !shown.contains(&flag.get_id().as_str());
-        root.get_arguments().filter(hides).map(|flag| flag.clone().hide(true)).collect()
+    let inherited = |clusters: Clusters| -> Vec<_> {
+        let flags = root.get_arguments().filter(|flag| flag.is_global_set()).cloned();
+        let adapt = |flag: Arg| {
+            if clusters == Clusters::ByName && flag.get_id() == "cluster" {
+                return flag.help("Name of the cluster, instead of the argument");
+            }
+            let is_shown = clusters.shown().contains(&flag.get_id().as_str());
+            flag.hide(!is_shown)
+        };
+        flags.map(adapt).collect()
     };
     let verbs = VERBS.iter().map(|verb| {
         let command = (verb.arguments)(Command::new(verb.name)).about(verb.about);
-        let hidden = hidden(verb.clusters.shown());
+        let inherited = inherited(verb.clusters);
         // The flags of a verb with verbs of its own are in the help of those.
         let below: Vec<_> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
-        below.into_iter().fold(with(command, &hidden), |command, name| {
-            command.mut_subcommand(name, |below| with(below, &hidden))
+        below.into_iter().fold(with(command, &inherited), |command, name| {
+            command.mut_subcommand(name, |below| with(below, &inherited))
         })
     });
     root.clone().subcommands(verbs)

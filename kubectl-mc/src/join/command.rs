@@ -21,7 +21,7 @@ use crate::join::steps::{StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
 use crate::join::{manifest, next};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
 pub(crate) fn run(
     arguments: &JoinArgs,
@@ -29,11 +29,12 @@ pub(crate) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
+    let name = settings::cluster_name(arguments.name.as_deref(), flags)?;
     let options = Settings::host_of(flags, env)?;
     let member = member(&arguments.member, &options, env)?;
     let endpoint = Endpoint::new(&member.server, &member.cluster, &arguments.connection)?;
     if arguments.print {
-        return print(arguments, &member, &endpoint, &options, env, printer);
+        return print(&name, arguments, &member, &endpoint, &options, env, printer);
     }
     let host = ClusterContext::load(&options, env)?;
     if host.context.is_some()
@@ -45,12 +46,13 @@ pub(crate) fn run(
     connection::run(async {
         let host = Side { role: "host", at: connection::to(host, env).await? };
         let member = Side { role: "member", at: connection::to(member, env).await? };
-        join(arguments, &endpoint, &host, &member, printer).await
+        join(&name, arguments, &endpoint, &host, &member, printer).await
     })
 }
 
 /// Asks only the host, and only for its identity, if it answers.
 fn print(
+    name: &ClusterName,
     arguments: &JoinArgs,
     member: &ClusterContext,
     endpoint: &Endpoint,
@@ -69,6 +71,7 @@ fn print(
     });
     let (host_uid, namespace) = asked.unwrap_or_else(|| (String::new(), names::NAMESPACE.to_owned()));
     let halves = Halves {
+        name,
         arguments,
         endpoint,
         host_kubectl: &host_kubectl,
@@ -81,13 +84,14 @@ fn print(
 }
 
 async fn join(
+    name: &ClusterName,
     arguments: &JoinArgs,
     endpoint: &Endpoint,
     host: &Side,
     member: &Side,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let JoinArgs { name, labels, no_host_admins, token_duration, dry_run, yes, timeout, .. } = arguments;
+    let JoinArgs { labels, no_host_admins, token_duration, dry_run, yes, timeout, .. } = arguments;
     let (on_host, on_member) =
         (HostSurvey::of(host).await?, MemberSurvey::of(member, endpoint.locality().is_some()).await?);
     let (host_kubectl, member_kubectl) = (host.at.cluster.kubectl(), member.at.cluster.kubectl());

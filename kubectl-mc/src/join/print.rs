@@ -18,6 +18,7 @@ use crate::error::Failure;
 
 /// The input of both halves.
 pub(crate) struct Halves<'a> {
+    pub(crate) name: &'a ClusterName,
     pub(crate) arguments: &'a JoinArgs,
     pub(crate) endpoint: &'a Endpoint,
     /// `kubectl --context=…` of each side.
@@ -35,8 +36,8 @@ impl Halves<'_> {
     }
 
     fn member(&self) -> Result<String, Failure> {
-        let Self { arguments, member_kubectl: kubectl, host_uid, .. } = self;
-        let JoinArgs { name, no_host_admins, token_duration, .. } = arguments;
+        let Self { name, arguments, member_kubectl: kubectl, host_uid, .. } = self;
+        let JoinArgs { no_host_admins, token_duration, .. } = arguments;
         let side = MemberSide {
             cluster: name,
             host_uid: *host_uid,
@@ -77,7 +78,7 @@ impl Halves<'_> {
     }
 
     fn host(&self) -> Result<String, Failure> {
-        let Self { arguments: JoinArgs { name, labels, .. }, endpoint, host_kubectl: kubectl, .. } = self;
+        let Self { name, arguments: JoinArgs { labels, .. }, endpoint, host_kubectl: kubectl, .. } = self;
         let mut text = format!(
             "# On the host, as its administrator, in a shell that has those three variables.\n\
              {kubectl} apply --server-side --field-manager=kubectl-mc -f - <<EOF\n"

@@ -186,3 +186,39 @@ fn help_of_a_kubectl_verb_is_kubectls_without_a_host() {
         assert!(run(&["help", "join"]).out.contains("Usage: kubectl mc join"));
     }
 }
+
+#[test]
+fn builtin_verbs_take_the_cluster_in_either_form() {
+    let bed = Bed::unreachable();
+    let verbs: [(&[&str], &[&str]); 6] = [
+        (&["join"], &["--member-context=gone"]),
+        (&["unjoin"], &["--member-context=gone"]),
+        (&["access", "grant"], &["view", "--user=x"]),
+        (&["access", "revoke"], &["view", "--user=x"]),
+        (&["access", "diff"], &[]),
+        (&["access", "explain"], &["get", "pods"]),
+    ];
+    for (verb, rest) in verbs {
+        let run = |flag: &[&str], argument: &[&str]| bed.run(&[flag, verb, argument, rest].concat());
+        let named = run(&[], &["m1"]);
+        assert!(
+            !named.err.contains("m1 ") && named.code != Some(2) || named.err.contains("gone"),
+            "{named:?}"
+        );
+        for same in [run(&["-C", "m1"], &[]), run(&["-C", "m1"], &["m1"]), run(&[], &["m1", "--cluster=m1"])]
+        {
+            assert_eq!(same, named, "{verb:?}");
+        }
+        let different = run(&["-C", "m1"], &["m2"]);
+        assert!(
+            different
+                .failed()
+                .1
+                .starts_with("error: the argument m2 and --cluster=m1 name different clusters\n"),
+            "{verb:?}: {different:?}"
+        );
+        let none = run(&[], &[]);
+        assert!(none.failed().1.starts_with("error: no cluster named\nhint: "), "{verb:?}: {none:?}");
+        assert_eq!((different.code, none.code), (Some(2), Some(2)));
+    }
+}

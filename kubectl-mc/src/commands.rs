@@ -12,12 +12,26 @@ use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::verb::Effect;
+use crate::next_command::GivenFlags;
 use crate::printer::Printer;
 use crate::settings::{self, Settings};
 
-/// Runs `kubectl mc <arguments>`.
+/// Runs `kubectl mc <arguments>`. The commands of a hint go to the same host.
 pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
     let scanned = argv::scan(arguments.clone());
+    let given = GivenFlags::of_words(if builtin::is_verb(&scanned) { &arguments } else { &scanned.own });
+    dispatch(arguments, scanned, env, printer).map_err(|mut failure| {
+        failure.hint = failure.hint.as_deref().map(|hint| given.complete(hint));
+        failure
+    })
+}
+
+fn dispatch(
+    arguments: Vec<OsString>,
+    scanned: Scanned,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
     misspelled::check(&scanned, env)?;
     if settings::read_only(env)? && builtin::effect(&scanned) != Effect::Reads && scanned.verb().is_some() {
         return Err(

@@ -12,6 +12,7 @@ use crate::argv::Scanned;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
+use crate::next_command::GivenFlags;
 
 /// Where the host's kubeconfig is, and which of its contexts is the host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +37,8 @@ pub(crate) struct ClusterContext {
     pub(crate) extensions: Option<Vec<NamedExtension>>,
     /// The kubeconfig files that hold the user, as kubectl would read them.
     pub(crate) files: Vec<PathBuf>,
+    /// The file that `--kubeconfig` named.
+    pub(crate) kubeconfig_flag: Option<PathBuf>,
     /// All files merged, with absolute paths.
     pub(crate) kubeconfig: Kubeconfig,
 }
@@ -63,7 +66,8 @@ impl ClusterContext {
 
     /// The same for a command of kubectl, whose flags may name another user or credential.
     pub(crate) fn load_for(scanned: &Scanned, options: &HostOptions, env: &Env) -> Result<Self, HostError> {
-        let host = Self::load_with(options, env, Path::new(in_cluster::SERVICE_ACCOUNT))?;
+        let mut host = Self::load_with(options, env, Path::new(in_cluster::SERVICE_ACCOUNT))?;
+        host.kubeconfig_flag.clone_from(&options.kubeconfig);
         if !CREDENTIAL_FLAGS.iter().any(|flag| scanned.value(flag).is_some()) {
             host.check_user()?;
         }
@@ -130,6 +134,7 @@ impl ClusterContext {
             namespace: context.namespace.filter(|namespace| !namespace.is_empty()),
             extensions: context.extensions,
             files,
+            kubeconfig_flag: None,
             kubeconfig,
         })
     }
@@ -156,17 +161,18 @@ impl ClusterContext {
         }
     }
 
-    /// `kubectl mc` with the flag that addresses the host, for hints.
+    /// `kubectl mc` with the flags that address the host, for hints.
     pub(crate) fn kubectl_mc(&self) -> String {
-        let context = self.context.as_ref().map(|context| format!(" --context={context}"));
-        format!("kubectl mc{}", context.unwrap_or_default())
+        self.flags().kubectl_mc()
     }
 
-    /// `kubectl` with the flag that addresses the host, for hints.
+    /// `kubectl` with the flags that address the cluster, for hints.
     pub(crate) fn kubectl(&self) -> String {
-        self.context
-            .as_ref()
-            .map_or_else(|| "kubectl".to_owned(), |context| format!("kubectl --context={context}"))
+        self.flags().kubectl()
+    }
+
+    fn flags(&self) -> GivenFlags {
+        GivenFlags::new(self.context.as_deref(), self.kubeconfig_flag.as_deref())
     }
 }
 

@@ -210,6 +210,11 @@ pub(super) fn flags(matches: &ArgMatches) -> Result<Flags, Failure> {
     read(matches)
 }
 
+/// Whether the verb is one of the plugin.
+pub(super) fn is_verb(scanned: &Scanned) -> bool {
+    scanned.verb().and_then(find).is_some()
+}
+
 /// The names of the plugin's verbs.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     VERBS.iter().map(|verb| verb.name)

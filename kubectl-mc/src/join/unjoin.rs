@@ -93,7 +93,8 @@ async fn unjoin(
             }
         }
         None => printer.note_line(&format!(
-            "the member's objects were not removed; if it comes back, run: kubectl mc unjoin {name} --member-context=NAME"
+            "the member's objects were not removed; if it comes back, run: {} unjoin {name} --member-context=NAME",
+            host.at.cluster.kubectl_mc()
         )),
     }
     Ok(ExitStatus::Success)

@@ -4,9 +4,9 @@
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 
 use super::Job;
-use super::dry_run::quoted;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
+use crate::next_command::quoted;
 
 /// Asks for the job, unless `--yes` has answered.
 pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {

@@ -85,7 +85,7 @@ fn batches_run_in_order_and_stop_at_a_failure() {
     let ran = bed.run(&words);
     assert_eq!(
         (ran.code, ran.err.as_str()),
-        (Some(4), "3 of 5 clusters failed: 2 not begun (m4, m5), 1 exit code 1 (m2)\n")
+        (Some(4), "3 of 5 clusters failed: 2 not begun (m4, m5), 1 failed (m2)\n")
     );
     let before = |cluster: &str| {
         let count = fs::read_to_string(bed.path(&format!("before.{cluster}")));

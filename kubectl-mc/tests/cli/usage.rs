@@ -222,3 +222,23 @@ fn builtin_verbs_take_the_cluster_in_either_form() {
         assert_eq!((different.code, none.code), (Some(2), Some(2)));
     }
 }
+
+#[test]
+fn pasted_hint_goes_to_the_same_host() {
+    let bed = Bed::answering((404, "text/plain", "404 page not found".to_owned()));
+    let file = bed.path("kubeconfig").display().to_string();
+    let host = ["--context=host", "--kubeconfig", &file];
+    for (words, hint) in [
+        (&["clusters"][..], format!("runs: kubectl mc --context=host --kubeconfig={file} install; or")),
+        (
+            &["get", "pods", "-C", "m1"],
+            format!("runs: kubectl mc --context=host --kubeconfig={file} install; or"),
+        ),
+        (&["access", "diff"], format!("`kubectl mc --context=host --kubeconfig={file} clusters` lists")),
+    ] {
+        let ran = bed.run(&[&host, words].concat());
+        assert!(ran.err.contains(&hint), "{words:?}: {ran:?}");
+    }
+    let ran = bed.run(&["access", "diff"]);
+    assert!(ran.err.contains("`kubectl mc clusters` lists"), "{ran:?}");
+}

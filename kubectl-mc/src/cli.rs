@@ -5,6 +5,7 @@ mod access;
 mod compare;
 mod install;
 mod join;
+mod wrap;
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -17,6 +18,7 @@ pub(crate) use access::{AccessArgs, AccessCommand, DiffArgs, ExplainArgs, GrantA
 pub(crate) use compare::CompareArgs;
 pub(crate) use install::{Certificates, InstallArgs, PullPolicy, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
+pub(crate) use wrap::wrap;
 
 /// Run kubectl against the member clusters behind a host cluster
 #[derive(Debug, Parser)]
@@ -178,9 +180,9 @@ Environment:
   KUBECTL_MC_CLUSTER   the clusters when none are chosen by flags
   KUBECTL_MC_CONTEXT   the host's context when no --context is given
   KUBECTL_MC_READONLY  1 refuses every command that may change something
-  KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, else the one in PATH)
+  KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, else that in PATH)
 Exit codes:
-  one cluster: kubectl's own; several: 0 all succeeded, 4 some failed, 5 all failed;
+  one cluster: kubectl's own; several: 0 all succeeded, 4 some, 5 all failed;
   2 wrong usage, 3 no such cluster, 127 no kubectl, 130 interrupted";
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod misspelled;
 use std::ffi::OsString;
 
 use crate::argv::{self, Scanned};
+use crate::cli;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -93,7 +94,7 @@ fn parser_said(error: &clap::Error, printer: &Printer) -> ExitStatus {
         printer.note(&text);
         ExitStatus::Usage
     } else {
-        printer.out(&text);
+        printer.out(&cli::wrap(&text));
         ExitStatus::Success
     }
 }

@@ -149,7 +149,7 @@ Examples:
   kubectl mc access explain m1 get pods -n shop
 
   # May jane, who is in the group dev?
-  kubectl mc access explain --as=jane --as-group=dev -C m1 create deployments.apps -n shop";
+  kubectl mc access explain m1 create deploy -n shop --as=jane --as-group=dev";
 
 #[cfg(test)]
 mod tests {

@@ -118,7 +118,7 @@ Examples:
   kubectl mc join m1 --member-context=m1-admin --labels=env=prod,region=eu
 
   # The kubeconfig has an address that the sidecar cannot reach
-  kubectl mc join m1 --member-context=kind-m1 --server=https://m1-control-plane:6443
+  kubectl mc join m1 --member-context=m1 --server=https://m1-control-plane:6443
 
   # Another person administers the host
   kubectl mc join m1 --member-context=m1-admin --print";

@@ -248,7 +248,11 @@ impl Explain for HostError {
 }
 
 fn in_files(files: &[PathBuf]) -> String {
-    let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    let name = |file: &PathBuf| {
+        let missing = if file.exists() { "" } else { " (no such file)" };
+        format!("{}{missing}", file.display())
+    };
+    let names: Vec<_> = files.iter().map(name).collect();
     if names.is_empty() { String::new() } else { format!(" in {}", names.join(", ")) }
 }
 

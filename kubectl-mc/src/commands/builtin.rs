@@ -10,7 +10,7 @@ use crate::access;
 pub(super) use crate::argv::COMPARE;
 use crate::argv::Scanned;
 use crate::cli::{
-    AccessArgs, Cli, ClustersArgs, CompareArgs, Flags, InstallArgs, JoinArgs, UninstallArgs, UnjoinArgs,
+    self, AccessArgs, Cli, ClustersArgs, CompareArgs, Flags, InstallArgs, JoinArgs, UninstallArgs, UnjoinArgs,
 };
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -236,7 +236,7 @@ fn with(command: Command, flags: &[Arg]) -> Command {
 }
 
 fn help(printer: &Printer) -> ExitStatus {
-    printer.out(&parser().render_help().to_string());
+    printer.out(&cli::wrap(&parser().render_help().to_string()));
     ExitStatus::Success
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::argv::Scanned;
+use crate::cache;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -14,6 +15,8 @@ use crate::exit::ExitStatus;
 #[derive(Clone, Debug)]
 pub(crate) struct Kubectl {
     path: PathBuf,
+    /// Its cache folder, when it would find none and write into the working directory.
+    cache: Option<PathBuf>,
 }
 
 /// A run of kubectl, complete.
@@ -27,14 +30,16 @@ pub(crate) struct Invocation {
 impl Kubectl {
     /// `KUBECTL_MC_KUBECTL`, else the kubectl that called us as its plugin, else the first in `PATH`.
     pub(crate) fn find(env: &Env) -> Result<Self, KubectlError> {
+        let has_folder = env.home().is_some() || env.var(env::KUBECACHEDIR).is_some();
+        let cache = (!has_folder).then(|| cache::temporary(env).join("kube"));
         for name in [env::KUBECTL, env::KUBECTL_PATH] {
             let Some(given) = env.var(name) else { continue };
             return match resolve(given, env) {
-                Some(path) => Ok(Self { path }),
+                Some(path) => Ok(Self { path, cache }),
                 None => Err(KubectlError::NotThere { variable: name, given: given.into() }),
             };
         }
-        resolve(OsStr::new(PROGRAM), env).map(|path| Self { path }).ok_or(KubectlError::NotInPath)
+        resolve(OsStr::new(PROGRAM), env).map(|path| Self { path, cache }).ok_or(KubectlError::NotInPath)
     }
 
     /// The minor version of its 1.x release. It is asked with the same kubeconfig that it will be run
@@ -83,6 +88,9 @@ impl Kubectl {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
+        if let Some(cache) = &self.cache {
+            command.env(env::KUBECACHEDIR, cache);
+        }
         #[cfg(unix)]
         // Programs that are kubectl only when called so (k3s, minikube) look at their name.
         std::os::unix::process::CommandExt::arg0(&mut command, "kubectl");

@@ -12,6 +12,9 @@ fn help_is_ours_before_the_verb() {
     }
     assert!(help.out.contains("kubectl mc --cluster=m1 get pods -A"), "{}", help.out);
     assert!(!help.out.contains("\n\n\n"), "{}", help.out);
+    for page in [&help, &bed.run(&["join", "--help"]), &bed.run(&["help", "install"])] {
+        assert!(page.out.lines().all(|line| line.chars().count() <= 80), "{}", page.out);
+    }
     assert!(bed.run(&["clusters", "--help"]).out.contains("Usage: kubectl mc clusters [OPTIONS]"));
 }
 
@@ -40,10 +43,7 @@ fn usage_errors_come_with_a_hint() {
             "error: --all-clusters and --cluster contradict each other\n",
         ),
         (&["--batch=1,0", "-C", "m1,m2", "get"], "error: --batch: invalid batch \"0\": expected a number"),
-        (
-            &["-C", "@pord", "get"],
-            "error: no set @pord in the configuration\nhint: the configuration has no sets\n",
-        ),
+        (&["-C", "@pord", "get"], "error: no set @pord in "),
         (&["-C", "/(/,m1", "get"], "error: --cluster: invalid regular expression \"/(/\": "),
         (&["--cluster=../m2", "get", "pods"], "error: --cluster: invalid cluster name \"../m2\": "),
         (&["--cluster=", "get", "pods"], "error: --cluster: invalid cluster name \"\": it is empty\n"),
@@ -241,4 +241,32 @@ fn pasted_hint_goes_to_the_same_host() {
     }
     let ran = bed.run(&["access", "diff"]);
     assert!(ran.err.contains("`kubectl mc clusters` lists"), "{ran:?}");
+}
+
+#[test]
+fn missing_kubeconfig_files_are_named() {
+    let bed = Bed::unreachable();
+    let missing = bed.path("missing").display().to_string();
+    let ran = bed.run_with("KUBECONFIG", &missing, &["-C", "m1", "get", "pods"]);
+    let said = format!("error: no host: no kubeconfig names a current context in {missing} (no such file)\n");
+    assert!(ran.failed().1.starts_with(&said), "{ran:?}");
+    let ran = bed.run(&["--kubeconfig", &missing, "clusters"]);
+    assert!(
+        ran.failed().1.starts_with(&format!("error: cannot read kubeconfig {missing}: No such file")),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn kubectl_without_home_writes_among_temporary_files() {
+    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    bed.script("bin/kubectl", "#!/bin/sh\necho \"[$KUBECACHEDIR]\"\n");
+    let mut command = bed.command(&["-C", "m1", "get", "pods"]);
+    std::fs::create_dir(bed.path("tmp")).unwrap();
+    command.env_remove("HOME").env("TMPDIR", bed.path("tmp"));
+    let ran = crate::bed::Ran::from(command.output().unwrap());
+    let folder = std::fs::read_dir(bed.path("tmp")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(ran.arguments(), [folder.join("kube").to_str().unwrap()], "{ran:?}");
+    assert!(!bed.path(".kube").exists() && !bed.path(".cache").exists());
+    assert_eq!(bed.run(&["-C", "m1", "get", "pods"]).arguments(), [""]);
 }

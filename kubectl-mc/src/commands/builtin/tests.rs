@@ -35,6 +35,22 @@ fn effects_of_builtin_verbs() {
     }
 }
 
+#[test]
+fn help_fits_eighty_columns() {
+    let verbs = VERBS.iter().map(|verb| vec![verb.name]);
+    let below = ["grant", "revoke", "diff", "explain"].map(|verb| vec!["access", verb]);
+    for page in [vec![]].into_iter().chain(verbs).chain(below) {
+        let help = help_of(&page);
+        for line in cli::wrap(&help).lines() {
+            assert!(line.chars().count() <= 80, "{page:?}: {line}");
+        }
+        // A command that is cut is none.
+        for line in help.lines().filter(|line| line.trim_start().starts_with("kubectl ")) {
+            assert!(line.chars().count() <= 80, "{page:?}: {line}");
+        }
+    }
+}
+
 /// The help page of a verb, words after `kubectl mc`.
 fn help_of(words: &[&str]) -> String {
     let words = std::iter::once("kubectl mc").chain(words.iter().copied()).chain(["--help"]);

@@ -12,6 +12,7 @@ use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::cluster::credential;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::commands::builtin;
+use crate::config_file;
 use crate::env::{self, Env};
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -48,7 +49,8 @@ pub(super) fn run(
         }
         None => (ask(&mut list)?, true),
     };
-    let targets = choice.resolve(&settings.sets, &mut list)?;
+    let targets = choice.resolve(&settings.sets, &mut list);
+    let targets = targets.map_err(|error| error.in_file(config_file::path(env)))?;
     for target in targets.iter() {
         rewrite::check(&scanned, &target.name)?;
     }

@@ -5,6 +5,7 @@ mod access;
 mod compare;
 mod install;
 mod join;
+mod version;
 mod wrap;
 
 use std::ffi::OsString;
@@ -18,6 +19,7 @@ pub(crate) use access::{AccessArgs, AccessCommand, DiffArgs, ExplainArgs, GrantA
 pub(crate) use compare::CompareArgs;
 pub(crate) use install::{Certificates, InstallArgs, PullPolicy, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
+pub(crate) use version::{DataFormat, GIT_COMMIT, GIT_VERSION, VersionArgs, version, with_commit};
 pub(crate) use wrap::wrap;
 
 /// Run kubectl against the member clusters behind a host cluster

@@ -4,8 +4,11 @@ mod builtin;
 mod clusters;
 mod kubectl;
 mod misspelled;
+mod version;
 
 use std::ffi::OsString;
+
+use clap::error::ErrorKind;
 
 use crate::argv::{self, Scanned};
 use crate::cli;
@@ -89,6 +92,10 @@ fn program(arguments: Vec<OsString>) -> impl Iterator<Item = OsString> {
 
 /// Help and version are answers; everything else the parser says is an error.
 fn parser_said(error: &clap::Error, printer: &Printer) -> ExitStatus {
+    if error.kind() == ErrorKind::DisplayVersion {
+        printer.out_line(&version::client_line());
+        return ExitStatus::Success;
+    }
     let text = error.render().to_string();
     if error.use_stderr() {
         printer.note(&text);

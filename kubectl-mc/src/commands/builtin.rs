@@ -5,12 +5,13 @@ use std::ffi::OsStr;
 
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 
-use super::clusters;
+use super::{clusters, version};
 use crate::access;
 pub(super) use crate::argv::COMPARE;
 use crate::argv::Scanned;
 use crate::cli::{
-    self, AccessArgs, Cli, ClustersArgs, CompareArgs, Flags, InstallArgs, JoinArgs, UninstallArgs, UnjoinArgs,
+    self, AccessArgs, Cli, ClustersArgs, CompareArgs, Flags, InstallArgs, JoinArgs, UninstallArgs,
+    UnjoinArgs, VersionArgs,
 };
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -129,14 +130,11 @@ const VERBS: &[BuiltinVerb] = &[
     },
     BuiltinVerb {
         name: VERSION,
-        about: "Print the version of this plugin (with a cluster chosen: kubectl's version)",
-        arguments: |command| command,
-        clusters: Clusters::Any,
+        about: "Print the versions of the plugin and of the sidecar",
+        arguments: VersionArgs::augment_args,
+        clusters: Clusters::None,
         effect: |_| Effect::Reads,
-        run: |_, _, _, printer| {
-            printer.out_line(&format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")));
-            Ok(ExitStatus::Success)
-        },
+        run: |matches, flags, env, printer| version::run(&read(matches)?, flags, env, printer),
     },
 ];
 

@@ -21,9 +21,23 @@ fn help_is_ours_before_the_verb() {
 #[test]
 fn the_version_is_ours_until_a_cluster_is_chosen() {
     let bed = Bed::unreachable();
-    let version = format!("kubectl-mc {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(bed.run(&["version"]).out, version);
-    assert_eq!(bed.run(&["--cluster-timeout=5s", "version"]).out, version);
+    let version = format!("Client Version: v{}\n", env!("CARGO_PKG_VERSION"));
+    for words in
+        [&["version", "--client"][..], &["--cluster-timeout=5s", "version", "--client"], &["--version"]]
+    {
+        let ran = bed.run(words);
+        assert_eq!(
+            (ran.code, ran.out.as_str(), ran.err.as_str()),
+            (Some(0), version.as_str(), ""),
+            "{words:?}"
+        );
+    }
+    let ran = bed.run(&["version"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), version.as_str()));
+    let note = format!("note: the sidecar's version is unknown: {}: ", bed.host());
+    assert!(ran.err.starts_with(&note), "{ran:?}");
+    let ran = bed.run_with("KUBECONFIG", "/nowhere", &["version"]);
+    assert!(ran.out == version && ran.err.contains("no host"), "{ran:?}");
     assert_eq!(bed.run(&["version", "--client", "-C", "m1"]).arguments(), ["version", "--client"]);
 }
 
@@ -269,4 +283,34 @@ fn kubectl_without_home_writes_among_temporary_files() {
     assert_eq!(ran.arguments(), [folder.join("kube").to_str().unwrap()], "{ran:?}");
     assert!(!bed.path(".kube").exists() && !bed.path(".cache").exists());
     assert_eq!(bed.run(&["-C", "m1", "get", "pods"]).arguments(), [""]);
+}
+
+#[test]
+fn version_is_that_of_plugin_and_sidecar() {
+    let bed = Bed::serving(|path| {
+        assert_eq!(path, "/pre/openapi/v3/apis/proxy.kubectl-mc.dev/v1alpha1");
+        let info = r#"{"info": {"title": "kubectl-mc", "version": "v9.8.7", "x-git-commit": "abc"}}"#;
+        (200, "application/json", info.to_owned())
+    });
+    let own = env!("CARGO_PKG_VERSION");
+    let ran = bed.run(&["version"]);
+    assert_eq!(
+        (ran.out, ran.err.as_str()),
+        (format!("Client Version: v{own}\nServer Version: v9.8.7 (commit abc)\n"), "")
+    );
+    let ran = bed.run(&["version", "-o", "json"]);
+    let versions: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let server = serde_json::json!({"gitVersion": "v9.8.7", "gitCommit": "abc"});
+    assert_eq!(
+        (&versions["serverVersion"], &versions["clientVersion"]["gitVersion"]),
+        (&server, &format!("v{own}").into())
+    );
+    assert!(
+        bed.run(&["version", "-oyaml"])
+            .out
+            .contains("\nserverVersion:\n  gitCommit: abc\n  gitVersion: v9.8.7\n")
+    );
+    let member = Bed::answering((404, "text/plain", "404 page not found".to_owned()));
+    let ran = member.run(&["version", "-o", "yaml"]);
+    assert!(!ran.out.contains("serverVersion") && ran.err.contains("sidecar not installed"), "{ran:?}");
 }

@@ -104,7 +104,7 @@ PROGRAM_FLAGS := -C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-
 .PHONY: program
 program: ## The sidecar as it is in the image: one static program (PLATFORM=aarch64-unknown-linux-gnu: for another processor)
 	$(if $(CROSS),rustup target add $(PLATFORM))
-	RUSTFLAGS="$(PROGRAM_FLAGS)" cargo build --profile $(PROFILE) --locked --package sidecar --target $(PLATFORM) \
+	GIT_COMMIT="$$(git rev-parse --short=12 HEAD 2>/dev/null)" RUSTFLAGS="$(PROGRAM_FLAGS)" cargo build --profile $(PROFILE) --locked --package sidecar --target $(PLATFORM) \
 		$(if $(MESSAGES),--message-format $(MESSAGES))
 
 # Static too, and by musl: glibc's would load the machine's own libraries to look up names. Debian's compilers for musl

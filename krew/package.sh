@@ -32,6 +32,8 @@ case $target in
 esac
 
 built=${2:-}
+GIT_COMMIT=$(git rev-parse --short=12 HEAD 2>/dev/null || true)
+export GIT_COMMIT
 if [[ -z $built && $target == "$native" ]]; then
   cargo build --release --locked --quiet --package kubectl-mc
   built=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/$bin

@@ -185,7 +185,7 @@ pub(crate) enum ApplyError {
     #[error("invalid object: {0}")]
     NotAnObject(&'static str),
     #[error("the {cluster}, refused to {verb} {object}: {}", said(status))]
-    Refused { verb: &'static str, object: Object, cluster: String, status: Box<Status> },
+    Refused { verb: &'static str, object: Object, cluster: String, kubectl: String, status: Box<Status> },
     #[error("cannot {verb} {object} at the {cluster}: {reason}")]
     Failed { verb: &'static str, object: Object, cluster: String, reason: String },
     #[error("cannot apply {object} to the {cluster}: other field managers own fields: {}", conflicts.join(", "))]
@@ -199,10 +199,10 @@ pub(crate) enum ApplyError {
 impl Explain for ApplyError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Refused { object, status, verb, .. } => status.is_forbidden().then(|| {
+            Self::Refused { object, status, verb, kubectl, .. } => status.is_forbidden().then(|| {
                 format!(
                     "your user at this cluster lacks a right to {verb} it, or the cluster's admission refuses it; \
-                     see `kubectl auth can-i --list{}`",
+                     see `{kubectl} auth can-i --list{}`",
                     object.namespace().map(|namespace| format!(" -n {namespace}")).unwrap_or_default()
                 )
             }),
@@ -250,6 +250,7 @@ mod tests {
             verb: "apply",
             object: Object::new(object.clone()).unwrap(),
             cluster: "member, context \"m1\" (https://m1)".to_owned(),
+            kubectl: "kubectl --context=m1".to_owned(),
             status,
         };
         let forbidden = refused(status(json!({
@@ -261,7 +262,7 @@ mod tests {
             "the member, context \"m1\" (https://m1), refused to apply secret/s: \
              secrets \"s\" is forbidden: User \"jane\" cannot patch resource \"secrets\""
         );
-        assert!(forbidden.hint().unwrap().contains("can-i --list -n n"));
+        assert!(forbidden.hint().unwrap().contains("`kubectl --context=m1 auth can-i --list -n n`"));
         let silent = refused(status(json!({"code": 500})));
         assert!(silent.to_string().ends_with("it answers 500") && silent.hint().is_none());
     }

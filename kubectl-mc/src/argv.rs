@@ -1,15 +1,16 @@
 //! Splits the words of `kubectl mc …` into the plugin's flags, kubectl's verb, and the rest, which reaches kubectl
 //! byte for byte.
 //!
-//! Before the verb all our flags are ours. After it only those that kubectl would take for the
-//! choice of the cluster are: kubectl's verbs use the rest. Nothing past `--` is looked at, and a
-//! word that is the value of a flag of kubectl is never mistaken for a flag of ours.
+//! Before the verb all our flags are ours, and after a verb of kubectl those that kubectl does not have. After the
+//! verb of another plugin only the flags that choose clusters and the host are ours. Nothing past `--` is looked at,
+//! and a word that is the value of a flag of kubectl is never mistaken for a flag of ours.
 
 mod flags;
 
 use std::ffi::{OsStr, OsString};
 
-use flags::{BuiltinFlag, FlagKind};
+use flags::FlagKind;
+pub(crate) use flags::{COMPARE, KUBECTL_VERBS};
 
 /// The command line, taken apart.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +61,12 @@ impl Scanned {
         let begin = self.verb.map_or(usize::MAX, |verb| verb + 1);
         let words = (begin..self.dashes()).filter(|&at| !self.is_of_flag(at));
         words.map(|at| (at, self.kubectl[at].as_os_str()))
+    }
+
+    /// The words from the verb up to the first flag, by which kubectl looks for a plugin.
+    pub(crate) fn plugin_words(&self) -> impl Iterator<Item = &OsStr> {
+        let words = self.kubectl.iter().skip(self.verb.unwrap_or(usize::MAX));
+        words.map(OsString::as_os_str).take_while(|word| !word.as_encoded_bytes().starts_with(b"-"))
     }
 
     /// The words after `--`, which are never flags.
@@ -202,8 +209,8 @@ pub(crate) fn scan(words: Vec<OsString>) -> Scanned {
 fn long(scanned: &mut Scanned, word: OsString, rest: &mut impl Iterator<Item = OsString>) {
     let (name, inline) = split_long(&word);
     match flags::own(&name) {
-        Some(BuiltinFlag { shape, after_verb }) if after_verb || scanned.verb.is_none() => {
-            scanned.take_own(word, shape == FlagKind::Value && inline.is_none(), rest);
+        Some(flag) if flag.is_ours(scanned.verb()) => {
+            scanned.take_own(word, flag.shape == FlagKind::Value && inline.is_none(), rest);
         }
         _ => {
             let value = match inline {
@@ -225,6 +232,10 @@ fn short(scanned: &mut Scanned, word: OsString, rest: &mut impl Iterator<Item = 
         return scanned.take_own(word, takes_next, rest);
     }
     if scanned.verb.is_none() && matches!(first, b'h' | b'V') && bytes.len() == 2 {
+        return scanned.take_own(word, false, rest);
+    }
+    // No verb of kubectl has a -y.
+    if bytes == b"-y" && flags::own("yes").is_some_and(|yes| yes.is_ours(scanned.verb())) {
         return scanned.take_own(word, false, rest);
     }
     // Letters up to the first that takes a value, or that has one by `=`; the rest of the word, or the next word, is

@@ -1,4 +1,5 @@
-//! The private cache folder: `$XDG_CACHE_HOME/kubectl-mc`, else `~/.cache/kubectl-mc`. Only its owner can read it.
+//! The private cache folder: `$XDG_CACHE_HOME/kubectl-mc`, else `~/.cache/kubectl-mc`, else one among the temporary files
+//! when the home folder is missing or cannot be written. Only its owner can read it.
 //! The name of an overlay is the hash of its content, so two commands never write different content to one file.
 
 use std::ffi::OsStr;
@@ -22,11 +23,18 @@ impl Cache {
     /// Opens the folder, making it when it is not there.
     pub(crate) fn open(env: &Env) -> Result<Self, CacheError> {
         let base = match env.var(env::XDG_CACHE_HOME).map(Path::new).filter(|base| base.is_absolute()) {
-            Some(base) => base.to_owned(),
-            None => Path::new(env.home().ok_or(CacheError::NoHome)?).join(".cache"),
+            Some(base) => Some(base.to_owned()),
+            None => env.home().map(|home| Path::new(home).join(".cache")),
         };
-        let folder = base.join("kubectl-mc");
-        make_private(&folder).map_err(|source| CacheError::Make { folder: folder.clone(), source })?;
+        let folder = match base.map(|base| base.join("kubectl-mc")) {
+            Some(folder) if make_private(&folder).is_ok() && is_writable(&folder) => folder,
+            _ => {
+                let folder = temporary(env);
+                make_private(&folder)
+                    .map_err(|source| CacheError::Make { folder: folder.clone(), source })?;
+                folder
+            }
+        };
         check_private(&folder)?;
         Ok(Self { folder })
     }
@@ -125,8 +133,6 @@ const UNUSED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CacheError {
-    #[error("no cache folder: neither XDG_CACHE_HOME nor HOME is set")]
-    NoHome,
     #[error("cannot create the cache folder {}", folder.display())]
     Make { folder: PathBuf, source: io::Error },
     #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has owners and modes of folders"))]
@@ -145,12 +151,33 @@ impl Explain for CacheError {
     }
 }
 
+/// The user's folder among the temporary files.
+pub(crate) fn temporary(env: &Env) -> PathBuf {
+    let base =
+        env.var(env::TMPDIR).or_else(|| env.var(env::TEMP)).map_or_else(|| "/tmp".into(), PathBuf::from);
+    #[cfg(unix)]
+    return base.join(format!("kubectl-mc-{}", rustix::process::geteuid().as_raw()));
+    #[cfg(not(unix))]
+    base.join("kubectl-mc")
+}
+
 /// Where the cache of kubectl itself is: `--cache-dir`, else `KUBECACHEDIR`, else `~/.kube/cache`.
 pub(crate) fn of_kubectl(flag: Option<&OsStr>, env: &Env) -> Option<PathBuf> {
     match flag.filter(|flag| !flag.is_empty()).or_else(|| env.var(env::KUBECACHEDIR)) {
         Some(folder) => Some(folder.into()),
         None => Some(Path::new(env.home()?).join(".kube").join("cache")),
     }
+}
+
+/// Whether the file system of an existing folder can be written.
+#[cfg(unix)]
+fn is_writable(folder: &Path) -> bool {
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+#[cfg(not(unix))]
+fn is_writable(_folder: &Path) -> bool {
+    true
 }
 
 #[cfg(unix)]

@@ -5,6 +5,8 @@ mod access;
 mod compare;
 mod install;
 mod join;
+mod version;
+mod wrap;
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -17,6 +19,8 @@ pub(crate) use access::{AccessArgs, AccessCommand, DiffArgs, ExplainArgs, GrantA
 pub(crate) use compare::CompareArgs;
 pub(crate) use install::{Certificates, InstallArgs, PullPolicy, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
+pub(crate) use version::{DataFormat, GIT_COMMIT, GIT_VERSION, VersionArgs, version, with_commit};
+pub(crate) use wrap::wrap;
 
 /// Run kubectl against the member clusters behind a host cluster
 #[derive(Debug, Parser)]
@@ -26,7 +30,7 @@ pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
     version,
     override_usage = USAGE,
     help_template = "{about}\n\n{before-help}Usage:\n  {usage}\n\nCommands of the plugin:\n{subcommands}\n\n\
-                     Flags (before kubectl's verb; those that choose clusters or the host also after it):\n{options}{after-help}",
+                     Flags (before or after kubectl's verb, but not after `--`):\n{options}{after-help}",
     before_help = EXAMPLES,
     after_help = AFTER,
     args_override_self = true
@@ -50,32 +54,32 @@ pub(crate) struct Flags {
     #[arg(long, global = true, help_heading = CHOICE)]
     pub(crate) all_clusters: bool,
     /// Clusters to exclude; same syntax as --cluster
-    #[arg(long, value_name = "CLUSTERS")]
+    #[arg(long, value_name = "CLUSTERS", global = true, help_heading = CHOICE)]
     pub(crate) exclude: Vec<String>,
     /// Clusters on which the last command failed
-    #[arg(long)]
+    #[arg(long, global = true, help_heading = CHOICE)]
     pub(crate) retry_failed: bool,
     /// Maximum number of clusters processed in parallel [default: by the number of cores]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", global = true, help_heading = SEVERAL)]
     pub(crate) cluster_concurrency: Option<NonZeroUsize>,
     /// Timeout of a command on each of several clusters, as in 30s or 2m; 0 disables it
     /// [default: 30s for reads that end by themselves]
-    #[arg(long, value_name = "DURATION", value_parser = parse_flag)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_flag, global = true, help_heading = SEVERAL)]
     pub(crate) cluster_timeout: Option<Duration>,
     /// Roll out in batches, by count or percentage of the clusters, as in 1,25%,rest
-    #[arg(long, value_name = "BATCHES")]
+    #[arg(long, value_name = "BATCHES", global = true, help_heading = SEVERAL)]
     pub(crate) batch: Option<String>,
     /// Start no further batch after a cluster has failed
-    #[arg(long, requires = "batch")]
+    #[arg(long, requires = "batch", global = true, help_heading = SEVERAL)]
     pub(crate) pause_on_failure: bool,
     /// Change several clusters without asking for confirmation
-    #[arg(long)]
+    #[arg(long, short = 'y', global = true, help_heading = SEVERAL)]
     pub(crate) yes: bool,
     /// Show the clusters and the commands, and run nothing (kubectl's own --dry-run is not affected)
-    #[arg(long, value_name = "WHAT", require_equals = true)]
+    #[arg(long, value_name = "WHAT", require_equals = true, help_heading = SEVERAL)]
     pub(crate) dry_run: Option<DryRun>,
     /// Color the output of several clusters [default: on a terminal, unless NO_COLOR is set]
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", global = true, help_heading = SEVERAL)]
     pub(crate) color: Option<Color>,
     /// Kubeconfig context of the host [env: KUBECTL_MC_CONTEXT; default: the configuration's, then the current context]
     #[arg(long, value_name = "NAME", global = true, help_heading = OF_ALL)]
@@ -88,7 +92,19 @@ pub(crate) struct Flags {
 impl Flags {
     /// Whether clusters are chosen by a flag.
     pub(crate) fn chooses_clusters(&self) -> bool {
-        !self.cluster.is_empty() || self.cluster_selector.is_some() || self.all_clusters
+        let excludes = !self.exclude.is_empty() || self.retry_failed;
+        !self.cluster.is_empty() || self.cluster_selector.is_some() || self.all_clusters || excludes
+    }
+
+    /// The first given flag that only a command of kubectl can follow.
+    pub(crate) fn of_kubectl_only(&self) -> Option<&'static str> {
+        [
+            (self.batch.is_some(), "--batch"),
+            (self.pause_on_failure, "--pause-on-failure"),
+            (self.dry_run.is_some(), "--dry-run=clusters"),
+        ]
+        .into_iter()
+        .find_map(|(is_given, name)| is_given.then_some(name))
     }
 }
 
@@ -133,6 +149,7 @@ pub(crate) enum Output {
 
 /// Where the help of a verb has the flags that are not its own.
 const CHOICE: &str = "Flags that choose clusters";
+const SEVERAL: &str = "Flags for several clusters";
 const OF_ALL: &str = "Flags of every verb";
 const USAGE: &str = "kubectl mc [--cluster=CLUSTERS] COMMAND [ARGUMENTS]";
 
@@ -165,9 +182,9 @@ Environment:
   KUBECTL_MC_CLUSTER   the clusters when none are chosen by flags
   KUBECTL_MC_CONTEXT   the host's context when no --context is given
   KUBECTL_MC_READONLY  1 refuses every command that may change something
-  KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, else the one in PATH)
+  KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, else that in PATH)
 Exit codes:
-  one cluster: kubectl's own; several: 0 all succeeded, 4 some failed, 5 all failed;
+  one cluster: kubectl's own; several: 0 all succeeded, 4 some, 5 all failed;
   2 wrong usage, 3 no such cluster, 127 no kubectl, 130 interrupted";
 
 #[cfg(test)]

@@ -3,20 +3,40 @@
 mod builtin;
 mod clusters;
 mod kubectl;
+mod misspelled;
+mod version;
 
 use std::ffi::OsString;
 
+use clap::error::ErrorKind;
+
 use crate::argv::{self, Scanned};
+use crate::cli;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::verb::Effect;
+use crate::next_command::GivenFlags;
 use crate::printer::Printer;
 use crate::settings::{self, Settings};
 
-/// Runs `kubectl mc <arguments>`.
+/// Runs `kubectl mc <arguments>`. The commands of a hint go to the same host.
 pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
     let scanned = argv::scan(arguments.clone());
+    let given = GivenFlags::of_words(if builtin::is_verb(&scanned) { &arguments } else { &scanned.own });
+    dispatch(arguments, scanned, env, printer).map_err(|mut failure| {
+        failure.hint = failure.hint.as_deref().map(|hint| given.complete(hint));
+        failure
+    })
+}
+
+fn dispatch(
+    arguments: Vec<OsString>,
+    scanned: Scanned,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    misspelled::check(&scanned, env)?;
     if settings::read_only(env)? && builtin::effect(&scanned) != Effect::Reads && scanned.verb().is_some() {
         return Err(
             ReadOnly { verb: scanned.verb().unwrap_or_default().to_string_lossy().into_owned() }.into()
@@ -72,12 +92,16 @@ fn program(arguments: Vec<OsString>) -> impl Iterator<Item = OsString> {
 
 /// Help and version are answers; everything else the parser says is an error.
 fn parser_said(error: &clap::Error, printer: &Printer) -> ExitStatus {
+    if error.kind() == ErrorKind::DisplayVersion {
+        printer.out_line(&version::client_line());
+        return ExitStatus::Success;
+    }
     let text = error.render().to_string();
     if error.use_stderr() {
         printer.note(&text);
         ExitStatus::Usage
     } else {
-        printer.out(&text);
+        printer.out(&cli::wrap(&text));
         ExitStatus::Success
     }
 }

@@ -26,6 +26,10 @@ pub(crate) const KUBERC: &str = "KUBERC";
 pub(crate) const KUBECACHEDIR: &str = "KUBECACHEDIR";
 /// The user's cache folder.
 pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
+/// Where temporary files are.
+pub(crate) const TMPDIR: &str = "TMPDIR";
+/// Where temporary files are on Windows.
+pub(crate) const TEMP: &str = "TEMP";
 /// The user's folder of configurations.
 pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 /// No colours, whatever it says (<https://no-color.org>).

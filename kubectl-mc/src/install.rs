@@ -79,7 +79,7 @@ pub(crate) enum InstallError {
     #[error(
         "cert-manager has not issued the serving certificate, and the running sidecars are unchanged: {state}"
     )]
-    NotIssued { state: String, namespace: String },
+    NotIssued { state: String, kubectl: String, namespace: String },
     #[error("--certificates=cert-manager and --run-on cannot be combined")]
     IssuedElsewhere,
     #[error("metrics.podMonitor and --run-on cannot be combined")]
@@ -114,8 +114,8 @@ impl Explain for InstallError {
             Self::Foreign { hint, .. } | Self::NotAvailable { hint, .. } | Self::NotReached { hint, .. } => {
                 Some(hint.clone())
             }
-            Self::NotIssued { namespace, .. } => Some(format!(
-                "`kubectl -n {namespace} describe certificates` shows the details; then run install again"
+            Self::NotIssued { kubectl, namespace, .. } => Some(format!(
+                "`{kubectl} -n {namespace} describe certificates` shows the details; then run install again"
             )),
             Self::IssuedElsewhere => Some(
                 "cert-manager in that cluster cannot update the APIService of this host; omit --certificates".to_owned(),

@@ -22,6 +22,7 @@ mod kubectl;
 #[cfg(test)]
 mod layers;
 mod multi;
+mod next_command;
 mod printer;
 mod progress;
 mod server_text;

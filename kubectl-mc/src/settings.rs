@@ -1,8 +1,12 @@
 //! Resolves flags, environment and configuration once. The commands see only the result.
 
+mod cluster_names;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+pub(crate) use cluster_names::{cluster_name, cluster_names};
 
 use crate::cli::{DryRun, Flags};
 use crate::cluster::context::HostOptions;

@@ -27,7 +27,7 @@ pub(super) async fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let ExplainArgs { user, groups, namespace, verb, resource, object } = arguments;
+    let ExplainArgs { user, groups, namespace, verb, resource, object, after_object: _ } = arguments;
     let member = through::member(&host.at.cluster, cluster, env).await?;
     let mut hops = Hops::default();
 
@@ -43,11 +43,12 @@ pub(super) async fn run(
             who
         }
     };
+    let kubectl_mc = host.at.cluster.kubectl_mc();
     let grant = || {
         let flags = subject_flags(&who.user);
         let place = namespace.as_ref().map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
         let role = if hops::reads(verb) { "view" } else { "edit" };
-        format!("kubectl mc access grant {role} {flags}{place} -C {cluster}")
+        format!("{kubectl_mc} access grant {role} {flags}{place} -C {cluster}")
     };
     let is_self = user.is_none();
     hops.add("host authorization", host_authorization(host, &who, is_self, cluster, verb, &grant).await?);
@@ -129,7 +130,7 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Verdict, Failure>
     if answer.status == http::StatusCode::FORBIDDEN {
         answer = host.send(Method::GET, &registry, None).await?;
     }
-    let kubectl = host.at.cluster.kubectl();
+    let (kubectl, kubectl_mc) = (host.at.cluster.kubectl(), host.at.cluster.kubectl_mc());
     Ok(match answer.status {
         status if status.is_success() => match state(&answer.json(), "Ready") {
             State::True => Verdict::yes(format!("{cluster} is Ready")),
@@ -140,10 +141,10 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Verdict, Failure>
                 .refusal()
                 .is_some_and(|refusal| refusal.hop == crate::cluster::hop::Hop::SidecarMissing) =>
         {
-            Verdict::no("mc-sidecar is not installed on the host".to_owned(), "kubectl mc install".to_owned())
+            Verdict::no("mc-sidecar is not installed on the host".to_owned(), format!("{kubectl_mc} install"))
         }
         http::StatusCode::NOT_FOUND => {
-            Verdict::no(format!("no cluster {cluster} is registered"), "kubectl mc clusters".to_owned())
+            Verdict::no(format!("no cluster {cluster} is registered"), format!("{kubectl_mc} clusters"))
         }
         status if status.is_server_error() => Verdict::no(
             format!("the sidecar does not answer: {}", answer.message()),

@@ -24,7 +24,7 @@ pub(super) async fn grant(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let GrantArgs { role, who, namespace, dry_run } = arguments;
+    let GrantArgs { role, who, namespace, dry_run, .. } = arguments;
     let subjects = GrantSubject::of(who)?;
     let apply = Apply { dry_run: *dry_run, force_conflicts: true };
     for cluster in clusters {
@@ -40,7 +40,7 @@ pub(super) async fn grant(
             on_member.iter().for_each(|one| printer.out_line(&format!("{cluster}: {}", one.line(*dry_run))));
         }
         if !dry_run {
-            printer.out(&next(cluster, role, namespace.as_deref(), &subjects[0]));
+            printer.out(&next(host, cluster, role, namespace.as_deref(), &subjects[0]));
         }
     }
     Ok(ExitStatus::Success)
@@ -53,7 +53,7 @@ pub(super) async fn revoke(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let GrantArgs { role, who, namespace, dry_run } = arguments;
+    let GrantArgs { role, who, namespace, dry_run, .. } = arguments;
     let subjects = GrantSubject::of(who)?;
     let delete = Delete { dry_run: *dry_run, timeout: std::time::Duration::from_secs(30) };
     let remark = if *dry_run { " (server dry run)" } else { "" };
@@ -210,10 +210,17 @@ fn object(kind: &str, name: &str, namespace: Option<&str>) -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata})
 }
 
-fn next(cluster: &ClusterName, role: &str, namespace: Option<&str>, subject: &GrantSubject) -> String {
+fn next(
+    host: &Side,
+    cluster: &ClusterName,
+    role: &str,
+    namespace: Option<&str>,
+    subject: &GrantSubject,
+) -> String {
+    let kubectl_mc = host.at.cluster.kubectl_mc();
     let place = namespace.map_or_else(|| " -A".to_owned(), |namespace| format!(" -n {namespace}"));
     format!(
-        "{subject} has {role} on {cluster}; next, as that user: kubectl mc --cluster={cluster} get pods{place}\n"
+        "{subject} has {role} on {cluster}; next, as that user: {kubectl_mc} --cluster={cluster} get pods{place}\n"
     )
 }
 

@@ -80,8 +80,9 @@ impl Object {
 
     pub(super) fn refused(&self, verb: &'static str, at: NamedCluster<'_>, error: kube::Error) -> ApplyError {
         let (object, cluster) = (self.clone(), at.describe());
+        let kubectl = at.at.cluster.kubectl();
         match error {
-            kube::Error::Api(status) => ApplyError::Refused { verb, object, cluster, status },
+            kube::Error::Api(status) => ApplyError::Refused { verb, object, cluster, kubectl, status },
             error => ApplyError::Failed { verb, object, cluster, reason: super::reason(error) },
         }
     }

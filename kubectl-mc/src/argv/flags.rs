@@ -17,8 +17,29 @@ pub(super) enum FlagKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BuiltinFlag {
     pub(super) shape: FlagKind,
-    /// Whether it is ours after the verb too.
-    pub(super) after_verb: bool,
+    pub(super) place: Place,
+}
+
+/// Where on the command line a flag is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// Before the verb only: kubectl's verbs have a flag of that name.
+    BeforeVerb,
+    /// After kubectl's verbs too, but not after the verb of another plugin, which may have such a flag.
+    KnownVerbs,
+    /// After every verb.
+    EveryVerb,
+}
+
+impl BuiltinFlag {
+    /// Whether the flag is ours after `verb`, or before any verb.
+    pub(super) fn is_ours(self, verb: Option<&OsStr>) -> bool {
+        match verb {
+            None => true,
+            Some(verb) if is_known(verb) => self.place >= Place::KnownVerbs,
+            Some(_) => self.place == Place::EveryVerb,
+        }
+    }
 }
 
 /// Our own flag of that long name. The same flags as in [`crate::cli::Flags`]; a test compares them.
@@ -82,36 +103,44 @@ pub(super) fn long_of(verb: Option<&OsStr>, letter: u8) -> &'static str {
 
 /// Whether kubectl has this verb itself.
 pub(super) fn is_builtin(verb: &str) -> bool {
-    BUILTIN.contains(&verb)
+    KUBECTL_VERBS.contains(&verb)
 }
 
-const AFTER_VERB: BuiltinFlag = BuiltinFlag { shape: FlagKind::Value, after_verb: true };
+/// Whether the flags of the verb are known: it is kubectl's, or its words are those of `kubectl get`.
+fn is_known(verb: &OsStr) -> bool {
+    verb.to_str().is_some_and(|verb| is_builtin(verb) || verb == COMPARE)
+}
 
-const BEFORE_VERB: BuiltinFlag = BuiltinFlag { shape: FlagKind::Value, after_verb: false };
-const SWITCH: BuiltinFlag = BuiltinFlag { shape: FlagKind::Switch, after_verb: false };
+/// The verb of the plugin that takes the words of `kubectl get`.
+pub(crate) const COMPARE: &str = "compare";
+
+const fn flag(shape: FlagKind, place: Place) -> BuiltinFlag {
+    BuiltinFlag { shape, place }
+}
 
 const BUILTIN_FLAGS: &[(&str, BuiltinFlag)] = &[
-    ("cluster", AFTER_VERB),
-    ("cluster-selector", AFTER_VERB),
-    ("all-clusters", BuiltinFlag { shape: FlagKind::Switch, after_verb: true }),
+    ("cluster", flag(FlagKind::Value, Place::EveryVerb)),
+    ("cluster-selector", flag(FlagKind::Value, Place::EveryVerb)),
+    ("all-clusters", flag(FlagKind::Switch, Place::EveryVerb)),
     // kubectl's own flags of these names would overrule the overlay, so they never reach it.
-    ("context", AFTER_VERB),
-    ("kubeconfig", AFTER_VERB),
-    ("exclude", BEFORE_VERB),
-    ("retry-failed", SWITCH),
-    ("cluster-concurrency", BEFORE_VERB),
-    ("cluster-timeout", BEFORE_VERB),
-    ("batch", BEFORE_VERB),
-    ("pause-on-failure", SWITCH),
-    ("yes", SWITCH),
-    ("dry-run", BEFORE_VERB),
-    ("color", BEFORE_VERB),
-    ("help", SWITCH),
-    ("version", SWITCH),
+    ("context", flag(FlagKind::Value, Place::EveryVerb)),
+    ("kubeconfig", flag(FlagKind::Value, Place::EveryVerb)),
+    ("exclude", flag(FlagKind::Value, Place::KnownVerbs)),
+    ("retry-failed", flag(FlagKind::Switch, Place::KnownVerbs)),
+    ("cluster-concurrency", flag(FlagKind::Value, Place::KnownVerbs)),
+    ("cluster-timeout", flag(FlagKind::Value, Place::KnownVerbs)),
+    ("batch", flag(FlagKind::Value, Place::KnownVerbs)),
+    ("pause-on-failure", flag(FlagKind::Switch, Place::KnownVerbs)),
+    ("yes", flag(FlagKind::Switch, Place::KnownVerbs)),
+    ("color", flag(FlagKind::Value, Place::KnownVerbs)),
+    ("dry-run", flag(FlagKind::Value, Place::BeforeVerb)),
+    ("help", flag(FlagKind::Switch, Place::BeforeVerb)),
+    ("version", flag(FlagKind::Switch, Place::BeforeVerb)),
 ];
 
+/// The verbs of kubectl itself.
 #[rustfmt::skip]
-const BUILTIN: &[&str] = &[
+pub(crate) const KUBECTL_VERBS: &[&str] = &[
     "alpha", "annotate", "api-resources", "api-versions", "apply", "attach", "auth", "autoscale",
     "certificate", "cluster-info", "completion", "config", "cordon", "cp", "create", "debug", "delete",
     "describe", "diff", "drain", "edit", "events", "exec", "explain", "expose", "get", "help", "kuberc",
@@ -155,6 +184,14 @@ mod tests {
     #[test]
     fn the_list_is_sorted_so_that_it_can_be_searched() {
         assert!(KUBECTL_LONG.is_sorted());
+    }
+
+    /// Those that kubectl has as well never reach it, because the overlay takes their place.
+    #[test]
+    fn flags_taken_after_a_verb_are_unknown_to_kubectl() {
+        for (name, flag) in BUILTIN_FLAGS.iter().filter(|(_, flag)| flag.place == Place::KnownVerbs) {
+            assert!(!KUBECTL_LONG.contains(name), "{name} {flag:?}");
+        }
     }
 
     #[test]

@@ -25,6 +25,26 @@ fn our_flags_are_taken_and_the_rest_is_left_as_it_was() {
         ("-n get --cluster=m1 get pods", "--cluster=m1", "-n get get pods"),
         ("--as joe -v=6 -C m1 get pods", "-C m1", "--as joe -v=6 get pods"),
         ("get pods --all-clusters -l a=b", "--all-clusters", "get pods -l a=b"),
+        ("get pods -C m* --exclude=m2", "-C m* --exclude=m2", "get pods"),
+        ("get --exclude m2 pods -A", "--exclude m2", "get pods -A"),
+        (
+            "delete pod x --yes --batch 1 --pause-on-failure",
+            "--yes --batch 1 --pause-on-failure",
+            "delete pod x",
+        ),
+        ("delete pod x -y", "-y", "delete pod x"),
+        ("-y -C m1,m2 delete pod x", "-y -C m1,m2", "delete pod x"),
+        ("get pods --retry-failed --color=never", "--retry-failed --color=never", "get pods"),
+        (
+            "get x --cluster-timeout 5s --cluster-concurrency=2",
+            "--cluster-timeout 5s --cluster-concurrency=2",
+            "get x",
+        ),
+        ("compare deploy/x -C m* --exclude=m2", "-C m* --exclude=m2", "compare deploy/x"),
+        // The verb of another plugin may have such flags.
+        ("someplugin -C m1 --exclude=m2 --yes -y", "-C m1", "someplugin --exclude=m2 --yes -y"),
+        ("apply --dry-run server -f x --yes", "--yes", "apply --dry-run server -f x"),
+        ("exec p -- tool --yes -y --exclude=x", "", "exec p -- tool --yes -y --exclude=x"),
         ("--help", "--help", ""),
         ("-C m1 get --help", "-C m1", "get --help"),
         ("-C m1 get -h", "-C m1", "get -h"),
@@ -52,6 +72,9 @@ fn value_of_a_kubectl_flag_is_no_plugin_flag() {
         "apply -f -C",
         "proxy -w -C",
         "annotate pod p --overwrite --field-manager --cluster=x",
+        "get pods -l --exclude",
+        "delete pods --field-selector --yes",
+        "patch deploy/x -p -y",
     ] {
         let scanned = scan(words(line));
         assert_eq!((joined(&scanned.own).as_str(), joined(&scanned.kubectl).as_str()), ("", line));

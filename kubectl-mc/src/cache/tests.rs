@@ -29,7 +29,21 @@ fn the_home_folder_is_used_without_an_absolute_cache_home() {
     let variables = [(env::HOME, home.path().as_os_str()), (env::XDG_CACHE_HOME, "relative".as_ref())];
     let cache = Cache::open(&variables.into_iter().collect()).unwrap();
     assert_eq!(cache.folder, home.path().join(".cache/kubectl-mc"));
-    assert!(matches!(Cache::open(&Env::default()), Err(CacheError::NoHome)));
+}
+
+#[test]
+fn missing_or_unusable_home_leads_to_a_temporary_folder() {
+    let base = tempfile::tempdir().unwrap();
+    let file = base.path().join("file");
+    fs::write(&file, "").unwrap();
+    for home in [None, Some(file)] {
+        let home = home.map(|home| (env::HOME, home.into_os_string()));
+        let variables = [(env::TMPDIR, base.path().as_os_str().to_owned())].into_iter().chain(home);
+        let cache = Cache::open(&variables.collect()).unwrap();
+        let name = format!("kubectl-mc-{}", rustix::process::geteuid().as_raw());
+        assert_eq!((cache.folder(), mode(cache.folder())), (base.path().join(name).as_path(), 0o700));
+        cache.store(b"content", SystemTime::now()).unwrap();
+    }
 }
 
 #[test]

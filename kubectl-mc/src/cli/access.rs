@@ -1,7 +1,8 @@
 //! The flags of `access`.
 
 use clap::{Args, Subcommand};
-use kubectl_mc_api::ClusterName;
+
+use crate::argv::KUBECTL_VERBS;
 
 #[derive(Debug, Args)]
 #[command(disable_help_subcommand = true)]
@@ -13,24 +14,26 @@ pub(crate) struct AccessArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccessCommand {
     /// Grant a user, a group or a service account access to a cluster, and a ClusterRole there
-    #[command(after_help = GRANT_EXAMPLES)]
+    #[command(override_usage = "kubectl mc access grant [CLUSTER] ROLE [OPTIONS]", after_help = GRANT_EXAMPLES)]
     Grant(GrantArgs),
     /// Revoke what grant has granted
-    #[command(after_help = REVOKE_EXAMPLES)]
+    #[command(override_usage = "kubectl mc access revoke [CLUSTER] ROLE [OPTIONS]", after_help = REVOKE_EXAMPLES)]
     Revoke(GrantArgs),
     /// Show which rights of the sidecar are missing or surplus on a cluster, and why
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArgs),
     /// Explain hop by hop whether a request would be allowed on a cluster, and what is missing
-    #[command(after_help = EXPLAIN_EXAMPLES)]
+    #[command(override_usage = "kubectl mc access explain [CLUSTER] VERB RESOURCE [OBJECT] [OPTIONS]", after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct GrantArgs {
-    /// ClusterRole on the cluster: view, edit, admin or any other
-    #[arg(value_name = "ROLE")]
+    /// Clusters, unless given by -C, then the ClusterRole there: view, edit, admin or any other
+    #[arg(value_name = "[CLUSTER] ROLE")]
     pub(crate) role: String,
+    #[arg(hide = true)]
+    after_role: Option<String>,
     #[command(flatten)]
     pub(crate) who: WhoArgs,
     /// Namespace on the cluster [default: all namespaces]
@@ -39,6 +42,16 @@ pub(crate) struct GrantArgs {
     /// Validate with a server-side dry run; change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+impl GrantArgs {
+    /// Splits the cluster that stands before the role off.
+    pub(crate) fn split(&self) -> (Option<String>, Self) {
+        match self.after_role.clone() {
+            Some(role) => (Some(self.role.clone()), Self { role, after_role: None, ..self.clone() }),
+            None => (None, self.clone()),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -57,12 +70,12 @@ pub(crate) struct WhoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// Name of the cluster
-    #[arg(value_name = "NAME")]
-    pub(crate) name: ClusterName,
+    /// Name of the cluster, unless given by -C
+    #[arg(value_name = "CLUSTER")]
+    pub(crate) name: Option<String>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ExplainArgs {
     /// User to explain the access of [default: yourself]
     #[arg(long = "as", value_name = "USER")]
@@ -73,8 +86,8 @@ pub(crate) struct ExplainArgs {
     /// Namespace on the cluster
     #[arg(long, short = 'n', value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// Verb of kubectl or RBAC: get, list, create, exec, logs …
-    #[arg(value_name = "VERB")]
+    /// Cluster, unless given by -C, then a verb of kubectl or RBAC: get, list, create, exec, logs …
+    #[arg(value_name = "[CLUSTER] VERB")]
     pub(crate) verb: String,
     /// Resource (pods, deployments.apps, pods/log) or a path such as /healthz
     #[arg(value_name = "RESOURCE")]
@@ -82,7 +95,34 @@ pub(crate) struct ExplainArgs {
     /// Name of the object
     #[arg(value_name = "OBJECT")]
     pub(crate) object: Option<String>,
+    #[arg(hide = true)]
+    pub(crate) after_object: Option<String>,
 }
+
+impl ExplainArgs {
+    /// Splits the cluster that stands before the verb off. With a flag for the cluster, three words are a verb, a
+    /// resource and an object, unless only the second is a verb.
+    pub(crate) fn split(&self, is_flag_given: bool) -> (Option<String>, Self) {
+        let Self { verb, resource, object: Some(object), after_object, .. } = self else {
+            return (None, self.clone());
+        };
+        let is_verb = |word: &String| KUBECTL_VERBS.iter().chain(RBAC_VERBS).any(|verb| verb == word);
+        if is_flag_given && after_object.is_none() && (is_verb(verb) || !is_verb(resource)) {
+            return (None, self.clone());
+        }
+        let rest = Self {
+            verb: resource.clone(),
+            resource: object.clone(),
+            object: after_object.clone(),
+            after_object: None,
+            ..self.clone()
+        };
+        (Some(verb.clone()), rest)
+    }
+}
+
+const RBAC_VERBS: &[&str] =
+    &["list", "watch", "update", "deletecollection", "impersonate", "bind", "escalate"];
 
 const GRANT_EXAMPLES: &str = "\
 Examples:
@@ -93,11 +133,11 @@ Examples:
   kubectl mc access grant edit --group=dev -n shop -C m1
 
   # A service account of the host
-  kubectl mc access grant edit --serviceaccount=ci:deployer -n shop -C m1";
+  kubectl mc access grant m1 edit --serviceaccount=ci:deployer -n shop";
 
 const REVOKE_EXAMPLES: &str = "\
 Examples:
-  kubectl mc access revoke view --user=jane -C m1";
+  kubectl mc access revoke m1 view --user=jane";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
@@ -106,7 +146,40 @@ Examples:
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   # May I?
-  kubectl mc access explain -C m1 get pods -n shop
+  kubectl mc access explain m1 get pods -n shop
 
   # May jane, who is in the group dev?
-  kubectl mc access explain --as=jane --as-group=dev -C m1 create deployments.apps -n shop";
+  kubectl mc access explain m1 create deploy -n shop --as=jane --as-group=dev";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cluster_stands_before_the_words_of_the_request() {
+        for (line, is_flag_given, expected) in [
+            ("m1 get pods", false, "m1: get pods"),
+            ("m1 custom widgets", false, "m1: custom widgets"),
+            ("m1 get pods web", false, "m1: get pods web"),
+            ("get pods", true, "get pods"),
+            ("get pods web", true, "get pods web"),
+            ("m1 get pods", true, "m1: get pods"),
+            ("m1 get pods web", true, "m1: get pods web"),
+            ("get get pods", true, "get get pods"),
+            ("custom widgets w", true, "custom widgets w"),
+        ] {
+            let mut words = line.split(' ').map(str::to_owned);
+            let arguments = ExplainArgs {
+                verb: words.next().unwrap(),
+                resource: words.next().unwrap(),
+                object: words.next(),
+                after_object: words.next(),
+                ..ExplainArgs::default()
+            };
+            let (cluster, ExplainArgs { verb, resource, object, .. }) = arguments.split(is_flag_given);
+            let cluster = cluster.map(|cluster| format!("{cluster}: ")).unwrap_or_default();
+            let object = object.map(|object| format!(" {object}")).unwrap_or_default();
+            assert_eq!(format!("{cluster}{verb} {resource}{object}"), expected, "{line}");
+        }
+    }
+}

@@ -189,7 +189,7 @@ Examples:
   kubectl mc install --image=registry.example/mc-sidecar:0.1.0 -o yaml
 
   # With the values of the Helm chart
-  kubectl mc install --image=registry.example/mc-sidecar:0.1.0 --values=values.yaml";
+  kubectl mc install --image=registry.example/mc-sidecar --values=values.yaml";
 
 const UNINSTALL_EXAMPLES: &str = "\
 Examples:

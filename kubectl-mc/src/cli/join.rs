@@ -4,15 +4,14 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
-use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::go_duration::parse_flag;
 
 #[derive(Debug, Args)]
 #[command(after_help = JOIN_EXAMPLES)]
 pub(crate) struct JoinArgs {
-    /// Name of the cluster on the host
-    #[arg(value_name = "NAME", required_unless_present = "all_expired")]
-    pub(crate) name: Option<ClusterName>,
+    /// Name of the cluster on the host, unless given by -C
+    #[arg(value_name = "CLUSTER")]
+    pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) member: MemberArgs,
     /// Labels of the cluster, for --cluster-selector
@@ -80,9 +79,9 @@ pub(crate) struct ConnectionArgs {
 #[derive(Debug, Args)]
 #[command(after_help = UNJOIN_EXAMPLES)]
 pub(crate) struct UnjoinArgs {
-    /// Name of the cluster
-    #[arg(value_name = "NAME")]
-    pub(crate) name: ClusterName,
+    /// Name of the cluster, unless given by -C
+    #[arg(value_name = "CLUSTER")]
+    pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) member: MemberArgs,
     /// Remove it from the host only, because the member no longer exists
@@ -125,7 +124,7 @@ Examples:
   kubectl mc join m1 --member-context=m1-admin --labels=env=prod,region=eu
 
   # The kubeconfig has an address that the sidecar cannot reach
-  kubectl mc join m1 --member-context=kind-m1 --server=https://m1-control-plane:6443
+  kubectl mc join m1 --member-context=m1 --server=https://m1-control-plane:6443
 
   # Another person administers the host
   kubectl mc join m1 --member-context=m1-admin --print

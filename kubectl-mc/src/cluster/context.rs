@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedExtension};
 
+use crate::argv::Scanned;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
+use crate::next_command::GivenFlags;
 
 /// Where the host's kubeconfig is, and which of its contexts is the host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +37,8 @@ pub(crate) struct ClusterContext {
     pub(crate) extensions: Option<Vec<NamedExtension>>,
     /// The kubeconfig files that hold the user, as kubectl would read them.
     pub(crate) files: Vec<PathBuf>,
+    /// The file that `--kubeconfig` named.
+    pub(crate) kubeconfig_flag: Option<PathBuf>,
     /// All files merged, with absolute paths.
     pub(crate) kubeconfig: Kubeconfig,
 }
@@ -57,7 +61,27 @@ pub(crate) const EXTENSION: &str = "kubectl-mc.dev/host";
 impl ClusterContext {
     /// Finds the host in the files that `options` and `env` name, else in the pod.
     pub(crate) fn load(options: &HostOptions, env: &Env) -> Result<Self, HostError> {
-        Self::load_with(options, env, Path::new(in_cluster::SERVICE_ACCOUNT))
+        Self::load_for(&Scanned::default(), options, env)
+    }
+
+    /// The same for a command of kubectl, whose flags may name another user or credential.
+    pub(crate) fn load_for(scanned: &Scanned, options: &HostOptions, env: &Env) -> Result<Self, HostError> {
+        let mut host = Self::load_with(options, env, Path::new(in_cluster::SERVICE_ACCOUNT))?;
+        host.kubeconfig_flag.clone_from(&options.kubeconfig);
+        if !CREDENTIAL_FLAGS.iter().any(|flag| scanned.value(flag).is_some()) {
+            host.check_user()?;
+        }
+        Ok(host)
+    }
+
+    /// kubectl would be anonymous.
+    fn check_user(&self) -> Result<(), HostError> {
+        let User::Named(Some(user)) = &self.user else { return Ok(()) };
+        if self.kubeconfig.auth_infos.iter().any(|entry| entry.name == *user) {
+            return Ok(());
+        }
+        let context = self.context.clone().unwrap_or_default();
+        Err(HostError::NoUser { context, user: user.clone(), files: self.files.clone() })
     }
 
     fn load_with(options: &HostOptions, env: &Env, service_account: &Path) -> Result<Self, HostError> {
@@ -110,6 +134,7 @@ impl ClusterContext {
             namespace: context.namespace.filter(|namespace| !namespace.is_empty()),
             extensions: context.extensions,
             files,
+            kubeconfig_flag: None,
             kubeconfig,
         })
     }
@@ -136,17 +161,18 @@ impl ClusterContext {
         }
     }
 
-    /// `kubectl mc` with the flag that addresses the host, for hints.
+    /// `kubectl mc` with the flags that address the host, for hints.
     pub(crate) fn kubectl_mc(&self) -> String {
-        let context = self.context.as_ref().map(|context| format!(" --context={context}"));
-        format!("kubectl mc{}", context.unwrap_or_default())
+        self.flags().kubectl_mc()
     }
 
-    /// `kubectl` with the flag that addresses the host, for hints.
+    /// `kubectl` with the flags that address the cluster, for hints.
     pub(crate) fn kubectl(&self) -> String {
-        self.context
-            .as_ref()
-            .map_or_else(|| "kubectl".to_owned(), |context| format!("kubectl --context={context}"))
+        self.flags().kubectl()
+    }
+
+    fn flags(&self) -> GivenFlags {
+        GivenFlags::new(self.context.as_deref(), self.kubeconfig_flag.as_deref())
     }
 }
 
@@ -180,6 +206,9 @@ fn with_scheme(server: &str, cluster: &Cluster, user: Option<&str>, kubeconfig: 
     format!("{}://{server}", if tls { "https" } else { "http" })
 }
 
+/// The flags of kubectl that take the place of the context's user.
+const CREDENTIAL_FLAGS: &[&str] = &["user", "token", "username", "client-certificate"];
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostError {
     #[error("no host: no kubeconfig names a current context{}", in_files(files))]
@@ -188,6 +217,8 @@ pub(crate) enum HostError {
     UnknownContext { name: String, files: Vec<PathBuf> },
     #[error("no host: context {context:?} has no server: cluster {cluster:?} has none")]
     NoServer { context: String, cluster: String },
+    #[error("no host: context {context:?} names user {user:?}, which does not exist{}", in_files(files))]
+    NoUser { context: String, user: String, files: Vec<PathBuf> },
     #[error("cannot read kubeconfig {}", file.display())]
     Read { file: PathBuf, source: std::io::Error },
     #[error("cannot parse kubeconfig {}", file.display())]
@@ -204,6 +235,9 @@ impl Explain for HostError {
             Self::UnknownContext { .. } | Self::NoServer { .. } => {
                 Some("`kubectl config get-contexts` lists the contexts".to_owned())
             }
+            Self::NoUser { context, .. } => Some(format!(
+                "add the user, or name another: kubectl config set-context {context} --user=NAME"
+            )),
             Self::Read { .. } | Self::Parse { .. } => None,
         }
     }
@@ -214,7 +248,11 @@ impl Explain for HostError {
 }
 
 fn in_files(files: &[PathBuf]) -> String {
-    let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    let name = |file: &PathBuf| {
+        let missing = if file.exists() { "" } else { " (no such file)" };
+        format!("{}{missing}", file.display())
+    };
+    let names: Vec<_> = files.iter().map(name).collect();
     if names.is_empty() { String::new() } else { format!(" in {}", names.join(", ")) }
 }
 

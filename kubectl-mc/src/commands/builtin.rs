@@ -3,13 +3,15 @@
 
 use std::ffi::OsStr;
 
-use clap::{ArgMatches, Args, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 
-use super::clusters;
+use super::{clusters, version};
 use crate::access;
+pub(super) use crate::argv::COMPARE;
 use crate::argv::Scanned;
 use crate::cli::{
-    AccessArgs, Cli, ClustersArgs, CompareArgs, Flags, InstallArgs, JoinArgs, UninstallArgs, UnjoinArgs,
+    self, AccessArgs, Cli, ClustersArgs, CompareArgs, Flags, InstallArgs, JoinArgs, UninstallArgs,
+    UnjoinArgs, VersionArgs,
 };
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -17,7 +19,6 @@ use crate::exit::ExitStatus;
 use crate::install;
 use crate::join;
 use crate::kubectl::verb::{self, Effect};
-pub(super) use crate::multi::direct::COMPARE;
 use crate::printer::Printer;
 
 /// One verb of the plugin.
@@ -26,10 +27,39 @@ pub(super) struct BuiltinVerb {
     about: &'static str,
     /// Adds the verb's own flags and examples.
     arguments: fn(Command) -> Command,
-    /// Whether the flags that choose clusters mean something to it.
-    clusters: fn(&ArgMatches) -> bool,
+    clusters: Clusters,
     effect: fn(&Scanned) -> Effect,
     run: fn(&ArgMatches, &Flags, &Env, &Printer) -> Result<ExitStatus, Failure>,
+}
+
+/// Which flags that choose clusters mean something to a verb.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Clusters {
+    None,
+    /// Exact names: an argument or `--cluster`.
+    ByName,
+    /// All of them, and the flags for several clusters.
+    Any,
+}
+
+impl Clusters {
+    /// The flags of every verb of the plugin that the help of this verb shows.
+    fn shown(self) -> &'static [&'static str] {
+        match self {
+            Self::None => &["context", "kubeconfig"],
+            Self::ByName => &["context", "kubeconfig", "cluster"],
+            Self::Any => &[
+                "context",
+                "kubeconfig",
+                "cluster",
+                "cluster_selector",
+                "all_clusters",
+                "exclude",
+                "cluster_concurrency",
+                "cluster_timeout",
+            ],
+        }
+    }
 }
 
 /// All of them, in the order of the help.
@@ -38,7 +68,7 @@ const VERBS: &[BuiltinVerb] = &[
         name: "clusters",
         about: "List the clusters behind the host",
         arguments: ClustersArgs::augment_args,
-        clusters: |_| false,
+        clusters: Clusters::None,
         effect: |_| Effect::Reads,
         run: |matches, flags, env, printer| clusters::run(&read(matches)?, flags, env, printer),
     },
@@ -46,7 +76,7 @@ const VERBS: &[BuiltinVerb] = &[
         name: "access",
         about: "Explain, grant and revoke access to a cluster",
         arguments: AccessArgs::augment_args,
-        clusters: |matches| matches.subcommand_name() != Some(DIFF),
+        clusters: Clusters::ByName,
         effect: |scanned| {
             let word = scanned.word_after_verb();
             if word.is_some_and(|word| word == "grant" || word == "revoke") {
@@ -61,7 +91,7 @@ const VERBS: &[BuiltinVerb] = &[
         name: COMPARE,
         about: "Compare objects between clusters, field by field",
         arguments: CompareArgs::augment_args,
-        clusters: |_| true,
+        clusters: Clusters::Any,
         effect: |_| Effect::Reads,
         // Only its help comes here: its words are those of `kubectl get`.
         run: |_, _, _, printer| Ok(help(printer)),
@@ -70,7 +100,7 @@ const VERBS: &[BuiltinVerb] = &[
         name: "join",
         about: "Make a cluster a member of the host",
         arguments: JoinArgs::augment_args,
-        clusters: |_| false,
+        clusters: Clusters::ByName,
         effect: writes_unless_shown,
         run: |matches, flags, env, printer| join::command::run(&read(matches)?, flags, env, printer),
     },
@@ -78,7 +108,7 @@ const VERBS: &[BuiltinVerb] = &[
         name: "unjoin",
         about: "Remove a member from the host",
         arguments: UnjoinArgs::augment_args,
-        clusters: |_| false,
+        clusters: Clusters::ByName,
         effect: writes_unless_shown,
         run: |matches, flags, env, printer| join::unjoin::run(&read(matches)?, flags, env, printer),
     },
@@ -86,7 +116,7 @@ const VERBS: &[BuiltinVerb] = &[
         name: "install",
         about: "Install the sidecar on the host, or upgrade it",
         arguments: InstallArgs::augment_args,
-        clusters: |_| false,
+        clusters: Clusters::None,
         effect: writes_unless_shown,
         run: |matches, flags, env, printer| install::command::run(&read(matches)?, flags, env, printer),
     },
@@ -94,20 +124,17 @@ const VERBS: &[BuiltinVerb] = &[
         name: "uninstall",
         about: "Remove the sidecar from the host",
         arguments: UninstallArgs::augment_args,
-        clusters: |_| false,
+        clusters: Clusters::None,
         effect: writes_unless_shown,
         run: |matches, flags, env, printer| install::uninstall::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
         name: VERSION,
-        about: "Print the version of this plugin (with a cluster chosen: kubectl's version)",
-        arguments: |command| command,
-        clusters: |_| true,
+        about: "Print the versions of the plugin and of the sidecar",
+        arguments: VersionArgs::augment_args,
+        clusters: Clusters::None,
         effect: |_| Effect::Reads,
-        run: |_, _, _, printer| {
-            printer.out_line(&format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")));
-            Ok(ExitStatus::Success)
-        },
+        run: |matches, flags, env, printer| version::run(&read(matches)?, flags, env, printer),
     },
 ];
 
@@ -119,14 +146,18 @@ pub(super) fn effect(scanned: &Scanned) -> Effect {
     }
 }
 
-/// Whether the plugin runs the command itself. kubectl has `version` and `help` too: they are the plugin's only
-/// with no cluster chosen.
+/// Whether the plugin runs the command itself. kubectl has `version` and `help` too: they are the plugin's with no
+/// cluster chosen, and so is the help of a verb of the plugin.
 pub(super) fn runs_here(scanned: &Scanned, is_cluster_chosen: bool) -> bool {
     let Some(verb) = scanned.verb() else { return false };
     if verb == COMPARE {
         return scanned.has("help");
     }
-    if verb == VERSION || verb == "help" {
+    if verb == "help" {
+        let topic = scanned.word_after_verb();
+        return topic.map_or(!is_cluster_chosen, |topic| find(topic).is_some());
+    }
+    if verb == VERSION {
         return !is_cluster_chosen;
     }
     find(verb).is_some()
@@ -135,18 +166,27 @@ pub(super) fn runs_here(scanned: &Scanned, is_cluster_chosen: bool) -> bool {
 /// The parser of the plugin's flags and verbs.
 pub(super) fn parser() -> Command {
     let root = Cli::command();
-    let choice: Vec<_> =
-        root.get_arguments().filter(|flag| CHOICE.contains(&flag.get_id().as_str())).cloned().collect();
-    let hidden = choice.into_iter().map(|flag| flag.hide(true)).collect::<Vec<_>>();
-    root.subcommands(VERBS.iter().map(|verb| {
+    let inherited = |clusters: Clusters| -> Vec<_> {
+        let flags = root.get_arguments().filter(|flag| flag.is_global_set()).cloned();
+        let adapt = |flag: Arg| {
+            if clusters == Clusters::ByName && flag.get_id() == "cluster" {
+                return flag.help("Name of the cluster, instead of the argument");
+            }
+            let is_shown = clusters.shown().contains(&flag.get_id().as_str());
+            flag.hide(!is_shown)
+        };
+        flags.map(adapt).collect()
+    };
+    let verbs = VERBS.iter().map(|verb| {
         let command = (verb.arguments)(Command::new(verb.name)).about(verb.about);
-        let takes_clusters = (verb.clusters)(&ArgMatches::default());
-        let command = if takes_clusters { command } else { command.args(&hidden) };
-        match command.find_subcommand(DIFF) {
-            Some(_) => command.mut_subcommand(DIFF, |diff| diff.args(&hidden)),
-            None => command,
-        }
-    }))
+        let inherited = inherited(verb.clusters);
+        // The flags of a verb with verbs of its own are in the help of those.
+        let below: Vec<_> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+        below.into_iter().fold(with(command, &inherited), |command, name| {
+            command.mut_subcommand(name, |below| with(below, &inherited))
+        })
+    });
+    root.clone().subcommands(verbs)
 }
 
 /// Runs the verb that was parsed; without one, prints the help.
@@ -154,8 +194,11 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
     let flags = flags(matches)?;
     let Some((name, matches)) = matches.subcommand() else { return Ok(help(printer)) };
     let Some(verb) = find(OsStr::new(name)) else { return Ok(help(printer)) };
-    if flags.chooses_clusters() && !(verb.clusters)(matches) {
-        return Err(NoChoice { verb: verb.name }.into());
+    if verb.clusters == Clusters::None && flags.chooses_clusters() {
+        return Err(FlagError::NoChoice { verb: verb.name }.into());
+    }
+    if let Some(flag) = flags.of_kubectl_only() {
+        return Err(FlagError::OfKubectl { verb: verb.name, flag }.into());
     }
     (verb.run)(matches, &flags, env, printer)
 }
@@ -163,6 +206,16 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
 /// The flags of the plugin before or after the verb.
 pub(super) fn flags(matches: &ArgMatches) -> Result<Flags, Failure> {
     read(matches)
+}
+
+/// Whether the verb is one of the plugin.
+pub(super) fn is_verb(scanned: &Scanned) -> bool {
+    scanned.verb().and_then(find).is_some()
+}
+
+/// The names of the plugin's verbs.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    VERBS.iter().map(|verb| verb.name)
 }
 
 fn find(name: &OsStr) -> Option<&'static BuiltinVerb> {
@@ -174,8 +227,14 @@ fn writes_unless_shown(scanned: &Scanned) -> Effect {
     if is_shown || scanned.value("output").is_some() { Effect::Reads } else { Effect::Writes }
 }
 
+/// Adds the flags that the verb does not define itself.
+fn with(command: Command, flags: &[Arg]) -> Command {
+    let own: Vec<_> = command.get_arguments().map(|flag| flag.get_id().clone()).collect();
+    command.args(flags.iter().filter(|flag| !own.contains(flag.get_id())))
+}
+
 fn help(printer: &Printer) -> ExitStatus {
-    printer.out(&parser().render_help().to_string());
+    printer.out(&cli::wrap(&parser().render_help().to_string()));
     ExitStatus::Success
 }
 
@@ -183,24 +242,29 @@ fn read<A: FromArgMatches>(matches: &ArgMatches) -> Result<A, Failure> {
     Ok(A::from_arg_matches(matches).map_err(Unreadable)?)
 }
 
-/// The flags that choose clusters, which the help of a verb that takes none does not show.
-const CHOICE: &[&str] = &["cluster", "cluster_selector", "all_clusters"];
-/// The verb of `access` that names its cluster as an argument.
-const DIFF: &str = "diff";
 const VERSION: &str = "version";
 
 #[derive(Debug, thiserror::Error)]
-#[error("`kubectl mc {verb}` takes no choice of clusters")]
-struct NoChoice {
-    verb: &'static str,
+enum FlagError {
+    #[error("`kubectl mc {verb}` takes no choice of clusters")]
+    NoChoice { verb: &'static str },
+    #[error(
+        "`kubectl mc {verb}` takes no {flag}: the flag belongs to kubectl's commands on several clusters"
+    )]
+    OfKubectl { verb: &'static str, flag: &'static str },
 }
 
-impl Explain for NoChoice {
+impl Explain for FlagError {
     fn hint(&self) -> Option<String> {
-        Some(match self.verb {
-            "clusters" => "--selector=KEY=VALUE narrows the list by labels".to_owned(),
-            "install" | "uninstall" => "--context=NAME names another host".to_owned(),
-            _ => "name the cluster as an argument".to_owned(),
+        Some(match self {
+            Self::NoChoice { verb: "clusters" } => {
+                "--selector=KEY=VALUE narrows the list by labels".to_owned()
+            }
+            Self::NoChoice { verb: "install" | "uninstall" } => {
+                "--context=NAME names another host".to_owned()
+            }
+            Self::NoChoice { .. } => "name the cluster as an argument".to_owned(),
+            Self::OfKubectl { verb, .. } => format!("`kubectl mc {verb} --help` lists its flags"),
         })
     }
 

@@ -55,7 +55,7 @@ fn one(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     rewrite::check(&scanned, &cluster)?;
-    let host = ClusterContext::load(&settings.host, env)?;
+    let host = ClusterContext::load_for(&scanned, &settings.host, env)?;
     if let Some(plan) = Plan::for_one(&scanned, env) {
         return native(&plan, &scanned, cluster, &host, env, printer);
     }

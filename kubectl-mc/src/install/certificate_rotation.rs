@@ -118,7 +118,8 @@ impl<'a> CertificateRotation<'a> {
                 Err(state) => state,
             };
             if deadline.is_over() {
-                return Err(InstallError::NotIssued { state, namespace: namespace.clone() }.into());
+                let (kubectl, namespace) = (self.host.at.cluster.kubectl(), namespace.clone());
+                return Err(InstallError::NotIssued { state, kubectl, namespace }.into());
             }
             step.update(&state);
             sleep(POLL).await;

@@ -121,7 +121,7 @@ async fn install(
     report(&applied, printer);
 
     let mut step = progress.step("waiting for the sidecars");
-    wait::deployment(&runs_on.client, &plan.parameters.namespace, &deadline, &mut step).await?;
+    wait::deployment(runs_on, &plan.parameters.namespace, &deadline, &mut step).await?;
     step.done();
     let surplus = handover.finish(Delete { dry_run: false, timeout: arguments.timeout }).await?;
     surplus.iter().for_each(|one| printer.out_line(&format!("{one} deleted")));

@@ -55,7 +55,8 @@ async fn uninstall(
     }
     if !members.clusters.is_empty() {
         printer.note_line(&format!(
-            "registered members, whose objects for this host stay on them (`kubectl mc unjoin NAME --member-context=CONTEXT` removes both): {}",
+            "registered members, whose objects for this host stay on them (`{} unjoin NAME --member-context=CONTEXT` removes both): {}",
+            host.cluster.kubectl_mc(),
             members.clusters.join(", ")
         ));
         if !yes && !dry_run {

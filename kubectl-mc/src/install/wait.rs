@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::pods::{self, Problem};
 use super::{InstallError, get, items};
+use crate::cluster::connection::Connection;
 use crate::progress::Step;
 
 /// When waiting ends; never, for a duration of 0.
@@ -27,11 +28,12 @@ impl Deadline {
 
 /// Until all replicas of the new version are available.
 pub(crate) async fn deployment(
-    client: &kube::Client,
+    runs_on: &Connection,
     namespace: &str,
     deadline: &Deadline,
     step: &mut Step<'_>,
 ) -> Result<(), InstallError> {
+    let client = &runs_on.client;
     let of_namespace = format!("namespaces/{namespace}");
     let path = format!("/apis/apps/v1/{of_namespace}/deployments/{SIDECAR}");
     let selected = format!("?labelSelector={}", SELECTOR.replace('=', "%3D"));
@@ -56,7 +58,7 @@ pub(crate) async fn deployment(
             if let Some(pod) = problem.as_ref().and_then(Problem::crashed) {
                 reason = format!("{reason}{}", last_words(client, namespace, pod).await);
             }
-            return Err(InstallError::NotAvailable { reason, hint: hint(namespace) });
+            return Err(InstallError::NotAvailable { reason, hint: hint(runs_on, namespace) });
         }
         step.update(&state);
         sleep(POLL).await;
@@ -103,10 +105,11 @@ async fn last_words(client: &kube::Client, namespace: &str, pod: &str) -> String
     String::new()
 }
 
-fn hint(namespace: &str) -> String {
+fn hint(runs_on: &Connection, namespace: &str) -> String {
+    let kubectl = runs_on.cluster.kubectl();
     format!(
-        "`kubectl -n {namespace} describe pods -l {SELECTOR}` shows the details; sidecars that ran before keep serving; \
-         run install again, or `kubectl mc uninstall`"
+        "`{kubectl} -n {namespace} describe pods -l {SELECTOR}` shows the details; sidecars that ran before keep serving; \
+         run install again, or `kubectl mc uninstall -n {namespace}`"
     )
 }
 

@@ -21,7 +21,7 @@ use crate::join::steps::{StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
 use crate::join::{manifest, next, renew};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
 pub(crate) fn run(
     arguments: &JoinArgs,
@@ -30,14 +30,17 @@ pub(crate) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let options = Settings::host_of(flags, env)?;
-    let name = match &arguments.name {
-        Some(name) if !arguments.renew => name,
-        name => return renew::run(name.as_ref(), arguments, &options, env, printer),
-    };
+    if arguments.all_expired {
+        return renew::run(None, arguments, &options, env, printer);
+    }
+    let name = settings::cluster_name(arguments.name.as_deref(), flags)?;
+    if arguments.renew {
+        return renew::run(Some(&name), arguments, &options, env, printer);
+    }
     let member = member(&arguments.member, &options, env)?;
     let endpoint = Endpoint::new(&member.server, &member.cluster, &arguments.connection)?;
     if arguments.print {
-        return print(name, arguments, &member, &endpoint, &options, env, printer);
+        return print(&name, arguments, &member, &endpoint, &options, env, printer);
     }
     let host = ClusterContext::load(&options, env)?;
     if host.context.is_some()
@@ -49,7 +52,7 @@ pub(crate) fn run(
     connection::run(async {
         let host = Side { role: "host", at: connection::to(host, env).await? };
         let member = Side { role: "member", at: connection::to(member, env).await? };
-        join(name, arguments, &endpoint, &host, &member, printer).await
+        join(&name, arguments, &endpoint, &host, &member, printer).await
     })
 }
 

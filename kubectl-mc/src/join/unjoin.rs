@@ -17,7 +17,7 @@ use crate::join::command;
 use crate::join::side::Side;
 use crate::join::{cleanup, manifest, survey};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
 pub(crate) fn run(
     arguments: &UnjoinArgs,
@@ -25,7 +25,8 @@ pub(crate) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let UnjoinArgs { name, member, force, .. } = arguments;
+    let UnjoinArgs { member, force, .. } = arguments;
+    let name = &settings::cluster_name(arguments.name.as_deref(), flags)?;
     let options = Settings::host_of(flags, env)?;
     let is_named = member.member_context.is_some() || member.member_kubeconfig.is_some();
     if !is_named && !force {
@@ -38,17 +39,18 @@ pub(crate) fn run(
             Some(member) => Some(Side { role: "member", at: connection::to(member, env).await? }),
             None => None,
         };
-        unjoin(arguments, &host, member.as_ref(), printer).await
+        unjoin(name, arguments, &host, member.as_ref(), printer).await
     })
 }
 
 async fn unjoin(
+    name: &ClusterName,
     arguments: &UnjoinArgs,
     host: &Side,
     member: Option<&Side>,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let UnjoinArgs { name, dry_run, yes, .. } = arguments;
+    let UnjoinArgs { dry_run, yes, .. } = arguments;
     let registered = host.get(&path::member_cluster(name)).await?;
     let namespace = survey::namespace(host).await?;
     let is_there = registered.is_some() || cleanup::has_secrets(host, &namespace, name).await?;
@@ -91,7 +93,8 @@ async fn unjoin(
             }
         }
         None => printer.note_line(&format!(
-            "the member's objects were not removed; if it comes back, run: kubectl mc unjoin {name} --member-context=NAME"
+            "the member's objects were not removed; if it comes back, run: {} unjoin {name} --member-context=NAME",
+            host.at.cluster.kubectl_mc()
         )),
     }
     Ok(ExitStatus::Success)

@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::argv::Scanned;
+use crate::cache;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -13,6 +15,8 @@ use crate::exit::ExitStatus;
 #[derive(Clone, Debug)]
 pub(crate) struct Kubectl {
     path: PathBuf,
+    /// Its cache folder, when it would find none and write into the working directory.
+    cache: Option<PathBuf>,
 }
 
 /// A run of kubectl, complete.
@@ -26,14 +30,16 @@ pub(crate) struct Invocation {
 impl Kubectl {
     /// `KUBECTL_MC_KUBECTL`, else the kubectl that called us as its plugin, else the first in `PATH`.
     pub(crate) fn find(env: &Env) -> Result<Self, KubectlError> {
+        let has_folder = env.home().is_some() || env.var(env::KUBECACHEDIR).is_some();
+        let cache = (!has_folder).then(|| cache::temporary(env).join("kube"));
         for name in [env::KUBECTL, env::KUBECTL_PATH] {
             let Some(given) = env.var(name) else { continue };
             return match resolve(given, env) {
-                Some(path) => Ok(Self { path }),
+                Some(path) => Ok(Self { path, cache }),
                 None => Err(KubectlError::NotThere { variable: name, given: given.into() }),
             };
         }
-        resolve(OsStr::new(PROGRAM), env).map(|path| Self { path }).ok_or(KubectlError::NotInPath)
+        resolve(OsStr::new(PROGRAM), env).map(|path| Self { path, cache }).ok_or(KubectlError::NotInPath)
     }
 
     /// The minor version of its 1.x release. It is asked with the same kubeconfig that it will be run
@@ -83,6 +89,9 @@ impl Kubectl {
     #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has a name beside the path"))]
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
+        if let Some(cache) = &self.cache {
+            command.env(env::KUBECACHEDIR, cache);
+        }
         #[cfg(unix)]
         // Programs that are kubectl only when called so (k3s, minikube) look at their name.
         std::os::unix::process::CommandExt::arg0(&mut command, "kubectl");
@@ -90,6 +99,20 @@ impl Kubectl {
     }
 }
 
+/// Whether a plugin of kubectl for these words is in `PATH`: for `a b-c`, kubectl-a-b_c or kubectl-a.
+pub(crate) fn has_plugin(scanned: &Scanned, env: &Env) -> bool {
+    let mut name = "kubectl".to_owned();
+    scanned.plugin_words().any(|word| {
+        name = format!("{name}-{}", word.to_string_lossy().replace('-', "_"));
+        let mut files = ENDINGS.iter().map(|ending| format!("{name}{ending}"));
+        files.any(|file| resolve(OsStr::new(&file), env).is_some())
+    })
+}
+
+#[cfg(windows)]
+const ENDINGS: &[&str] = &[".exe", ".bat", ".cmd", ".com"];
+#[cfg(not(windows))]
+const ENDINGS: &[&str] = &[""];
 #[cfg(windows)]
 const PROGRAM: &str = "kubectl.exe";
 #[cfg(not(windows))]

@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::Sender;
 
 use super::Fault;
+use crate::server_text::ServerText;
 
 /// What a child is and how long it may take.
 pub(super) struct Child {
@@ -83,13 +84,26 @@ async fn pass(
 
 /// What the exit code and the words of kubectl say.
 fn judge(status: ExitStatus, said: &str, may_say_no: bool) -> Result<(), Fault> {
-    let reason = said.lines().find_map(|line| line.strip_prefix("Error from server (")?.split_once("): "));
     let is_error = |line: &str| ERRORS.iter().any(|error| line.starts_with(error));
-    match (status.code(), reason) {
-        (Some(0), _) => Ok(()),
-        (Some(1), _) if may_say_no && !said.lines().any(is_error) => Err(Fault::NegativeAnswer),
-        (code, reason) => Err(Fault::Kubectl { code, reason: reason.map(|(reason, _)| reason.into()) }),
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(1) if may_say_no && !said.lines().any(is_error) => Err(Fault::NegativeAnswer),
+        code => Err(Fault::Kubectl { code, reason: said.lines().find_map(reason).map(ServerText::from) }),
     }
+}
+
+/// The cause that a line of kubectl names.
+fn reason(line: &str) -> Option<&str> {
+    if let Some((reason, _)) =
+        line.strip_prefix("Error from server (").and_then(|rest| rest.split_once("): "))
+    {
+        return Some(reason);
+    }
+    if let Some((_, words)) = CAUSES.iter().find(|(text, _)| line.contains(text)) {
+        return Some(words);
+    }
+    let words = line.strip_prefix("error: ")?.trim();
+    (words.chars().count() <= WORDS).then_some(words)
 }
 
 /// The process group of a child: kubectl may have started others (credential plugins, `diff`).
@@ -109,6 +123,19 @@ impl Drop for Group {
 const CHUNK: usize = 16 * 1024;
 /// Enough for kubectl's first error.
 const SAID: usize = 8 * 1024;
+/// More would fill the summary's line.
+const WORDS: usize = 60;
+/// What kubectl prints for some causes, and their names in a summary.
+const CAUSES: &[(&str, &str)] = &[
+    ("Metrics API not available", "no metrics API"),
+    ("error: timed out waiting for", "timed out"),
+    ("context deadline exceeded", "timed out"),
+    ("the server doesn't have a resource type", "no such resource type"),
+    ("no matches for kind", "no such resource type"),
+    ("You must be logged in to the server", "not logged in"),
+    ("Unable to connect to the server", "unreachable"),
+    ("The connection to the server", "unreachable"),
+];
 /// How kubectl begins to tell an error.
 const ERRORS: &[&str] =
     &["error: ", "Error from server", "Unable to connect", "The connection to the server"];
@@ -131,7 +158,18 @@ mod tests {
         assert_eq!(judge(code(7), "", false), kubectl(Some(7), None));
         assert_eq!(judge(ExitStatus::from_raw(9), "", false), kubectl(None, None));
         assert_eq!(judge(code(1), "", true), Err(Fault::NegativeAnswer));
-        assert_eq!(judge(code(1), "error: no such file\n", true), kubectl(Some(1), None));
+        assert_eq!(judge(code(1), "error: no such file\n", true), kubectl(Some(1), Some("no such file")));
+        for (said, cause) in [
+            ("error: Metrics API not available\n", "no metrics API"),
+            ("Warning: x\nerror: timed out waiting for the condition on pods/x\n", "timed out"),
+            ("Unable to connect to the server: net/http: TLS handshake timeout", "unreachable"),
+            ("error: the server doesn't have a resource type \"x\"", "no such resource type"),
+            (&format!("error: {}", "long ".repeat(20)), "failed"),
+            ("", "failed"),
+        ] {
+            let fault = judge(code(1), said, false).unwrap_err();
+            assert_eq!(fault.cause(), cause, "{said}");
+        }
         assert_eq!(judge(code(2), "", true), kubectl(Some(2), None));
     }
 }

@@ -4,9 +4,9 @@
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 
 use super::Job;
-use super::dry_run::quoted;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
+use crate::next_command::quoted;
 
 /// Asks for the job, unless `--yes` has answered.
 pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {
@@ -14,9 +14,12 @@ pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {
         return Ok(());
     }
     let clusters = job.targets.len();
-    let refused = |_| ConfirmError::NoTerminal { clusters };
+    // After the verb of another plugin the flag would be that plugin's.
+    let plugin = job.scanned.verb().filter(|_| !job.scanned.verb_is_builtin());
+    let plugin = plugin.map(|verb| verb.to_string_lossy().into_owned());
+    let refused = |_| ConfirmError::NoTerminal { clusters, plugin: plugin.clone() };
     if !io::stderr().is_terminal() {
-        return Err(ConfirmError::NoTerminal { clusters });
+        return Err(ConfirmError::NoTerminal { clusters, plugin });
     }
     let mut input = terminal().map_err(refused)?;
     let words: Vec<_> = job.scanned.kubectl.iter().map(|word| quoted(word)).collect();
@@ -69,7 +72,7 @@ fn count(clusters: usize) -> String {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfirmError {
     #[error("refusing to change {} without confirmation: there is no terminal to ask at", count(*clusters))]
-    NoTerminal { clusters: usize },
+    NoTerminal { clusters: usize, plugin: Option<String> },
     #[error("nothing was changed")]
     Declined,
 }
@@ -77,8 +80,9 @@ pub(crate) enum ConfirmError {
 impl Explain for ConfirmError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::NoTerminal { .. } => {
-                Some("--yes changes them; --dry-run=clusters shows what would be done".to_owned())
+            Self::NoTerminal { plugin, .. } => {
+                let place = plugin.as_ref().map(|plugin| format!(" before {plugin}")).unwrap_or_default();
+                Some(format!("--yes{place} changes them; --dry-run=clusters shows what would be done"))
             }
             Self::Declined => None,
         }

@@ -30,7 +30,7 @@ use kubectl_mc_api::ClusterName;
 pub(crate) use failure::MemberFailure;
 pub(crate) use server_table::render as render_table;
 
-use crate::argv::Scanned;
+use crate::argv::{COMPARE, Scanned};
 use crate::cluster::client::ClientError;
 use crate::cluster::context::ClusterContext;
 use crate::env::{self, Env};
@@ -184,8 +184,6 @@ impl Explain for DirectError {
     }
 }
 
-/// The verb of our own that is done here.
-pub(crate) const COMPARE: &str = "compare";
 /// Short requests that share a connection well.
 const AT_ONCE: usize = 64;
 /// What a person waits for without a thought.

@@ -26,7 +26,7 @@ pub(crate) enum Fault {
     /// The member's own answer is an error; its reason is Kubernetes' (`NotFound`).
     Answered { reason: ServerText, message: ServerText },
     /// kubectl, or what it ran there, ended with this code (none: killed), and told why itself; the
-    /// reason is Kubernetes', where its words have one.
+    /// reason is Kubernetes', else kubectl's own words.
     Kubectl { code: Option<i32>, reason: Option<ServerText> },
     /// No failure: the answer is no (`auth can-i`), or there are differences (`diff`).
     NegativeAnswer,
@@ -47,7 +47,7 @@ impl Fault {
                 Hop::ClusterUnknown => "unknown".to_owned(),
                 hop => hop.to_string(),
             },
-            Self::TimedOut(after) => format!("timed out after {after:?}"),
+            Self::TimedOut(after) => format!("timed out after {}", in_words(*after)),
             Self::Answered { reason, .. } => match reason.raw() {
                 "Forbidden" => "forbidden by the member".to_owned(),
                 "NotFound" => "not found".to_owned(),
@@ -60,6 +60,8 @@ impl Fault {
                 "NotFound" => "not found".to_owned(),
                 _ => reason.to_string(),
             },
+            // kubectl's code for any error of its own says nothing.
+            Self::Kubectl { code: Some(1), reason: None } => "failed".to_owned(),
             Self::Kubectl { code: Some(code), reason: None } => format!("exit code {code}"),
             Self::Kubectl { code: None, reason: None } => "killed".to_owned(),
             Self::NegativeAnswer => "no".to_owned(),
@@ -83,7 +85,7 @@ impl Fault {
         match self {
             Self::NotReady(reason) => Some(format!("not ready: {reason}")),
             Self::Refused(refusal) => Some(refusal.to_string()),
-            Self::TimedOut(after) => Some(format!("no answer within {after:?}")),
+            Self::TimedOut(after) => Some(format!("no answer within {}", in_words(*after))),
             Self::Answered { reason, message } if reason.is_empty() => {
                 Some(format!("Error from server: {message}"))
             }
@@ -92,4 +94,9 @@ impl Fault {
             Self::Kubectl { .. } | Self::NegativeAnswer | Self::NotBegun => None,
         }
     }
+}
+
+/// `30s`, `1.5s`
+fn in_words(time: Duration) -> String {
+    format!("{}s", time.as_secs_f64())
 }

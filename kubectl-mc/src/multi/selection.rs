@@ -6,6 +6,7 @@ mod selected_clusters;
 mod term;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use kubectl_mc_api::ClusterName;
 
@@ -119,6 +120,12 @@ impl Resolver<'_, '_> {
             }
         }
         for term in terms.iter().filter(|term| term.exclude) {
+            // A set may name clusters that are gone; a person who mistypes a name would get the cluster.
+            if self.open.is_empty()
+                && let Pattern::Exact(name) = &term.pattern
+            {
+                self.check_excluded(name, &chosen)?;
+            }
             if let Pattern::Set(name) = &term.pattern {
                 let out = self.set(name, selector)?;
                 chosen.retain(|target| !out.iter().any(|other| other.name == target.name));
@@ -134,6 +141,7 @@ impl Resolver<'_, '_> {
             return Err(SelectionError::NoSet {
                 name: name.to_owned(),
                 known: self.sets.keys().cloned().collect(),
+                file: None,
             });
         };
         if self.open.iter().any(|open| open == name) {
@@ -163,6 +171,25 @@ impl Resolver<'_, '_> {
         Ok(self.lists.get(&key).map_or(&[], Vec::as_slice))
     }
 
+    /// An excluded name must be one of a cluster, unless that cannot be looked up.
+    fn check_excluded(
+        &mut self,
+        name: &ClusterName,
+        chosen: &[SelectedCluster],
+    ) -> Result<(), SelectionError> {
+        let is_in = |all: &[SelectedCluster]| all.iter().any(|target| target.name == *name);
+        if is_in(chosen) {
+            return Ok(());
+        }
+        match self.universe(None) {
+            Ok(all) if !is_in(all) => {
+                let known = all.iter().map(|target| target.name.clone()).collect();
+                Err(SelectionError::Excluded { name: name.clone(), known })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn unknown(&mut self, name: ClusterName) -> SelectionError {
         let known = self.universe(None).map(|all| all.iter().map(|t| t.name.clone()).collect());
         SelectionError::Unknown { name, known: known.unwrap_or_default() }
@@ -175,8 +202,10 @@ pub(crate) enum SelectionError {
     Nothing { known: Vec<ClusterName> },
     #[error("cluster unknown: {name}")]
     Unknown { name: ClusterName, known: Vec<ClusterName> },
-    #[error("no set @{name} in the configuration")]
-    NoSet { name: String, known: Vec<String> },
+    #[error("cannot exclude {name}: no such cluster")]
+    Excluded { name: ClusterName, known: Vec<ClusterName> },
+    #[error("no set @{name} in {}", name_of(file.as_deref()))]
+    NoSet { name: String, known: Vec<String>, file: Option<PathBuf> },
     #[error("the set @{name} contains itself")]
     Circle { name: String },
     #[error("the set @{name} of the configuration")]
@@ -185,22 +214,36 @@ pub(crate) enum SelectionError {
     List(#[from] InventoryError),
 }
 
+impl SelectionError {
+    /// Names the file that the sets come from.
+    pub(crate) fn in_file(self, configuration: Option<PathBuf>) -> Self {
+        match self {
+            Self::NoSet { name, known, .. } => Self::NoSet { name, known, file: configuration },
+            error => error,
+        }
+    }
+}
+
 impl Explain for SelectionError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Nothing { known } => Some(what_there_is(known)),
-            Self::Unknown { name, known } => {
+            Self::Unknown { name, known } | Self::Excluded { name, known } => {
                 match suggestion::nearest(name.as_str(), known.iter().map(ClusterName::as_str)) {
                     Some(nearest) => Some(format!("did you mean {nearest}?")),
                     None => Some(what_there_is(known)),
                 }
             }
-            Self::NoSet { name, known } => {
-                Some(match suggestion::nearest(name, known.iter().map(String::as_str)) {
-                    Some(nearest) => format!("did you mean @{nearest}?"),
-                    None if known.is_empty() => "the configuration has no sets".to_owned(),
-                    None => format!("there are @{}", known.join(", @")),
-                })
+            Self::NoSet { known, file, .. } if known.is_empty() => Some(match file {
+                Some(file) if !file.exists() => {
+                    "the file does not exist; its key `sets` defines sets".to_owned()
+                }
+                _ => "the file has no sets; its key `sets` defines them".to_owned(),
+            }),
+            Self::NoSet { name, known, .. } => {
+                let all = format!("there are @{}", known.join(", @"));
+                let nearest = suggestion::nearest(name, known.iter().map(String::as_str));
+                Some(nearest.map_or_else(|| all.clone(), |nearest| format!("did you mean @{nearest}? {all}")))
             }
             Self::Circle { .. } => None,
             Self::Set { source, .. } => source.hint(),
@@ -210,11 +253,16 @@ impl Explain for SelectionError {
 
     fn status(&self) -> ExitStatus {
         match self {
-            Self::Nothing { .. } | Self::Unknown { .. } => ExitStatus::NoSuchCluster,
+            Self::Nothing { .. } | Self::Unknown { .. } | Self::Excluded { .. } => ExitStatus::NoSuchCluster,
             Self::NoSet { .. } | Self::Circle { .. } | Self::Set { .. } => ExitStatus::Usage,
             Self::List(error) => error.status(),
         }
     }
+}
+
+/// The configuration file in a message.
+fn name_of(file: Option<&Path>) -> String {
+    file.map_or_else(|| "the configuration".to_owned(), |file| file.display().to_string())
 }
 
 /// `there are m1, m2 and 7 more: …`

@@ -80,9 +80,12 @@ fn each_way_to_choose_chooses() {
         (&["--cluster=/-1$/"], &["eu-1", "us-1"]),
         (&["--cluster=eu-*,!eu-1"], &["eu-2"]),
         (&["--all-clusters", "--exclude=us-*"], &["eu-1", "eu-2"]),
+        (&["get", "pods", "--cluster=*", "--exclude=us-1"], &["eu-1", "eu-2"]),
+        (&["get", "pods", "-C", "*", "--exclude", "eu-*"], &["us-1"]),
         (&["--cluster=@eu"], &["eu-1", "eu-2"]),
     ] {
-        let ran = bed.run(&[words, &["--dry-run=clusters", "get", "pods"]].concat());
+        let verb: &[&str] = if words[0] == "get" { &[] } else { &["get", "pods"] };
+        let ran = bed.run(&[words, &["--dry-run=clusters"], verb].concat());
         let names: Vec<_> = ran.out.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
         assert_eq!(names, expected, "{words:?} {ran:?}");
     }
@@ -141,4 +144,31 @@ fn one_exact_name_becomes_kubectl_and_a_pattern_never_does() {
          2 of 2 clusters failed: 1 exit code 42 (eu-1), 1 not ready (us-1)\n"
     );
     assert_eq!(ran.code, Some(5));
+}
+
+#[test]
+fn missing_set_names_the_file_and_its_sets() {
+    let bed = bed();
+    let file = bed.path("home/.config/kubectl-mc/config.yaml").display().to_string();
+    for (text, hint) in [
+        (None, "the file does not exist; its key `sets` defines sets"),
+        (Some("host: host"), "the file has no sets; its key `sets` defines them"),
+        (Some("sets: {prod: {clusters: [m1]}, x: {}}"), "did you mean @prod? there are @prod, @x"),
+        (Some("sets: {x: {}}"), "there are @x"),
+    ] {
+        text.inspect(|text| configure(&bed, text));
+        let said = format!("error: no set @pord in {file}\nhint: {hint}\n");
+        assert_eq!(bed.run(&["-C", "@pord", "get", "pods"]).failed(), (2, said.as_str()));
+    }
+}
+
+#[test]
+fn unknown_exclusion_is_an_error_with_a_suggestion() {
+    let ran = bed().run(&["get", "pods", "--all-clusters", "--exclude=eu-3"]);
+    let (code, said) = ran.failed();
+    assert_eq!(code, 3);
+    assert!(
+        said.starts_with("error: cannot exclude eu-3: no such cluster\nhint: did you mean eu-"),
+        "{said}"
+    );
 }

@@ -258,12 +258,14 @@ fn no_choice_and_no_match_list_the_clusters() {
     error: cluster unknown: us-2
     hint: did you mean us-1?
     ");
-    assert_snapshot!(rendered(&bed.run(&["get", "pods", "-C", "@prod"])), @r"
+    let ran = bed.run(&["get", "pods", "-C", "@prod"]);
+    let said = ran.err.replace(&bed.path("home").display().to_string(), "~");
+    assert_snapshot!(render(2, &ran.out, &said), @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: no set @prod in the configuration
-    hint: the configuration has no sets
+    error: no set @prod in ~/.config/kubectl-mc/config.yaml
+    hint: the file does not exist; its key `sets` defines sets
     ");
     assert_snapshot!(rendered(&bed.run(&["compare", "deploy/web", "-C", "eu-1"])), @r"
     exit code: 2

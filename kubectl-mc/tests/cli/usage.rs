@@ -12,15 +12,32 @@ fn help_is_ours_before_the_verb() {
     }
     assert!(help.out.contains("kubectl mc --cluster=m1 get pods -A"), "{}", help.out);
     assert!(!help.out.contains("\n\n\n"), "{}", help.out);
+    for page in [&help, &bed.run(&["join", "--help"]), &bed.run(&["help", "install"])] {
+        assert!(page.out.lines().all(|line| line.chars().count() <= 80), "{}", page.out);
+    }
     assert!(bed.run(&["clusters", "--help"]).out.contains("Usage: kubectl mc clusters [OPTIONS]"));
 }
 
 #[test]
 fn the_version_is_ours_until_a_cluster_is_chosen() {
     let bed = Bed::unreachable();
-    let version = format!("kubectl-mc {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(bed.run(&["version"]).out, version);
-    assert_eq!(bed.run(&["--cluster-timeout=5s", "version"]).out, version);
+    let version = format!("Client Version: v{}\n", env!("CARGO_PKG_VERSION"));
+    for words in
+        [&["version", "--client"][..], &["--cluster-timeout=5s", "version", "--client"], &["--version"]]
+    {
+        let ran = bed.run(words);
+        assert_eq!(
+            (ran.code, ran.out.as_str(), ran.err.as_str()),
+            (Some(0), version.as_str(), ""),
+            "{words:?}"
+        );
+    }
+    let ran = bed.run(&["version"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), version.as_str()));
+    let note = format!("note: the sidecar's version is unknown: {}: ", bed.host());
+    assert!(ran.err.starts_with(&note), "{ran:?}");
+    let ran = bed.run_with("KUBECONFIG", "/nowhere", &["version"]);
+    assert!(ran.out == version && ran.err.contains("no host"), "{ran:?}");
     assert_eq!(bed.run(&["version", "--client", "-C", "m1"]).arguments(), ["version", "--client"]);
 }
 
@@ -40,15 +57,18 @@ fn usage_errors_come_with_a_hint() {
             "error: --all-clusters and --cluster contradict each other\n",
         ),
         (&["--batch=1,0", "-C", "m1,m2", "get"], "error: --batch: invalid batch \"0\": expected a number"),
-        (
-            &["-C", "@pord", "get"],
-            "error: no set @pord in the configuration\nhint: the configuration has no sets\n",
-        ),
+        (&["-C", "@pord", "get"], "error: no set @pord in "),
         (&["-C", "/(/,m1", "get"], "error: --cluster: invalid regular expression \"/(/\": "),
         (&["--cluster=../m2", "get", "pods"], "error: --cluster: invalid cluster name \"../m2\": "),
         (&["--cluster=", "get", "pods"], "error: --cluster: invalid cluster name \"\": it is empty\n"),
         (&["get", "pods", "--cluster"], "error: a value is required for '--cluster <CLUSTERS>'"),
         (&["--context=other", "-C", "m1", "get"], "error: no host: context \"other\" does not exist in "),
+        (
+            &["--dry-run=clusters", "install", "--image=i"],
+            "error: `kubectl mc install` takes no --dry-run=clusters: ",
+        ),
+        (&["unjoin", "m1", "--batch=1"], "error: `kubectl mc unjoin` takes no --batch: "),
+        (&["clusters", "--exclude=m1"], "error: `kubectl mc clusters` takes no choice of clusters\n"),
         (
             &["-C", "m1", "get", "--server=https://x"],
             "error: --server and --cluster=m1 contradict each other\nhint: ",
@@ -139,4 +159,158 @@ fn fault_81_kubeconfig_of_a_thousand_contexts_works() {
         assert!(overlay.contains(&format!("user-{number}\"")) && !overlay.contains("secret"), "{overlay}");
         assert!(overlay.len() < 2000, "the overlay holds the member and no more");
     }
+}
+
+#[test]
+fn misspelled_verb_is_an_error_before_any_request() {
+    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    for (given, meant) in
+        [("joni", "join"), ("isntall", "install"), ("unjoin1", "unjoin"), ("clusers", "clusters")]
+    {
+        let said = format!(
+            "error: unknown command `{given}`: no plugin kubectl-{given} is in PATH\n\
+             hint: did you mean `kubectl mc {meant}`?\n"
+        );
+        assert_eq!(bed.run(&[given, "m1"]).failed(), (2, said.as_str()));
+        assert_eq!(bed.run_with("KUBECTL_MC_CLUSTER", "m1", &[given, "m1"]).failed(), (2, said.as_str()));
+        assert_eq!(bed.run(&["--all-clusters", given]).failed(), (2, said.as_str()));
+    }
+    assert!(bed.requests().is_empty());
+}
+
+#[test]
+fn plugin_and_alias_win_over_a_misspelled_verb() {
+    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    bed.script("bin/kubectl-joni", "#!/bin/sh\n");
+    assert_eq!(bed.run(&["-C", "m1", "joni", "x"]).arguments(), ["joni", "x"]);
+    bed.script("bin/kubectl-clusers-a_b", "#!/bin/sh\n");
+    assert_eq!(bed.run(&["-C", "m1", "clusers", "a-b", "c"]).arguments(), ["clusers", "a-b", "c"]);
+    assert_eq!(bed.run(&["-C", "m1", "clusers", "b"]).code, Some(2));
+    bed.script("home/.kube/kuberc", "aliases: [{name: isntall, command: get}]");
+    assert_eq!(bed.run(&["-C", "m1", "isntall"]).arguments(), ["isntall"]);
+}
+
+#[test]
+fn help_of_a_kubectl_verb_is_kubectls_without_a_host() {
+    let bed = Bed::unreachable();
+    for nowhere in ["kubeconfig", "nowhere"] {
+        let run = |words: &[&str]| bed.run_with("KUBECONFIG", bed.path(nowhere), words);
+        assert_eq!(run(&["help", "get"]).arguments(), ["help", "get"]);
+        assert_eq!(run(&["get", "--help"]).arguments(), ["get", "--help"]);
+        assert!(run(&["help", "join"]).out.contains("Usage: kubectl mc join"));
+    }
+}
+
+#[test]
+fn builtin_verbs_take_the_cluster_in_either_form() {
+    let bed = Bed::unreachable();
+    let verbs: [(&[&str], &[&str]); 6] = [
+        (&["join"], &["--member-context=gone"]),
+        (&["unjoin"], &["--member-context=gone"]),
+        (&["access", "grant"], &["view", "--user=x"]),
+        (&["access", "revoke"], &["view", "--user=x"]),
+        (&["access", "diff"], &[]),
+        (&["access", "explain"], &["get", "pods"]),
+    ];
+    for (verb, rest) in verbs {
+        let run = |flag: &[&str], argument: &[&str]| bed.run(&[flag, verb, argument, rest].concat());
+        let named = run(&[], &["m1"]);
+        assert!(
+            !named.err.contains("m1 ") && named.code != Some(2) || named.err.contains("gone"),
+            "{named:?}"
+        );
+        for same in [run(&["-C", "m1"], &[]), run(&["-C", "m1"], &["m1"]), run(&[], &["m1", "--cluster=m1"])]
+        {
+            assert_eq!(same, named, "{verb:?}");
+        }
+        let different = run(&["-C", "m1"], &["m2"]);
+        assert!(
+            different
+                .failed()
+                .1
+                .starts_with("error: the argument m2 and --cluster=m1 name different clusters\n"),
+            "{verb:?}: {different:?}"
+        );
+        let none = run(&[], &[]);
+        assert!(none.failed().1.starts_with("error: no cluster named\nhint: "), "{verb:?}: {none:?}");
+        assert_eq!((different.code, none.code), (Some(2), Some(2)));
+    }
+}
+
+#[test]
+fn pasted_hint_goes_to_the_same_host() {
+    let bed = Bed::answering((404, "text/plain", "404 page not found".to_owned()));
+    let file = bed.path("kubeconfig").display().to_string();
+    let host = ["--context=host", "--kubeconfig", &file];
+    for (words, hint) in [
+        (&["clusters"][..], format!("runs: kubectl mc --context=host --kubeconfig={file} install; or")),
+        (
+            &["get", "pods", "-C", "m1"],
+            format!("runs: kubectl mc --context=host --kubeconfig={file} install; or"),
+        ),
+        (&["access", "diff"], format!("`kubectl mc --context=host --kubeconfig={file} clusters` lists")),
+    ] {
+        let ran = bed.run(&[&host, words].concat());
+        assert!(ran.err.contains(&hint), "{words:?}: {ran:?}");
+    }
+    let ran = bed.run(&["access", "diff"]);
+    assert!(ran.err.contains("`kubectl mc clusters` lists"), "{ran:?}");
+}
+
+#[test]
+fn missing_kubeconfig_files_are_named() {
+    let bed = Bed::unreachable();
+    let missing = bed.path("missing").display().to_string();
+    let ran = bed.run_with("KUBECONFIG", &missing, &["-C", "m1", "get", "pods"]);
+    let said = format!("error: no host: no kubeconfig names a current context in {missing} (no such file)\n");
+    assert!(ran.failed().1.starts_with(&said), "{ran:?}");
+    let ran = bed.run(&["--kubeconfig", &missing, "clusters"]);
+    assert!(
+        ran.failed().1.starts_with(&format!("error: cannot read kubeconfig {missing}: No such file")),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn kubectl_without_home_writes_among_temporary_files() {
+    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    bed.script("bin/kubectl", "#!/bin/sh\necho \"[$KUBECACHEDIR]\"\n");
+    let mut command = bed.command(&["-C", "m1", "get", "pods"]);
+    std::fs::create_dir(bed.path("tmp")).unwrap();
+    command.env_remove("HOME").env("TMPDIR", bed.path("tmp"));
+    let ran = crate::bed::Ran::from(command.output().unwrap());
+    let folder = std::fs::read_dir(bed.path("tmp")).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(ran.arguments(), [folder.join("kube").to_str().unwrap()], "{ran:?}");
+    assert!(!bed.path(".kube").exists() && !bed.path(".cache").exists());
+    assert_eq!(bed.run(&["-C", "m1", "get", "pods"]).arguments(), [""]);
+}
+
+#[test]
+fn version_is_that_of_plugin_and_sidecar() {
+    let bed = Bed::serving(|path| {
+        assert_eq!(path, "/pre/openapi/v3/apis/proxy.kubectl-mc.dev/v1alpha1");
+        let info = r#"{"info": {"title": "kubectl-mc", "version": "v9.8.7", "x-git-commit": "abc"}}"#;
+        (200, "application/json", info.to_owned())
+    });
+    let own = env!("CARGO_PKG_VERSION");
+    let ran = bed.run(&["version"]);
+    assert_eq!(
+        (ran.out, ran.err.as_str()),
+        (format!("Client Version: v{own}\nServer Version: v9.8.7 (commit abc)\n"), "")
+    );
+    let ran = bed.run(&["version", "-o", "json"]);
+    let versions: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let server = serde_json::json!({"gitVersion": "v9.8.7", "gitCommit": "abc"});
+    assert_eq!(
+        (&versions["serverVersion"], &versions["clientVersion"]["gitVersion"]),
+        (&server, &format!("v{own}").into())
+    );
+    assert!(
+        bed.run(&["version", "-oyaml"])
+            .out
+            .contains("\nserverVersion:\n  gitCommit: abc\n  gitVersion: v9.8.7\n")
+    );
+    let member = Bed::answering((404, "text/plain", "404 page not found".to_owned()));
+    let ran = member.run(&["version", "-o", "yaml"]);
+    assert!(!ran.out.contains("serverVersion") && ran.err.contains("sidecar not installed"), "{ran:?}");
 }

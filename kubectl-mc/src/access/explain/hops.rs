@@ -139,12 +139,11 @@ mod tests {
 
     fn asked(verb: &str, resource: &str, object: Option<&str>, namespace: Option<&str>) -> Value {
         let arguments = ExplainArgs {
-            user: None,
-            groups: Vec::new(),
             namespace: namespace.map(str::to_owned),
             verb: verb.to_owned(),
             resource: resource.to_owned(),
             object: object.map(str::to_owned),
+            ..ExplainArgs::default()
         };
         let (name, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let resource = ResourceAttributes {

@@ -51,10 +51,7 @@ impl Question<'_> {
         let impersonation = if missing.is_empty() {
             Verdict::yes(format!("the sidecar may impersonate {} on {cluster}", there.in_words()))
         } else {
-            Verdict::no(
-                format!("{IMPERSONATOR} may not impersonate {}", missing.join(", ")),
-                format!("kubectl mc access diff {cluster}"),
-            )
+            Verdict::no(format!("{IMPERSONATOR} may not impersonate {}", missing.join(", ")), self.diff())
         };
         let (allowed, reason) = self.ask(&there.review(&self.attributes().await)).await?;
         Ok(vec![
@@ -78,10 +75,7 @@ impl Question<'_> {
         let not_asked = |why: String| Verdict::Unknown(why, None);
         Ok(match answer.refusal() {
             Some(Refusal { hop: Hop::MemberImpersonation, message }) => vec![
-                (
-                    "member impersonation",
-                    Verdict::no(message.to_string(), format!("kubectl mc access diff {cluster}")),
-                ),
+                ("member impersonation", Verdict::no(message.to_string(), self.diff())),
                 ("member authorization", not_asked("the member did not receive the request".to_owned())),
             ],
             Some(refusal) => {
@@ -103,6 +97,11 @@ impl Question<'_> {
                 return Err(member.refused("answer a SelfSubjectAccessReview".to_owned(), &answer).into());
             }
         })
+    }
+
+    /// The command that shows what is missing.
+    fn diff(&self) -> String {
+        format!("{} access diff {}", self.host.at.cluster.kubectl_mc(), self.cluster)
     }
 
     /// Whether the member's authorizer says yes, and why.

@@ -160,3 +160,21 @@ contexts:
     let error = load(&files.env(&["overlay"]), None).unwrap_err();
     assert!(error.to_string().starts_with("no host: context \"a\" does not exist"), "{error}");
 }
+
+#[test]
+fn missing_user_is_an_error_unless_a_flag_names_another() {
+    let files = Files::new(&[("a", A)]);
+    let text = "clusters: [{name: only-in-b, cluster: {server: 'https://b'}}]\ncontexts: [{name: a, context: {cluster: only-in-b, user: u}}]";
+    fs::write(files.path("a"), text).unwrap();
+    let env = files.env(&["a"]);
+    let options = HostOptions { context: Some("a".to_owned()), ..HostOptions::default() };
+    let error = ClusterContext::load(&options, &env).unwrap_err().to_string();
+    let file = files.path("a");
+    let expected =
+        format!("no host: context \"a\" names user \"u\", which does not exist in {}", file.display());
+    assert_eq!(error, expected);
+    for flag in ["--user=other", "--token=t", "--client-certificate=c"] {
+        let scanned = crate::argv::scan(vec!["get".into(), flag.into()]);
+        assert!(ClusterContext::load_for(&scanned, &options, &env).is_ok(), "{flag}");
+    }
+}

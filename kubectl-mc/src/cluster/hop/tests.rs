@@ -27,6 +27,7 @@ fn host() -> ClusterContext {
         namespace: None,
         extensions: None,
         files: Vec::new(),
+        kubeconfig_flag: None,
         kubeconfig: kube::config::Kubeconfig::default(),
     }
 }

@@ -8,10 +8,11 @@ use kubectl_mc_api::ClusterName;
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client::ClientError;
-use crate::cluster::context::ClusterContext;
+use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::cluster::credential;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::commands::builtin;
+use crate::config_file;
 use crate::env::{self, Env};
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -29,10 +30,10 @@ pub(super) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let host = ClusterContext::load(&settings.host, env)?;
     if verb::is_local(&scanned) && !settings.show_clusters {
-        return local(scanned, &host, env);
+        return local(scanned, &settings.host, env);
     }
+    let host = ClusterContext::load_for(&scanned, &settings.host, env)?;
     // A command without a request needs no login, and others need one.
     let login = Login { host: &host, scanned: &scanned, obtained: OnceCell::new() };
     let mut list = |selector: Option<&str>| {
@@ -48,7 +49,8 @@ pub(super) fn run(
         }
         None => (ask(&mut list)?, true),
     };
-    let targets = choice.resolve(&settings.sets, &mut list)?;
+    let targets = choice.resolve(&settings.sets, &mut list);
+    let targets = targets.map_err(|error| error.in_file(config_file::path(env)))?;
     for target in targets.iter() {
         rewrite::check(&scanned, &target.name)?;
     }
@@ -100,9 +102,10 @@ impl Login<'_> {
     }
 }
 
-/// Help and the like: the same for every cluster, and asked of none.
-fn local(scanned: Scanned, host: &ClusterContext, env: &Env) -> Result<ExitStatus, Failure> {
-    let kubeconfig = std::env::join_paths(&host.files).unwrap_or_default();
+/// Help and the like: the same for every cluster, asked of none, and printed without a host too.
+fn local(scanned: Scanned, host: &HostOptions, env: &Env) -> Result<ExitStatus, Failure> {
+    let files = ClusterContext::load_for(&scanned, host, env).map(|host| host.files).unwrap_or_default();
+    let kubeconfig = std::env::join_paths(files).unwrap_or_default();
     Ok(Kubectl::find(env)?.run(Invocation { arguments: scanned.kubectl, kubeconfig })?)
 }
 

@@ -20,6 +20,7 @@ fn host() -> ClusterContext {
         namespace: None,
         extensions: None,
         files: Vec::new(),
+        kubeconfig_flag: None,
         kubeconfig: Kubeconfig::default(),
     }
 }

@@ -18,6 +18,7 @@ fn host(server: &str) -> ClusterContext {
         namespace: Some("ns".to_owned()),
         extensions: None,
         files: vec!["/k/a".into(), "relative/b".into()],
+        kubeconfig_flag: None,
         kubeconfig: Kubeconfig::default(),
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct ComparePlan(get::GetPlan);
 impl ComparePlan {
     /// The plan for these words, if there is one: `compare [get] TYPE/NAME …`.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
-        get::GetPlan::of_objects(scanned, super::COMPARE).map(Self)
+        get::GetPlan::of_objects(scanned, crate::argv::COMPARE).map(Self)
     }
 }
 

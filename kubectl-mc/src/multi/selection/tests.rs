@@ -50,6 +50,7 @@ fn exact_names_need_no_list_and_keep_their_order() {
         ("m9,m1", &["m9", "m1"][..]),
         ("m1,m2,m1", &["m1", "m2"]),
         ("a,b,!b", &["a"]),
+        ("@named,!m1", &["x9"]),
         ("@named", &["m1", "x9"]),
     ] {
         let (names, asked) = resolve(&choice(terms));
@@ -101,7 +102,10 @@ fn pattern_without_match_lists_the_clusters() {
     );
     assert_eq!(error.hint().as_deref(), Some("did you mean us-1?"));
     let error = resolve(&choice("@pord")).0.unwrap_err();
-    assert_eq!((error.hint().as_deref(), error.status()), (Some("did you mean @prod?"), ExitStatus::Usage));
+    assert_eq!(
+        (error.hint().as_deref(), error.status()),
+        (Some("did you mean @prod? there are @both, @eu, @loop, @named, @prod"), ExitStatus::Usage)
+    );
     assert!(matches!(resolve(&choice("@loop")).0.unwrap_err(), SelectionError::Circle { .. }));
 }
 
@@ -128,4 +132,27 @@ fn the_list_tells_labels_and_readiness() {
         ("prod", Some("v1.36.3"))
     );
     assert_eq!(targets[1].listed.as_ref().unwrap().ready, Readiness::Unknown);
+}
+
+#[test]
+fn excluded_name_is_one_of_a_cluster() {
+    for (terms, excluded) in [("*,!eu-9", "eu-9"), ("m1,eu-1,!m2", "m2"), ("@prod,!eu1", "eu1")] {
+        let error = resolve(&choice(terms)).0.unwrap_err();
+        assert_eq!(error.to_string(), format!("cannot exclude {excluded}: no such cluster"));
+        let hint = error.hint().unwrap();
+        assert!(hint.starts_with("did you mean eu-") || hint.starts_with("there are eu-1,"), "{hint}");
+        assert_eq!(error.status(), ExitStatus::NoSuchCluster);
+    }
+    for terms in ["eu-*,!us-1", "m1,eu-1,!us-1", "*,!x*", "@prod,!m1"] {
+        assert!(resolve(&choice(terms)).0.is_ok(), "{terms}");
+    }
+    // The host lists no clusters for this caller: exact names need no list.
+    let mut refuse = |_: Option<&str>| Err(refused());
+    let targets = choice("m1,m2,!m3").resolve(&BTreeMap::new(), &mut refuse).unwrap();
+    assert_eq!(targets.len(), 2);
+}
+
+fn refused() -> InventoryError {
+    let source = crate::cluster::client::ClientError::NeedsTerminal;
+    InventoryError::Client { host: "host".to_owned(), source }
 }

@@ -7,7 +7,7 @@
 use kubectl_mc_api::path::{CLUSTERS_PATH, PROXY_GROUP, PROXY_GROUP_VERSION, PROXY_VERSION};
 use serde_json::{Map, Value, json};
 
-use super::version::GIT_VERSION;
+use super::version::{GIT_COMMIT, GIT_VERSION};
 
 mod schemas;
 
@@ -117,7 +117,7 @@ impl Edition {
 }
 
 fn info() -> Value {
-    json!({"title": "kubectl-mc", "version": GIT_VERSION})
+    json!({"title": "kubectl-mc", "version": GIT_VERSION, "x-git-commit": GIT_COMMIT})
 }
 
 fn security() -> Value {

@@ -172,6 +172,11 @@ fn openapi_knows_every_field_that_a_cluster_shows() {
 fn the_version_is_our_own() {
     let info = json(get(Document::Version, &[]));
     assert_eq!(info["gitVersion"], concat!("v", env!("CARGO_PKG_VERSION")));
+    let documented = json(get(Document::OpenApiV3, &[]))["info"].clone();
+    assert_eq!(
+        (&documented["version"], &documented["x-git-commit"]),
+        (&info["gitVersion"], &info["gitCommit"])
+    );
     let platform = info["platform"].as_str().unwrap();
     assert!(platform.starts_with("linux/") && !platform.contains("x86_64"), "{platform}");
 }

@@ -7,7 +7,7 @@ pub(super) fn info() -> Value {
         "major": env!("CARGO_PKG_VERSION_MAJOR"),
         "minor": env!("CARGO_PKG_VERSION_MINOR"),
         "gitVersion": GIT_VERSION,
-        "gitCommit": option_env!("GIT_COMMIT").unwrap_or_default(),
+        "gitCommit": GIT_COMMIT,
         "gitTreeState": "",
         "buildDate": "",
         "goVersion": "",
@@ -26,3 +26,8 @@ fn architecture() -> &'static str {
 }
 
 pub(super) const GIT_VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+/// The commit that was built; empty in a build that does not know it.
+pub(super) const GIT_COMMIT: &str = match option_env!("GIT_COMMIT") {
+    Some(commit) => commit,
+    None => "",
+};

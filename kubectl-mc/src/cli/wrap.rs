@@ -1,0 +1,72 @@
+//! Wraps the help to the width of a terminal. Examples are commands, which are never cut.
+
+/// The text with its long lines cut at spaces. A cut line of a flag goes on in the column of its description.
+pub(crate) fn wrap(text: &str) -> String {
+    let mut wrapped = String::with_capacity(text.len());
+    for line in text.lines() {
+        wrap_line(line, &mut wrapped);
+    }
+    wrapped
+}
+
+fn wrap_line(line: &str, wrapped: &mut String) {
+    let indent = column(line);
+    let mut rest = line.to_owned();
+    while let Some(at) = cut(&rest, indent) {
+        wrapped.push_str(rest[..at].trim_end());
+        wrapped.push('\n');
+        rest = format!("{:indent$}{}", "", rest[at..].trim_start());
+    }
+    wrapped.push_str(&rest);
+    wrapped.push('\n');
+}
+
+/// Where to cut a line that is too long: at its last space before the edge and after the indentation.
+fn cut(line: &str, indent: usize) -> Option<usize> {
+    let (edge, _) = line.char_indices().nth(WIDTH)?;
+    let space = line[..=edge].rfind(' ')?;
+    (line[..space].trim_end().len() > indent).then_some(space)
+}
+
+/// Where the description of a flag begins: after the first two spaces within the line.
+fn column(line: &str) -> usize {
+    let text = line.trim_start();
+    let indent = line.len() - text.len();
+    let description = text.find("  ").map(|gap| gap + text[gap..].len() - text[gap..].trim_start().len());
+    let is_list = indent > 0 && description.is_some_and(|at| indent + at < WIDTH / 2 + indent);
+    if is_list { indent + description.unwrap_or_default() } else { indent }
+}
+
+/// What a terminal shows at least.
+pub(crate) const WIDTH: usize = 80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_go_on_under_their_description() {
+        let long = "word ".repeat(20);
+        let long = long.trim();
+        for (line, indent) in [
+            (format!("  -C, --cluster <CLUSTERS>  {long}"), 28),
+            (format!("          {long}"), 10),
+            (long.to_owned(), 0),
+        ] {
+            let wrapped = wrap(&line);
+            assert!(
+                wrapped.lines().count() > 1 && wrapped.lines().all(|line| line.len() <= WIDTH),
+                "{wrapped}"
+            );
+            let next = format!("\n{:indent$}word", "");
+            assert!(wrapped.contains(&next), "{wrapped}");
+            assert_eq!(
+                wrapped.split_whitespace().collect::<Vec<_>>(),
+                line.split_whitespace().collect::<Vec<_>>()
+            );
+        }
+        let word = "x".repeat(90);
+        assert_eq!(wrap(&format!("  {word} y")), format!("  {word} y\n"));
+        assert_eq!(wrap("short\n\n  two\n"), "short\n\n  two\n");
+    }
+}

@@ -1,0 +1,53 @@
+//! Finds a misspelled verb of the plugin before anything is sent to a cluster. A verb of kubectl, a plugin of kubectl
+//! and an alias of the user come first.
+
+use std::ffi::OsStr;
+
+use super::builtin;
+use crate::argv::{self, Scanned};
+use crate::env::{self, Env};
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::kubectl::exec;
+use crate::suggestion;
+
+pub(super) fn check(scanned: &Scanned, env: &Env) -> Result<(), Misspelled> {
+    let Some(given) = scanned.verb().and_then(OsStr::to_str) else { return Ok(()) };
+    let known = || builtin::names().chain(argv::KUBECTL_VERBS.iter().copied());
+    if given.starts_with("__") || known().any(|known| known == given) {
+        return Ok(());
+    }
+    let nearest = suggestion::nearest(given, known());
+    match nearest.filter(|nearest| builtin::names().any(|name| name == *nearest)) {
+        Some(nearest) if !exec::has_plugin(scanned, env) && !is_alias(given, env) => {
+            Err(Misspelled { given: given.to_owned(), nearest: nearest.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether kubectl's file of preferences holds the word: it may define an alias.
+fn is_alias(word: &str, env: &Env) -> bool {
+    let file = match env.var(env::KUBERC) {
+        Some(file) => file.into(),
+        None => std::path::Path::new(env.home().unwrap_or_default()).join(".kube").join("kuberc"),
+    };
+    std::fs::read_to_string(file).is_ok_and(|text| text.contains(word))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("unknown command `{given}`: no plugin kubectl-{given} is in PATH")]
+pub(super) struct Misspelled {
+    given: String,
+    nearest: String,
+}
+
+impl Explain for Misspelled {
+    fn hint(&self) -> Option<String> {
+        Some(format!("did you mean `kubectl mc {}`?", self.nearest))
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}

@@ -1,0 +1,150 @@
+//! Renders the commands of hints with the flags that were given, so that a pasted command goes to the same host.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// The flags that a command of a hint repeats, as a shell reads them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct GivenFlags {
+    context: String,
+    kubeconfig: String,
+    member: String,
+}
+
+impl GivenFlags {
+    /// The flags that address a cluster of a kubeconfig.
+    pub(crate) fn new(context: Option<&str>, kubeconfig: Option<&Path>) -> Self {
+        Self {
+            context: flag("context", context.map(OsStr::new)),
+            kubeconfig: flag("kubeconfig", kubeconfig.map(Path::as_os_str)),
+            member: String::new(),
+        }
+    }
+
+    /// The flags in these words.
+    pub(crate) fn of_words(words: &[OsString]) -> Self {
+        let flag = |name: &str| flag(name, last_value(words, name).as_deref());
+        Self {
+            context: flag("context"),
+            kubeconfig: flag("kubeconfig"),
+            member: flag("member-context") + &flag("member-kubeconfig"),
+        }
+    }
+
+    /// `kubectl`, addressed to the cluster.
+    pub(crate) fn kubectl(&self) -> String {
+        format!("kubectl{}{}", self.context, self.kubeconfig)
+    }
+
+    /// `kubectl mc`, addressed to the host.
+    pub(crate) fn kubectl_mc(&self) -> String {
+        format!("kubectl mc{}{}", self.context, self.kubeconfig)
+    }
+
+    /// Adds the flags to the commands of a hint that name no host.
+    pub(crate) fn complete(&self, hint: &str) -> String {
+        let mut completed = String::new();
+        let mut rest = hint;
+        while let Some(at) = rest.find("kubectl ") {
+            let (before, command) = rest.split_at(at);
+            let command = &command[..command.find(END).unwrap_or(command.len())];
+            completed.push_str(before);
+            completed.push_str(&self.command(command));
+            rest = &rest[at + command.len()..];
+        }
+        completed + rest
+    }
+
+    fn command(&self, command: &str) -> String {
+        let is_addressed = ["--context", "--kubeconfig"].iter().any(|flag| command.contains(flag));
+        let has_flags = |rest: &str| !is_addressed && rest != "--help";
+        match (command.strip_prefix("kubectl mc "), command.strip_prefix("kubectl config ")) {
+            (Some(rest), _) if has_flags(rest) => {
+                let rest = match self.member.trim_start() {
+                    "" => rest.to_owned(),
+                    member => rest.replace("--member-context=NAME", member),
+                };
+                format!("{} {rest}", self.kubectl_mc())
+            }
+            (_, Some(rest)) if has_flags(rest) => format!("kubectl config{} {rest}", self.kubeconfig),
+            _ => command.to_owned(),
+        }
+    }
+}
+
+/// A word as a shell reads it back.
+pub(crate) fn quoted(word: &OsStr) -> String {
+    let text = word.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.into_owned();
+    }
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// ` --name=value`, quoted; empty without a value.
+fn flag(name: &str, value: Option<&OsStr>) -> String {
+    let Some(value) = value.filter(|value| !value.is_empty()) else { return String::new() };
+    let mut word = OsString::from(format!("--{name}="));
+    word.push(value);
+    format!(" {}", quoted(&word))
+}
+
+/// The value of the last `--name value` or `--name=value`, up to `--`.
+fn last_value(words: &[OsString], name: &str) -> Option<OsString> {
+    let words = words.split(|word| word == "--").next().unwrap_or_default();
+    let is_flag = |word: &OsString| word.to_str().and_then(|word| word.strip_prefix("--")) == Some(name);
+    let at = words.iter().rposition(|word| is_flag(word) || inline(word, name).is_some())?;
+    inline(&words[at], name).or_else(|| words.get(at + 1).cloned())
+}
+
+fn inline(word: &OsStr, name: &str) -> Option<OsString> {
+    word.to_str()?.strip_prefix("--")?.strip_prefix(name)?.strip_prefix('=').map(OsString::from)
+}
+
+/// What ends a command within a sentence.
+const END: [char; 4] = ['`', ';', '\n', ')'];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_when_a_shell_would_read_them_otherwise() {
+        for (word, expected) in
+            [("pods", "pods"), ("a b", "'a b'"), ("", "''"), ("it's", r"'it'\''s'"), ("-l=a!=b", "'-l=a!=b'")]
+        {
+            assert_eq!(quoted(OsStr::new(word)), expected);
+        }
+    }
+
+    #[test]
+    fn hint_repeats_the_flags_that_were_given() {
+        let words =
+            ["join", "--context", "my host", "--member-context=m", "--kubeconfig=/f", "--", "--context=x"];
+        let given = GivenFlags::of_words(&words.map(OsString::from));
+        for (hint, expected) in [
+            (
+                "`kubectl mc clusters` lists them",
+                "`kubectl mc '--context=my host' --kubeconfig=/f clusters` lists them",
+            ),
+            (
+                "again; run: kubectl mc unjoin m1 --member-context=NAME",
+                "again; run: kubectl mc '--context=my host' --kubeconfig=/f unjoin m1 --member-context=m",
+            ),
+            ("see `kubectl mc --help`", "see `kubectl mc --help`"),
+            (
+                "run: kubectl mc unjoin m1 --context=THAT-HOST",
+                "run: kubectl mc unjoin m1 --context=THAT-HOST",
+            ),
+            ("`kubectl config get-contexts` lists", "`kubectl config --kubeconfig=/f get-contexts` lists"),
+            ("see: kubectl --context=m auth whoami", "see: kubectl --context=m auth whoami"),
+            ("install kubectl or so", "install kubectl or so"),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(given.complete(hint), expected);
+            assert_eq!(GivenFlags::default().complete(hint), hint);
+        }
+    }
+}

@@ -156,10 +156,10 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
         outcomes.extend(children.run(turn, &mut output, progress).await?);
         let failed = outcomes.iter().any(|outcome| outcome.result.as_ref().is_err_and(Fault::is_failure));
         if failed && job.options.pause_on_failure && !rest.is_empty() {
-            let left = rest.iter();
-            outcomes.extend(
-                left.map(|target| Outcome { cluster: target.name.clone(), result: Err(Fault::NotBegun) }),
-            );
+            outcomes.extend(rest.iter().map(|target| Outcome {
+                cluster: target.name.clone(),
+                result: output.end(&target.name, Err(Fault::NotBegun)),
+            }));
             break;
         }
     }

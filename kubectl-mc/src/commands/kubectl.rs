@@ -94,6 +94,7 @@ fn native(
         env,
         printer,
         clusters: vec![cluster],
+        not_ready: Vec::new(),
         at_once: None,
         timeout: None,
         progress: ClusterProgress::default(),

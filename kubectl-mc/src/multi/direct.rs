@@ -36,8 +36,8 @@ use crate::cluster::context::ClusterContext;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
-use crate::multi::ClusterProgress;
 use crate::multi::ordered_output::{Concurrency, ForCluster};
+use crate::multi::{ClusterProgress, Fault};
 use crate::printer::Printer;
 
 /// A command that is done here.
@@ -120,6 +120,8 @@ pub(crate) struct Task<'a> {
     pub(crate) env: &'a Env,
     pub(crate) printer: &'a Printer,
     pub(crate) clusters: Vec<ClusterName>,
+    /// Clusters of the command that are not asked.
+    pub(crate) not_ready: Vec<(ClusterName, Fault)>,
     /// How many are asked at once; none is as many as are good for one connection.
     pub(crate) at_once: Option<usize>,
     /// How long a cluster has; for what lasts, how long each answer may take to begin.

@@ -6,6 +6,7 @@
 mod bed;
 mod choosing;
 mod clusters;
+mod documents;
 mod fleet;
 mod fleet_per_cluster;
 mod fleet_writes;

@@ -25,6 +25,7 @@ use super::member::Member;
 use super::server_table::Shown;
 use super::{Merge, Task};
 use crate::cluster::client::ClientError;
+use crate::multi::Fault;
 use crate::multi::ordered_output::{self, Sink};
 
 /// What is asked of one member in a round.
@@ -242,11 +243,10 @@ impl<'a> Sinks<'a> {
     ) {
         match self {
             Self::Items(sink) => {
-                let named = members
-                    .iter()
-                    .zip(failures)
-                    .filter_map(|(member, failure)| Some((member.name.as_str(), failure.as_ref()?)));
-                sink.end(named);
+                let failed = members.iter().zip(failures).filter_map(|(member, failure)| {
+                    Some((member.name.clone(), Fault::from(failure.clone()?)))
+                });
+                sink.end(task.not_ready.iter().cloned().chain(failed));
             }
             // As kubectl: when there was no error, and nothing was written.
             Self::Table(sink)

@@ -18,10 +18,13 @@ impl Plan {
         progress: &ClusterProgress,
     ) -> Result<Vec<Outcome>, Failure> {
         let mut lines = Lines::new(job);
-        for target in job.targets.iter() {
-            if let Some(reason) = target.not_ready() {
-                lines.end(&target.name, &Err(Fault::NotReady(reason.clone())));
-            }
+        let not_ready: Vec<_> = job
+            .targets
+            .iter()
+            .filter_map(|target| Some((target.name.clone(), Fault::NotReady(target.not_ready()?.clone()))))
+            .collect();
+        for (name, fault) in &not_ready {
+            lines.end(name, &Err(fault.clone()));
         }
         let ready = job.targets.iter().filter(|target| target.not_ready().is_none());
         let task = Task {
@@ -31,6 +34,7 @@ impl Plan {
             env: job.env,
             printer: job.printer,
             clusters: ready.map(|target| target.name.clone()).collect(),
+            not_ready,
             at_once: job.options.concurrency.map(std::num::NonZero::get),
             timeout: job.options.timeout(true),
             progress: progress.clone(),

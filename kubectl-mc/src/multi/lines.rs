@@ -1,7 +1,7 @@
 //! Prints text of several clusters as whole lines, each after the name of its cluster. A last line without a line
 //! break gets one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use kubectl_mc_api::ClusterName;
 
@@ -20,6 +20,8 @@ pub(crate) struct Lines<'a> {
     raw_errors: bool,
     /// The beginnings of lines, by cluster and stream.
     torn: HashMap<(ClusterName, OutputStream), Vec<u8>>,
+    /// Clusters of which an error is printed.
+    failed: HashSet<ClusterName>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +43,13 @@ impl<'a> Lines<'a> {
             (name.clone(), [prefix(colors.out), prefix(colors.err)])
         });
         let raw_errors = output::shows_content(job.scanned);
-        Self { printer: job.printer, prefixes: prefixes.collect(), raw_errors, torn: HashMap::new() }
+        Self {
+            printer: job.printer,
+            prefixes: prefixes.collect(),
+            raw_errors,
+            torn: HashMap::new(),
+            failed: HashSet::new(),
+        }
     }
 
     pub(crate) fn printer(&self) -> &'a Printer {
@@ -71,8 +79,16 @@ impl<'a> Lines<'a> {
     pub(crate) fn end(&mut self, cluster: &ClusterName, result: &Result<(), Fault>) {
         self.complete(cluster);
         if let Err(fault) = result
-            && let Some(detail) = fault.detail()
+            && !self.failed.contains(cluster)
         {
+            self.fail(cluster, fault);
+        }
+    }
+
+    /// Prints an error of a cluster that need not have ended.
+    pub(crate) fn fail(&mut self, cluster: &ClusterName, fault: &Fault) {
+        if let Some(detail) = fault.detail() {
+            self.failed.insert(cluster.clone());
             // A server's error says that it is one, as kubectl writes it.
             let says = if matches!(fault, Fault::Answered { .. }) { "" } else { "error: " };
             let line = format!("{says}{}", escaped(detail.trim()));

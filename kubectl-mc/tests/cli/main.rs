@@ -15,5 +15,6 @@ mod one_cluster;
 mod preflight;
 mod promises;
 mod server_text;
+mod streams;
 mod terminal;
 mod usage;

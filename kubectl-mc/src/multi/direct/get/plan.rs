@@ -56,6 +56,11 @@ impl GetPlan {
         plain.then_some(Self { output: Output::Json, ignore_not_found: true, ..plan })
     }
 
+    /// Whether it lasts until it is interrupted.
+    pub(crate) fn is_watch(&self) -> bool {
+        self.watch
+    }
+
     fn read(words: &Words<'_>) -> Option<Self> {
         let columns = Columns {
             wide: words.value("output") == Some("wide"),

@@ -113,7 +113,18 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
     }
     let summary = Summary::of(&outcomes);
     job.printer.note(&summary.to_string());
+    if summary.has_rest() {
+        job.printer.note(&format!("continue with: {}\n", again(job.scanned)));
+    }
     Ok(summary.status())
+}
+
+/// The command for the clusters that failed and those that were not begun.
+fn again(scanned: &Scanned) -> String {
+    let words = scanned.own_besides_choice();
+    let words = words.into_iter().chain(scanned.kubectl.iter().map(std::ffi::OsString::as_os_str));
+    let words: Vec<_> = words.map(dry_run::quoted).collect();
+    format!("kubectl mc --retry-failed {}", words.join(" "))
 }
 
 /// By requests of our own where they do exactly what kubectl does, else by kubectl.

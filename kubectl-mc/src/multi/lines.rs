@@ -133,11 +133,12 @@ impl<'a> Lines<'a> {
         let prefix =
             self.prefixes.get(cluster).map(|[out, err]| if stream == OutputStream::Out { out } else { err });
         let mut whole = prefix.cloned().unwrap_or_default();
+        // A carriage return goes back over the prefix; the one of a CRLF is the last of the line.
         if stream == OutputStream::Err && !self.raw_errors {
             // kubectl prints the words of servers as they are.
             whole.extend_from_slice(escaped(&String::from_utf8_lossy(line)).as_bytes());
         } else {
-            whole.extend_from_slice(line);
+            whole = after_each_return(&whole, line);
         }
         whole.push(b'\n');
         whole
@@ -148,6 +149,41 @@ impl<'a> Lines<'a> {
             _ if lines.is_empty() => {}
             OutputStream::Out => self.printer.out_bytes(lines),
             OutputStream::Err => self.printer.note_bytes(lines),
+        }
+    }
+}
+
+/// The line with the prefix before it, and again after each carriage return that it goes on after.
+fn after_each_return(prefix: &[u8], line: &[u8]) -> Vec<u8> {
+    let mut whole = prefix.to_vec();
+    let mut parts = line.split(|&byte| byte == b'\r').peekable();
+    while let Some(part) = parts.next() {
+        whole.extend_from_slice(part);
+        if let Some(next) = parts.peek() {
+            whole.push(b'\r');
+            if !next.is_empty() {
+                whole.extend_from_slice(prefix);
+            }
+        }
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_line_keep_their_prefix() {
+        for (line, expected) in [
+            ("a", "m1 | a"),
+            ("", "m1 | "),
+            ("10%\r20%\r100%", "m1 | 10%\rm1 | 20%\rm1 | 100%"),
+            ("crlf\r", "m1 | crlf\r"),
+            ("\rx\r\r", "m1 | \rm1 | x\r\r"),
+        ] {
+            let whole = String::from_utf8(after_each_return(b"m1 | ", line.as_bytes())).unwrap();
+            assert_eq!(whole, expected, "{line:?}");
         }
     }
 }

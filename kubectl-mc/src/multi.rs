@@ -23,6 +23,7 @@ pub(crate) mod selection;
 mod straggler_timer;
 mod summary;
 mod tables;
+mod unmarked;
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(crate) use outcome::{Fault, Outcome};
 pub(crate) use progress::ClusterProgress;
 pub(crate) use straggler_timer::StragglerTimer;
 pub(crate) use summary::Summary;
+pub(crate) use unmarked::{unmarked, unmarked_file};
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
@@ -226,6 +228,8 @@ const INPUT: u64 = 64 * 1024 * 1024;
 pub(crate) enum InputError {
     #[error("cannot read standard input")]
     Read(#[source] io::Error),
+    #[error("cannot keep standard input in the cache folder")]
+    Keep(#[source] io::Error),
     #[error("standard input is larger than 64 MiB, the limit for several clusters")]
     TooLarge,
 }

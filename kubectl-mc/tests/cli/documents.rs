@@ -1,5 +1,8 @@
 //! `-o json` and `-o yaml` on several clusters: one list, which says what is missing in it.
 
+use std::io::Write;
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use crate::bed::{Answer, Bed, Ran, status};
@@ -52,6 +55,34 @@ fn cluster_that_is_not_ready_is_in_cluster_errors() {
     for ran in both_ways(&bed, &["--all-clusters", "get", "pods", "-o", "yaml"]) {
         assert!(ran.out.contains("  clusterErrors:\n  - cause: not ready\n    cluster: m2\n"), "{ran:?}");
     }
+}
+
+#[test]
+fn merged_list_is_applied_without_its_marks() {
+    let bed = fleet(|| status(502, "member unreachable", "connection refused"));
+    let merged = bed.run(&["--all-clusters", "get", "pods", "-o", "yaml"]).out;
+    assert!(merged.contains("fleet.kubectl-mc.dev/cluster: m1"), "{merged}");
+    bed.kubectl("cat > got.$cluster");
+    let apply = |clusters: &str, input: &str| {
+        let mut command = bed.command(&["--yes", "-C", clusters, "apply", "-f", "-"]);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        Ran::from(child.wait_with_output().unwrap())
+    };
+    // One cluster is kubectl's; several are the plugin's.
+    for (clusters, cluster) in [("m1", "m1"), ("m1,m4", "m4")] {
+        assert_eq!(apply(clusters, &merged).code, Some(0));
+        let got: Value = serde_json::from_str(&bed.read(&format!("got.{cluster}"))).unwrap();
+        assert_eq!(got["items"], json!([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}}]));
+        // What is not marked is passed as it is.
+        assert_eq!(apply(clusters, "kind: Pod # mine\n").code, Some(0));
+        assert_eq!(bed.read(&format!("got.{cluster}")), "kind: Pod # mine\n");
+        let copies = format!("{merged}---\n{}", merged.replace("cluster: m1", "cluster: m3"));
+        let ran = apply(clusters, &copies);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains("several copies of one object: Pod web (of m1, m3)\nhint: "), "{ran:?}");
+    }
+    assert_eq!(bed.left(), [""; 0]);
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub(super) fn run(
     multi::check(&scanned, targets.len())?;
     let (found, host) = (login.host, login.host()?);
     let Settings { fleet: options, .. } = &settings;
-    let input = multi::read_input(&scanned)?;
+    let input = multi::read_input(&scanned)?.map(|input| multi::unmarked(&scanned, input)).transpose()?;
     let effect = builtin::effect(&scanned);
     multi::run(&Job {
         scanned: &scanned,
@@ -103,7 +103,7 @@ impl Login<'_> {
 /// Help and the like: the same for every cluster, and asked of none.
 fn local(scanned: Scanned, host: &ClusterContext, env: &Env) -> Result<ExitStatus, Failure> {
     let kubeconfig = std::env::join_paths(&host.files).unwrap_or_default();
-    Ok(Kubectl::find(env)?.run(Invocation { arguments: scanned.kubectl, kubeconfig })?)
+    Ok(Kubectl::find(env)?.run(Invocation { arguments: scanned.kubectl, kubeconfig }, None)?)
 }
 
 /// Nothing was chosen: a person is asked, everybody else is told what there is.

@@ -6,6 +6,7 @@
 mod bed;
 mod choosing;
 mod clusters;
+mod compare;
 mod documents;
 mod fleet;
 mod fleet_per_cluster;

@@ -45,9 +45,15 @@ impl GetPlan {
         Self::read(&Words::read(scanned, "get", &GRAMMAR)?)
     }
 
-    /// The plan of the objects that `VERB [get] TYPE/NAME …` means, of which none need be there.
-    pub(in crate::multi::direct) fn of_objects(scanned: &Scanned, verb: &str) -> Option<Self> {
-        let mut words = Words::read(scanned, verb, &GRAMMAR)?;
+    /// The plan of the objects that `VERB [get] TYPE/NAME …` means, of which none need be there. `own` is a switch
+    /// that the verb has beside those of get.
+    pub(in crate::multi::direct) fn of_objects(
+        scanned: &Scanned,
+        verb: &str,
+        own: &'static str,
+    ) -> Option<Self> {
+        let switches = [GRAMMAR.switches, &[own]].concat();
+        let mut words = Words::read(scanned, verb, &Grammar { switches: &switches, ..GRAMMAR })?;
         if words.arguments.first().is_some_and(|word| word == "get") {
             words.arguments.remove(0);
         }

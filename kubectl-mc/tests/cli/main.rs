@@ -8,6 +8,7 @@ mod choosing;
 mod clusters;
 mod compare;
 mod documents;
+mod explain;
 mod fleet;
 mod fleet_per_cluster;
 mod fleet_writes;

@@ -152,6 +152,22 @@ impl Scanned {
         }
     }
 
+    /// Our own flags without those that choose clusters.
+    pub(crate) fn own_besides_choice(&self) -> Vec<&OsStr> {
+        let mut words = self.own.iter();
+        let mut kept = Vec::new();
+        while let Some(word) = words.next() {
+            let (name, inline) = split_long(word);
+            let kind = flags::own(&name).map(|flag| flag.shape);
+            let takes_next = word == "-C" || (kind == Some(FlagKind::Value) && inline.is_none());
+            let value = if takes_next { words.next() } else { None };
+            if !is_choice(word) {
+                kept.extend([word].into_iter().chain(value).map(OsString::as_os_str));
+            }
+        }
+        kept
+    }
+
     fn keep(&mut self, word: OsString) {
         self.kubectl.push(word);
     }
@@ -179,6 +195,15 @@ impl Scanned {
             self.own.push(next);
         }
     }
+}
+
+/// Whether a flag of ours chooses clusters.
+pub(crate) fn is_choice(word: &OsStr) -> bool {
+    let word = word.to_string_lossy();
+    let name = word.split('=').next().unwrap_or_default();
+    word.starts_with("-C")
+        || ["--cluster", "--cluster-selector", "--all-clusters", "--exclude", "--retry-failed"]
+            .contains(&name)
 }
 
 /// Takes `words`, all that follows `kubectl mc`, apart.

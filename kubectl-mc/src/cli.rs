@@ -13,6 +13,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
+use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::go_duration::parse_flag;
 
 pub(crate) use access::{AccessArgs, AccessCommand, DiffArgs, ExplainArgs, GrantArgs, WhoArgs};
@@ -127,8 +128,11 @@ pub(crate) enum Color {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClustersArgs {
-    /// Output format
-    #[arg(long, short = 'o', value_name = "FORMAT", value_enum)]
+    /// Names of clusters [default: all]
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<ClusterName>,
+    /// Output format: wide, json, yaml, name, or a template of kubectl (jsonpath=, custom-columns=, go-template=)
+    #[arg(long, short = 'o', value_name = "FORMAT", value_parser = Output::parse)]
     pub(crate) output: Option<Output>,
     /// Label selector
     #[arg(long, short = 'l', value_name = "SELECTOR")]
@@ -136,16 +140,63 @@ pub(crate) struct ClustersArgs {
     /// Omit the line of column names
     #[arg(long)]
     pub(crate) no_headers: bool,
+    /// Show all labels as the last column
+    #[arg(long)]
+    pub(crate) show_labels: bool,
+    /// Sort by a field, as in .status.lastSeen
+    #[arg(long, value_name = "JSONPATH")]
+    pub(crate) sort_by: Option<String>,
+    /// Watch for changes after the list
+    #[arg(long, short = 'w')]
+    pub(crate) watch: bool,
 }
 
 /// The output formats of `kubectl mc clusters`; a table when none is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     Wide,
     Json,
     Yaml,
     Name,
+    /// A template, which is kubectl's.
+    Template(String),
 }
+
+impl Output {
+    fn parse(text: &str) -> Result<Self, String> {
+        let kind = text.split('=').next().unwrap_or_default();
+        Ok(match kind {
+            "wide" | "json" | "yaml" | "name" if kind != text => return Err("it takes no value".to_owned()),
+            "wide" => Self::Wide,
+            "json" => Self::Json,
+            "yaml" => Self::Yaml,
+            "name" => Self::Name,
+            _ if TEMPLATES.contains(&kind) => Self::Template(text.to_owned()),
+            _ => return Err(format!("expected wide, json, yaml, name, or one of {}", TEMPLATES.join(", "))),
+        })
+    }
+
+    /// As kubectl calls it.
+    pub(crate) fn word(&self) -> &str {
+        match self {
+            Self::Wide => "wide",
+            Self::Json => "json",
+            Self::Yaml => "yaml",
+            Self::Name => "name",
+            Self::Template(template) => template,
+        }
+    }
+}
+
+const TEMPLATES: &[&str] = &[
+    "jsonpath",
+    "jsonpath-as-json",
+    "jsonpath-file",
+    "custom-columns",
+    "custom-columns-file",
+    "go-template",
+    "go-template-file",
+];
 
 /// Where the help of a verb has the flags that are not its own.
 const CHOICE: &str = "Flags that choose clusters";

@@ -76,14 +76,7 @@ impl Explain for ReadOnly {
 }
 
 fn is_cluster_chosen(scanned: &Scanned, env: &Env) -> bool {
-    let chosen = |word: &OsString| {
-        let word = word.to_string_lossy();
-        let name = word.split('=').next().unwrap_or_default();
-        word.starts_with("-C")
-            || ["--cluster", "--cluster-selector", "--all-clusters", "--exclude", "--retry-failed"]
-                .contains(&name)
-    };
-    scanned.own.iter().any(chosen) || env.var(crate::env::CLUSTER).is_some()
+    scanned.own.iter().any(|word| argv::is_choice(word)) || env.var(crate::env::CLUSTER).is_some()
 }
 
 fn program(arguments: Vec<OsString>) -> impl Iterator<Item = OsString> {

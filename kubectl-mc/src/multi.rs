@@ -23,6 +23,7 @@ pub(crate) mod selection;
 mod straggler_timer;
 mod summary;
 mod tables;
+mod unmarked;
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(crate) use outcome::{Fault, Outcome};
 pub(crate) use progress::ClusterProgress;
 pub(crate) use straggler_timer::StragglerTimer;
 pub(crate) use summary::Summary;
+pub(crate) use unmarked::{unmarked, unmarked_file};
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
@@ -47,6 +49,7 @@ use crate::exit::ExitStatus;
 use crate::kubectl::verb::{self, Effect};
 use crate::multi::direct::Plan;
 use crate::multi::selection::{SelectedCluster, SelectedClusters};
+use crate::next_command::quoted;
 use crate::printer::Printer;
 use children::Children;
 use document::Format;
@@ -113,7 +116,18 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
     }
     let summary = Summary::of(&outcomes);
     job.printer.note(&summary.to_string());
+    if summary.has_rest() {
+        job.printer.note(&format!("continue with: {}\n", again(job.scanned)));
+    }
     Ok(summary.status())
+}
+
+/// The command for the clusters that failed and those that were not begun.
+fn again(scanned: &Scanned) -> String {
+    let words = scanned.own_besides_choice();
+    let words = words.into_iter().chain(scanned.kubectl.iter().map(std::ffi::OsString::as_os_str));
+    let words: Vec<_> = words.map(quoted).collect();
+    format!("kubectl mc --retry-failed {}", words.join(" "))
 }
 
 /// By requests of our own where they do exactly what kubectl does, else by kubectl.
@@ -156,10 +170,10 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
         outcomes.extend(children.run(turn, &mut output, progress).await?);
         let failed = outcomes.iter().any(|outcome| outcome.result.as_ref().is_err_and(Fault::is_failure));
         if failed && job.options.pause_on_failure && !rest.is_empty() {
-            let left = rest.iter();
-            outcomes.extend(
-                left.map(|target| Outcome { cluster: target.name.clone(), result: Err(Fault::NotBegun) }),
-            );
+            outcomes.extend(rest.iter().map(|target| Outcome {
+                cluster: target.name.clone(),
+                result: output.end(&target.name, Err(Fault::NotBegun)),
+            }));
             break;
         }
     }
@@ -215,6 +229,8 @@ const INPUT: u64 = 64 * 1024 * 1024;
 pub(crate) enum InputError {
     #[error("cannot read standard input")]
     Read(#[source] io::Error),
+    #[error("cannot keep standard input in the cache folder")]
+    Keep(#[source] io::Error),
     #[error("standard input is larger than 64 MiB, the limit for several clusters")]
     TooLarge,
 }

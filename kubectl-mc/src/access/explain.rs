@@ -1,6 +1,7 @@
 //! `kubectl mc access explain`: checks a request hop by hop before it is made, and prints which hop refuses it,
 //! why, and the command that changes that.
 
+mod fix;
 mod hops;
 mod member;
 
@@ -8,7 +9,9 @@ use http::Method;
 use kubectl_mc_api::{ClusterName, names, path};
 use serde_json::json;
 
+use self::fix::Fix;
 use self::hops::{Hops, Verdict};
+use self::member::{Question, Right};
 use super::identity::Identity;
 use super::rules::Rules;
 use super::through;
@@ -28,6 +31,9 @@ pub(super) async fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let ExplainArgs { user, groups, namespace, verb, resource, object, after_object: _ } = arguments;
+    if let Some(unknown) = hops::unknown_verb(verb).filter(|_| !resource.starts_with('/')) {
+        return Err(unknown.into());
+    }
     let member = through::member(&host.at.cluster, cluster, env).await?;
     let mut hops = Hops::default();
 
@@ -43,18 +49,23 @@ pub(super) async fn run(
             who
         }
     };
-    let kubectl_mc = host.at.cluster.kubectl_mc();
-    let grant = || {
-        let flags = subject_flags(&who.user);
-        let place = namespace.as_ref().map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
-        let role = if hops::reads(verb) { "view" } else { "edit" };
-        format!("{kubectl_mc} access grant {role} {flags}{place} -C {cluster}")
+    let rules = Rules::of(host).await?;
+    let (sidecar, learns) = sidecar(host, cluster).await?;
+    let mut question = Question {
+        host,
+        member: &member,
+        cluster,
+        who: &who,
+        rules: &rules,
+        learns,
+        right: Right::default(),
     };
+    question.right = question.resolve(arguments).await;
+    let fix = Fix::find(&question, &question.right.attributes).await;
+    let grant = || fix.command();
     let is_self = user.is_none();
     hops.add("host authorization", host_authorization(host, &who, is_self, cluster, verb, &grant).await?);
-    hops.add("sidecar", sidecar(host, cluster).await?);
-    let rules = Rules::of(host).await?;
-    let question = member::Question { host, member: &member, cluster, who: &who, rules: &rules, arguments };
+    hops.add("sidecar", sidecar);
     let asked = match user {
         Some(_) => question.of_another(&grant).await,
         None => question.of_oneself(&grant).await,
@@ -123,16 +134,28 @@ async fn host_authorization(
     })
 }
 
-/// Whether the sidecar knows the member and can use it.
-async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Verdict, Failure> {
-    let (view, registry) = (format!("{}/{cluster}", path::CLUSTERS_PATH), path::member_cluster(cluster));
+/// Whether the sidecar knows the member and can use it, and whether it gives rights there on demand.
+async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<(Verdict, bool), Failure> {
+    let view = format!("{}/{cluster}", path::CLUSTERS_PATH);
     let mut answer = host.send(Method::GET, &view, None).await?;
+    let mut object = answer.json();
     if answer.status == http::StatusCode::FORBIDDEN {
-        answer = host.send(Method::GET, &registry, None).await?;
+        // The list shows callers the clusters whose proxy they may use.
+        let list = format!("{}?fieldSelector=metadata.name%3D{cluster}", path::CLUSTERS_PATH);
+        let listed = host.send(Method::GET, &list, None).await?;
+        let shown = listed.json()["items"].as_array().and_then(|items| items.first()).cloned();
+        match shown.filter(|_| listed.status.is_success()) {
+            Some(shown) => (answer, object) = (listed, shown),
+            None => {
+                answer = host.send(Method::GET, &path::member_cluster(cluster), None).await?;
+                object = answer.json();
+            }
+        }
     }
     let (kubectl, kubectl_mc) = (host.at.cluster.kubectl(), host.at.cluster.kubectl_mc());
-    Ok(match answer.status {
-        status if status.is_success() => match state(&answer.json(), "Ready") {
+    let learns = matches!(state(&object, "AuthSynced"), State::True);
+    let verdict = match answer.status {
+        status if status.is_success() => match state(&object, "Ready") {
             State::True => Verdict::yes(format!("{cluster} is Ready")),
             State::Not(said) => Verdict::no(said, format!("{kubectl} describe membercluster {cluster}")),
         },
@@ -151,15 +174,8 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Verdict, Failure>
             format!("{kubectl} get apiservice {}", names::API_SERVICE),
         ),
         _ => Verdict::Unknown(format!("you may not get the cluster: {}", answer.message()), None),
-    })
-}
-
-/// The flags of `access grant` for a user.
-fn subject_flags(user: &str) -> String {
-    match user.strip_prefix("system:serviceaccount:") {
-        Some(account) => format!("--serviceaccount={account}"),
-        None => format!("--user={user}"),
-    }
+    };
+    Ok((verdict, learns))
 }
 
 const SELF_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";

@@ -17,59 +17,102 @@ pub(crate) struct ResourceAttributes {
     pub(crate) resource: String,
     pub(crate) subresource: Option<String>,
     pub(crate) namespaced: bool,
+    /// Its path without namespaces, if the member was asked: `/apis/apps/v1`.
+    pub(crate) root: Option<String>,
+    /// The name of an object, where one was typed behind the resource.
+    pub(crate) object: Option<String>,
 }
 
 impl ResourceAttributes {
-    /// The resource as the user typed it.
+    /// The resource as the user typed it: what follows a slash is a subresource if it is a usual one.
     pub(crate) fn typed(typed: &str) -> Self {
-        let (name, subresource) =
-            typed.split_once('/').map_or((typed, None), |(name, sub)| (name, Some(sub)));
+        let (name, rest) = typed.split_once('/').map_or((typed, None), |(name, rest)| (name, Some(rest)));
         let (resource, group) = name.split_once('.').unwrap_or((name, ""));
+        let (subresource, object) = match rest {
+            Some(rest) if SUBRESOURCES.contains(&rest) => (Some(rest.to_owned()), None),
+            rest => (None, rest.map(str::to_owned)),
+        };
         Self {
             group: group.to_owned(),
             resource: resource.to_owned(),
-            subresource: subresource.map(str::to_owned),
-            namespaced: true,
+            subresource,
+            namespaced: !CLUSTER_WIDE.contains(&resource),
+            root: None,
+            object,
         }
     }
 }
 
-/// Finds it among what the member serves; what is not found there is taken as it was typed.
+/// Finds it among what the member serves; none is not served there.
 pub(crate) async fn find(
     typed: &str,
     member: &Side,
     host: &ClusterContext,
     cluster: &ClusterName,
-) -> Result<ResourceAttributes, Failure> {
+) -> Result<Option<ResourceAttributes>, Failure> {
     let wanted = ResourceAttributes::typed(typed);
-    let (name, subresource) = (wanted.resource.as_str(), wanted.subresource.clone());
+    let rest = typed.split_once('/').map(|(_, rest)| rest);
     let group = Some(wanted.group.as_str()).filter(|group| !group.is_empty());
+    let served = |list: &Value, group: &str, root: &str| {
+        let (resource, namespaced) = among(list, &wanted.resource)?;
+        // The member's own subresources, and not only the usual ones.
+        let is_subresource = rest.is_some_and(|rest| has(list, &format!("{resource}/{rest}")));
+        let (subresource, object) = if is_subresource { (rest, None) } else { (None, rest) };
+        let (subresource, object) = (subresource.map(str::to_owned), object.map(str::to_owned));
+        let (group, root) = (group.to_owned(), Some(root.to_owned()));
+        Some(ResourceAttributes { group, resource, subresource, namespaced, root, object })
+    };
     if group.is_none() {
-        let core = through::ask(member, host, cluster, Method::GET, "/api/v1", None).await?;
-        if let Some((resource, namespaced)) = among(&core.json(), name) {
-            return Ok(ResourceAttributes { group: String::new(), resource, subresource, namespaced });
+        let core = listed(member, host, cluster, "/api/v1").await?;
+        if let Some(found) = served(&core, "", "/api/v1") {
+            return Ok(Some(found));
         }
     }
-    let groups = through::ask(member, host, cluster, Method::GET, "/apis", None).await?;
-    for served in groups.json()["groups"].as_array().into_iter().flatten() {
-        let served_name = served["name"].as_str().unwrap_or_default();
-        if group.is_some_and(|group| group != served_name) {
+    let groups = listed(member, host, cluster, "/apis").await?;
+    for group_served in groups["groups"].as_array().into_iter().flatten() {
+        let name = group_served["name"].as_str().unwrap_or_default();
+        if group.is_some_and(|group| group != name) {
             continue;
         }
-        let Some(version) = served["preferredVersion"]["groupVersion"].as_str() else { continue };
+        let Some(version) = group_served["preferredVersion"]["groupVersion"].as_str() else { continue };
         let path = format!("/apis/{version}");
-        let list = through::ask(member, host, cluster, Method::GET, &path, None).await?;
-        if let Some((resource, namespaced)) = among(&list.json(), name) {
-            return Ok(ResourceAttributes {
-                group: served_name.to_owned(),
-                resource,
-                subresource,
-                namespaced,
-            });
+        let Ok(list) = listed(member, host, cluster, &path).await else { continue };
+        if let Some(found) = served(&list, name, &path) {
+            return Ok(Some(found));
         }
     }
-    Ok(wanted)
+    Ok(None)
 }
+
+async fn listed(
+    member: &Side,
+    host: &ClusterContext,
+    cluster: &ClusterName,
+    path: &str,
+) -> Result<Value, Failure> {
+    let answer = through::ask(member, host, cluster, Method::GET, path, None).await?;
+    if !answer.status.is_success() {
+        return Err(member.refused(format!("get {path}"), &answer).into());
+    }
+    Ok(answer.json())
+}
+
+fn has(list: &Value, name: &str) -> bool {
+    list["resources"].as_array().into_iter().flatten().any(|resource| resource["name"] == name)
+}
+
+/// What Kubernetes itself serves behind an object's name.
+#[rustfmt::skip]
+const SUBRESOURCES: &[&str] = &[
+    "approval", "attach", "binding", "ephemeralcontainers", "eviction", "exec", "finalize", "log", "portforward",
+    "proxy", "resize", "scale", "status", "token",
+];
+/// Kubernetes' own resources without a namespace that people ask for.
+#[rustfmt::skip]
+const CLUSTER_WIDE: &[&str] = &[
+    "nodes", "namespaces", "persistentvolumes", "storageclasses", "clusterroles", "clusterrolebindings",
+    "customresourcedefinitions", "priorityclasses", "ingressclasses", "runtimeclasses", "apiservices",
+];
 
 /// The plural of a name, a singular, a kind or a short name in an APIResourceList.
 fn among(list: &Value, typed: &str) -> Option<(String, bool)> {
@@ -91,6 +134,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn slash_means_a_subresource_or_an_object() {
+        let typed = |text: &str| {
+            let ResourceAttributes { resource, subresource, object, .. } = ResourceAttributes::typed(text);
+            (resource, subresource.unwrap_or_default(), object.unwrap_or_default())
+        };
+        let expected = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());
+        assert_eq!(typed("pods/log"), expected("pods", "log", ""));
+        assert_eq!(typed("pod/web"), expected("pod", "", "web"));
+        assert_eq!(typed("deployments.apps/web"), expected("deployments", "", "web"));
+        assert!(!ResourceAttributes::typed("nodes").namespaced);
+    }
 
     #[test]
     fn a_resource_has_many_names() {

@@ -86,10 +86,10 @@ pub(crate) struct ExplainArgs {
     /// Namespace on the cluster
     #[arg(long, short = 'n', value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// Cluster, unless given by -C, then a verb of kubectl or RBAC: get, list, create, exec, logs …
+    /// Cluster, unless given by -C, then a verb of RBAC or kubectl: get, list, create, exec, logs …
     #[arg(value_name = "[CLUSTER] VERB")]
     pub(crate) verb: String,
-    /// Resource (pods, deployments.apps, pods/log) or a path such as /healthz
+    /// Resource (pods, deployments.apps, pods/log), object (pod/web) or a path such as /healthz
     #[arg(value_name = "RESOURCE")]
     pub(crate) resource: String,
     /// Name of the object
@@ -147,6 +147,9 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   # May I?
   kubectl mc access explain m1 get pods -n shop
+
+  # May I open a shell in this pod?
+  kubectl mc access explain -C m1 exec pod/web -n shop
 
   # May jane, who is in the group dev?
   kubectl mc access explain m1 create deploy -n shop --as=jane --as-group=dev";

@@ -1,5 +1,7 @@
 //! `kubectl mc clusters`: lists the clusters behind the host, formatted as by kubectl.
 
+use std::ffi::OsString;
+
 use kubectl_mc_api::path;
 use serde_json::Value;
 
@@ -11,6 +13,7 @@ use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::json;
+use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::multi::direct::render_table;
 use crate::printer::Printer;
 use crate::settings::Settings;
@@ -22,9 +25,13 @@ pub(super) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let ClustersArgs { output, selector, no_headers } = arguments;
+    let ClustersArgs { names, output, selector, no_headers, show_labels, sort_by, watch } = arguments;
     // A default cluster narrows nothing here, so its variable is not even read.
     let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
+    let is_template = matches!(output, Some(Output::Template(_)));
+    if !names.is_empty() || *show_labels || sort_by.is_some() || *watch || is_template {
+        return by_kubectl(arguments, &host, env);
+    }
     let form = if matches!(output, Some(Output::Json | Output::Yaml)) {
         ListFormat::Objects
     } else {
@@ -33,7 +40,7 @@ pub(super) fn run(
     let answer = inventory::list(&host, &Scanned::default(), env, selector.as_deref(), form)?;
     match output {
         None => table(&answer, false, *no_headers, printer),
-        Some(Output::Wide) => table(&answer, true, *no_headers, printer),
+        Some(Output::Wide | Output::Template(_)) => table(&answer, true, *no_headers, printer),
         Some(Output::Name) => {
             for name in render_table(&answer, false, true).1 {
                 printer.out_line(&format!("cluster.{}/{name}", path::PROXY_GROUP));
@@ -43,6 +50,27 @@ pub(super) fn run(
         Some(Output::Yaml) => printer.out(&yaml::text(&as_list(answer), 0)),
     }
     Ok(ExitStatus::Success)
+}
+
+/// kubectl lists what it has more to say of: names, watches, orders, labels and templates.
+fn by_kubectl(arguments: &ClustersArgs, host: &ClusterContext, env: &Env) -> Result<ExitStatus, Failure> {
+    let ClustersArgs { names, output, selector, no_headers, show_labels, sort_by, watch } = arguments;
+    let value = |flag: &str, value: Option<&str>| value.map(|value| format!("--{flag}={value}").into());
+    let switch = |flag: &str, on: bool| on.then(|| format!("--{flag}").into());
+    let flags = [
+        value("context", host.context.as_deref()),
+        value("output", output.as_ref().map(Output::word)),
+        value("selector", selector.as_deref()),
+        value("sort-by", sort_by.as_deref()),
+        switch("no-headers", *no_headers),
+        switch("show-labels", *show_labels),
+        switch("watch", *watch),
+    ];
+    let words: [OsString; 2] = ["get".into(), format!("{}.{}", path::CLUSTERS, path::PROXY_GROUP).into()];
+    let names = names.iter().map(|name| name.as_str().into());
+    let arguments = words.into_iter().chain(names).chain(flags.into_iter().flatten()).collect();
+    let kubeconfig = std::env::join_paths(&host.files).unwrap_or_default();
+    Ok(Kubectl::find(env)?.run(Invocation { arguments, kubeconfig }, None)?)
 }
 
 fn table(answer: &Value, wide: bool, no_headers: bool, printer: &Printer) {

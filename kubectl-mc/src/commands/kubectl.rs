@@ -18,9 +18,9 @@ use crate::kubectl::exec::Kubectl;
 use crate::kubectl::overlay;
 use crate::kubectl::preflight;
 use crate::kubectl::rewrite::{self, RawPath};
-use crate::multi::ClusterProgress;
 use crate::multi::direct::{Merge, Plan, Task};
 use crate::multi::selection::Choice;
+use crate::multi::{self, ClusterProgress};
 use crate::printer::Printer;
 use crate::settings::Settings;
 
@@ -75,7 +75,8 @@ fn one(
         let minor = kubectl.minor_version(&rewrite::kubeconfig_list(&host, &overlay)?)?;
         raw = RawPath::of_minor_version(minor);
     }
-    Ok(kubectl.run(rewrite::rewrite(scanned, &host, &cluster, &overlay, raw)?)?)
+    let input = multi::unmarked_file(&scanned, cache.folder())?;
+    Ok(kubectl.run(rewrite::rewrite(scanned, &host, &cluster, &overlay, raw)?, input)?)
 }
 
 /// What many clusters get, at one: so that tests can lay it beside kubectl's.
@@ -94,6 +95,7 @@ fn native(
         env,
         printer,
         clusters: vec![cluster],
+        not_ready: Vec::new(),
         at_once: None,
         timeout: None,
         progress: ClusterProgress::default(),

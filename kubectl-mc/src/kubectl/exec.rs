@@ -1,6 +1,7 @@
 //! Finds kubectl, asks for its version, and runs it in place of the plugin.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -56,29 +57,35 @@ impl Kubectl {
         minor(&output.stdout).ok_or_else(|| KubectlError::Version { path: self.path.clone() })
     }
 
-    /// Runs kubectl in our place, so that terminal, signals, standard input and exit code are its own.
+    /// Runs kubectl in our place, so that terminal, signals, standard input and exit code are its own. `input` takes
+    /// the place of a standard input that was read.
     #[cfg(unix)]
-    pub(crate) fn run(&self, invocation: Invocation) -> Result<ExitStatus, KubectlError> {
+    pub(crate) fn run(
+        &self,
+        invocation: Invocation,
+        input: Option<File>,
+    ) -> Result<ExitStatus, KubectlError> {
         use std::os::unix::process::CommandExt;
-        let Invocation { arguments, kubeconfig } = invocation;
-        let source = self.command().args(arguments).env(env::KUBECONFIG, kubeconfig).exec();
+        let source = self.child(invocation).stdin(input.map_or_else(Stdio::inherit, Stdio::from)).exec();
         Err(KubectlError::Start { path: self.path.clone(), source })
     }
 
     /// Runs kubectl as a child and takes over its exit code.
     #[cfg(not(unix))]
-    pub(crate) fn run(&self, invocation: Invocation) -> Result<ExitStatus, KubectlError> {
-        let Invocation { arguments, kubeconfig } = invocation;
+    pub(crate) fn run(
+        &self,
+        invocation: Invocation,
+        input: Option<File>,
+    ) -> Result<ExitStatus, KubectlError> {
         let status = self
-            .command()
-            .args(arguments)
-            .env(env::KUBECONFIG, kubeconfig)
+            .child(invocation)
+            .stdin(input.map_or_else(Stdio::inherit, Stdio::from))
             .status()
             .map_err(|source| KubectlError::Start { path: self.path.clone(), source })?;
         Ok(ExitStatus::Child(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
     }
 
-    /// kubectl as a child among several: its standard error is ours to read, and so is its end.
+    /// kubectl as a child, or what takes our place.
     pub(crate) fn child(&self, invocation: Invocation) -> Command {
         let Invocation { arguments, kubeconfig } = invocation;
         let mut command = self.command();

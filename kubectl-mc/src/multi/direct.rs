@@ -26,6 +26,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use kubectl_mc_api::ClusterName;
+use member_deadline::MemberDeadline;
 
 pub(crate) use failure::MemberFailure;
 pub(crate) use server_table::render as render_table;
@@ -39,6 +40,7 @@ use crate::exit::ExitStatus;
 use crate::multi::ClusterProgress;
 use crate::multi::ordered_output::{Concurrency, ForCluster};
 use crate::printer::Printer;
+use crate::server_text::ServerText;
 
 /// A command that is done here.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +73,11 @@ impl Plan {
         get::GetPlan::of(scanned).map(Self::Get).or_else(|| logs::LogsPlan::of(scanned).map(Self::Logs))
     }
 
+    /// Whether it lasts and shows objects, so that a cluster may come to it later.
+    fn is_watch(&self) -> bool {
+        matches!(self, Self::Get(plan) if plan.is_watch())
+    }
+
     /// Does it. What came of it at each of the clusters, in their order; lines of text go to `text`.
     pub(crate) async fn run(
         &self,
@@ -78,7 +85,7 @@ impl Plan {
         text: &mut dyn Text,
     ) -> Result<Vec<Result<(), MemberFailure>>, DirectError> {
         let result = match self {
-            Self::Get(plan) => get::run(plan, task).await,
+            Self::Get(plan) => get::run(plan, task, text).await,
             Self::Logs(plan) => logs::run(plan, task, text).await,
             Self::Compare(plan) => compare::run(plan, task).await,
         };
@@ -94,6 +101,9 @@ pub(crate) trait Text {
     /// Something about them, beside the data.
     fn remark(&mut self, cluster: &ClusterName, remark: &str);
 
+    /// Why a cluster has failed, as soon as that is known.
+    fn failed(&mut self, cluster: &ClusterName, failure: &MemberFailure);
+
     /// The last line of a cluster was its last, whether it has an end or not.
     fn end(&mut self, cluster: &ClusterName);
 }
@@ -108,6 +118,9 @@ impl Text for &Printer {
         self.note_line(remark);
     }
 
+    /// The caller prints it.
+    fn failed(&mut self, _: &ClusterName, _: &MemberFailure) {}
+
     fn end(&mut self, _: &ClusterName) {}
 }
 
@@ -120,6 +133,8 @@ pub(crate) struct Task<'a> {
     pub(crate) env: &'a Env,
     pub(crate) printer: &'a Printer,
     pub(crate) clusters: Vec<ClusterName>,
+    /// Clusters of the command that do not answer, and why. A watch takes them up when they do.
+    pub(crate) not_ready: Vec<(ClusterName, ServerText)>,
     /// How many are asked at once; none is as many as are good for one connection.
     pub(crate) at_once: Option<usize>,
     /// How long a cluster has; for what lasts, how long each answer may take to begin.
@@ -138,21 +153,26 @@ pub(crate) enum Merge {
 }
 
 impl Task<'_> {
-    /// The members, reached by one client that bears so many lasting streams; none when what is asked
-    /// ends by itself.
-    async fn members(&self, streams: Option<usize>) -> Result<member::Members, ClientError> {
-        let login = login::Login::new(self, streams.unwrap_or_default()).await?;
+    /// The members, reached by one client that bears so many streams at a time.
+    async fn members(
+        &self,
+        streams: usize,
+        deadline: fn(Duration) -> MemberDeadline,
+    ) -> Result<member::Members, ClientError> {
+        let login = login::Login::new(self, streams).await?;
         let time = self.timeout.unwrap_or(FOREVER);
-        Ok(member::Members::new(&self.clusters, &login, || match streams {
-            Some(_) => member_deadline::MemberDeadline::each(time),
-            None => member_deadline::MemberDeadline::whole(time),
-        }))
+        Ok(member::Members::new(&self.clusters, &login, || deadline(time)))
+    }
+
+    /// How many clusters are asked at a time.
+    fn at_once(&self) -> usize {
+        self.at_once.unwrap_or(AT_ONCE).min(self.clusters.len())
     }
 
     /// How to ask these, which are shown as waited for from now on.
     fn way(&self, what: &[impl ForCluster]) -> Concurrency {
         self.progress.wait_for(what.iter().map(ForCluster::cluster));
-        let (at_once, progress) = (self.at_once.unwrap_or(AT_ONCE), self.progress.clone());
+        let (at_once, progress) = (self.at_once(), self.progress.clone());
         Concurrency { at_once, ahead: 1, grace: GRACE, stalled: Some(STALLED), progress }
     }
 

@@ -43,19 +43,13 @@ impl Document {
     }
 
     /// Adds why a cluster failed.
-    pub(crate) fn fail(&mut self, cluster: &ClusterName, fault: &Fault) {
-        if fault.is_failure() {
-            let message = fault.detail().unwrap_or_else(|| fault.cause());
-            self.errors.push(json!({"cluster": cluster, "cause": fault.cause(), "message": message}));
-        }
+    fn fail(&mut self, cluster: &ClusterName, fault: &Fault) {
+        self.errors.extend(cluster_error(cluster, fault));
     }
 
     /// The whole list.
     pub(crate) fn render(self) -> String {
-        let mut metadata = json!({"resourceVersion": ""});
-        if !self.errors.is_empty() {
-            metadata["clusterErrors"] = self.errors.into();
-        }
+        let metadata = list_metadata(self.errors);
         let list = json!({"apiVersion": "v1", "items": self.items, "kind": "List", "metadata": metadata});
         match self.format {
             Format::Json => json::text(&list, 0) + "\n",
@@ -84,6 +78,21 @@ impl Document {
         }
         result
     }
+}
+
+/// The entry of a cluster whose objects are missing; none when it did not fail.
+pub(super) fn cluster_error(cluster: &ClusterName, fault: &Fault) -> Option<Value> {
+    let message = || fault.detail().unwrap_or_else(|| fault.cause());
+    fault.is_failure().then(|| json!({"cluster": cluster, "cause": fault.cause(), "message": message()}))
+}
+
+/// The metadata of a list, with the clusters whose objects are missing.
+pub(super) fn list_metadata(errors: Vec<Value>) -> Value {
+    let mut metadata = json!({"resourceVersion": ""});
+    if !errors.is_empty() {
+        metadata["clusterErrors"] = errors.into();
+    }
+    metadata
 }
 
 /// A list's items are taken out of it, and an object may have a field called so.

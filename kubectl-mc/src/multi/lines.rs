@@ -1,7 +1,7 @@
 //! Prints text of several clusters as whole lines, each after the name of its cluster. A last line without a line
 //! break gets one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use kubectl_mc_api::ClusterName;
 
@@ -20,6 +20,8 @@ pub(crate) struct Lines<'a> {
     raw_errors: bool,
     /// The beginnings of lines, by cluster and stream.
     torn: HashMap<(ClusterName, OutputStream), Vec<u8>>,
+    /// Clusters of which an error is printed.
+    failed: HashSet<ClusterName>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +43,13 @@ impl<'a> Lines<'a> {
             (name.clone(), [prefix(colors.out), prefix(colors.err)])
         });
         let raw_errors = output::shows_content(job.scanned);
-        Self { printer: job.printer, prefixes: prefixes.collect(), raw_errors, torn: HashMap::new() }
+        Self {
+            printer: job.printer,
+            prefixes: prefixes.collect(),
+            raw_errors,
+            torn: HashMap::new(),
+            failed: HashSet::new(),
+        }
     }
 
     pub(crate) fn printer(&self) -> &'a Printer {
@@ -71,8 +79,16 @@ impl<'a> Lines<'a> {
     pub(crate) fn end(&mut self, cluster: &ClusterName, result: &Result<(), Fault>) {
         self.complete(cluster);
         if let Err(fault) = result
-            && let Some(detail) = fault.detail()
+            && !self.failed.contains(cluster)
         {
+            self.fail(cluster, fault);
+        }
+    }
+
+    /// Prints an error of a cluster that need not have ended.
+    pub(crate) fn fail(&mut self, cluster: &ClusterName, fault: &Fault) {
+        if let Some(detail) = fault.detail() {
+            self.failed.insert(cluster.clone());
             // A server's error says that it is one, as kubectl writes it.
             let says = if matches!(fault, Fault::Answered { .. }) { "" } else { "error: " };
             let line = format!("{says}{}", escaped(detail.trim()));
@@ -117,11 +133,12 @@ impl<'a> Lines<'a> {
         let prefix =
             self.prefixes.get(cluster).map(|[out, err]| if stream == OutputStream::Out { out } else { err });
         let mut whole = prefix.cloned().unwrap_or_default();
+        // A carriage return goes back over the prefix; the one of a CRLF is the last of the line.
         if stream == OutputStream::Err && !self.raw_errors {
             // kubectl prints the words of servers as they are.
             whole.extend_from_slice(escaped(&String::from_utf8_lossy(line)).as_bytes());
         } else {
-            whole.extend_from_slice(line);
+            whole = after_each_return(&whole, line);
         }
         whole.push(b'\n');
         whole
@@ -132,6 +149,41 @@ impl<'a> Lines<'a> {
             _ if lines.is_empty() => {}
             OutputStream::Out => self.printer.out_bytes(lines),
             OutputStream::Err => self.printer.note_bytes(lines),
+        }
+    }
+}
+
+/// The line with the prefix before it, and again after each carriage return that it goes on after.
+fn after_each_return(prefix: &[u8], line: &[u8]) -> Vec<u8> {
+    let mut whole = prefix.to_vec();
+    let mut parts = line.split(|&byte| byte == b'\r').peekable();
+    while let Some(part) = parts.next() {
+        whole.extend_from_slice(part);
+        if let Some(next) = parts.peek() {
+            whole.push(b'\r');
+            if !next.is_empty() {
+                whole.extend_from_slice(prefix);
+            }
+        }
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_line_keep_their_prefix() {
+        for (line, expected) in [
+            ("a", "m1 | a"),
+            ("", "m1 | "),
+            ("10%\r20%\r100%", "m1 | 10%\rm1 | 20%\rm1 | 100%"),
+            ("crlf\r", "m1 | crlf\r"),
+            ("\rx\r\r", "m1 | \rm1 | x\r\r"),
+        ] {
+            let whole = String::from_utf8(after_each_return(b"m1 | ", line.as_bytes())).unwrap();
+            assert_eq!(whole, expected, "{line:?}");
         }
     }
 }

@@ -39,7 +39,7 @@ impl ClusterProgress {
     pub(super) async fn show(&self, printer: &Printer) {
         tokio::time::sleep(AFTER).await;
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+        if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
             bar.set_style(style);
         }
         self.0.send_modify(|state| state.bar = Some(bar.clone()));
@@ -79,6 +79,8 @@ impl Drop for Shown<'_> {
     }
 }
 
+/// The cursor goes back to the beginning: the terminal echoes `^C` on this line, and both are cleared.
+const TEMPLATE: &str = "{spinner} {wide_msg}\r";
 /// Sooner it would only flicker.
 const AFTER: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(100);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::Outcome;
+use super::{Fault, Outcome};
 use crate::exit::ExitStatus;
 
 /// All outcomes counted.
@@ -11,6 +11,8 @@ use crate::exit::ExitStatus;
 pub(crate) struct Summary {
     all: usize,
     failed: usize,
+    /// Their batch did not begin.
+    not_begun: Vec<String>,
     /// At some the answer is no, or there are differences.
     said_no: bool,
     /// The names of the clusters by cause, in order.
@@ -22,6 +24,7 @@ impl Summary {
         let mut summary = Self { all: outcomes.len(), ..Self::default() };
         for Outcome { cluster, result } in outcomes {
             match result {
+                Err(Fault::NotBegun) => summary.not_begun.push(cluster.to_string()),
                 Err(fault) if fault.is_failure() => {
                     summary.failed += 1;
                     summary.causes.entry(fault.cause()).or_default().push(cluster.to_string());
@@ -33,19 +36,24 @@ impl Summary {
         summary
     }
 
+    /// Whether some clusters wait for another command.
+    pub(super) fn has_rest(&self) -> bool {
+        !self.not_begun.is_empty()
+    }
+
     /// 0, kubectl's 1 when some said no, or whether some or all failed.
     pub(crate) fn status(&self) -> ExitStatus {
         match self.failed {
             0 if self.said_no => ExitStatus::Failed,
             0 => ExitStatus::Success,
-            failed if failed == self.all => ExitStatus::AllFailed,
+            failed if failed + self.not_begun.len() == self.all => ExitStatus::AllFailed,
             _ => ExitStatus::SomeFailed,
         }
     }
 }
 
-/// `3 of 40 clusters failed: 2 unreachable (m7, m9), 1 forbidden by the member (m12)`; nothing when
-/// none failed.
+/// `3 of 40 clusters failed: 2 unreachable (m7, m9), 1 forbidden by the member (m12); 9 not begun (…)`; nothing
+/// when none failed.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.failed == 0 {
@@ -54,20 +62,24 @@ impl fmt::Display for Summary {
         let mut causes: Vec<_> = self.causes.iter().collect();
         // The most frequent cause first.
         causes.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
-        let causes: Vec<_> = causes
-            .into_iter()
-            .map(|(cause, names)| {
-                let shown = names.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
-                let more = match names.len().saturating_sub(NAMES) {
-                    0 => String::new(),
-                    more => format!(" and {more} more"),
-                };
-                format!("{} {cause} ({shown}{more})", names.len())
-            })
-            .collect();
+        let causes: Vec<_> = causes.into_iter().map(|(cause, names)| counted(cause, names)).collect();
         let clusters = if self.all == 1 { "cluster" } else { "clusters" };
-        writeln!(f, "{} of {} {clusters} failed: {}", self.failed, self.all, causes.join(", "))
+        write!(f, "{} of {} {clusters} failed: {}", self.failed, self.all, causes.join(", "))?;
+        if !self.not_begun.is_empty() {
+            write!(f, "; {}", counted("not begun", &self.not_begun))?;
+        }
+        writeln!(f)
     }
+}
+
+/// `2 unreachable (m7, m9)`
+fn counted(what: &str, names: &[String]) -> String {
+    let shown = names.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
+    let more = match names.len().saturating_sub(NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{} {what} ({shown}{more})", names.len())
 }
 
 /// More names would only fill the line; each cluster has a line of its own above.

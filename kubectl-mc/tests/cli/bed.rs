@@ -91,6 +91,24 @@ impl Bed {
         Self::new(port, Some(requests))
     }
 
+    /// The host answers each request by this script, and several at a time.
+    pub(crate) fn streaming(script: impl Fn(&str, &mut Stream) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let script = std::sync::Arc::new(script);
+        std::thread::spawn(move || {
+            for socket in listener.incoming() {
+                let (script, mut socket) = (script.clone(), BufReader::new(socket.unwrap()));
+                std::thread::spawn(move || {
+                    let Ok(head) = read_head(&mut socket) else { return };
+                    let path = head.split(' ').nth(1).unwrap_or_default();
+                    script(path, &mut Stream(socket));
+                });
+            }
+        });
+        Self::new(port, None)
+    }
+
     fn new(port: u16, requests: Option<Receiver<String>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = format!("http://127.0.0.1:{port}/pre");
@@ -108,6 +126,10 @@ impl Bed {
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
     }
 
     /// Writes an executable.
@@ -181,6 +203,40 @@ impl Bed {
     }
 }
 
+/// The connection of one request. Dropped without an end, the answer is broken off.
+pub(crate) struct Stream(BufReader<TcpStream>);
+
+impl Stream {
+    /// The whole answer.
+    pub(crate) fn answer(&mut self, answer: impl Into<Answer>) {
+        // A client that went away is no concern of the script.
+        let _ = write_answer(self.0.get_mut(), answer.into());
+        let _ = self.0.read_to_end(&mut Vec::new());
+    }
+
+    /// The head of an answer in pieces.
+    pub(crate) fn begin(&mut self) {
+        self.write("HTTP/1.1 200 -\r\nX-Kubectl-Mc-Hop: member\r\nTransfer-Encoding: chunked\r\n\r\n");
+    }
+
+    pub(crate) fn piece(&mut self, text: &str) {
+        self.write(&format!("{:x}\r\n{text}\r\n", text.len()));
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.write("0\r\n\r\n");
+    }
+
+    /// Waits until the client has gone.
+    pub(crate) fn hold(&mut self) {
+        let _ = self.0.read_to_end(&mut Vec::new());
+    }
+
+    fn write(&mut self, text: &str) {
+        let _ = self.0.get_mut().write_all(text.as_bytes());
+    }
+}
+
 impl Ran {
     pub(crate) fn new(code: i32, out: &str, err: &str) -> Self {
         Self { code: Some(code), out: out.to_owned(), err: err.to_owned() }
@@ -229,22 +285,31 @@ fn serve(
     answer: &dyn Fn(&str) -> Answer,
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
+    let head = read_head(&mut reader)?;
+    let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+    let answer = answer(&path);
+    // Noted before it is answered: whoever has the answer finds the note.
+    requests.send(head).map_err(std::io::Error::other)?;
+    write_answer(reader.get_mut(), answer)?;
+    // Until the client has closed: a reset would take the answer back.
+    reader.read_to_end(&mut Vec::new()).map(drop)
+}
+
+fn read_head(reader: &mut impl BufRead) -> std::io::Result<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         if reader.read_line(&mut head)? == 0 {
-            return Ok(());
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
     }
-    let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-    let Answer { code, content_type, headers, body } = answer(&path);
-    // Noted before it is answered: whoever has the answer finds the note.
-    requests.send(head).map_err(std::io::Error::other)?;
+    Ok(head)
+}
+
+fn write_answer(stream: &mut TcpStream, answer: Answer) -> std::io::Result<()> {
+    let Answer { code, content_type, headers, body } = answer;
     let length = body.len();
-    let stream = reader.get_mut();
     write!(
         stream,
         "HTTP/1.1 {code} -\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{headers}Connection: close\r\n\r\n{body}"
-    )?;
-    // Until the client has closed: a reset would take the answer back.
-    stream.read_to_end(&mut Vec::new()).map(drop)
+    )
 }

@@ -81,6 +81,35 @@ fn documents_are_kubectls_lists() {
 }
 
 #[test]
+fn kubectl_lists_what_needs_more_than_a_table() {
+    let bed = Bed::unreachable();
+    let get = ["get", "clusters.proxy.kubectl-mc.dev"];
+    for (words, expected) in [
+        (&["m1", "m2"][..], &["m1", "m2", "--context=host"][..]),
+        (&["-w", "-l", "env=prod"], &["--context=host", "--selector=env=prod", "--watch"]),
+        (
+            &["--sort-by=.status.lastSeen", "-o", "wide"],
+            &["--context=host", "--output=wide", "--sort-by=.status.lastSeen"],
+        ),
+        (&["--show-labels", "--no-headers"], &["--context=host", "--no-headers", "--show-labels"]),
+        (
+            &["-o", "jsonpath={.items[*].metadata.name}"],
+            &["--context=host", "--output=jsonpath={.items[*].metadata.name}"],
+        ),
+        (
+            &["-ocustom-columns=A:.metadata.name"],
+            &["--context=host", "--output=custom-columns=A:.metadata.name"],
+        ),
+    ] {
+        let ran = bed.run(&[&["clusters"], words].concat());
+        assert_eq!((ran.code, ran.arguments()), (Some(42), [&get, expected].concat()), "{words:?}");
+        assert_eq!(ran.kubeconfig().0, bed.path("kubeconfig").to_str().unwrap());
+    }
+    assert_eq!(bed.run(&["clusters", "-o", "wide=x"]).failed().0, 2);
+    assert_eq!(bed.run(&["clusters", "-o", "xml"]).failed().0, 2);
+}
+
+#[test]
 fn a_selector_is_passed_on() {
     let bed = answering(TABLE);
     bed.run(&["clusters", "-l", "env in (prod,dev),a!=b"]);

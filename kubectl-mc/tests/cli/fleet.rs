@@ -25,6 +25,15 @@ fn text_lines_name_their_cluster_in_order() {
 }
 
 #[test]
+fn carriage_returns_keep_the_prefix() {
+    let bed = Bed::with_kubectl(r"printf '10%%\r20%%\r\n'; printf 'oh\rno\n' >&2");
+    assert_eq!(
+        bed.run(&["--yes", "-C", "m1,m2", "exec", "x", "--", "fetch"]),
+        Ran::new(0, "m1 | 10%\rm1 | 20%\r\nm2 | 10%\rm2 | 20%\r\n", "m1 | oh\rm1 | no\nm2 | oh\rm2 | no\n")
+    );
+}
+
+#[test]
 fn tables_become_one_with_the_cluster_first() {
     let bed = Bed::with_kubectl(
         "case $cluster in\n\

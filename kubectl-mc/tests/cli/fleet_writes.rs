@@ -81,11 +81,14 @@ fn batches_run_in_order_and_stop_at_a_failure() {
         "ls began.* 2>/dev/null | wc -l > before.$cluster; : > began.$cluster; [ $cluster != m2 ]",
     );
     let all = "m1,m2,m3,m4,m5";
-    let words = ["--yes", "--batch=1,40%,rest", "--pause-on-failure", "-C", all, "apply", "-f", "x"];
+    let words = ["--yes", "--batch", "1,40%,rest", "--pause-on-failure", "-C", all, "apply", "-f", "a b"];
     let ran = bed.run(&words);
+    let go_on =
+        ["--retry-failed", "--yes", "--batch", "1,40%,rest", "--pause-on-failure", "apply", "-f", "'a b'"];
+    let summary = "1 of 5 clusters failed: 1 failed (m2); 2 not begun (m4, m5)";
     assert_eq!(
-        (ran.code, ran.err.as_str()),
-        (Some(4), "3 of 5 clusters failed: 2 not begun (m4, m5), 1 failed (m2)\n")
+        (ran.code, ran.err),
+        (Some(4), format!("{summary}\ncontinue with: kubectl mc {}\n", go_on.join(" ")))
     );
     let before = |cluster: &str| {
         let count = fs::read_to_string(bed.path(&format!("before.{cluster}")));
@@ -94,6 +97,18 @@ fn batches_run_in_order_and_stop_at_a_failure() {
     assert_eq!(before("m1"), Some(0));
     assert!(before("m2") >= Some(1) && before("m3") >= Some(1));
     assert_eq!((before("m4"), before("m5")), (None, None));
+    // The line goes on with the failed cluster and the rest.
+    bed.kubectl("echo done");
+    let go_on: Vec<_> = go_on.iter().map(|word| word.trim_matches('\'')).collect();
+    assert_eq!(bed.run(&go_on), crate::bed::Ran::new(0, "m2 | done\nm4 | done\nm5 | done\n", ""));
+}
+
+#[test]
+fn paused_batches_without_success_are_all_failed() {
+    let bed = Bed::with_kubectl("exit 1");
+    let ran = bed.run(&["--yes", "--batch=1", "--pause-on-failure", "-C", "m1,m2", "apply", "-f", "x"]);
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert!(ran.err.starts_with("1 of 2 clusters failed: 1 failed (m1); 1 not begun (m2)\n"), "{ran:?}");
 }
 
 #[test]

@@ -6,6 +6,9 @@
 mod bed;
 mod choosing;
 mod clusters;
+mod compare;
+mod documents;
+mod explain;
 mod fleet;
 mod fleet_per_cluster;
 mod fleet_writes;
@@ -14,5 +17,6 @@ mod one_cluster;
 mod preflight;
 mod promises;
 mod server_text;
+mod streams;
 mod terminal;
 mod usage;

@@ -81,7 +81,7 @@ fn each_hop_that_refuses_is_named_and_kubectl_is_not_started() {
             of("member authentication", 502, "expired"),
             1,
             "member authentication: expired",
-            "kubectl mc --context=host join m1 --member-context=NAME",
+            "kubectl mc --context=host join m1 --renew",
         ),
         (
             of("member impersonation", 403, "users theo"),

@@ -309,7 +309,8 @@ fn rollout_stops_at_a_failure_and_retry_continues() {
     ----- stdout -----
     ----- stderr -----
     odd  | Error from server (NotFound): no such thing
-    3 of 3 clusters failed: 2 not begun (eu-1, eu-2), 1 not found (odd)
+    1 of 3 clusters failed: 1 not found (odd); 2 not begun (eu-1, eu-2)
+    continue with: kubectl mc --retry-failed --yes --batch=1,rest --pause-on-failure rollout restart deploy/web
     ");
     assert_snapshot!(rendered(&bed.run(&["--retry-failed", "--dry-run=clusters", "rollout", "restart", "deploy/web"])), @r"
     exit code: 0

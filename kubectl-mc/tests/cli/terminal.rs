@@ -130,6 +130,16 @@ fn progress_shows_and_clears_on_slow_commands() {
 }
 
 #[test]
+fn interrupt_clears_progress_line() {
+    let bed = fleet("exec sleep 1000");
+    let mut terminal = terminal(&bed, &["describe", "pod", "web", "-C", "eu-1,eu-2"]);
+    shows(&mut terminal, "0 of 2 clusters, waiting for eu-1, eu-2");
+    terminal.type_in("\x03").unwrap();
+    let (code, screen) = terminal.end(DEADLINE).unwrap();
+    assert_eq!((code, screen.trim()), (130, ""));
+}
+
+#[test]
 fn direct_requests_show_progress() {
     let (go, gone) = channel::<()>();
     let bed = Bed::serving(move |path| {

@@ -23,6 +23,9 @@ use serde_json::json;
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
     printcolumn = r#"{"name":"Version","type":"string","jsonPath":".status.version"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Ready\")].reason"}"#,
+    printcolumn = r#"{"name":"Server","type":"string","priority":1,"jsonPath":".status.server"}"#,
+    printcolumn = r#"{"name":"Last Seen","type":"date","priority":1,"jsonPath":".status.lastSeen"}"#,
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63").message("a cluster's name must be a DNS label")
 )]
 #[serde(rename_all = "camelCase")]

@@ -271,14 +271,26 @@ fn differences_are_compared_field_by_field() -> Result<()> {
     assert_snapshot!(plugin.run(&["compare", "get", "cm/both", "cm/only-m1", "deploy/web", "-C", "m1,m2"])?.rendered(), @r"
     exit code: 1
     ----- stdout -----
-    ConfigMap e2e-promised-compare/both   m1      m2
-    .data.colour                          green   blue
+    ConfigMap e2e-promised-compare/both
+    @@ .data.colour @@
+    --- m1
+    +++ m2
+    - green
+    + blue
 
-    ConfigMap e2e-promised-compare/only-m1   m1      m2
-    (object)                                 there   missing
+    ConfigMap e2e-promised-compare/only-m1
+    @@ (object) @@
+    --- m1
+    +++ m2
+    - there
+    + missing
 
-    Deployment.apps e2e-promised-compare/web          m1          m2
-    .spec.template.spec.containers[name=main].image   web:green   web:blue
+    Deployment.apps e2e-promised-compare/web
+    @@ .spec.template.spec.containers[name=main].image @@
+    --- m1
+    +++ m2
+    - web:green
+    + web:blue
     ----- stderr -----
     ");
     Ok(())

@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 
 use crate::access::kinds::ResourceAttributes;
 use crate::cli::ExplainArgs;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
 use crate::server_text::escaped;
+use crate::suggestion;
 
 /// What a hop says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,35 +64,67 @@ impl Hops {
 /// The verb of clusters/proxy that a verb of kubectl or RBAC comes with.
 pub(super) fn proxy_verb(verb: &str) -> &'static str {
     match verb {
-        "get" | "list" | "watch" | "logs" | "describe" | "top" | "events" => "get",
+        "get" | "list" | "watch" | "logs" | "describe" | "top" => "get",
         "update" | "replace" => "update",
-        "patch" | "apply" | "label" | "annotate" | "scale" => "patch",
+        "patch" | "apply" | "edit" | "label" | "annotate" | "scale" => "patch",
         "delete" | "deletecollection" => "delete",
         // exec, attach and port-forward too: an upgrade is a create.
         _ => "create",
     }
 }
 
-/// Whether a verb changes nothing.
-pub(super) fn reads(verb: &str) -> bool {
-    proxy_verb(verb) == "get"
+/// A word that is neither a verb of RBAC nor one of kubectl's that is understood here.
+pub(super) fn unknown_verb(verb: &str) -> Option<UnknownVerb> {
+    (!VERBS.contains(&verb)).then(|| UnknownVerb(verb.to_owned()))
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("unknown verb: {0:?}")]
+pub(super) struct UnknownVerb(String);
+
+impl Explain for UnknownVerb {
+    fn hint(&self) -> Option<String> {
+        Some(match suggestion::nearest(&self.0, VERBS.iter().copied()) {
+            Some(nearest) => format!("did you mean {nearest}?"),
+            None => format!("the verbs are {}", VERBS.join(", ")),
+        })
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+/// RBAC's verbs, then kubectl's.
+#[rustfmt::skip]
+const VERBS: &[&str] = &[
+    "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "approve", "attest", "bind",
+    "escalate", "impersonate", "sign", "use",
+    "annotate", "apply", "attach", "cp", "describe", "edit", "exec", "label", "logs", "port-forward", "replace",
+    "scale", "top",
+];
+
 /// What the member's authorizer is asked: kubectl's word for it made RBAC's.
-pub(super) fn attributes(arguments: &ExplainArgs, mut resource: ResourceAttributes) -> Value {
+pub(super) fn attributes(arguments: &ExplainArgs, resource: &ResourceAttributes) -> Value {
     let ExplainArgs { namespace, verb, resource: typed, object, .. } = arguments;
     if typed.starts_with('/') {
         return json!({"nonResourceAttributes": {"path": typed, "verb": verb}});
     }
+    let mut resource = resource.clone();
+    let object = object.as_ref().or(resource.object.as_ref());
     let (verb, subresource) = match verb.as_str() {
         "logs" => ("get", Some("log")),
-        "exec" => ("create", Some("exec")),
+        "exec" | "cp" => ("create", Some("exec")),
         "attach" => ("create", Some("attach")),
         "port-forward" => ("create", Some("portforward")),
         "describe" => ("get", None),
-        "apply" | "label" | "annotate" => ("patch", None),
+        "apply" | "edit" | "label" | "annotate" => ("patch", None),
         "scale" => ("patch", Some("scale")),
         "replace" => ("update", None),
+        "top" => {
+            resource.group = METRICS.to_owned();
+            (if object.is_some() { "get" } else { "list" }, None)
+        }
         // Without a name kubectl lists.
         "get" if object.is_none() && resource.subresource.is_none() => ("list", None),
         verb => (verb, None),
@@ -98,8 +133,8 @@ pub(super) fn attributes(arguments: &ExplainArgs, mut resource: ResourceAttribut
         resource.subresource.get_or_insert_with(|| subresource.to_owned());
     }
     let mut attributes = json!({"verb": verb, "group": resource.group, "resource": resource.resource});
-    if let Some(subresource) = resource.subresource {
-        attributes["subresource"] = subresource.into();
+    if let Some(subresource) = &resource.subresource {
+        attributes["subresource"] = subresource.as_str().into();
     }
     if let Some(name) = object {
         attributes["name"] = name.as_str().into();
@@ -109,6 +144,8 @@ pub(super) fn attributes(arguments: &ExplainArgs, mut resource: ResourceAttribut
     }
     json!({"resourceAttributes": attributes})
 }
+
+const METRICS: &str = "metrics.k8s.io";
 
 /// A review of the caller's own rights.
 pub(super) fn self_review(spec: &Value) -> Value {
@@ -151,8 +188,10 @@ mod tests {
             resource: name.to_owned(),
             subresource: Some(subresource.to_owned()).filter(|text| !text.is_empty()),
             namespaced: name != "nodes",
+            root: None,
+            object: None,
         };
-        attributes(&arguments, resource)
+        attributes(&arguments, &resource)
     }
 
     #[test]
@@ -167,10 +206,27 @@ mod tests {
         assert_eq!(exec["resourceAttributes"]["verb"], "create");
         assert_eq!(asked("get", "pods/log", Some("web"), None)["resourceAttributes"]["subresource"], "log");
         assert_eq!(asked("list", "nodes", None, Some("shop"))["resourceAttributes"].get("namespace"), None);
+        let top = asked("top", "nodes", None, None);
+        assert_eq!(
+            (&top["resourceAttributes"]["verb"], &top["resourceAttributes"]["group"]),
+            (&json!("list"), &json!(METRICS))
+        );
+        assert_eq!(asked("edit", "pods", Some("web"), None)["resourceAttributes"]["verb"], "patch");
         assert_eq!(
             asked("get", "/healthz", None, None),
             json!({"nonResourceAttributes": {"path": "/healthz", "verb": "get"}})
         );
+    }
+
+    #[test]
+    fn unknown_verb_is_named_with_the_nearest() {
+        let error = unknown_verb("lits").unwrap();
+        assert_eq!(
+            (error.to_string().as_str(), error.hint().as_deref()),
+            ("unknown verb: \"lits\"", Some("did you mean list?"))
+        );
+        assert!(unknown_verb("zzz").unwrap().hint().unwrap().contains("port-forward"));
+        assert!(["get", "exec", "impersonate", "top"].iter().all(|verb| unknown_verb(verb).is_none()));
     }
 
     #[test]

@@ -26,12 +26,46 @@ pub(super) struct Question<'a> {
     pub(super) who: &'a Identity,
     /// By which the sidecar shows them to the member.
     pub(super) rules: &'a Rules,
-    pub(super) arguments: &'a ExplainArgs,
+    /// Whether the sidecar gets rights on the member when somebody first needs them.
+    pub(super) learns: bool,
+    pub(super) right: Right,
+}
+
+/// The right that is asked about.
+#[derive(Debug, Default)]
+pub(super) struct Right {
+    /// Those of a review.
+    pub(super) attributes: Value,
+    /// The path of a GET that needs this right and no other.
+    read: Option<String>,
+    /// What was typed, when the member serves no such resource.
+    unknown: Option<String>,
 }
 
 type Verdicts = Vec<(&'static str, Verdict)>;
 
 impl Question<'_> {
+    /// What is asked of the member's authorizer. Where its resources cannot be read, what was typed.
+    pub(super) async fn resolve(&self, arguments: &ExplainArgs) -> Right {
+        let Self { host, member, cluster, .. } = self;
+        let typed = &arguments.resource;
+        if typed.starts_with('/') {
+            let read = (arguments.verb == "get").then(|| typed.clone());
+            let attributes = hops::attributes(arguments, &ResourceAttributes::typed(typed));
+            return Right { attributes, read, unknown: None };
+        }
+        let found = kinds::find(typed, member, &host.at.cluster, cluster).await;
+        if matches!(found, Ok(None)) {
+            let attributes = hops::attributes(arguments, &ResourceAttributes::typed(typed));
+            return Right { attributes, read: Some("/version".to_owned()), unknown: Some(typed.clone()) };
+        }
+        let resource = found.ok().flatten().unwrap_or_else(|| ResourceAttributes::typed(typed));
+        let attributes = hops::attributes(arguments, &resource);
+        let read =
+            resource.root.as_deref().and_then(|root| read_path(root, &attributes["resourceAttributes"]));
+        Right { attributes, read, unknown: None }
+    }
+
     /// By SubjectAccessReviews: for the sidecar's account and for the impersonated user.
     pub(super) async fn of_another(&self, grant: &impl Fn() -> String) -> Result<Verdicts, Failure> {
         let Self { cluster, .. } = self;
@@ -41,19 +75,27 @@ impl Question<'_> {
         };
         let impersonator = Identity::named(&format!("system:serviceaccount:{NAMESPACE}:{IMPERSONATOR}"), &[]);
         let mut missing = Vec::new();
+        let mut learns = self.learns;
         for right in there.rights() {
             let what = hops::right_in_words(&right);
             let review = impersonator.review(&json!({"resourceAttributes": right}));
             if !self.ask(&review).await?.0 {
+                learns &= right["group"] == "";
                 missing.push(what);
             }
         }
         let impersonation = if missing.is_empty() {
             Verdict::yes(format!("the sidecar may impersonate {} on {cluster}", there.in_words()))
+        } else if learns {
+            // Names and groups are given on demand, and nothing else of an identity.
+            Verdict::yes(format!(
+                "on-demand access: the first request lets the sidecar impersonate {}",
+                missing.join(", ")
+            ))
         } else {
             Verdict::no(format!("{IMPERSONATOR} may not impersonate {}", missing.join(", ")), self.diff())
         };
-        let (allowed, reason) = self.ask(&there.review(&self.attributes().await)).await?;
+        let (allowed, reason) = self.ask(&there.review(&self.right.attributes)).await?;
         Ok(vec![
             ("member impersonation", impersonation),
             ("member authorization", self.authorization(allowed, &reason, grant)),
@@ -66,11 +108,17 @@ impl Question<'_> {
         if let Err(why) = self.who.on_member(self.rules) {
             return Ok(shown_nobody(why));
         }
-        let review = hops::self_review(&self.attributes().await);
+        let review = hops::self_review(&self.right.attributes);
         let ask = || member.send(Method::POST, SELF_REVIEWS, Some(("application/json", &review)));
         let mut answer = ask().await?;
         if is_just_granted(&answer) {
             answer = ask().await?;
+        }
+        // A review is a POST: callers who may only read make the read itself.
+        let only_reads = answer.refusal().is_some_and(|refusal| refusal.hop == Hop::HostAuthorization);
+        let read = self.right.read.as_ref().filter(|_| only_reads);
+        if let Some(path) = read {
+            answer = member.send(Method::GET, path, None).await?;
         }
         let not_asked = |why: String| Verdict::Unknown(why, None);
         Ok(match answer.refusal() {
@@ -85,6 +133,18 @@ impl Question<'_> {
                     ("member authorization", not_asked(why)),
                 ]
             }
+            None if read.is_some() => vec![
+                ("member impersonation", Verdict::yes(format!("{cluster} accepted the impersonation"))),
+                (
+                    "member authorization",
+                    match answer.status {
+                        StatusCode::FORBIDDEN => self.authorization(false, answer.message().raw(), grant),
+                        StatusCode::UNAUTHORIZED => not_asked(answer.message().to_string()),
+                        // What is not there was looked for.
+                        _ => self.authorization(true, "", grant),
+                    },
+                ),
+            ],
             None if answer.status == StatusCode::CREATED => {
                 let status = &answer.json()["status"];
                 let reason = status["reason"].as_str().unwrap_or_default();
@@ -116,19 +176,37 @@ impl Question<'_> {
         Ok((status["allowed"] == true, status["reason"].as_str().unwrap_or_default().to_owned()))
     }
 
-    /// What is asked of the member's authorizer. Where its resources cannot be read, what was typed.
-    async fn attributes(&self) -> Value {
-        let Self { host, member, cluster, arguments, .. } = self;
-        let found = kinds::find(&arguments.resource, member, &host.at.cluster, cluster).await;
-        hops::attributes(arguments, found.unwrap_or_else(|_| ResourceAttributes::typed(&arguments.resource)))
-    }
-
     fn authorization(&self, allowed: bool, reason: &str, grant: &impl Fn() -> String) -> Verdict {
+        if let Some(typed) = &self.right.unknown {
+            let Self { cluster, .. } = self;
+            let why = format!("{cluster} serves no resource {typed:?}");
+            return Verdict::no(why, format!("kubectl mc -C {cluster} api-resources"));
+        }
         if allowed {
             return Verdict::yes(hops::with_reason("allowed", reason));
         }
         Verdict::no(hops::with_reason(&format!("nothing on {} allows it", self.cluster), reason), grant())
     }
+}
+
+/// A GET that needs the right, and reads as little as can be.
+fn read_path(root: &str, right: &Value) -> Option<String> {
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+    let text = |field: &str| right[field].as_str().filter(|text| !text.is_empty());
+    let part = |begin: &str, field: &str| {
+        let text = text(field).map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string());
+        text.map(|text| format!("{begin}/{text}")).unwrap_or_default()
+    };
+    let query = match (text("verb")?, text("name"), text("subresource")) {
+        ("get", Some(_), Some("log")) => "?tailLines=0&limitBytes=1",
+        ("get", Some(_), None | Some("status" | "scale")) => "",
+        ("list", None, None) => "?limit=1",
+        ("watch", None, None) => "?watch=true&timeoutSeconds=1",
+        _ => return None,
+    };
+    let (namespace, name, sub) =
+        (part("/namespaces", "namespace"), part("", "name"), part("", "subresource"));
+    Some(format!("{root}{namespace}/{}{name}{sub}{query}", text("resource")?))
 }
 
 /// Whether the member lets the sidecar impersonate the caller since a moment ago, which the question made happen:
@@ -146,4 +224,29 @@ fn shown_nobody(why: String) -> Verdicts {
             Verdict::Unknown("the sidecar forwards no identity to the member".to_owned(), None),
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_have_a_path_of_their_own() {
+        let path = |verb: &str, name: Value, subresource: Value| {
+            let right = json!({"verb": verb, "resource": "pods", "namespace": "shop", "name": name, "subresource": subresource});
+            read_path("/api/v1", &right)
+        };
+        let pods = "/api/v1/namespaces/shop/pods";
+        assert_eq!(path("list", Value::Null, Value::Null), Some(format!("{pods}?limit=1")));
+        assert_eq!(path("get", json!("a/b"), Value::Null), Some(format!("{pods}/a%2Fb")));
+        assert_eq!(
+            path("get", json!("a"), json!("log")),
+            Some(format!("{pods}/a/log?tailLines=0&limitBytes=1"))
+        );
+        // A GET of these does something, or they are no reads.
+        for (verb, subresource) in [("get", json!("exec")), ("get", json!("proxy")), ("delete", Value::Null)]
+        {
+            assert_eq!(path(verb, json!("a"), subresource), None);
+        }
+    }
 }

@@ -70,7 +70,7 @@ pub(super) fn run(
     multi::check(&scanned, targets.len())?;
     let (found, host) = (login.host, login.host()?);
     let Settings { fleet: options, .. } = &settings;
-    let input = multi::read_input(&scanned)?;
+    let input = multi::read_input(&scanned)?.map(|input| multi::unmarked(&scanned, input)).transpose()?;
     let effect = builtin::effect(&scanned);
     multi::run(&Job {
         scanned: &scanned,
@@ -106,7 +106,7 @@ impl Login<'_> {
 fn local(scanned: Scanned, host: &HostOptions, env: &Env) -> Result<ExitStatus, Failure> {
     let files = ClusterContext::load_for(&scanned, host, env).map(|host| host.files).unwrap_or_default();
     let kubeconfig = std::env::join_paths(files).unwrap_or_default();
-    Ok(Kubectl::find(env)?.run(Invocation { arguments: scanned.kubectl, kubeconfig })?)
+    Ok(Kubectl::find(env)?.run(Invocation { arguments: scanned.kubectl, kubeconfig }, None)?)
 }
 
 /// Nothing was chosen: a person is asked, everybody else is told what there is.

@@ -1,7 +1,8 @@
-//! `kubectl mc compare`: the differences between objects of several clusters, field by field. Fields that a cluster
-//! writes itself (uid, resourceVersion, status) are ignored, and a Secret's values are only compared, never shown.
+//! `kubectl mc compare`: the differences between objects of several clusters as a unified diff of each field, with the
+//! odd one out marked. What a cluster writes itself is left out, and a Secret's values are only compared, never shown.
 
 mod fields;
+mod render;
 
 use std::collections::BTreeMap;
 
@@ -11,49 +12,64 @@ use super::get;
 use super::{MemberFailure, Task};
 use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
-use crate::server_text::escaped;
-use crate::tabwriter::TabWriter;
 
 /// What is compared: the objects of a `kubectl get`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ComparePlan(get::GetPlan);
+pub(crate) struct ComparePlan {
+    objects: get::GetPlan,
+    /// `--all-fields`: nothing is left out.
+    all_fields: bool,
+}
 
 impl ComparePlan {
     /// The plan for these words, if there is one: `compare [get] TYPE/NAME …`.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
-        get::GetPlan::of_objects(scanned, crate::argv::COMPARE).map(Self)
+        let objects = get::GetPlan::of_objects(scanned, crate::argv::COMPARE, ALL_FIELDS)?;
+        Some(Self { objects, all_fields: scanned.has(ALL_FIELDS) })
     }
 }
 
+/// The fields of an object, by their paths.
+type Fields = BTreeMap<String, String>;
+
 /// Each object at each cluster that has it.
-type Objects = BTreeMap<String, BTreeMap<usize, BTreeMap<String, String>>>;
+type Objects = BTreeMap<String, BTreeMap<usize, Fields>>;
 
 /// Compares. A cluster whose objects differ from those of the first that answered says no.
 pub(super) async fn run(
     plan: &ComparePlan,
     task: &Task<'_>,
 ) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
-    let (found, mut results) = get::objects(&plan.0, task).await?;
+    let (found, mut results) = get::objects(&plan.objects, task).await?;
     let answered: Vec<usize> = (0..results.len()).filter(|place| results[*place].is_ok()).collect();
     let mut objects = Objects::new();
-    for (place, object) in found {
-        if answered.contains(&place) {
-            objects.entry(name(&object)).or_default().insert(place, fields::of(&object));
+    let mut left_out = std::collections::BTreeSet::new();
+    for (place, object) in found.into_iter().filter(|(place, _)| answered.contains(place)) {
+        if !plan.all_fields && fields::is_of_the_cluster(&object) {
+            left_out.insert(name(&object));
+            continue;
         }
+        let fields = if plan.all_fields { fields::all(&object) } else { fields::of(&object) };
+        objects.entry(name(&object)).or_default().insert(place, fields);
     }
-    if objects.is_empty() && results.iter().all(Result::is_ok) {
+    if !left_out.is_empty() {
+        let names: Vec<_> = left_out.into_iter().collect();
+        let names = names.join(", ");
+        task.printer.note_line(&format!(
+            "not compared, because each cluster makes its own: {names}; see --{ALL_FIELDS}"
+        ));
+    } else if objects.is_empty() && results.iter().all(Result::is_ok) {
         task.printer.note("No resources found\n");
     }
     let mut separate = false;
     for (name, at) in &objects {
-        let differing = differences(at, &answered);
         for (place, result) in results.iter_mut().enumerate() {
             let same = answered.first().is_some_and(|first| at.get(first) == at.get(&place));
             if result.is_ok() && !same {
                 *result = Err(MemberFailure::Differs);
             }
         }
-        let mut text = render(name, &differing, &answered, task);
+        let mut text = render::object(name, &differences(at, &answered), &task.clusters);
         if text.is_empty() {
             continue;
         }
@@ -67,69 +83,49 @@ pub(super) async fn run(
     Ok(results)
 }
 
-/// A field, and its value at each cluster: in the order of the clusters.
-type Difference = (String, Vec<String>);
+/// A field whose value differs.
+#[derive(Debug, PartialEq)]
+struct Difference {
+    field: String,
+    /// Each value, and the clusters that have it: the one that most clusters have comes first. No value is none.
+    values: Vec<(Option<String>, Vec<usize>)>,
+}
 
-fn differences(at: &BTreeMap<usize, BTreeMap<String, String>>, answered: &[usize]) -> Vec<Difference> {
-    let mut differences = Vec::new();
-    if answered.iter().any(|place| !at.contains_key(place)) {
-        let there = |place: &usize| if at.contains_key(place) { "there" } else { "missing" }.to_owned();
-        differences.push(("(object)".to_owned(), answered.iter().map(there).collect()));
+impl Difference {
+    /// What the clusters have, if it differs.
+    fn between(field: &str, values: impl Iterator<Item = (usize, Option<String>)>) -> Option<Self> {
+        let mut groups: Vec<(Option<String>, Vec<usize>)> = Vec::new();
+        for (place, value) in values {
+            match groups.iter_mut().find(|(other, _)| *other == value) {
+                Some((_, places)) => places.push(place),
+                None => groups.push((value, vec![place])),
+            }
+        }
+        // Stable: among equals the first cluster's.
+        groups.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
+        (groups.len() > 1).then(|| Self { field: field.to_owned(), values: groups })
     }
-    // What is missing altogether does not differ in each of its fields.
-    let have: Vec<_> = answered.iter().filter(|place| at.contains_key(place)).collect();
+
+    /// The one cluster that has another value than all others.
+    fn odd_one_out(&self) -> Option<usize> {
+        match self.values.as_slice() {
+            [(_, most), (_, odd)] if most.len() > 1 && odd.len() == 1 => odd.first().copied(),
+            _ => None,
+        }
+    }
+}
+
+fn differences(at: &BTreeMap<usize, Fields>, answered: &[usize]) -> Vec<Difference> {
+    let there = |place: &usize| (*place, at.contains_key(place).then(|| THERE.to_owned()));
+    let object = Difference::between(OBJECT, answered.iter().map(there));
     let mut names: Vec<&String> = at.values().flat_map(BTreeMap::keys).collect();
     names.sort_unstable();
     names.dedup();
-    for name in names {
-        let value = |place: &usize| at.get(place).and_then(|fields| fields.get(name));
-        let first = have.first().and_then(|place| value(place));
-        if have.iter().any(|place| value(place) != first) {
-            let text = |place: &usize| match (at.contains_key(place), value(place)) {
-                (false, _) => String::new(),
-                (true, None) => NONE.to_owned(),
-                (true, Some(value)) => value.clone(),
-            };
-            differences.push((name.clone(), answered.iter().map(text).collect()));
-        }
-    }
-    differences
-}
-
-fn render(name: &str, differences: &[Difference], answered: &[usize], task: &Task<'_>) -> String {
-    if differences.is_empty() {
-        return String::new();
-    }
-    let mut writer = TabWriter::default();
-    let clusters = answered.iter().filter_map(|place| task.clusters.get(*place));
-    let clusters: Vec<_> = clusters.map(ToString::to_string).collect();
-    writer.line(&format!("{}\t{}", escaped(name), clusters.join("\t")));
-    let secret = name.starts_with("Secret ");
-    for (field, values) in differences {
-        let values = if secret && fields::is_secret(field) { veiled(values) } else { values.clone() };
-        let values: Vec<_> = values.iter().map(|value| escaped(value)).collect();
-        writer.line(&format!("{}\t{}", escaped(field), values.join("\t")));
-    }
-    writer.flush()
-}
-
-/// Which values are the same, and not what they are.
-fn veiled(values: &[String]) -> Vec<String> {
-    let is_nothing = |value: &String| value == NONE || value.is_empty();
-    let mut seen: Vec<&String> = Vec::new();
-    for value in values {
-        if !is_nothing(value) && !seen.contains(&value) {
-            seen.push(value);
-        }
-    }
-    let veil = |value: &String| {
-        if is_nothing(value) {
-            return value.clone();
-        }
-        let number = seen.iter().position(|other| *other == value).map_or(0, |at| at + 1);
-        format!("(value {number})")
-    };
-    values.iter().map(veil).collect()
+    // What is missing altogether does not differ in each of its fields.
+    let fields = names.into_iter().filter_map(|name| {
+        Difference::between(name, at.iter().map(|(place, fields)| (*place, fields.get(name).cloned())))
+    });
+    object.into_iter().chain(fields).collect()
 }
 
 /// `Deployment.apps x/web`
@@ -141,10 +137,15 @@ fn name(object: &Value) -> String {
     format!("{}{group} {namespace}{slash}{}", text("/kind"), text("/metadata/name"))
 }
 
-const NONE: &str = "<none>";
+const ALL_FIELDS: &str = "all-fields";
+/// In the place of a field: the object itself.
+const OBJECT: &str = "(object)";
+const THERE: &str = "there";
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::argv;
 
@@ -154,35 +155,35 @@ mod tests {
         assert!(plan("compare get deploy/web -n x").is_some());
         assert_eq!(plan("compare deploy web -n x"), plan("compare get deploy web -n x"));
         assert_eq!(plan("-n compare compare pods"), plan("compare get pods -n compare"));
+        assert!(plan("compare pods --all-fields").unwrap().all_fields);
         for words in ["compare", "compare get pods -w", "compare get pods -o json", "compare get -f x"] {
             assert_eq!(plan(words), None, "{words}");
         }
     }
 
     #[test]
-    fn only_differences_are_printed() {
-        let at = |value: Value| fields::of(&value);
-        let a = at(serde_json::json!({"spec": {"replicas": 1, "same": true}}));
-        let b = at(serde_json::json!({"spec": {"replicas": 2, "same": true, "more": "x"}}));
-        let at = BTreeMap::from([(0, a), (1, b)]);
-        let expected = [
-            (".spec.more".to_owned(), vec![NONE.to_owned(), "x".to_owned()]),
-            (".spec.replicas".to_owned(), vec!["1".to_owned(), "2".to_owned()]),
-        ];
-        assert_eq!(differences(&at, &[0, 1]), expected);
-        let missing = differences(&at, &[0, 1, 2]);
-        assert_eq!(missing[0].1, ["there", "there", "missing"]);
-        assert_eq!(missing.len(), 3);
+    fn value_of_most_clusters_comes_first() {
+        let of = |replicas: u32| fields::of(&json!({"spec": {"replicas": replicas, "same": true}}));
+        let at = BTreeMap::from([(0, of(2)), (1, of(1)), (2, of(1))]);
+        let differing = differences(&at, &[0, 1, 2]);
+        let values = vec![(Some("1".to_owned()), vec![1, 2]), (Some("2".to_owned()), vec![0])];
+        assert_eq!(differing, [Difference { field: ".spec.replicas".to_owned(), values }]);
+        assert_eq!(differing[0].odd_one_out(), Some(0));
+        // Of two clusters none is the odd one.
+        let at = BTreeMap::from([(0, of(2)), (1, of(1))]);
+        assert_eq!(differences(&at, &[0, 1])[0].odd_one_out(), None);
     }
 
     #[test]
-    fn secret_values_are_never_shown() {
-        let values = ["YQ==", "Yg==", "YQ==", NONE].map(str::to_owned);
-        assert_eq!(veiled(&values), ["(value 1)", "(value 2)", "(value 1)", NONE]);
-        assert!(
-            fields::is_secret(".data.key")
-                && fields::is_secret(".stringData.key")
-                && !fields::is_secret(".type")
+    fn missing_object_is_one_difference() {
+        let at = BTreeMap::from([
+            (0, fields::of(&json!({"spec": {"a": 1}}))),
+            (2, fields::of(&json!({"spec": {"a": 1}}))),
+        ]);
+        let missing = differences(&at, &[0, 1, 2]);
+        assert_eq!(
+            (missing.len(), missing[0].field.as_str(), missing[0].odd_one_out()),
+            (1, OBJECT, Some(1))
         );
     }
 }

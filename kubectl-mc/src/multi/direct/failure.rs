@@ -18,6 +18,9 @@ pub(crate) enum MemberFailure {
     /// The member's own answer, in kubectl's words.
     #[error("Error from server{}: {message}", in_parentheses(reason))]
     Server { code: u16, reason: ServerText, message: ServerText },
+    /// The host knew that it does not answer, so that it was not asked.
+    #[error("not ready: {0}")]
+    NotReady(ServerText),
     /// Nothing came for so long.
     #[error("no answer within {}", seconds(*.0))]
     TimedOut(Duration),
@@ -94,7 +97,7 @@ impl MemberFailure {
                     | Hop::MemberUnreachable
             ),
             Self::Server { code, .. } => *code == StatusCode::TOO_MANY_REQUESTS.as_u16() || *code >= 500,
-            Self::Unreadable(_) | Self::Differs | Self::Said(_) => false,
+            Self::NotReady(_) | Self::Unreadable(_) | Self::Differs | Self::Said(_) => false,
         }
     }
 }

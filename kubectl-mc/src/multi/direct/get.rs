@@ -21,10 +21,12 @@ use self::list::{ItemSink, Items};
 use self::resolve::{Round, Search, Wanted};
 use self::table::{Rows, TableSink};
 use super::failure::MemberFailure;
-use super::member::Member;
+use super::member::{Member, Members};
+use super::member_deadline::MemberDeadline;
 use super::server_table::Shown;
-use super::{Merge, Task};
+use super::{Merge, Task, Text};
 use crate::cluster::client::ClientError;
+use crate::multi::Fault;
 use crate::multi::ordered_output::{self, Sink};
 
 /// What is asked of one member in a round.
@@ -38,15 +40,17 @@ pub(super) struct Ask {
 pub(super) async fn run(
     plan: &GetPlan,
     task: &Task<'_>,
+    text: &mut dyn Text,
 ) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
-    let mut members = task.members(plan.watch.then_some(task.clusters.len())).await?;
+    if plan.watch {
+        // One more follows the clusters themselves.
+        let members = task.members(task.clusters.len() + 1, MemberDeadline::each).await?;
+        return Ok(outcomes(watch::run(plan, task, &members, text).await));
+    }
+    let mut members = task.members(0, MemberDeadline::whole).await?;
     let mut failures: Vec<Option<MemberFailure>> = vec![None; members.all.len()];
     let all = members.all.clone();
     let mut search = Search::begin(plan, task, &all, false).await;
-    if plan.watch {
-        watch(plan, task, search.each(&mut failures), &mut failures).await;
-        return Ok(outcomes(failures));
-    }
     let mut rounds = search.rounds(&mut failures);
     let mut sink = Sinks::new(plan, task, &rounds);
     let mut namespaced = true;
@@ -82,7 +86,7 @@ pub(super) async fn objects(
     plan: &GetPlan,
     task: &Task<'_>,
 ) -> Result<(Vec<(usize, Value)>, Vec<Result<(), MemberFailure>>), ClientError> {
-    let mut members = task.members(None).await?;
+    let mut members = task.members(0, MemberDeadline::whole).await?;
     let mut failures: Vec<Option<MemberFailure>> = vec![None; members.all.len()];
     let all = members.all.clone();
     let mut search = Search::begin(plan, task, &all, true).await;
@@ -131,17 +135,6 @@ async fn asked<F: Future<Output = Option<MemberFailure>>>(
         Ok(Some(ask)) => fetch(ask).await,
         Ok(None) => None,
         Err(failure) => Some(failure),
-    }
-}
-
-/// Watches at every member what its word means there: one type.
-async fn watch(plan: &GetPlan, task: &Task<'_>, wanted: Vec<Wanted>, failures: &mut [Option<MemberFailure>]) {
-    let Output::Table(columns) = &plan.output else { return };
-    let shown = Shown { columns: columns.clone(), namespace: plan.all_namespaces, prefix: None };
-    let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
-    let source = list::Source::new(plan, namespace);
-    for (place, failure) in watch::run(wanted, &source, &shown, task).await {
-        failures[place] = Some(failure);
     }
 }
 
@@ -242,11 +235,11 @@ impl<'a> Sinks<'a> {
     ) {
         match self {
             Self::Items(sink) => {
-                let named = members
-                    .iter()
-                    .zip(failures)
-                    .filter_map(|(member, failure)| Some((member.name.as_str(), failure.as_ref()?)));
-                sink.end(named);
+                let failed = members.iter().zip(failures).filter_map(|(member, failure)| {
+                    Some((member.name.clone(), Fault::from(failure.clone()?)))
+                });
+                let not_ready = task.not_ready.iter().cloned();
+                sink.end(not_ready.map(|(name, reason)| (name, Fault::NotReady(reason))).chain(failed));
             }
             // As kubectl: when there was no error, and nothing was written.
             Self::Table(sink)

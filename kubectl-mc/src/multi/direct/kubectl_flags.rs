@@ -5,11 +5,11 @@ use std::ffi::OsStr;
 use crate::argv::{Scanned, parse_bool};
 
 /// What a verb's flags are.
-pub(super) struct Grammar {
+pub(super) struct Grammar<'a> {
     /// Flags that take a value.
-    pub(super) values: &'static [&'static str],
+    pub(super) values: &'a [&'static str],
     /// Flags that are on or off.
-    pub(super) switches: &'static [&'static str],
+    pub(super) switches: &'a [&'static str],
 }
 
 /// The words of a command, all of which are known.
@@ -21,7 +21,7 @@ pub(super) struct Words<'a> {
 
 impl<'a> Words<'a> {
     /// Reads the words of one run of kubectl. `None` when anything is not known.
-    pub(super) fn read(scanned: &'a Scanned, verb: &str, grammar: &Grammar) -> Option<Self> {
+    pub(super) fn read(scanned: &'a Scanned, verb: &str, grammar: &Grammar<'_>) -> Option<Self> {
         let is_text = scanned.kubectl.iter().all(|word| word.to_str().is_some());
         let is_known = |(name, value): (&str, Option<&OsStr>)| {
             if GLOBAL.contains(&name) || grammar.values.contains(&name) {

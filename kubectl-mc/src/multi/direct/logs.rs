@@ -6,18 +6,20 @@ mod plan;
 mod pods;
 mod stream;
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::{self, Sender};
 
 pub(crate) use plan::LogsPlan;
 
 use self::stream::LogStream;
 use super::failure::MemberFailure;
 use super::member::Member;
+use super::member_deadline::MemberDeadline;
 use super::{Merge, Task, Text};
 use crate::cluster::client::ClientError;
-use crate::multi::ordered_output::{self, Sink};
+use crate::multi::ordered_output::{self, Abort, Sink};
 
 /// What the logs of one member say.
 pub(super) enum Said {
@@ -26,6 +28,8 @@ pub(super) enum Said {
     /// The last line of a log, which may have no end.
     Last(Vec<u8>),
     Remark(String),
+    /// One of them could not be had.
+    Failed(MemberFailure),
 }
 
 pub(super) async fn run(
@@ -33,8 +37,10 @@ pub(super) async fn run(
     task: &Task<'_>,
     text: &mut dyn Text,
 ) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
-    let streams = plan.follow.then(|| task.clusters.len().saturating_mul(plan.most));
-    let mut members = task.members(streams).await?;
+    let mut members = match plan.follow {
+        true => task.members(task.clusters.len().saturating_mul(plan.most), MemberDeadline::each).await?,
+        false => task.members(task.at_once().saturating_mul(BESIDE), MemberDeadline::whole).await?,
+    };
     let namespace = task.namespace(plan.namespace.as_deref());
     let (all, mut sink) = (members.all.clone(), Texts { task, text });
     let results = if plan.follow {
@@ -48,15 +54,29 @@ pub(super) async fn run(
     Ok(results.unwrap_or_default().into_iter().map(|result| result.unwrap_or(Ok(()))).collect())
 }
 
-/// One member's logs, one after the other.
+/// One member's logs in order. Some of those whose turn has not come are read already.
 async fn member_logs(
     plan: LogsPlan,
     member: Member,
     namespace: String,
     sender: Sender<Said>,
 ) -> Result<(), MemberFailure> {
-    for stream in streams(&plan, &member, &namespace, &sender).await? {
-        stream.read(&sender).await?;
+    let begin = |stream: LogStream| {
+        let (sender, said) = mpsc::channel(1);
+        (said, Abort(tokio::spawn(async move { stream.read(&sender).await })))
+    };
+    let mut waiting = streams(&plan, &member, &namespace, &sender).await?.into_iter();
+    let mut running: VecDeque<_> = waiting.by_ref().take(BESIDE).map(begin).collect();
+    while let Some((mut said, mut log)) = running.pop_front() {
+        while let Some(said) = said.recv().await {
+            if sender.send(said).await.is_err() {
+                return Ok(());
+            }
+        }
+        if let Ok(result) = (&mut log.0).await {
+            result?;
+        }
+        running.extend(waiting.next().map(begin));
     }
     Ok(())
 }
@@ -68,26 +88,34 @@ async fn member_follow(
     namespace: String,
     sender: Sender<Said>,
 ) -> Result<(), MemberFailure> {
-    let streams = streams(&plan, &member, &namespace, &sender).await?;
-    if streams.len() > plan.most {
+    let streams = match streams(&plan, &member, &namespace, &sender).await {
         // kubectl's own words.
-        return Err(MemberFailure::Said(format!(
+        Ok(streams) if streams.len() > plan.most => Err(MemberFailure::Said(format!(
             "error: you are attempting to follow {} log streams, but maximum allowed concurrency is {}, \
              use --max-log-requests to increase the limit",
             streams.len(),
             plan.most
-        )));
-    }
+        ))),
+        streams => streams,
+    };
+    let streams = match streams {
+        Ok(streams) => streams,
+        Err(failure) => {
+            let _ = sender.send(Said::Failed(failure.clone())).await;
+            return Err(failure);
+        }
+    };
     let mut running = tokio::task::JoinSet::new();
     for stream in streams {
         let sender = sender.clone();
         running.spawn(async move { stream.follow(&sender).await });
     }
-    drop(sender);
     let mut result = Ok(());
     while let Some(ended) = running.join_next().await {
-        if let (Ok(()), Ok(ended)) = (&result, ended) {
-            result = ended;
+        if let Ok(Err(failure)) = ended {
+            // The other logs of the member may last for days.
+            let _ = sender.send(Said::Failed(failure.clone())).await;
+            result = result.and(Err(failure));
         }
     }
     result
@@ -112,7 +140,8 @@ async fn streams(
         }
         for container in containers {
             // Each on a stream of its own, spread over the connections.
-            let place = member.place * plan.most + streams.len();
+            let most = if plan.follow { plan.most } else { BESIDE };
+            let place = member.place.saturating_mul(most) + streams.len() % most.max(1);
             streams.push(LogStream {
                 plan: plan.clone(),
                 member: member.at(place),
@@ -148,6 +177,10 @@ impl Sink<Said> for Texts<'_, '_> {
                 self.text.remark(cluster, &remark);
                 ControlFlow::Continue(())
             }
+            Said::Failed(failure) => {
+                self.text.failed(cluster, &failure);
+                ControlFlow::Continue(())
+            }
         }
     }
 
@@ -157,3 +190,6 @@ impl Sink<Said> for Texts<'_, '_> {
         }
     }
 }
+
+/// Logs of one member that are read at a time: as many as kubectl follows.
+const BESIDE: usize = 5;

@@ -23,6 +23,7 @@ use crate::server_text::ServerText;
 /// All members that are asked.
 pub(super) struct Members {
     pub(super) all: Vec<Member>,
+    pub(super) login: Login,
     warnings: mpsc::UnboundedReceiver<ServerText>,
     warned: HashSet<ServerText>,
 }
@@ -41,7 +42,7 @@ impl Members {
             deadline: deadline(),
             warnings: sender.clone(),
         });
-        Self { all: all.collect(), warnings, warned: HashSet::new() }
+        Self { all: all.collect(), login: login.clone(), warnings, warned: HashSet::new() }
     }
 
     /// Tells what the members have warned of, each warning once.

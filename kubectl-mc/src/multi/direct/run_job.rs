@@ -1,5 +1,5 @@
-//! Runs a plan on the clusters of a job. Clusters that the host knows to be not ready are skipped and reported at
-//! once.
+//! Runs a plan on the clusters of a job. Clusters that the host knows to be not ready are reported at once; all but
+//! a watch skip them.
 
 use std::ops::ControlFlow;
 
@@ -7,6 +7,7 @@ use kubectl_mc_api::ClusterName;
 
 use super::{MemberFailure, Merge, Plan, Task, Text};
 use crate::error::Failure;
+use crate::multi::selection::SelectedCluster;
 use crate::multi::{ClusterProgress, Fault, Job, Lines, Outcome};
 use crate::server_text::escaped;
 
@@ -18,29 +19,33 @@ impl Plan {
         progress: &ClusterProgress,
     ) -> Result<Vec<Outcome>, Failure> {
         let mut lines = Lines::new(job);
-        for target in job.targets.iter() {
-            if let Some(reason) = target.not_ready() {
-                lines.end(&target.name, &Err(Fault::NotReady(reason.clone())));
-            }
+        let not_ready: Vec<_> = job
+            .targets
+            .iter()
+            .filter_map(|target| Some((target.name.clone(), target.not_ready()?.clone())))
+            .collect();
+        for (name, reason) in &not_ready {
+            lines.end(name, &Err(Fault::NotReady(reason.clone())));
         }
-        let ready = job.targets.iter().filter(|target| target.not_ready().is_none());
+        let asked = |target: &&SelectedCluster| target.not_ready().is_none() || self.is_watch();
         let task = Task {
             host: job.host,
             plugin: job.plugin(),
             scanned: job.scanned,
             env: job.env,
             printer: job.printer,
-            clusters: ready.map(|target| target.name.clone()).collect(),
+            clusters: job.targets.iter().filter(asked).map(|target| target.name.clone()).collect(),
+            not_ready,
             at_once: job.options.concurrency.map(std::num::NonZero::get),
             timeout: job.options.timeout(true),
             progress: progress.clone(),
             merge: Merge::Marked,
         };
         let mut results = self.run(&task, &mut lines).await?.into_iter();
-        let outcome = |target: &crate::multi::selection::SelectedCluster| {
+        let outcome = |target: &SelectedCluster| {
             let result = match target.not_ready() {
-                Some(reason) => Err(Fault::NotReady(reason.clone())),
-                None => {
+                Some(reason) if !asked(&target) => Err(Fault::NotReady(reason.clone())),
+                _ => {
                     let result = results.next().unwrap_or(Ok(())).map_err(Fault::from);
                     lines.end(&target.name, &result);
                     result
@@ -62,6 +67,10 @@ impl Text for Lines<'_> {
         self.err(cluster, format!("{}\n", escaped(remark)).as_bytes());
     }
 
+    fn failed(&mut self, cluster: &ClusterName, failure: &MemberFailure) {
+        self.fail(cluster, &failure.clone().into());
+    }
+
     fn end(&mut self, cluster: &ClusterName) {
         self.complete(cluster);
     }
@@ -71,6 +80,7 @@ impl From<MemberFailure> for Fault {
     fn from(failure: MemberFailure) -> Self {
         match failure {
             MemberFailure::Refused(refusal) => Self::Refused(refusal),
+            MemberFailure::NotReady(reason) => Self::NotReady(reason),
             MemberFailure::Server { code: _, reason, message } => Self::Answered { reason, message },
             MemberFailure::TimedOut(time) => Self::TimedOut(time),
             MemberFailure::Differs => Self::NegativeAnswer,

@@ -1,4 +1,4 @@
-//! What the view shows of a MemberCluster: name, labels, version and conditions. Annotations may hold
+//! What the view shows of a MemberCluster: name, labels, server, version, last answer and conditions. Annotations may hold
 //! the whole applied manifest and managed fields are the writers' business: neither is shown.
 
 use std::collections::BTreeMap;
@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
-use kubectl_mc_api::MemberCluster;
 use kubectl_mc_api::path::PROXY_GROUP_VERSION;
+use kubectl_mc_api::{MemberCluster, MemberClusterStatus};
 use serde::Serialize;
 
 /// One cluster at one resourceVersion, rendered once for all who read it.
@@ -40,9 +40,14 @@ pub(super) struct Metadata {
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) server: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) last_seen: Option<Time>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Condition>,
 }
@@ -76,7 +81,8 @@ impl From<MemberCluster> for Cluster {
             creation_timestamp: member.metadata.creation_timestamp,
             labels: member.metadata.labels.unwrap_or_default(),
         };
-        let status = Status { version: status.version, conditions: status.conditions };
+        let MemberClusterStatus { namespace: _, server, version: kubernetes, last_seen, conditions } = status;
+        let status = Status { server, version: kubernetes, last_seen, conditions };
         Self::new(version, Object { kind: KIND, api_version: PROXY_GROUP_VERSION, metadata, status })
     }
 }
@@ -102,13 +108,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cluster_shows_name_labels_version_and_conditions_only() {
+    fn cluster_shows_its_labels_and_status_only() {
         let mut m1 = member("m1", 7, &[("env", "prod")]);
         m1.metadata.uid = Some("u-1".to_owned());
         m1.metadata.annotations = Some([("secret".to_owned(), "manifest".to_owned())].into());
         m1.metadata.managed_fields = Some(vec![Default::default()]);
         m1.metadata.creation_timestamp = Some(Time("2026-01-02T03:04:05Z".parse().unwrap()));
         m1.status = serde_json::from_value(json!({
+            "namespace": "kubectl-mc-system",
             "server": "https://203.0.113.7:6443",
             "version": "v1.36.3",
             "lastSeen": "2026-01-02T03:04:05Z",
@@ -125,7 +132,9 @@ mod tests {
                 "metadata": {"name": "m1", "uid": "u-1", "resourceVersion": "7",
                              "creationTimestamp": "2026-01-02T03:04:05Z", "labels": {"env": "prod"}},
                 "status": {
+                    "server": "https://203.0.113.7:6443",
                     "version": "v1.36.3",
+                    "lastSeen": "2026-01-02T03:04:05Z",
                     "conditions": [{"type": "Ready", "status": "True", "reason": "Ok", "message": "",
                                     "lastTransitionTime": "2026-01-02T03:04:05Z"}],
                 },

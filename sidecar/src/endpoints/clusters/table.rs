@@ -67,6 +67,8 @@ impl<'a> Row<'a> {
             status.version.clone().unwrap_or_else(unknown),
             age::since(metadata.creation_timestamp.as_ref().map(|time| time.0), now),
             ready.map(|ready| ready.reason.clone()).unwrap_or_default(),
+            status.server.clone().unwrap_or_default(),
+            age::since(status.last_seen.as_ref().map(|time| time.0), now),
         ];
         let object = match include {
             Include::None => None,
@@ -78,8 +80,8 @@ impl<'a> Row<'a> {
 
     /// A bookmark's row, which is there for its metadata.
     pub(super) fn of_marker(marker: &'a Marker) -> Self {
-        let cells =
-            [String::new(), unknown(), unknown(), age::since(None, Timestamp::UNIX_EPOCH), String::new()];
+        let never = || age::since(None, Timestamp::UNIX_EPOCH);
+        let cells = [String::new(), unknown(), unknown(), never(), String::new(), String::new(), never()];
         Self { cells, object: Some(Attachment::Marker(marker)) }
     }
 }
@@ -93,7 +95,8 @@ fn unknown() -> String {
     "Unknown".to_owned()
 }
 
-const COLUMNS: [Column; 5] = [
+/// Those of a MemberCluster (`kubectl_mc_api::member_cluster`).
+const COLUMNS: [Column; 7] = [
     Column {
         name: "Name",
         r#type: "string",
@@ -127,6 +130,20 @@ const COLUMNS: [Column; 5] = [
         r#type: "string",
         format: "",
         description: "Why the cluster is, or is not, ready.",
+        priority: 1,
+    },
+    Column {
+        name: "Server",
+        r#type: "string",
+        format: "",
+        description: "The address of the cluster's kube-apiserver.",
+        priority: 1,
+    },
+    Column {
+        name: "Last Seen",
+        r#type: "string",
+        format: "",
+        description: "How long ago the cluster last answered.",
         priority: 1,
     },
 ];

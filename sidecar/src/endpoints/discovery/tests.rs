@@ -156,7 +156,7 @@ fn openapi_knows_every_field_that_a_cluster_shows() {
     for (name, fields) in [
         ("Cluster", ["apiVersion", "kind", "metadata", "status"].as_slice()),
         ("ClusterMetadata", &["name", "uid", "resourceVersion", "creationTimestamp", "labels"]),
-        ("ClusterStatus", &["version", "conditions"]),
+        ("ClusterStatus", &["server", "version", "lastSeen", "conditions"]),
         ("ClusterListMetadata", &["resourceVersion", "continue", "remainingItemCount"]),
     ] {
         let mut expected = fields.to_vec();

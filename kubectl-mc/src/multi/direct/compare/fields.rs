@@ -4,19 +4,46 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::server_text::is_unsafe;
-
-/// The fields of an object by their paths.
+/// The fields of an object by their paths, without those that a cluster writes itself.
 pub(super) fn of(object: &Value) -> BTreeMap<String, String> {
     let mut object = object.clone();
     for (parent, name) in OF_THE_CLUSTER {
         if let Some(fields) = object.pointer_mut(parent).and_then(Value::as_object_mut) {
-            fields.remove(*name);
+            // A headless Service has no address of the cluster.
+            let is_chosen = |value: &Value| *value == "None" || *value == serde_json::json!(["None"]);
+            if !fields.get(*name).is_some_and(is_chosen) {
+                fields.remove(*name);
+            }
         }
     }
+    let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
+    for owner in owners.into_iter().flatten().filter_map(Value::as_object_mut) {
+        owner.remove("uid");
+    }
+    let annotations = object.pointer("/metadata/annotations").and_then(Value::as_object);
+    if annotations.is_some_and(Map::is_empty)
+        && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+    {
+        metadata.remove("annotations");
+    }
+    all(&object)
+}
+
+/// All fields of an object by their paths.
+pub(super) fn all(object: &Value) -> BTreeMap<String, String> {
     let mut fields = BTreeMap::new();
-    walk("", &object, &mut fields);
+    walk("", object, &mut fields);
     fields
+}
+
+/// Whether every cluster makes an object of this name for itself: its own CA, and tokens of its own.
+pub(super) fn is_of_the_cluster(object: &Value) -> bool {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    match text("/kind") {
+        "ConfigMap" => OWN_CONFIG_MAPS.contains(&text("/metadata/name")),
+        "Secret" => text("/type") == "kubernetes.io/service-account-token",
+        _ => false,
+    }
 }
 
 /// Whether a Secret keeps its values there, or copies of them.
@@ -40,7 +67,8 @@ fn walk(path: &str, value: &Value, fields: &mut BTreeMap<String, String>) {
                 walk(&format!("{path}[{key}]"), item, fields);
             }
         }
-        Value::String(text) => drop(fields.insert(path.to_owned(), one_line(text))),
+        Value::String(text) if text.is_empty() => drop(fields.insert(path.to_owned(), "\"\"".to_owned())),
+        Value::String(text) => drop(fields.insert(path.to_owned(), text.clone())),
         other => drop(fields.insert(path.to_owned(), other.to_string())),
     }
 }
@@ -59,26 +87,31 @@ fn named(fields: &Map<String, Value>) -> Option<&str> {
     fields.get("name").and_then(Value::as_str)
 }
 
-/// A text that stays on its line and in its column.
-fn one_line(text: &str) -> String {
-    if text.chars().any(is_unsafe) || text.is_empty() { format!("{text:?}") } else { text.to_owned() }
-}
-
 /// Parents and names of what each cluster writes of itself.
 const OF_THE_CLUSTER: &[(&str, &str)] = &[
     ("", "status"),
     ("/metadata", "creationTimestamp"),
     ("/metadata", "generation"),
     ("/metadata", "managedFields"),
-    ("/metadata", "ownerReferences"),
     ("/metadata", "resourceVersion"),
     ("/metadata", "selfLink"),
     ("/metadata", "uid"),
     ("/metadata/annotations", "deployment.kubernetes.io/revision"),
     ("/metadata/annotations", "kubectl.kubernetes.io/last-applied-configuration"),
+    ("/metadata/annotations", "pv.kubernetes.io/bind-completed"),
+    ("/metadata/annotations", "pv.kubernetes.io/bound-by-controller"),
+    ("/metadata/annotations", "volume.kubernetes.io/selected-node"),
     ("/spec", "clusterIP"),
     ("/spec", "clusterIPs"),
+    ("/spec", "healthCheckNodePort"),
+    ("/spec", "nodeName"),
+    ("/spec", "volumeName"),
+    ("/spec/claimRef", "resourceVersion"),
+    ("/spec/claimRef", "uid"),
 ];
+
+/// What Kubernetes, OpenShift and Istio put into each namespace.
+const OWN_CONFIG_MAPS: &[&str] = &["kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert"];
 
 #[cfg(test)]
 mod tests {
@@ -87,18 +120,40 @@ mod tests {
     #[test]
     fn fields_have_paths_and_items_their_names() {
         let object = serde_json::json!({
-            "metadata": {"uid": "1", "labels": {"a/b": "c"}, "annotations": {"deployment.kubernetes.io/revision": "2"}},
-            "spec": {"containers": [{"name": "x", "image": "i"}], "args": ["a", "b\nc"]}, "status": {"x": 1},
+            "metadata": {"uid": "1", "labels": {"a/b": "c"}, "annotations": {"deployment.kubernetes.io/revision": "2"},
+                "ownerReferences": [{"name": "o", "uid": "2"}]},
+            "spec": {"containers": [{"name": "x", "image": "i"}], "args": ["a", "b\nc"], "clusterIP": "10.0.0.1"},
+            "status": {"x": 1},
         });
         let fields: Vec<_> = of(&object).into_iter().collect();
         let expected = [
-            (".metadata.annotations", "{}"),
             (".metadata.labels[\"a/b\"]", "c"),
+            (".metadata.ownerReferences[name=o].name", "o"),
             (".spec.args[0]", "a"),
-            (".spec.args[1]", "\"b\\nc\""),
+            (".spec.args[1]", "b\nc"),
             (".spec.containers[name=x].image", "i"),
             (".spec.containers[name=x].name", "x"),
         ];
         assert_eq!(fields, expected.map(|(path, value)| (path.to_owned(), value.to_owned())));
+        assert!(all(&object).contains_key(".metadata.uid") && all(&object).contains_key(".status.x"));
+    }
+
+    #[test]
+    fn headless_service_differs_from_one_with_address() {
+        let service = |ip: &str| of(&serde_json::json!({"spec": {"clusterIP": ip, "clusterIPs": [ip]}}));
+        assert_eq!(service("10.0.0.1"), service("10.0.0.2"));
+        assert_ne!(service("10.0.0.1"), service("None"));
+    }
+
+    #[test]
+    fn objects_that_each_cluster_makes_are_known() {
+        let is = |kind: &str, name: &str, of_type: &str| {
+            is_of_the_cluster(&serde_json::json!({"kind": kind, "type": of_type, "metadata": {"name": name}}))
+        };
+        assert!(
+            is("ConfigMap", "kube-root-ca.crt", "")
+                && is("Secret", "x", "kubernetes.io/service-account-token")
+        );
+        assert!(!is("ConfigMap", "mine", "") && !is("Secret", "kube-root-ca.crt", "Opaque"));
     }
 }

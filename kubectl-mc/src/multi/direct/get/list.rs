@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use kubectl_mc_api::names;
+use kubectl_mc_api::{ClusterName, names};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -18,6 +18,7 @@ use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Query;
 use crate::multi::direct::server_table::{ListMeta, parse};
 use crate::multi::direct::{Merge, Task};
+use crate::multi::document;
 use crate::multi::ordered_output::Sink;
 use crate::server_text::escaped;
 use crate::yaml;
@@ -240,24 +241,17 @@ impl<'a> ItemSink<'a> {
     }
 
     /// Ends the list, with what is missing in it.
-    pub(super) fn end<'f>(&mut self, failures: impl Iterator<Item = (&'f str, &'f MemberFailure)>) {
-        let failures: Vec<Value> = failures
-            .map(|(cluster, failure)| {
-                let fault = Fault::from(failure.clone());
-                let message = fault.detail().unwrap_or_else(|| fault.cause());
-                serde_json::json!({"cluster": cluster, "cause": fault.cause(), "message": message})
-            })
-            .collect();
+    pub(super) fn end(&mut self, failures: impl Iterator<Item = (ClusterName, Fault)>) {
+        let failures: Vec<Value> =
+            failures.filter_map(|(cluster, fault)| document::cluster_error(&cluster, &fault)).collect();
         if self.alone
             || self.form == ItemFormat::Name
             || (self.task.merge == Merge::Plain && self.written == 0 && !failures.is_empty())
         {
             return;
         }
-        let mut metadata = serde_json::json!({"resourceVersion": ""});
-        if self.task.merge == Merge::Marked && !failures.is_empty() {
-            metadata[ERRORS] = failures.into();
-        }
+        let failures = if self.task.merge == Merge::Marked { failures } else { Vec::new() };
+        let metadata = document::list_metadata(failures);
         let text = match self.form {
             ItemFormat::Json { .. } => {
                 let items = match self.written {
@@ -307,9 +301,6 @@ impl Sink<Vec<String>> for ItemSink<'_> {
         if text.is_empty() { ControlFlow::Continue(()) } else { self.task.printer.stream(text.as_bytes()) }
     }
 }
-
-/// In the list's metadata: the clusters that are missing, and why.
-const ERRORS: &str = "clusterErrors";
 
 const OBJECTS: &str = "application/json";
 const NAMES: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";

@@ -45,15 +45,26 @@ impl GetPlan {
         Self::read(&Words::read(scanned, "get", &GRAMMAR)?)
     }
 
-    /// The plan of the objects that `VERB [get] TYPE/NAME …` means, of which none need be there.
-    pub(in crate::multi::direct) fn of_objects(scanned: &Scanned, verb: &str) -> Option<Self> {
-        let mut words = Words::read(scanned, verb, &GRAMMAR)?;
+    /// The plan of the objects that `VERB [get] TYPE/NAME …` means, of which none need be there. `own` is a switch
+    /// that the verb has beside those of get.
+    pub(in crate::multi::direct) fn of_objects(
+        scanned: &Scanned,
+        verb: &str,
+        own: &'static str,
+    ) -> Option<Self> {
+        let switches = [GRAMMAR.switches, &[own]].concat();
+        let mut words = Words::read(scanned, verb, &Grammar { switches: &switches, ..GRAMMAR })?;
         if words.arguments.first().is_some_and(|word| word == "get") {
             words.arguments.remove(0);
         }
         let plan = Self::read(&words)?;
         let plain = plan.output == Output::Table(Columns::default()) && !plan.watch;
         plain.then_some(Self { output: Output::Json, ignore_not_found: true, ..plan })
+    }
+
+    /// Whether it lasts until it is interrupted.
+    pub(crate) fn is_watch(&self) -> bool {
+        self.watch
     }
 
     fn read(words: &Words<'_>) -> Option<Self> {

@@ -204,6 +204,45 @@ impl<'a> Search<'a> {
     }
 }
 
+/// The one word of a plan at a member that is not asked yet.
+pub(super) struct Later {
+    word: String,
+    names: Option<Vec<String>>,
+    member: Member,
+    store: Arc<Store>,
+    key: String,
+}
+
+impl Later {
+    /// None when the plan has several words.
+    pub(super) fn new(plan: &GetPlan, task: &Task<'_>, member: &Member) -> Option<Self> {
+        let (word, names) = match &plan.objects {
+            Objects::All(types) => (types.first()?.clone(), None),
+            Objects::Named(named) => {
+                let (word, name) = named.first()?;
+                (word.clone(), Some(vec![name.clone()]))
+            }
+        };
+        let store = Arc::new(Store::new(Cache::open(task.env).ok()));
+        let key = Store::key(task.host, &member.name);
+        Some(Self { word, names, member: member.clone(), store, key })
+    }
+
+    /// The question; none when the member has no such type.
+    pub(super) async fn ask(&self) -> Result<Option<Ask>, MemberFailure> {
+        let Self { word, names, member, store, key } = self;
+        let meant = match discovery::everywhere(word) {
+            Some(resource) => vec![resource],
+            None => {
+                let words = std::slice::from_ref(word);
+                at_member(words, member, store, key).await?.pop().unwrap_or_default()
+            }
+        };
+        let (member, names) = (member.clone(), names.clone());
+        Ok(single(meant)?.map(|resource| Ask { member, resource, names }))
+    }
+}
+
 fn single(mut resources: Vec<ApiResource>) -> Result<Option<ApiResource>, MemberFailure> {
     if resources.len() > 1 {
         // kubectl's own words.

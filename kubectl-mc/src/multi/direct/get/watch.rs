@@ -1,25 +1,30 @@
 //! `get --watch` on many clusters as one stream of whole lines. Each member is listed, then watched from there. A
-//! watch that ends resumes from the last version, and one whose version is too old starts again.
+//! watch that ends resumes from the last version, and one whose version is too old starts again. A cluster that is
+//! not ready at the beginning is watched from when it is.
+
+mod ready;
+mod screen;
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
-use tokio::time::Instant;
+use tokio::sync::watch;
 
-use super::Ask;
+use self::ready::ReadyClusters;
+use self::screen::Screen;
 use super::list::Source;
-use super::resolve::Wanted;
+use super::plan::{GetPlan, Output};
+use super::resolve::{Later, Search, Wanted};
 use super::table::ACCEPT;
+use super::{Ask, Member, Members};
 use crate::multi::direct::failure::{MemberFailure, Status};
 use crate::multi::direct::server_table::{Column, Shown, Table, TableLines, parse};
-use crate::multi::direct::{Merge, Task};
+use crate::multi::direct::{Task, Text};
 use crate::multi::ordered_output::{self, Sink};
-use crate::tabwriter::TabWriter;
 
 /// What the watch of one member tells.
 enum Told {
@@ -28,36 +33,123 @@ enum Told {
     Changed(TableLines),
     /// What a person should know of the stream itself.
     Remark(String),
+    /// It was not ready, and now is.
+    Begun,
     Ended(MemberFailure),
 }
 
-/// Watches until standard output is closed, or every member has failed. Failures by place.
+/// Watches until standard output is closed, or every member that was ready has failed. The failures of all members.
 pub(super) async fn run(
-    wanted: Vec<Wanted>,
-    source: &Source,
-    shown: &Shown,
+    plan: &GetPlan,
     task: &Task<'_>,
-) -> Vec<(usize, MemberFailure)> {
-    let mut screen = Screen::new(task, shown, &wanted);
-    let watch = |wanted: Wanted, sender: Sender<Told>| {
-        let (source, shown) = (source.clone(), shown.clone());
+    members: &Members,
+    text: &mut dyn Text,
+) -> Vec<Option<MemberFailure>> {
+    let Output::Table(columns) = &plan.output else { return vec![None; members.all.len()] };
+    let shown = Shown { columns: columns.clone(), namespace: plan.all_namespaces, prefix: None };
+    let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
+    let source = Source::new(plan, namespace);
+
+    let is_ready = |member: &&Member| task.not_ready.iter().all(|(name, _)| *name != member.name);
+    let ready: Vec<Member> = members.all.iter().filter(is_ready).cloned().collect();
+    let search = Search::begin(plan, task, &ready, false).await;
+    let mut unknown = vec![None; ready.len()];
+    let mut parts: Vec<_> = search.each(&mut unknown).into_iter().map(Part::Now).collect();
+    let (going, _) = watch::channel(parts.len());
+    let becoming = ReadyClusters::follow(&members.login, task);
+    let later = members.all.iter().filter(|member| !is_ready(member));
+    parts.extend(later.filter_map(|member| {
+        let (later, ready) = (Later::new(plan, task, member)?, becoming.subscribe());
+        Some(Part::Later { member: member.clone(), later, ready })
+    }));
+
+    let mut screen = Screen::new(task, text, &shown, &parts);
+    screen.not_found(ready.iter().zip(unknown));
+    let follow = |part: Part, sender: Sender<Told>| {
+        let (source, shown, going) = (source.clone(), shown.clone(), going.clone());
         async move {
-            let ended = match wanted.ask().await {
-                Ok(Some(ask)) => Watch::new(source, shown, ask, sender.clone()).follow().await,
-                // The word means nothing there that could be watched.
-                Ok(None) => Ok(()),
-                Err(failure) => Err(failure),
-            };
+            let ended = part.follow(source, shown, &sender, &going).await;
             if let Err(failure) = ended {
                 // The receiver may be gone.
                 let _ = sender.send(Told::Ended(failure)).await;
             }
         }
     };
-    if ordered_output::run_unordered(wanted, watch, &mut screen).await.is_some() {
+    if ordered_output::run_unordered(parts, follow, &mut screen).await.is_some() {
         let _ = screen.show();
     }
     screen.failures
+}
+
+/// The part of one member.
+enum Part {
+    Now(Wanted),
+    /// When it is ready.
+    Later {
+        member: Member,
+        later: Later,
+        ready: watch::Receiver<ready::Names>,
+    },
+}
+
+impl Part {
+    fn member(&self) -> &Member {
+        match self {
+            Self::Now(wanted) => &wanted.member,
+            Self::Later { member, .. } => member,
+        }
+    }
+
+    async fn follow(
+        self,
+        source: Source,
+        shown: Shown,
+        sender: &Sender<Told>,
+        going: &watch::Sender<usize>,
+    ) -> Result<(), MemberFailure> {
+        let result = match self {
+            Self::Now(wanted) => match wanted.ask().await {
+                Ok(Some(ask)) => Watch::new(source, shown, ask, sender.clone()).follow().await,
+                // The word means nothing there that could be watched.
+                Ok(None) => Ok(()),
+                Err(failure) => Err(failure),
+            },
+            Self::Later { member, later, mut ready } => {
+                let mut others = going.subscribe();
+                tokio::select! {
+                    biased;
+                    // Waiting alone, it would wait for ever.
+                    _ = others.wait_for(|going| *going == 0) => return Ok(()),
+                    _ = ready.wait_for(|names| names.contains(&member.name)) => {}
+                }
+                going.send_modify(|going| *going += 1);
+                let _ = sender.send(Told::Begun).await;
+                later_on(&later, source, shown, sender).await
+            }
+        };
+        going.send_modify(|going| *going -= 1);
+        result
+    }
+}
+
+/// The watch of a member that has just become ready, and may not be so for good.
+async fn later_on(
+    later: &Later,
+    source: Source,
+    shown: Shown,
+    sender: &Sender<Told>,
+) -> Result<(), MemberFailure> {
+    let mut pause = Pause::default();
+    let ask = loop {
+        match later.ask().await {
+            Err(failure) if failure.is_passing() && !sender.is_closed() => pause.wait().await,
+            asked => break asked?,
+        }
+    };
+    let Some(ask) = ask else { return Ok(()) };
+    let mut watch = Watch::new(source, shown, ask, sender.clone());
+    let version = watch.list_again(&mut pause).await?;
+    watch.follow_from(version).await
 }
 
 /// The watch of one member.
@@ -85,7 +177,11 @@ impl Watch {
     }
 
     async fn follow(mut self) -> Result<(), MemberFailure> {
-        let mut version = self.list(true).await?;
+        let version = self.list(true).await?;
+        self.follow_from(version).await
+    }
+
+    async fn follow_from(mut self, mut version: String) -> Result<(), MemberFailure> {
         let mut pause = Pause::default();
         while !self.sender.is_closed() {
             let began = version.clone();
@@ -258,113 +354,7 @@ impl Pause {
     }
 }
 
-/// One stream of lines. The lists of all members come first and together, as far as they are quick.
-struct Screen<'a> {
-    task: &'a Task<'a>,
-    no_headers: bool,
-    /// The places and names of the members.
-    members: Vec<(usize, String)>,
-    failures: Vec<(usize, MemberFailure)>,
-    /// What is held back until all have listed: by place.
-    lists: Vec<(usize, TableLines)>,
-    unlisted: usize,
-    due: Option<Instant>,
-    header: String,
-    writer: TabWriter,
-}
-
-impl<'a> Screen<'a> {
-    fn new(task: &'a Task<'_>, shown: &Shown, wanted: &[Wanted]) -> Self {
-        Self {
-            task,
-            no_headers: shown.columns.no_headers,
-            members: wanted.iter().map(|wanted| (wanted.place, wanted.member.name.to_string())).collect(),
-            failures: Vec::new(),
-            lists: Vec::new(),
-            unlisted: wanted.len(),
-            due: None,
-            header: String::new(),
-            writer: TabWriter::default(),
-        }
-    }
-
-    fn listed(&mut self, place: usize, lines: TableLines) -> ControlFlow<()> {
-        self.unlisted = self.unlisted.saturating_sub(1);
-        self.due.get_or_insert_with(|| Instant::now() + HELD);
-        self.lists.push((place, lines));
-        if self.unlisted == 0 { self.show() } else { ControlFlow::Continue(()) }
-    }
-
-    fn changed(&mut self, place: usize, lines: TableLines) -> ControlFlow<()> {
-        if self.lists.iter().any(|(other, _)| *other == place) {
-            self.show()?;
-        }
-        self.lines(place, lines);
-        self.flush()
-    }
-
-    fn remark(&mut self, place: usize, remark: &str) -> ControlFlow<()> {
-        self.show()?;
-        let name = &self.members[place].1;
-        self.task.printer.note_line(&format!("- {name}: {remark}"));
-        ControlFlow::Continue(())
-    }
-
-    fn lines(&mut self, place: usize, lines: TableLines) {
-        if lines.rows.is_empty() {
-            return;
-        }
-        let name = match self.task.merge {
-            Merge::Marked => self.members[place].1.as_str(),
-            Merge::Plain => "",
-        };
-        let marked = |line: &str, first: &str| match self.task.merge {
-            Merge::Marked => format!("{first}\t{line}"),
-            Merge::Plain => line.to_owned(),
-        };
-        if self.header != lines.header && !self.no_headers {
-            self.writer.line(&marked(&lines.header, "CLUSTER"));
-        }
-        self.header.clone_from(&lines.header);
-        lines.rows.iter().for_each(|row| self.writer.line(&marked(row, name)));
-    }
-
-    fn flush(&mut self) -> ControlFlow<()> {
-        let text = self.writer.flush();
-        if text.is_empty() { ControlFlow::Continue(()) } else { self.task.printer.stream(text.as_bytes()) }
-    }
-}
-
-impl Sink<Told> for Screen<'_> {
-    fn take(&mut self, place: usize, told: Told) -> ControlFlow<()> {
-        match told {
-            Told::Listed(lines) => self.listed(place, lines),
-            Told::Changed(lines) => self.changed(place, lines),
-            Told::Remark(remark) => self.remark(place, &remark),
-            Told::Ended(failure) => {
-                self.failures.push((self.members[place].0, failure));
-                self.listed(place, TableLines::default())
-            }
-        }
-    }
-
-    fn due(&self) -> Option<Instant> {
-        self.due
-    }
-
-    /// Shows what is held back, in the order of the members.
-    fn show(&mut self) -> ControlFlow<()> {
-        self.due = None;
-        let mut lists = std::mem::take(&mut self.lists);
-        lists.sort_by_key(|(place, _)| *place);
-        lists.into_iter().for_each(|(place, lines)| self.lines(place, lines));
-        self.flush()
-    }
-}
-
 const CHUNK: &str = "500";
-/// What a person does not notice.
-const HELD: Duration = Duration::from_millis(500);
 /// An object is at most 1.5 MiB in etcd.
 const MAX_EVENT: usize = 16 * 1024 * 1024;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);

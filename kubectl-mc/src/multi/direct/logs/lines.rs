@@ -40,11 +40,6 @@ impl Cutter {
         }
     }
 
-    /// Whether anything was shown.
-    pub(super) fn has_begun(&self) -> bool {
-        self.place.is_some()
-    }
-
     /// Forgets half a line, and gives the time from which the log is asked for again.
     pub(super) fn resume(&mut self) -> Option<String> {
         self.torn.clear();

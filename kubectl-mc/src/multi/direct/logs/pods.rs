@@ -17,8 +17,11 @@ pub(super) struct Pod {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Metadata {
     pub(super) name: String,
+    /// The pod is being deleted since then.
+    pub(super) deletion_timestamp: Option<String>,
     #[serde(default)]
     annotations: std::collections::BTreeMap<String, String>,
 }

@@ -51,7 +51,8 @@ impl LogStream {
         let mut cutter = Cutter::default();
         let mut since = None;
         let mut pause = FIRST_PAUSE;
-        let mut lost = false;
+        // None until the log was opened once.
+        let mut lost = None;
         loop {
             let query = self.query(true, since.as_deref());
             let ended = self.one(&query, &mut cutter, sender, &mut lost, &mut pause).await;
@@ -59,22 +60,25 @@ impl LogStream {
                 return Ok(());
             }
             let why = match ended {
-                Ok(()) => match self.still_runs().await {
-                    Ok(true) => "the log ended while the container runs".to_owned(),
-                    Ok(false) => {
+                Err(failure) if lost.is_none() => return Err(failure),
+                Err(failure) if failure.is_passing() => failure.to_string(),
+                // The end of the log, or a log that is gone when it is asked for again.
+                ended => match self.still_runs().await {
+                    Ok(true) => match ended {
+                        Ok(()) => "the log ended while the container runs".to_owned(),
+                        Err(failure) => return Err(failure),
+                    },
+                    Err(failure) if failure.is_passing() => failure.to_string(),
+                    Ok(false) | Err(_) => {
                         self.send(sender, Said::Last, |line| cutter.finish(line)).await;
                         return Ok(());
                     }
-                    Err(failure) if failure.is_passing() => failure.to_string(),
-                    Err(_) => return Ok(()),
                 },
-                Err(failure) if failure.is_passing() && (cutter.has_begun() || lost) => failure.to_string(),
-                Err(failure) => return Err(failure),
             };
-            if !lost {
+            let lost = lost.get_or_insert(false);
+            if !std::mem::replace(lost, true) {
                 self.remark(sender, &format!("lost: {why}; trying again")).await;
             }
-            lost = true;
             since = cutter.resume();
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -87,11 +91,11 @@ impl LogStream {
         query: &Query,
         cutter: &mut Cutter,
         sender: &Sender<Said>,
-        lost: &mut bool,
+        lost: &mut Option<bool>,
         pause: &mut Duration,
     ) -> Result<(), MemberFailure> {
         let mut body = self.member.open(&self.path(query), "*/*").await?.into_body();
-        if std::mem::take(lost) {
+        if lost.replace(false) == Some(true) {
             self.remark(sender, "the log continues").await;
         }
         *pause = FIRST_PAUSE;
@@ -125,10 +129,11 @@ impl LogStream {
         }
     }
 
-    /// Whether the container is the one that ran before.
+    /// Whether the container is the one that ran before, and is to go on running.
     async fn still_runs(&self) -> Result<bool, MemberFailure> {
         let pod = pods::named(&self.member, &self.namespace, &self.pod).await?;
-        Ok(self.id.is_some() && pod.running(&self.container) == self.id.as_deref())
+        let same = self.id.is_some() && pod.running(&self.container) == self.id.as_deref();
+        Ok(same && pod.metadata.deletion_timestamp.is_none())
     }
 
     async fn remark(&self, sender: &Sender<Said>, remark: &str) {

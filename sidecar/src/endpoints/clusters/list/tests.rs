@@ -114,7 +114,7 @@ async fn a_table_has_a_row_a_cluster_and_carries_what_was_asked_for() {
     let (registry, mut writer) = Registry::new();
     let mut m1 = member("m1", 10, &[("env", "prod")]);
     m1.status = serde_json::from_value(serde_json::json!({
-        "version": "v1.36.3",
+        "version": "v1.36.3", "server": "https://203.0.113.7:6443",
         "conditions": [{"type": "Ready", "status": "False", "reason": "Unreachable", "message": "",
                         "lastTransitionTime": "2026-01-02T03:04:05Z"}],
     }))
@@ -124,10 +124,26 @@ async fn a_table_has_a_row_a_cluster_and_carries_what_was_asked_for() {
     assert_eq!((&table["kind"], &table["apiVersion"]), (&"Table".into(), &"meta.k8s.io/v1".into()));
     let columns: Vec<_> =
         table["columnDefinitions"].as_array().unwrap().iter().map(|column| &column["name"]).collect();
-    assert_eq!(columns, ["Name", "Ready", "Version", "Age", "Reason"]);
+    assert_eq!(columns, ["Name", "Ready", "Version", "Age", "Reason", "Server", "Last Seen"]);
     let cells = |row: usize| table["rows"][row]["cells"].clone();
-    assert_eq!(cells(0), serde_json::json!(["m1", "False", "v1.36.3", "<unknown>", "Unreachable"]));
-    assert_eq!(cells(1), serde_json::json!(["m2", "Unknown", "Unknown", "<unknown>", ""]));
+    assert_eq!(
+        cells(0),
+        serde_json::json!([
+            "m1",
+            "False",
+            "v1.36.3",
+            "<unknown>",
+            "Unreachable",
+            "https://203.0.113.7:6443",
+            "<unknown>"
+        ])
+    );
+    assert_eq!(cells(1), serde_json::json!(["m2", "Unknown", "Unknown", "<unknown>", "", "", "<unknown>"]));
+    // A MemberCluster's own columns are the same.
+    let crd =
+        serde_json::to_value(<kubectl_mc_api::MemberCluster as kube::CustomResourceExt>::crd()).unwrap();
+    let own = crd["spec"]["versions"][0]["additionalPrinterColumns"].as_array().unwrap().clone();
+    assert_eq!(own.iter().map(|column| &column["name"]).collect::<Vec<_>>(), columns[1..]);
     for (include, kind) in [
         (Include::Metadata, "PartialObjectMetadata".into()),
         (Include::Object, "Cluster".into()),

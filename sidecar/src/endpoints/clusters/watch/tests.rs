@@ -194,7 +194,7 @@ async fn only_the_first_table_says_what_its_columns_are() {
                  &fieldSelector=metadata.name%3Dm1";
     let mut client = Client::watch(&registry, query, Form::Table(Include::Metadata)).await;
     let first = client.next().await.unwrap();
-    assert_eq!(first["object"]["columnDefinitions"].as_array().unwrap().len(), 5);
+    assert_eq!(first["object"]["columnDefinitions"].as_array().unwrap().len(), 7);
     assert_eq!(first["object"]["rows"][0]["object"]["kind"], "PartialObjectMetadata");
     let bookmark = client.next().await.unwrap();
     assert_eq!(bookmark["type"], "BOOKMARK");

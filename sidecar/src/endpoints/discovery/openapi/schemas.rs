@@ -57,7 +57,9 @@ pub(super) fn all(edition: Edition) -> Value {
         "description": "What is known of a cluster.",
         "type": "object",
         "properties": {
+            "server": text("The address of the cluster's kube-apiserver."),
             "version": text("The Kubernetes version of the cluster."),
+            "lastSeen": text("When the cluster last answered: written on change, else at most every 5 minutes."),
             "conditions": {
                 "description": "Reachable, CredentialValid, AuthSynced and Ready.",
                 "type": "array",

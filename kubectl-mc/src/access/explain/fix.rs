@@ -1,0 +1,221 @@
+//! The command that grants what an authorizer refuses: with the first of the usual roles that includes it, or else with
+//! a role that is made for it.
+
+use http::Method;
+use kubectl_mc_api::ClusterName;
+use serde_json::Value;
+
+use super::member::Question;
+use crate::access::through;
+
+/// Whose access is explained, and what for.
+pub(super) struct Fix {
+    /// `kubectl mc` with the flags that address the host.
+    kubectl_mc: String,
+    cluster: ClusterName,
+    /// The flags of `access grant` for the user.
+    subject: String,
+    attributes: Value,
+    /// The role that includes the right.
+    role: Option<String>,
+}
+
+impl Fix {
+    /// Looks at the member's roles, or, where they cannot be read, at what Kubernetes' own include.
+    pub(super) async fn find(question: &Question<'_>, attributes: &Value) -> Self {
+        let mut role = None;
+        for name in USUAL {
+            let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}");
+            let Question { host, member, cluster, .. } = question;
+            let answer = through::ask(member, &host.at.cluster, cluster, Method::GET, &path, None).await;
+            match answer.ok().filter(|answer| answer.status.is_success()) {
+                Some(answer) if includes(&answer.json(), attributes) => {
+                    role = Some(name.to_owned());
+                    break;
+                }
+                Some(_) => {}
+                None => {
+                    role = usual(attributes).map(str::to_owned);
+                    break;
+                }
+            }
+        }
+        let (cluster, subject) = (question.cluster.clone(), subject_flags(&question.who.user));
+        let kubectl_mc = question.host.at.cluster.kubectl_mc();
+        Self { kubectl_mc, cluster, subject, attributes: attributes.clone(), role }
+    }
+
+    /// `kubectl mc access grant view --user=jane -n shop -C m1`
+    pub(super) fn command(&self) -> String {
+        let Self { kubectl_mc, cluster, subject, attributes, role } = self;
+        let right = &attributes["resourceAttributes"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let place = match text(&right["namespace"]) {
+            // A right on a resource without namespaces is given everywhere.
+            namespace if namespace.is_empty() => String::new(),
+            namespace => format!(" -n {namespace}"),
+        };
+        let grant = |role: &str| format!("{kubectl_mc} access grant {role} {subject}{place} -C {cluster}");
+        if let Some(role) = role {
+            return grant(role);
+        }
+        let (verb, what, flag) = match right.is_null() {
+            true => {
+                let url = &attributes["nonResourceAttributes"];
+                (text(&url["verb"]), text(&url["path"]), "non-resource-url")
+            }
+            false => (text(&right["verb"]), resource(right), "resource"),
+        };
+        let (reads, verbs) = match verb.as_str() {
+            "get" | "list" | "watch" if flag == "resource" => {
+                ("read".to_owned(), "get,list,watch".to_owned())
+            }
+            verb => (verb.to_owned(), verb.to_owned()),
+        };
+        let plain = what.trim_matches('/').replace(['/', '.', '*'], "-");
+        let name = format!("{reads}-{plain}");
+        let create =
+            format!("{kubectl_mc} -C {cluster} create clusterrole {name} --verb={verbs} --{flag}={what}");
+        format!("{create} && {}", grant(&name))
+    }
+}
+
+/// `deployments.apps/scale`
+fn resource(right: &Value) -> String {
+    let text = |field: &str| right[field].as_str().unwrap_or_default();
+    let group = if text("group").is_empty() { String::new() } else { format!(".{}", text("group")) };
+    let sub =
+        if text("subresource").is_empty() { String::new() } else { format!("/{}", text("subresource")) };
+    format!("{}{group}{sub}", text("resource"))
+}
+
+/// Whether a ClusterRole includes a right, as RBAC's authorizer reads it.
+fn includes(role: &Value, attributes: &Value) -> bool {
+    let (right, url) = (&attributes["resourceAttributes"], &attributes["nonResourceAttributes"]);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    role["rules"].as_array().into_iter().flatten().any(|rule| {
+        let has = |list: &str, wanted: &str| {
+            rule[list].as_array().into_iter().flatten().any(|word| word == wanted || word == "*")
+        };
+        if right.is_null() {
+            let path = text(&url["path"]);
+            let matches = |pattern: &str| match pattern.strip_suffix('*') {
+                Some(begin) => path.starts_with(begin),
+                None => path == pattern,
+            };
+            let urls = rule["nonResourceURLs"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            return has("verbs", &text(&url["verb"])) && urls.into_iter().any(matches);
+        }
+        let (name, sub) = (text(&right["resource"]), text(&right["subresource"]));
+        let full = if sub.is_empty() { name } else { format!("{name}/{sub}") };
+        let names = rule["resourceNames"].as_array().map_or(0, Vec::len);
+        let named = names == 0 || (!right["name"].is_null() && has("resourceNames", &text(&right["name"])));
+        let any_parent = !sub.is_empty() && has("resources", &format!("*/{sub}"));
+        has("apiGroups", &text(&right["group"]))
+            && (has("resources", &full) || any_parent)
+            && has("verbs", &text(&right["verb"]))
+            && named
+    })
+}
+
+/// The first of Kubernetes' own roles that usually includes a right.
+fn usual(attributes: &Value) -> Option<&'static str> {
+    let right = &attributes["resourceAttributes"];
+    let text = |field: &str| right[field].as_str().unwrap_or_default();
+    let reads = matches!(text("verb"), "get" | "list" | "watch");
+    match (text("group"), text("resource"), text("subresource")) {
+        ("", "namespaces", "") if reads => Some("view"),
+        ("", "nodes" | "persistentvolumes" | "namespaces" | "componentstatuses", _) | (_, "", _) => None,
+        ("", "secrets", _) | ("", "pods" | "services", "exec" | "attach" | "portforward" | "proxy") => {
+            Some("edit")
+        }
+        ("rbac.authorization.k8s.io", "roles" | "rolebindings", _) => Some("admin"),
+        ("networking.k8s.io", "ingressclasses", _) => None,
+        (
+            "" | "apps" | "autoscaling" | "batch" | "networking.k8s.io" | "policy" | "discovery.k8s.io",
+            _,
+            _,
+        ) => Some(if reads { "view" } else { "edit" }),
+        _ => None,
+    }
+}
+
+/// The flags of `access grant` for a user.
+fn subject_flags(user: &str) -> String {
+    match user.strip_prefix("system:serviceaccount:") {
+        Some(account) => format!("--serviceaccount={account}"),
+        None => format!("--user={user}"),
+    }
+}
+
+const USUAL: [&str; 3] = ["view", "edit", "admin"];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn right(verb: &str, group: &str, resource: &str, subresource: &str) -> Value {
+        json!({"resourceAttributes": {"verb": verb, "group": group, "resource": resource, "subresource": subresource}})
+    }
+
+    #[test]
+    fn usual_roles_include_what_kubernetes_says() {
+        for (verb, group, resource, subresource, role) in [
+            ("list", "", "pods", "", Some("view")),
+            ("get", "", "pods", "log", Some("view")),
+            ("create", "", "pods", "exec", Some("edit")),
+            ("list", "", "secrets", "", Some("edit")),
+            ("patch", "apps", "deployments", "", Some("edit")),
+            ("list", "", "nodes", "", None),
+            ("list", "", "namespaces", "", Some("view")),
+            ("create", "rbac.authorization.k8s.io", "roles", "", Some("admin")),
+            ("list", "example.com", "widgets", "", None),
+        ] {
+            assert_eq!(
+                usual(&right(verb, group, resource, subresource)),
+                role,
+                "{verb} {resource}/{subresource}"
+            );
+        }
+    }
+
+    #[test]
+    fn roles_include_rights_as_in_rbac() {
+        let role = json!({"rules": [
+            {"apiGroups": ["apps"], "resources": ["deployments", "*/scale"], "verbs": ["get", "patch"]},
+            {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["one"], "verbs": ["*"]},
+            {"nonResourceURLs": ["/metrics*"], "verbs": ["get"]},
+        ]});
+        assert!(includes(&role, &right("get", "apps", "deployments", "")));
+        assert!(includes(&role, &right("patch", "apps", "statefulsets", "scale")));
+        assert!(!includes(&role, &right("list", "apps", "deployments", "")));
+        assert!(!includes(&role, &right("get", "apps", "deployments", "status")));
+        assert!(!includes(&role, &right("get", "", "configmaps", "")));
+        let url = |path: &str| json!({"nonResourceAttributes": {"path": path, "verb": "get"}});
+        assert!(includes(&role, &url("/metrics/x")) && !includes(&role, &url("/healthz")));
+    }
+
+    #[test]
+    fn fix_makes_a_role_where_no_usual_one_helps() {
+        let fix = |attributes: Value, role: Option<&str>| {
+            let (cluster, subject) = ("m1".parse().unwrap(), subject_flags("jane"));
+            let kubectl_mc = "kubectl mc".to_owned();
+            Fix { kubectl_mc, cluster, subject, attributes, role: role.map(str::to_owned) }.command()
+        };
+        let mut pods = right("list", "", "pods", "");
+        pods["resourceAttributes"]["namespace"] = "shop".into();
+        assert_eq!(fix(pods, Some("view")), "kubectl mc access grant view --user=jane -n shop -C m1");
+        assert_eq!(
+            fix(right("list", "", "nodes", ""), None),
+            "kubectl mc -C m1 create clusterrole read-nodes --verb=get,list,watch --resource=nodes \
+             && kubectl mc access grant read-nodes --user=jane -C m1"
+        );
+        assert_eq!(
+            fix(json!({"nonResourceAttributes": {"path": "/metrics", "verb": "get"}}), None),
+            "kubectl mc -C m1 create clusterrole get-metrics --verb=get --non-resource-url=/metrics \
+             && kubectl mc access grant get-metrics --user=jane -C m1"
+        );
+    }
+}

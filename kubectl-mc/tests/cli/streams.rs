@@ -1,0 +1,193 @@
+//! Logs and watches of several clusters without kubectl: what is shown when, and how they end.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::bed::{Bed, Ran, Stream, status};
+
+const POD: &str = r#"{"kind": "Pod", "metadata": {"name": "web", "DELETED": null},
+    "spec": {"containers": [{"name": "main"}]},
+    "status": {"containerStatuses": [{"name": "main", "containerID": "x://1", "state": {"running": {}}}]}}"#;
+
+const NOT_FOUND: &str =
+    r#"{"kind": "Status", "code": 404, "reason": "NotFound", "message": "pods \"web\" not found"}"#;
+
+fn ok(body: &str) -> (u16, &'static str, String) {
+    (200, "application/json", body.to_owned())
+}
+
+/// The plugin while it runs.
+struct Running {
+    child: Child,
+    out: Receiver<String>,
+    err: Receiver<String>,
+}
+
+impl Running {
+    fn start(bed: &Bed, words: &[&str]) -> Self {
+        let mut command = bed.command(words);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (out, err) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+        Self { child, out, err }
+    }
+
+    fn out(&mut self) -> String {
+        self.out.recv_timeout(DEADLINE).unwrap()
+    }
+
+    fn err(&mut self) -> String {
+        self.err.recv_timeout(DEADLINE).unwrap()
+    }
+
+    fn interrupt(mut self) {
+        assert!(
+            Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap().success()
+        );
+        assert_eq!(self.child.wait().unwrap().code(), Some(130));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = (self.child.kill(), self.child.wait());
+    }
+}
+
+fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    receiver
+}
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+#[test]
+fn followed_logs_show_an_error_at_once() {
+    let bed = Bed::streaming(|path, stream: &mut Stream| match path {
+        path if path.contains("/m1/") => {
+            stream.answer(status(502, "member unreachable", "connection refused"));
+        }
+        path if path.contains("/log?") => {
+            stream.begin();
+            stream.piece("2026-01-01T00:00:00Z here\n");
+            stream.hold();
+        }
+        path if path.contains("configmaps") => stream.hold(),
+        _ => stream.answer(ok(POD)),
+    });
+    for words in [&["logs", "-f", "web"][..], &["get", "configmaps", "-w"]] {
+        let mut running = Running::start(&bed, &[&["-C", "m1,m2"], words].concat());
+        // The other cluster goes on.
+        assert_eq!(running.err(), "m1 | error: member unreachable: connection refused", "{words:?}");
+        if words[0] == "logs" {
+            assert_eq!(running.out(), "m2 | here");
+        }
+        running.interrupt();
+    }
+}
+
+#[test]
+fn deleted_pod_ends_followed_log_without_error() {
+    // Its log breaks off, or ends while the pod still runs; when it is asked for again, it is gone.
+    for broken in [true, false] {
+        let gone = [AtomicBool::new(false), AtomicBool::new(false)];
+        let bed = Bed::streaming(move |path, stream: &mut Stream| match path {
+            path if path.contains("/log?") && !of(&gone, path).swap(true, Ordering::SeqCst) => {
+                stream.begin();
+                stream.piece("2026-01-01T00:00:00Z here\n");
+                if !broken {
+                    stream.end();
+                }
+            }
+            _ if !broken => stream.answer(ok(&POD.replace("\"DELETED\": null", DELETED))),
+            path if !of(&gone, path).load(Ordering::SeqCst) => stream.answer(ok(POD)),
+            _ => stream.answer(
+                crate::bed::Answer::from((404, "application/json", NOT_FOUND.to_owned())).of("member"),
+            ),
+        });
+        let ran = bed.run(&["-C", "m1,m2", "logs", "-f", "web"]);
+        let mut lines: Vec<_> = ran.out.lines().collect();
+        lines.sort_unstable();
+        assert_eq!((ran.code, lines), (Some(0), vec!["m1 | here", "m2 | here"]), "{ran:?}");
+        // A log that breaks off is asked for again; one that ends is not.
+        let lost = ran.err.lines().filter(|line| line.contains("trying again")).count();
+        assert_eq!((lost, ran.err.lines().count()), if broken { (2, 2) } else { (0, 0) }, "{ran:?}");
+    }
+}
+
+/// What belongs to the cluster of a path.
+fn of<'a, T>(each: &'a [T; 2], path: &str) -> &'a T {
+    &each[usize::from(path.contains("/m2/"))]
+}
+
+const DELETED: &str = r#""deletionTimestamp": "2026-01-01T00:00:00Z""#;
+
+#[test]
+fn logs_of_a_cluster_are_read_beside_each_other() {
+    // None ends before all are asked for.
+    let all = Arc::new(Barrier::new(3));
+    let pod = |name: &str| json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "main"}]}});
+    let pods = json!({"kind": "PodList", "items": [pod("a"), pod("b"), pod("c")]}).to_string();
+    let bed = Bed::streaming(move |path, stream: &mut Stream| match path {
+        path if path.contains("/m2/") => stream.answer(ok("{}")),
+        path if path.contains("/log?") => {
+            let pod = path.split("/pods/").nth(1).unwrap().split('/').next().unwrap().to_owned();
+            all.wait();
+            stream.answer((200, "text/plain", format!("{pod} one\n{pod} two\n")));
+        }
+        _ => stream.answer(ok(&pods)),
+    });
+    let ran = bed.run(&["--cluster-timeout=30s", "-C", "m1,m2", "logs", "-l", "app=web"]);
+    let lines = "m1 | a one\nm1 | a two\nm1 | b one\nm1 | b two\nm1 | c one\nm1 | c two\n";
+    assert_eq!(ran, Ran::new(0, lines, "m2 | No resources found in ns namespace.\n"));
+}
+
+#[test]
+fn watch_takes_up_cluster_that_becomes_ready() {
+    let cluster = |name: &str, ready: &str| {
+        json!({"metadata": {"name": name}, "status": {"conditions": [
+            {"type": "Ready", "status": ready, "reason": "Unreachable", "message": "no route to host"}]}})
+    };
+    let list = json!({"kind": "ClusterList", "items": [cluster("m1", "True"), cluster("m2", "False")]});
+    let table = |row: &str| {
+        json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "1"},
+            "columnDefinitions": [{"name": "Name", "type": "string"}],
+            "rows": [{"cells": [row], "object": {"metadata": {"name": row}}}]})
+    };
+    let (ready, unready) = (cluster("m2", "True"), cluster("m2", "False"));
+    let asked = AtomicUsize::new(0);
+    let bed = Bed::streaming(move |path, stream: &mut Stream| match path {
+        path if path.ends_with("/clusters?watch=true") => {
+            stream.begin();
+            stream.piece(&format!("{}\n", json!({"type": "ADDED", "object": unready})));
+            stream.piece(&format!("{}\n", json!({"type": "MODIFIED", "object": ready})));
+            stream.hold();
+        }
+        path if path.contains("watch=true") => {
+            stream.begin();
+            stream.hold();
+        }
+        // The first list of it fails yet.
+        path if path.contains("/m2/") && asked.fetch_add(1, Ordering::SeqCst) == 0 => {
+            stream.answer(status(502, "member unreachable", "not yet"));
+        }
+        path if path.contains("/m1/") => stream.answer(ok(&table("a").to_string())),
+        path if path.contains("/m2/") => stream.answer(ok(&table("b").to_string())),
+        _ => stream.answer(ok(&list.to_string())),
+    });
+    let mut running = Running::start(&bed, &["--all-clusters", "get", "configmaps", "-w"]);
+    assert_eq!(running.err(), "m2 | error: not ready: no route to host");
+    assert_eq!(running.err(), "- m2: ready, watched from now on");
+    let mut rows = vec![running.out(), running.out(), running.out()];
+    rows.sort();
+    assert_eq!(rows, ["CLUSTER   NAME", "m1        a", "m2        b"]);
+    running.interrupt();
+}

@@ -226,8 +226,9 @@ pub(crate) fn scan(words: Vec<OsString>) -> Scanned {
 /// `--name`, `--name=value`, `--name value`
 fn long(scanned: &mut Scanned, word: OsString, rest: &mut impl Iterator<Item = OsString>) {
     let (name, inline) = split_long(&word);
+    let keeps = name == flags::KEEP && scanned.verb().is_some_and(|verb| verb == flags::PORT_FORWARD);
     match flags::own(&name) {
-        Some(BuiltinFlag { shape, after_verb }) if after_verb || scanned.verb.is_none() => {
+        Some(BuiltinFlag { shape, after_verb }) if after_verb || keeps || scanned.verb.is_none() => {
             scanned.take_own(word, shape == FlagKind::Value && inline.is_none(), rest);
         }
         _ => {

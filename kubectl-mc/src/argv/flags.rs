@@ -28,6 +28,10 @@ pub(super) fn own(name: &str) -> Option<BuiltinFlag> {
     Some(*own)
 }
 
+/// The flag that is ours after this verb too.
+pub(super) const KEEP: &str = "keep";
+pub(super) const PORT_FORWARD: &str = "port-forward";
+
 /// The one word that is ours wherever it stands: kubectl knows no such value.
 pub(super) const DRY_RUN_CLUSTERS: &[u8] = b"--dry-run=clusters";
 
@@ -104,6 +108,8 @@ const BUILTIN_FLAGS: &[(&str, BuiltinFlag)] = &[
     ("batch", BEFORE_VERB),
     ("pause-on-failure", SWITCH),
     ("yes", SWITCH),
+    // After the verb of port-forward alone: other verbs may have one of their own.
+    (KEEP, SWITCH),
     ("dry-run", BEFORE_VERB),
     ("color", BEFORE_VERB),
     ("help", SWITCH),

@@ -20,7 +20,7 @@ EOF
 chmod +x "$tools/cc" "$tools/ar"
 for target in "${targets[@]}"; do
     if ! rustup target add "$target" >/dev/null 2>&1; then
-        echo "the check of the plugin for $target: rustup cannot get it" >>"${SKIPPED:-/dev/stderr}"
+        echo "not checked for $target: rustup cannot get its standard library" >&2
         continue
     fi
     variable=${target//-/_}

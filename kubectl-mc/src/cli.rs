@@ -60,6 +60,9 @@ pub(crate) struct Flags {
     /// Clusters on which the last command failed
     #[arg(long, global = true, help_heading = CHOICE)]
     pub(crate) retry_failed: bool,
+    /// Reconnect `port-forward` after a lost connection: a rollout, or a restart of the host
+    #[arg(long)]
+    pub(crate) keep: bool,
     /// Maximum number of clusters processed in parallel [default: by the number of cores]
     #[arg(long, value_name = "NUMBER", global = true, help_heading = SEVERAL)]
     pub(crate) cluster_concurrency: Option<NonZeroUsize>,

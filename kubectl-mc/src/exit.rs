@@ -22,8 +22,7 @@ pub(crate) enum ExitStatus {
     CannotStart,
     /// No kubectl was found; the shells' code for it.
     NoKubectl,
-    /// The code of a child that ran instead of kubectl taking our place (not on Unix).
-    #[cfg_attr(unix, expect(dead_code, reason = "execve leaves no child on Unix"))]
+    /// The code of a child that ran instead of kubectl taking our place.
     Child(u8),
 }
 

@@ -9,6 +9,7 @@ mod confirm;
 pub(crate) mod direct;
 mod document;
 mod dry_run;
+mod keep;
 mod last_failed;
 mod lines;
 mod local_port;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 pub(crate) use batches::{Batches, BatchesError};
 pub(crate) use dry_run::show;
+pub(crate) use keep::run_one as keep_one;
 pub(crate) use last_failed::recall;
 pub(crate) use lines::Lines;
 pub(crate) use options::Options;

@@ -132,6 +132,7 @@ const BUILTIN_FLAGS: &[(&str, BuiltinFlag)] = &[
     ("batch", flag(FlagKind::Value, Place::KnownVerbs)),
     ("pause-on-failure", flag(FlagKind::Switch, Place::KnownVerbs)),
     ("yes", flag(FlagKind::Switch, Place::KnownVerbs)),
+    ("keep", flag(FlagKind::Switch, Place::KnownVerbs)),
     ("color", flag(FlagKind::Value, Place::KnownVerbs)),
     ("dry-run", flag(FlagKind::Value, Place::BeforeVerb)),
     ("help", flag(FlagKind::Switch, Place::BeforeVerb)),

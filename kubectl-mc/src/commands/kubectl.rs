@@ -31,6 +31,9 @@ pub(super) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
+    if settings.fleet.keep && scanned.verb().is_none_or(|verb| verb != "port-forward") {
+        return Err(NothingToKeep.into());
+    }
     if scanned.verb().is_some_and(|verb| verb == builtin::COMPARE) {
         if Plan::for_many(&scanned, env).is_none() {
             return Err(NotComparable.into());
@@ -75,6 +78,10 @@ fn one(
         let minor = kubectl.minor_version(&rewrite::kubeconfig_list(&host, &overlay)?)?;
         raw = RawPath::of_minor_version(minor);
     }
+    if settings.fleet.keep {
+        let invocation = rewrite::rewrite(scanned, &host, &cluster, &overlay, raw)?;
+        return multi::keep_one(&kubectl, &invocation, printer);
+    }
     let input = multi::unmarked_file(&scanned, cache.folder())?;
     Ok(kubectl.run(rewrite::rewrite(scanned, &host, &cluster, &overlay, raw)?, input)?)
 }
@@ -117,6 +124,20 @@ struct NotComparable;
 impl Explain for NotComparable {
     fn hint(&self) -> Option<String> {
         Some("for example: kubectl mc compare get deploy/web --cluster=m1,m2".to_owned())
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("--keep is a flag of `port-forward` only")]
+struct NothingToKeep;
+
+impl Explain for NothingToKeep {
+    fn hint(&self) -> Option<String> {
+        Some("watches and followed logs of several clusters reconnect by themselves".to_owned())
     }
 
     fn status(&self) -> ExitStatus {

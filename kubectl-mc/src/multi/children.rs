@@ -15,7 +15,7 @@ use super::ordered_output::{self, Concurrency, ForCluster, Sink};
 use super::output::Output;
 use super::progress::ClusterProgress;
 use super::run_folder::RunFolder;
-use super::{Fault, Job, Outcome, local_port};
+use super::{Fault, Job, Outcome, keep, local_port};
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client;
@@ -114,16 +114,15 @@ impl<'a> Children<'a> {
     }
 
     fn start(&self, target: &SelectedCluster, at: usize) -> Result<Start, Failure> {
-        let invocation = self.invocation(target, at)?;
-        let mut command = self.kubectl.child(invocation);
-        if self.job.parses_output() {
-            // The user's preferences for kubectl would change the form of what is read here.
-            command.env("KUBECTL_KUBERC", "false");
-        }
-        let may_say_no = verb::may_say_no(self.job.scanned);
         Ok(Start {
             cluster: target.name.clone(),
-            child: Child { command, input: self.input.clone(), timeout: self.timeout, may_say_no },
+            kubectl: self.kubectl.clone(),
+            invocation: self.invocation(target, at)?,
+            parsed: self.job.parses_output(),
+            input: self.input.clone(),
+            timeout: self.timeout,
+            may_say_no: verb::may_say_no(self.job.scanned),
+            keep: self.job.options.keep,
             client: self.client.clone(),
             permits: self.permits.clone(),
             asks: self.asks.clone(),
@@ -150,7 +149,14 @@ impl<'a> Children<'a> {
 /// A child that is to be run.
 struct Start {
     cluster: ClusterName,
-    child: Child,
+    kubectl: Kubectl,
+    invocation: Invocation,
+    /// Whether the output is read here, and not only passed on.
+    parsed: bool,
+    input: Option<Arc<[u8]>>,
+    timeout: Option<Duration>,
+    may_say_no: bool,
+    keep: bool,
     client: Option<kube::Client>,
     permits: Arc<Semaphore>,
     asks: Arc<Semaphore>,
@@ -158,18 +164,19 @@ struct Start {
 
 impl Start {
     async fn run(self, events: mpsc::Sender<Event>) {
-        let Self { cluster, mut child, client, permits, asks } = self;
-        let timeout = child.timeout;
+        let (timeout, client) = (self.timeout, self.client.as_ref());
+        let (permits, asks) = (self.permits.clone(), self.asks.clone());
         let ask = asks.acquire_owned().await;
         let begin = Instant::now();
-        let refused = refusal(client.as_ref(), &cluster, timeout).await;
+        let refused = refusal(client, &self.cluster, timeout).await;
         drop(ask);
         let result = match refused {
             Ok(()) => {
                 // Both together have the time that the cluster has; waiting for a turn is not its fault.
-                child.timeout = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+                let left = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
                 match permits.acquire_owned().await {
-                    Ok(_permit) => child::run(child, &events).await,
+                    Ok(_permit) if self.keep => keep::run(|| self.child(left), &events).await,
+                    Ok(_permit) => child::run(self.child(left), &events).await,
                     // The semaphore is never closed.
                     Err(_) => Err(Fault::NotBegun),
                 }
@@ -182,6 +189,15 @@ impl Start {
         };
         // Without a receiver the command is ending.
         let _ = events.send(Event::End(result)).await;
+    }
+
+    fn child(&self, timeout: Option<Duration>) -> Child {
+        let mut command = self.kubectl.child(self.invocation.clone());
+        if self.parsed {
+            // The user's preferences for kubectl would change the form of what is read here.
+            command.env("KUBECTL_KUBERC", "false");
+        }
+        Child { command, input: self.input.clone(), timeout, may_say_no: self.may_say_no }
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Options {
     pub(crate) pause_on_failure: bool,
     /// Do not ask before a change.
     pub(crate) yes: bool,
+    /// Begin a port-forward again when its connection is lost.
+    pub(crate) keep: bool,
     pub(crate) color: Color,
 }
 

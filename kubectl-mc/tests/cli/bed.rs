@@ -216,7 +216,7 @@ impl Stream {
 
     /// The head of an answer in pieces.
     pub(crate) fn begin(&mut self) {
-        self.write("HTTP/1.1 200 -\r\nX-Kubectl-Mc-Hop: member\r\nTransfer-Encoding: chunked\r\n\r\n");
+        self.write("HTTP/1.1 200 -\r\nX-Kubectl-Mc-Hop: member\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
     }
 
     pub(crate) fn piece(&mut self, text: &str) {

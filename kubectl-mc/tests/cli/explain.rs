@@ -16,7 +16,9 @@ fn bed() -> Bed {
                 path if path.ends_with("/selfsubjectreviews") => {
                     created(json!({"status": {"userInfo": {"username": "jane", "groups": ["dev"]}}}))
                 }
-                path if path.ends_with("reviews") => created(json!({"status": {"allowed": true}})),
+                path if path.ends_with("reviews") => {
+                    created(json!({"status": {"allowed": path.ends_with("/selfsubjectaccessreviews")}}))
+                }
                 path if path.ends_with("/clusters/m1") => {
                     let yes = |kind: &str| json!({"type": kind, "status": "True"});
                     ok(json!({"status": {"conditions": [yes("Ready"), yes("AuthSynced")]}}))
@@ -99,4 +101,7 @@ fn unknown_verb_and_resource_are_named() {
         ran.out.contains(expected) && ran.out.ends_with("fix: kubectl mc -C m1 api-resources\n"),
         "{ran:?}"
     );
+    // No grant helps, on the host either.
+    let ran = explain(&["--as=eve", "get", "podz"]);
+    assert!(ran.out.contains("host authorization    no") && !ran.out.contains("access grant"), "{ran:?}");
 }

@@ -13,6 +13,7 @@ mod fleet;
 mod fleet_per_cluster;
 mod fleet_writes;
 mod install;
+mod keep;
 mod one_cluster;
 mod preflight;
 mod promises;

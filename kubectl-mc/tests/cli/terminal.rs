@@ -45,7 +45,7 @@ fn picker_asks_when_nothing_is_chosen() {
     1  eu-1   env=prod
     2  eu-2   env=prod,tier=one
     3  us-1      not ready
-    Clusters (numbers, names or patterns, as in 1,3 or 'eu-*'):
+    Clusters (numbers, names or patterns, as in 1-3,5 or 'eu-*'; other text filters):
     ");
     terminal.type_in("1, eu-2\r").unwrap();
     let (code, screen) = terminal.end(DEADLINE).unwrap();
@@ -54,7 +54,7 @@ fn picker_asks_when_nothing_is_chosen() {
     1  eu-1   env=prod
     2  eu-2   env=prod,tier=one
     3  us-1      not ready
-    Clusters (numbers, names or patterns, as in 1,3 or 'eu-*'): 1, eu-2
+    Clusters (numbers, names or patterns, as in 1-3,5 or 'eu-*'; other text filters): 1, eu-2
     eu-1 | describe on eu-1
     eu-2 | describe on eu-2
     ");

@@ -182,7 +182,10 @@ fn command_without_a_cluster_prompts_for_clusters() -> Result<()> {
     let words = ["describe", "configmap", "kube-root-ca.crt"];
     let mut terminal = Terminal::start(&pair.plugin()?, &words, 60, 120)?;
     terminal.wait_for("  m2", SOON)?;
-    terminal.wait_for("Clusters (numbers, names or patterns, as in 1,3 or 'eu-*'): ", SOON)?;
+    terminal.wait_for(
+        "Clusters (numbers, names or patterns, as in 1-3,5 or 'eu-*'; other text filters): ",
+        SOON,
+    )?;
     terminal.type_in("m1, m2\r")?;
     for line in ["m1\u{1b}[0m | Name:", "m2\u{1b}[0m | Name:"] {
         terminal.wait_for(line, SOON)?;

@@ -42,6 +42,12 @@ pub(super) struct Right {
     unknown: Option<String>,
 }
 
+impl Right {
+    pub(super) fn is_unknown(&self) -> bool {
+        self.unknown.is_some()
+    }
+}
+
 type Verdicts = Vec<(&'static str, Verdict)>;
 
 impl Question<'_> {
@@ -176,11 +182,16 @@ impl Question<'_> {
         Ok((status["allowed"] == true, status["reason"].as_str().unwrap_or_default().to_owned()))
     }
 
+    /// The command that lists what the member serves.
+    pub(super) fn resources(&self) -> String {
+        format!("kubectl mc -C {} api-resources", self.cluster)
+    }
+
     fn authorization(&self, allowed: bool, reason: &str, grant: &impl Fn() -> String) -> Verdict {
         if let Some(typed) = &self.right.unknown {
             let Self { cluster, .. } = self;
             let why = format!("{cluster} serves no resource {typed:?}");
-            return Verdict::no(why, format!("kubectl mc -C {cluster} api-resources"));
+            return Verdict::no(why, self.resources());
         }
         if allowed {
             return Verdict::yes(hops::with_reason("allowed", reason));

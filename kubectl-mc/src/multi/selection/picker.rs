@@ -1,9 +1,9 @@
-//! Asks at the terminal for clusters when none is chosen: a numbered list and one line of input, with the syntax of
-//! `--cluster`.
+//! Asks at the terminal for clusters when none is chosen: a numbered list and lines of input, with numbers, ranges, the
+//! syntax of `--cluster`, and text that narrows the list.
 
 use std::io::{self, BufRead, Write};
 
-use super::{Choice, SelectedCluster, TermError};
+use super::{Choice, SelectedCluster};
 use crate::server_text::escaped;
 
 /// Shows the clusters and reads the choice; `None` when the answer is empty.
@@ -12,43 +12,98 @@ pub(crate) fn pick(
     input: &mut dyn BufRead,
     output: &mut dyn Write,
 ) -> io::Result<Option<Choice>> {
-    let width = all.iter().map(|target| target.name.as_str().len()).max().unwrap_or(0);
-    let digits = all.len().to_string().len();
-    for (at, target) in all.iter().enumerate() {
-        let state = if target.not_ready().is_some() { "   not ready" } else { "" };
-        let labels = target.listed.iter().flat_map(|listed| &listed.labels);
-        let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={value}")).collect();
-        let line =
-            format!("{:digits$}  {:width$}   {}{state}", at + 1, target.name.as_str(), labels.join(","));
-        writeln!(output, "{}", line.trim_end())?;
-    }
+    let mut shown: Vec<&SelectedCluster> = all.iter().collect();
+    show(&shown, output)?;
     loop {
-        write!(output, "Clusters (numbers, names or patterns, as in 1,3 or 'eu-*'): ")?;
+        write!(output, "Clusters (numbers, names or patterns, as in 1-3,5 or 'eu-*'; other text filters): ")?;
         output.flush()?;
         let mut line = String::new();
         if input.read_line(&mut line)? == 0 || line.trim().is_empty() {
             return Ok(None);
         }
-        match read(line.trim(), all) {
-            Ok(choice) => return Ok(choice),
-            Err(error) => writeln!(output, "{}", escaped(&error.to_string()))?,
+        match read(line.trim(), &shown, all) {
+            Answer::Choice(choice) => return Ok(choice),
+            Answer::Filter(matching) => {
+                shown = matching;
+                show(&shown, output)?;
+            }
+            Answer::Invalid(why) => writeln!(output, "{}", escaped(&why))?,
         }
     }
 }
 
-/// Numbers are names by their place; quotes are forgiven.
-fn read(line: &str, all: &[SelectedCluster]) -> Result<Option<Choice>, TermError> {
-    let by_number = |word: &str| {
-        let at: usize = word.parse().ok()?;
-        all.get(at.checked_sub(1)?).map(|target| target.name.to_string())
-    };
-    let words: Vec<_> = line
+fn show(clusters: &[&SelectedCluster], output: &mut dyn Write) -> io::Result<()> {
+    let width = clusters.iter().map(|target| target.name.as_str().len()).max().unwrap_or(0);
+    let digits = clusters.len().to_string().len();
+    for (at, target) in clusters.iter().enumerate() {
+        let state = if target.not_ready().is_some() { "   not ready" } else { "" };
+        let line = format!("{:digits$}  {:width$}   {}{state}", at + 1, target.name.as_str(), labels(target));
+        writeln!(output, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+fn labels(target: &SelectedCluster) -> String {
+    let labels = target.listed.iter().flat_map(|listed| &listed.labels);
+    labels.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// What a line of input is.
+enum Answer<'a> {
+    Choice(Option<Choice>),
+    /// Text in the names or labels of these.
+    Filter(Vec<&'a SelectedCluster>),
+    Invalid(String),
+}
+
+/// Numbers and ranges are places in what is shown; quotes are forgiven.
+fn read<'a>(line: &str, shown: &[&SelectedCluster], all: &'a [SelectedCluster]) -> Answer<'a> {
+    let words: Vec<&str> = line
         .split(|c: char| c == ',' || c.is_whitespace())
         .map(|word| word.trim_matches(['\'', '"']))
         .filter(|word| !word.is_empty())
-        .map(|word| by_number(word).unwrap_or_else(|| word.to_owned()))
         .collect();
-    Choice::parse(&words, &[], None, false)
+    let is_name = |word: &str| all.iter().any(|target| target.name.as_str() == word);
+    if let [word] = words.as_slice()
+        && !is_name(word)
+        && numbers(word).is_none()
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.=/".contains(c))
+        && !word.starts_with('/')
+    {
+        let matching: Vec<_> = all
+            .iter()
+            .filter(|target| target.name.as_str().contains(word) || labels(target).contains(word))
+            .collect();
+        if matching.is_empty() {
+            return Answer::Invalid(format!("no cluster has {word:?} in its name or labels"));
+        }
+        return Answer::Filter(matching);
+    }
+    let mut names = Vec::new();
+    for word in words {
+        match numbers(word).filter(|_| !is_name(word)) {
+            None => names.push(word.to_owned()),
+            Some((first, last)) if first >= 1 && first <= last && last <= shown.len() => {
+                names.extend(shown[first - 1..last].iter().map(|target| target.name.to_string()));
+            }
+            Some(_) => return Answer::Invalid(format!("{word} is not among 1-{}", shown.len())),
+        }
+    }
+    // A name that is not there would end the command; here there is a second try.
+    let plain = |name: &&String| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    if let Some(unknown) = names.iter().filter(plain).find(|name| !is_name(name)) {
+        return Answer::Invalid(format!("no cluster {unknown:?}"));
+    }
+    match Choice::parse(&names, &[], None, false) {
+        Ok(choice) => Answer::Choice(choice),
+        Err(error) => Answer::Invalid(error.to_string()),
+    }
+}
+
+/// `3`, `1-3`
+fn numbers(word: &str) -> Option<(usize, usize)> {
+    let (first, last) = word.split_once('-').unwrap_or((word, word));
+    Some((first.parse().ok()?, last.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -71,13 +126,33 @@ mod tests {
         assert_eq!(picked("'eu-*' !eu-2\n").0, choice("eu-*,!eu-2"));
         assert_eq!(picked("\n").0, None);
         assert_eq!(picked("").0, None);
+        assert_eq!(picked("1-2\n").0, choice("eu-1,eu-2"));
+        assert_eq!(picked("2-3,1\n").0, choice("eu-2,m1,eu-1"));
         assert!(picked("").1.starts_with("1  eu-1\n2  eu-2\n3  m1\nClusters ("));
     }
 
     #[test]
+    fn text_filters_the_list() {
+        let (choice, shown) = picked("eu\n2\n");
+        assert_eq!(choice, Choice::parse(&["eu-2"], &[], None, false).unwrap());
+        assert!(shown.contains("filters): 1  eu-1\n2  eu-2\nClusters ("), "{shown}");
+        // The numbers are those of the list that is shown.
+        assert_eq!(picked("m\n1\n").0, Choice::parse(&["m1"], &[], None, false).unwrap());
+    }
+
+    #[test]
     fn picker_repeats_after_an_invalid_answer() {
-        let (choice, shown) = picked("Nope\nm1\n");
-        assert!(choice.unwrap().exact().is_some());
-        assert!(shown.contains("invalid cluster name \"Nope\""), "{shown}");
+        for (typed, said) in [
+            ("zzz", "no cluster has \"zzz\" in its name or labels"),
+            ("4", "4 is not among 1-3"),
+            ("0", "0 is not among 1-3"),
+            ("2-1", "2-1 is not among 1-3"),
+            ("m1,m7", "no cluster \"m7\""),
+            ("/(/", "invalid"),
+        ] {
+            let (choice, shown) = picked(&format!("{typed}\nm1\n"));
+            assert_eq!(choice, Choice::parse(&["m1"], &[], None, false).unwrap(), "{typed}");
+            assert!(shown.contains(said), "{typed}: {shown}");
+        }
     }
 }

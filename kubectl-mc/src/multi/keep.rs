@@ -1,0 +1,94 @@
+//! `port-forward --keep`: kubectl is started again when it ends after it had forwarded. An error before that is one that
+//! another start does not mend.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc::{self, Sender};
+
+use super::child::{self, Child, Event};
+use super::{Fault, interrupted};
+use crate::cluster::client;
+use crate::error::Failure;
+use crate::exit::ExitStatus;
+use crate::kubectl::exec::{Invocation, Kubectl};
+use crate::printer::Printer;
+
+/// Runs the children that `make` makes, one after the other. Ends with the first that never forwarded.
+pub(super) async fn run(make: impl Fn() -> Child, events: &Sender<Event>) -> Result<(), Fault> {
+    let mut pause = FIRST_PAUSE;
+    let mut forwarded = false;
+    loop {
+        let (sender, mut own) = mpsc::channel(1);
+        let child = make();
+        let child = async move { child::run(child, &sender).await };
+        let pass_on = async {
+            let mut forwards = false;
+            while let Some(event) = own.recv().await {
+                forwards |= matches!(&event, Event::Out(bytes) if bytes.windows(FORWARDING.len()).any(|part| part == FORWARDING));
+                // Without a receiver the command is ending.
+                let _ = events.send(event).await;
+            }
+            forwards
+        };
+        let (result, forwards) = tokio::join!(child, pass_on);
+        forwarded |= forwards;
+        if !forwarded || events.is_closed() {
+            return result;
+        }
+        pause = if forwards { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        let again = format!("the connection was lost; trying again in {pause:?}\n");
+        let _ = events.send(Event::Err(again.into_bytes())).await;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// The same for one cluster, with the output of kubectl as it is.
+pub(crate) fn run_one(
+    kubectl: &Kubectl,
+    invocation: &Invocation,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let make = || Child {
+        command: kubectl.child(invocation.clone()),
+        input: None,
+        timeout: None,
+        may_say_no: false,
+    };
+    let result = client::runtime()?.block_on(async {
+        let (events, mut receiver) = mpsc::channel(1);
+        let print = async {
+            while let Some(event) = receiver.recv().await {
+                match event {
+                    Event::Out(bytes) => printer.out_bytes(&bytes),
+                    Event::Err(bytes) => printer.note_bytes(&bytes),
+                    Event::End(_) => {}
+                }
+            }
+        };
+        let run = async move { run(make, &events).await };
+        tokio::select! {
+            biased;
+            // Dropping the rest ends the child.
+            () = interrupted() => None,
+            (result, ()) = async { tokio::join!(run, print) } => Some(result),
+        }
+    });
+    Ok(match result {
+        None => ExitStatus::Interrupted,
+        Some(Ok(())) => ExitStatus::Success,
+        Some(Err(Fault::Kubectl { code: Some(code), .. })) => {
+            ExitStatus::Child(u8::try_from(code).unwrap_or(1))
+        }
+        Some(Err(fault)) => {
+            if let Some(detail) = fault.detail() {
+                printer.note_line(&format!("error: {detail}"));
+            }
+            ExitStatus::Failed
+        }
+    })
+}
+
+/// What kubectl says of each port when it is ready.
+const FORWARDING: &[u8] = b"Forwarding from ";
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);

@@ -87,6 +87,9 @@ pub(crate) struct Flags {
     /// Kubeconfig file of the host [default: KUBECONFIG, then ~/.kube/config]
     #[arg(long, value_name = "FILE", global = true, help_heading = OF_ALL)]
     pub(crate) kubeconfig: Option<OsString>,
+    /// Log level: 1 logs what the plugin reads and decides, 6 its requests too [env: KUBECTL_MC_LOG]
+    #[arg(long, short = 'v', value_name = "LEVEL", global = true, help_heading = OF_ALL)]
+    pub(crate) v: Option<u8>,
 }
 
 impl Flags {
@@ -181,6 +184,7 @@ Words after `--` and flags that are not listed here reach kubectl unchanged.
 Environment:
   KUBECTL_MC_CLUSTER   the clusters when none are chosen by flags
   KUBECTL_MC_CONTEXT   the host's context when no --context is given
+  KUBECTL_MC_LOG       the log level when no -v is given
   KUBECTL_MC_READONLY  1 refuses every command that may change something
   KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, else that in PATH)
 Exit codes:

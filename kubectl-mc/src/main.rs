@@ -21,6 +21,7 @@ mod json;
 mod kubectl;
 #[cfg(test)]
 mod layers;
+mod log;
 mod multi;
 mod next_command;
 mod printer;

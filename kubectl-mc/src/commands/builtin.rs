@@ -46,11 +46,12 @@ impl Clusters {
     /// The flags of every verb of the plugin that the help of this verb shows.
     fn shown(self) -> &'static [&'static str] {
         match self {
-            Self::None => &["context", "kubeconfig"],
-            Self::ByName => &["context", "kubeconfig", "cluster"],
+            Self::None => &["context", "kubeconfig", "v"],
+            Self::ByName => &["context", "kubeconfig", "v", "cluster"],
             Self::Any => &[
                 "context",
                 "kubeconfig",
+                "v",
                 "cluster",
                 "cluster_selector",
                 "all_clusters",

@@ -18,6 +18,7 @@ use crate::kubectl::exec::Kubectl;
 use crate::kubectl::overlay;
 use crate::kubectl::preflight;
 use crate::kubectl::rewrite::{self, RawPath};
+use crate::log::Log;
 use crate::multi::ClusterProgress;
 use crate::multi::direct::{Merge, Plan, Task};
 use crate::multi::selection::Choice;
@@ -60,6 +61,7 @@ fn one(
         return native(&plan, &scanned, cluster, &host, env, printer);
     }
     let kubectl = Kubectl::find(env)?;
+    Log::new(env).decision("Run kubectl", &[("cluster", &cluster), ("path", &kubectl.path().display())]);
     let cache = Cache::open(env)?;
     let overlay = overlay::overlay_json(&host, &cluster)?;
 

@@ -10,6 +10,7 @@ mod fleet;
 mod fleet_per_cluster;
 mod fleet_writes;
 mod install;
+mod log;
 mod one_cluster;
 mod preflight;
 mod promises;

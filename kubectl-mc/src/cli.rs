@@ -5,6 +5,7 @@ mod access;
 mod compare;
 mod install;
 mod join;
+mod use_cluster;
 mod version;
 mod wrap;
 
@@ -19,6 +20,7 @@ pub(crate) use access::{AccessArgs, AccessCommand, DiffArgs, ExplainArgs, GrantA
 pub(crate) use compare::CompareArgs;
 pub(crate) use install::{Certificates, InstallArgs, PullPolicy, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
+pub(crate) use use_cluster::UseArgs;
 pub(crate) use version::{DataFormat, GIT_COMMIT, GIT_VERSION, VersionArgs, version, with_commit};
 pub(crate) use wrap::wrap;
 
@@ -176,7 +178,7 @@ Examples:
   kubectl mc --context=eu-host --cluster=m1 get nodes
 
   # The same cluster for a while
-  export KUBECTL_MC_CLUSTER=m1
+  kubectl mc use m1
   kubectl mc logs -f deploy/web";
 
 const AFTER: &str = "\

@@ -4,6 +4,7 @@ mod builtin;
 mod clusters;
 mod kubectl;
 mod misspelled;
+mod use_cluster;
 mod version;
 
 use std::ffi::OsString;

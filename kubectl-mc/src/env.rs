@@ -32,6 +32,8 @@ pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
 pub(crate) const TMPDIR: &str = "TMPDIR";
 /// Where temporary files are on Windows.
 pub(crate) const TEMP: &str = "TEMP";
+/// The user's folder of what programs remember.
+pub(crate) const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 /// The user's folder of configurations.
 pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 /// No colours, whatever it says (<https://no-color.org>).

@@ -6,7 +6,7 @@ use std::path::Path;
 const LAYERS: &[&str] = &[
     "env", "exit", "server_text", "suggestion", "next_command", "argv", "cli", "json", "tabwriter",
     "yaml", "error", "printer", "log", "cache", "config_file", "progress", "confirm",
-    "cluster", "kubectl", "multi", "settings",
+    "cluster", "chosen_cluster", "kubectl", "multi", "settings",
     "apply", "join", "install", "access", "commands", "main",
 ];
 

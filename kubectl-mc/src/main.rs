@@ -7,6 +7,7 @@ mod access;
 mod apply;
 mod argv;
 mod cache;
+mod chosen_cluster;
 mod cli;
 mod cluster;
 mod commands;

@@ -5,13 +5,13 @@ use std::ffi::OsStr;
 
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 
-use super::{clusters, version};
+use super::{clusters, use_cluster, version};
 use crate::access;
 pub(super) use crate::argv::COMPARE;
 use crate::argv::Scanned;
 use crate::cli::{
     self, AccessArgs, Cli, ClustersArgs, CompareArgs, Flags, InstallArgs, JoinArgs, UninstallArgs,
-    UnjoinArgs, VersionArgs,
+    UnjoinArgs, UseArgs, VersionArgs,
 };
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -72,6 +72,14 @@ const VERBS: &[BuiltinVerb] = &[
         clusters: Clusters::None,
         effect: |_| Effect::Reads,
         run: |matches, flags, env, printer| clusters::run(&read(matches)?, flags, env, printer),
+    },
+    BuiltinVerb {
+        name: "use",
+        about: "Choose the cluster of commands that choose none, or print it",
+        arguments: UseArgs::augment_args,
+        clusters: Clusters::ByName,
+        effect: |_| Effect::Reads,
+        run: |matches, flags, env, printer| use_cluster::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
         name: "access",

@@ -17,3 +17,4 @@ mod promises;
 mod server_text;
 mod terminal;
 mod usage;
+mod use_cluster;

@@ -49,9 +49,14 @@ pub(crate) fn without_credential(url: &str) -> String {
 fn write(message: &str, fields: &[(&str, &dyn Display)]) {
     let now = jiff::Zoned::now().strftime("%m%d %H:%M:%S%.6f").to_string();
     let process = std::process::id();
-    let fields: String =
-        fields.iter().map(|(name, value)| format!(" {name}={:?}", value.to_string())).collect();
+    let fields: String = fields.iter().map(|(name, value)| format!(" {name}={}", shown(value))).collect();
     printer::log(&format!("I{now} {process:7} kubectl-mc] {message:?}{fields}"));
+}
+
+/// A number as it is, and text in quotation marks.
+fn shown(value: &dyn Display) -> String {
+    let text = value.to_string();
+    if text.parse::<u128>().is_ok() { text } else { format!("{text:?}") }
 }
 
 /// The levels of `-v`; kubectl logs its requests at the same one.
@@ -67,6 +72,11 @@ mod tests {
         let log = |level: &str| Log::new(&[(env::LOG, level)].into_iter().collect());
         assert!(!log("5").has_requests() && log("6").has_requests() && log("10").has_requests());
         assert_eq!((log(""), log("x")), (Log::default(), Log::default()));
+    }
+
+    #[test]
+    fn numbers_are_bare_and_text_is_quoted() {
+        assert_eq!((shown(&12), shown(&"a \"b\"")), ("12".to_owned(), r#""a \"b\"""#.to_owned()));
     }
 
     #[test]

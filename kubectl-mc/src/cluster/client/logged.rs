@@ -9,6 +9,7 @@ use http::{Request, Response};
 use kube::client::Body;
 use tower::{BoxError, Service};
 
+use crate::error::chain;
 use crate::log::{Log, without_credential};
 
 /// The same client, with its requests logged if they are wanted.
@@ -46,7 +47,7 @@ impl Service<Request<Body>> for Logged {
             let milliseconds = begun.elapsed().as_millis();
             let status = match &answer {
                 Ok(answer) => answer.status().to_string(),
-                Err(error) => format!("no answer: {error}"),
+                Err(error) => format!("no answer: {}", chain(&**error)),
             };
             log.request(&[
                 ("verb", &method),

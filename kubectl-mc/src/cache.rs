@@ -22,21 +22,7 @@ pub(crate) struct Cache {
 impl Cache {
     /// Opens the folder, making it when it is not there.
     pub(crate) fn open(env: &Env) -> Result<Self, CacheError> {
-        let base = match env.var(env::XDG_CACHE_HOME).map(Path::new).filter(|base| base.is_absolute()) {
-            Some(base) => Some(base.to_owned()),
-            None => env.home().map(|home| Path::new(home).join(".cache")),
-        };
-        let folder = match base.map(|base| base.join("kubectl-mc")) {
-            Some(folder) if make_private(&folder).is_ok() && is_writable(&folder) => folder,
-            _ => {
-                let folder = temporary(env);
-                make_private(&folder)
-                    .map_err(|source| CacheError::Make { folder: folder.clone(), source })?;
-                folder
-            }
-        };
-        check_private(&folder)?;
-        Ok(Self { folder })
+        Ok(Self { folder: private_folder(of_user(env::XDG_CACHE_HOME, ".cache", env), env)? })
     }
 
     /// The folder itself, which only its owner can look into.
@@ -149,6 +135,41 @@ impl Explain for CacheError {
             _ => Some("set XDG_CACHE_HOME to a private folder".to_owned()),
         }
     }
+}
+
+/// The folder of what the plugin remembers, made when it is not there.
+pub(crate) fn state_folder(env: &Env) -> Result<PathBuf, CacheError> {
+    private_folder(of_user(env::XDG_STATE_HOME, ".local/state", env), env)
+}
+
+/// The same, if it is there.
+pub(crate) fn existing_state_folder(env: &Env) -> Result<Option<PathBuf>, CacheError> {
+    let of_user = of_user(env::XDG_STATE_HOME, ".local/state", env);
+    let found = of_user.into_iter().chain([temporary(env)]).find(|folder| folder.exists());
+    found.map(|folder| check_private(&folder).map(|()| folder)).transpose()
+}
+
+/// The plugin's folder below the one that the variable names, else below a folder of the home folder.
+fn of_user(variable: &str, below_home: &str, env: &Env) -> Option<PathBuf> {
+    let base = match env.var(variable).map(Path::new).filter(|base| base.is_absolute()) {
+        Some(base) => base.to_owned(),
+        None => Path::new(env.home()?).join(below_home),
+    };
+    Some(base.join("kubectl-mc"))
+}
+
+/// The folder, or one among the temporary files when it cannot be used.
+fn private_folder(folder: Option<PathBuf>, env: &Env) -> Result<PathBuf, CacheError> {
+    let usable = folder.filter(|folder| make_private(folder).is_ok() && is_writable(folder));
+    let folder = match usable {
+        Some(folder) => folder,
+        None => {
+            let folder = temporary(env);
+            make_private(&folder).map_err(|source| CacheError::Make { folder: folder.clone(), source })?;
+            folder
+        }
+    };
+    check_private(&folder).map(|()| folder)
 }
 
 /// The user's folder among the temporary files.

@@ -5,6 +5,7 @@ mod access;
 mod compare;
 mod install;
 mod join;
+mod use_cluster;
 mod version;
 mod wrap;
 
@@ -20,6 +21,7 @@ pub(crate) use access::{AccessArgs, AccessCommand, DiffArgs, ExplainArgs, GrantA
 pub(crate) use compare::CompareArgs;
 pub(crate) use install::{Certificates, InstallArgs, PullPolicy, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
+pub(crate) use use_cluster::UseArgs;
 pub(crate) use version::{DataFormat, GIT_COMMIT, GIT_VERSION, VersionArgs, version, with_commit};
 pub(crate) use wrap::wrap;
 
@@ -91,6 +93,9 @@ pub(crate) struct Flags {
     /// Kubeconfig file of the host [default: KUBECONFIG, then ~/.kube/config]
     #[arg(long, value_name = "FILE", global = true, help_heading = OF_ALL)]
     pub(crate) kubeconfig: Option<OsString>,
+    /// Log level: 1 logs what the plugin reads and decides, 6 its requests too [env: KUBECTL_MC_LOG]
+    #[arg(long, short = 'v', value_name = "LEVEL", global = true, help_heading = OF_ALL)]
+    pub(crate) v: Option<u8>,
 }
 
 impl Flags {
@@ -227,7 +232,7 @@ Examples:
   kubectl mc --context=eu-host --cluster=m1 get nodes
 
   # The same cluster for a while
-  export KUBECTL_MC_CLUSTER=m1
+  kubectl mc use m1
   kubectl mc logs -f deploy/web";
 
 const AFTER: &str = "\
@@ -235,6 +240,7 @@ Words after `--` and flags that are not listed here reach kubectl unchanged.
 Environment:
   KUBECTL_MC_CLUSTER   the clusters when none are chosen by flags
   KUBECTL_MC_CONTEXT   the host's context when no --context is given
+  KUBECTL_MC_LOG       the log level when no -v is given
   KUBECTL_MC_READONLY  1 refuses every command that may change something
   KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, else that in PATH)
 Exit codes:

@@ -4,6 +4,7 @@ mod builtin;
 mod clusters;
 mod kubectl;
 mod misspelled;
+mod use_cluster;
 mod version;
 
 use std::ffi::OsString;
@@ -24,7 +25,8 @@ use crate::settings::{self, Settings};
 pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
     let scanned = argv::scan(arguments.clone());
     let given = GivenFlags::of_words(if builtin::is_verb(&scanned) { &arguments } else { &scanned.own });
-    dispatch(arguments, scanned, env, printer).map_err(|mut failure| {
+    let env = settings::with_log_level(scanned.value("v"), env)?;
+    dispatch(arguments, scanned, &env, printer).map_err(|mut failure| {
         failure.hint = failure.hint.as_deref().map(|hint| given.complete(hint));
         failure
     })

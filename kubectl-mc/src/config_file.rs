@@ -15,6 +15,7 @@ use crate::cli::Color;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
+use crate::log::Log;
 use crate::suggestion;
 
 /// The configuration of kubectl-mc.
@@ -63,7 +64,11 @@ impl ConfigFile {
     /// Reads the file; none is an empty one.
     pub(crate) fn load(env: &Env) -> Result<Self, ConfigFileError> {
         let Some(file) = path(env) else { return Ok(Self::default()) };
-        match std::fs::read_to_string(&file) {
+        let text = std::fs::read_to_string(&file);
+        if text.is_ok() {
+            Log::new(env).decision("Read configuration", &[("file", &file.display())]);
+        }
+        match text {
             Ok(text) => Self::parse(&text).map_err(|reason| ConfigFileError::Parse { file, reason }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(source) => Err(ConfigFileError::Read { file, source }),

@@ -10,6 +10,8 @@ pub(crate) const CLUSTER: &str = "KUBECTL_MC_CLUSTER";
 pub(crate) const CONTEXT: &str = "KUBECTL_MC_CONTEXT";
 /// Whether every command that changes something is refused.
 pub(crate) const READONLY: &str = "KUBECTL_MC_READONLY";
+/// The level of the plugin's log, as `-v`.
+pub(crate) const LOG: &str = "KUBECTL_MC_LOG";
 /// The kubectl to run.
 pub(crate) const KUBECTL: &str = "KUBECTL_MC_KUBECTL";
 /// The kubectl that called us as its plugin (set by kubectl 1.37 and later).
@@ -30,6 +32,8 @@ pub(crate) const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
 pub(crate) const TMPDIR: &str = "TMPDIR";
 /// Where temporary files are on Windows.
 pub(crate) const TEMP: &str = "TEMP";
+/// The user's folder of what programs remember.
+pub(crate) const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 /// The user's folder of configurations.
 pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 /// No colours, whatever it says (<https://no-color.org>).
@@ -62,6 +66,13 @@ pub(crate) struct Env(BTreeMap<OsString, OsString>);
 impl Env {
     pub(crate) fn from_process() -> Self {
         std::env::vars_os().collect()
+    }
+
+    /// The same with another value of one variable.
+    pub(crate) fn with(&self, name: &str, value: &OsStr) -> Self {
+        let mut variables = self.0.clone();
+        variables.insert(name.into(), value.to_owned());
+        Self(variables)
     }
 
     pub(crate) fn var(&self, name: &str) -> Option<&OsStr> {

@@ -5,8 +5,8 @@ use std::path::Path;
 #[rustfmt::skip]
 const LAYERS: &[&str] = &[
     "env", "exit", "server_text", "suggestion", "next_command", "argv", "cli", "json", "tabwriter",
-    "yaml", "error", "printer", "cache", "config_file", "progress", "confirm",
-    "cluster", "kubectl", "multi", "settings",
+    "yaml", "error", "printer", "log", "cache", "config_file", "progress", "confirm",
+    "cluster", "chosen_cluster", "kubectl", "multi", "settings",
     "apply", "join", "install", "access", "commands", "main",
 ];
 

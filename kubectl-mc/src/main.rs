@@ -7,6 +7,7 @@ mod access;
 mod apply;
 mod argv;
 mod cache;
+mod chosen_cluster;
 mod cli;
 mod cluster;
 mod commands;
@@ -21,6 +22,7 @@ mod json;
 mod kubectl;
 #[cfg(test)]
 mod layers;
+mod log;
 mod multi;
 mod next_command;
 mod printer;

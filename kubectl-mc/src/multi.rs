@@ -49,6 +49,7 @@ use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::verb::{self, Effect};
+use crate::log::Log;
 use crate::multi::direct::Plan;
 use crate::multi::selection::{SelectedCluster, SelectedClusters};
 use crate::next_command::quoted;
@@ -136,8 +137,11 @@ fn again(scanned: &Scanned) -> String {
 async fn run_all(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
     let progress = ClusterProgress::default();
     progress.wait_for(job.targets.names());
+    let plan = Plan::for_many(job.scanned, job.env);
+    let means = if plan.is_some() { "direct requests" } else { "a kubectl for each cluster" };
+    Log::new(job.env).decision("Run command", &[("by", &means)]);
     let all = async {
-        match Plan::for_many(job.scanned, job.env) {
+        match plan {
             Some(plan) => plan.run_job(job, &progress).await,
             None => turns(job, &progress).await,
         }

@@ -109,6 +109,11 @@ pub(crate) struct Lost(String);
 
 impl Explain for Lost {}
 
+/// One line of the log, which may hold text of servers. It has no printer at hand, so it does not wait for the bar.
+pub(crate) fn log(line: &str) {
+    ignore_broken_pipe(writeln!(io::stderr().lock(), "{}", escaped(line)));
+}
+
 fn ignore_broken_pipe(result: io::Result<()>) {
     // Nothing can be told when standard output or standard error cannot be written.
     let _ = result;

@@ -3,7 +3,7 @@
 mod cluster_names;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 pub(crate) use cluster_names::{cluster_name, cluster_names};
@@ -51,6 +51,7 @@ impl Settings {
             color,
             context: _,
             kubeconfig: _,
+            v: _,
         } = flags;
         let selector = cluster_selector.as_deref();
         let by_flags = !cluster.is_empty() || selector.is_some() || *all_clusters || *retry_failed;
@@ -98,6 +99,15 @@ pub(crate) fn read_only(env: &Env) -> Result<bool, SettingsError> {
     Ok(text(env, env::READONLY)?.is_some_and(|value| !matches!(&*value, "0" | "false")))
 }
 
+/// The environment in which the log has the level of `-v`.
+pub(crate) fn with_log_level(level: Option<&OsStr>, env: &Env) -> Result<Env, SettingsError> {
+    let env = level.map_or_else(|| env.clone(), |level| env.with(env::LOG, level));
+    match text(&env, env::LOG)? {
+        Some(level) if level.parse::<u8>().is_err() => Err(SettingsError::LogLevel(level)),
+        _ => Ok(env),
+    }
+}
+
 fn host(flags: &Flags, env: &Env, of_file: Option<String>) -> Result<HostOptions, SettingsError> {
     // An empty flag is an absent one, as for kubectl.
     let context = match flags.context.clone().filter(|name| !name.is_empty()) {
@@ -121,6 +131,8 @@ pub(crate) enum SettingsError {
     Contradiction(&'static str, &'static str),
     #[error("--batch")]
     Batches(#[from] multi::BatchesError),
+    #[error("invalid log level {0:?}: expected a number")]
+    LogLevel(String),
     #[error("{name} is not UTF-8: {value:?}")]
     NotText { name: &'static str, value: OsString },
     #[error(transparent)]
@@ -133,7 +145,7 @@ impl Explain for SettingsError {
             Self::Term { source, .. } => source.hint(),
             Self::Batches(_) => Some("for example: --batch=1,25%,rest".to_owned()),
             Self::ConfigFile(error) => error.hint(),
-            Self::Contradiction(..) | Self::NotText { .. } => None,
+            Self::Contradiction(..) | Self::NotText { .. } | Self::LogLevel(_) => None,
         }
     }
 

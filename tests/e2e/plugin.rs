@@ -10,4 +10,5 @@ mod logs;
 mod many_clusters;
 mod renewed_login;
 mod several_clusters;
+mod version;
 mod walkthrough;

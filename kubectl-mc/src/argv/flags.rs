@@ -44,10 +44,12 @@ impl BuiltinFlag {
 
 /// Our own flag of that long name. The same flags as in [`crate::cli::Flags`]; a test compares them.
 pub(super) fn own(name: &str) -> Option<BuiltinFlag> {
-    // kubectl has a --dry-run too: [`DRY_RUN_CLUSTERS`] is ours.
-    let (_, own) = BUILTIN_FLAGS.iter().find(|(own, _)| *own == name && name != "dry-run")?;
+    let (_, own) = BUILTIN_FLAGS.iter().find(|(own, _)| *own == name && !KUBECTL_TOO.contains(&name))?;
     Some(*own)
 }
+
+/// Flags that kubectl has too and gets, so that only the plugin's own verbs read them, and [`DRY_RUN_CLUSTERS`] is ours.
+const KUBECTL_TOO: &[&str] = &["dry-run", "v"];
 
 /// The one word that is ours wherever it stands: kubectl knows no such value.
 pub(super) const DRY_RUN_CLUSTERS: &[u8] = b"--dry-run=clusters";
@@ -94,6 +96,7 @@ pub(super) fn long_of(verb: Option<&OsStr>, letter: u8) -> &'static str {
         b'c' => "container",
         b'i' => "stdin",
         b't' => "tty",
+        b'v' => "v",
         b'L' => "label-columns",
         b'p' if verb == "logs" => "previous",
         b'R' => "recursive",
@@ -135,6 +138,7 @@ const BUILTIN_FLAGS: &[(&str, BuiltinFlag)] = &[
     ("keep", flag(FlagKind::Switch, Place::KnownVerbs)),
     ("color", flag(FlagKind::Value, Place::KnownVerbs)),
     ("dry-run", flag(FlagKind::Value, Place::BeforeVerb)),
+    ("v", flag(FlagKind::Value, Place::BeforeVerb)),
     ("help", flag(FlagKind::Switch, Place::BeforeVerb)),
     ("version", flag(FlagKind::Switch, Place::BeforeVerb)),
 ];

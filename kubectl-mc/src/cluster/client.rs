@@ -20,10 +20,14 @@ use crate::cluster::credential;
 use crate::cluster::hop::{self, Hop, Refusal};
 use crate::env::Env;
 use crate::error::{Explain, causes, chain};
+use crate::log::Log;
 use crate::server_text::ServerText;
 
 mod identity;
+mod logged;
 mod proxy;
+
+pub(crate) use logged::logged;
 
 /// An answer of a server, whatever its status.
 #[derive(Clone, Debug)]
@@ -133,10 +137,13 @@ pub(crate) async fn connection(
     let mut config = config(host, scanned, env).await?;
     config.read_timeout = Some(READ_TIMEOUT);
     let exec = config.auth_info.exec.clone();
-    kube::Client::try_from(config).map_err(|error| match credential::explained(&error, exec.as_ref()) {
-        Some(reason) => ClientError::Setup(reason.into()),
-        None => ClientError::Setup(Box::new(error)),
-    })
+    let client = kube::Client::try_from(config).map_err(|error| {
+        match credential::explained(&error, exec.as_ref()) {
+            Some(reason) => ClientError::Setup(reason.into()),
+            None => ClientError::Setup(Box::new(error)),
+        }
+    })?;
+    Ok(logged(client, &host.server, Log::new(env)))
 }
 
 /// How the host is reached, and as whom. The credential plugin, if there is one, runs here.

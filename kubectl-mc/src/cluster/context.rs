@@ -12,6 +12,7 @@ use crate::argv::Scanned;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
+use crate::log::{Log, without_credential};
 use crate::next_command::GivenFlags;
 
 /// Where the host's kubeconfig is, and which of its contexts is the host.
@@ -68,6 +69,15 @@ impl ClusterContext {
     pub(crate) fn load_for(scanned: &Scanned, options: &HostOptions, env: &Env) -> Result<Self, HostError> {
         let mut host = Self::load_with(options, env, Path::new(in_cluster::SERVICE_ACCOUNT))?;
         host.kubeconfig_flag.clone_from(&options.kubeconfig);
+        let files = host.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(",");
+        Log::new(env).decision(
+            "Chose cluster of kubeconfig",
+            &[
+                ("context", &host.context.as_deref().unwrap_or_default()),
+                ("server", &without_credential(&host.server)),
+                ("files", &files),
+            ],
+        );
         if !CREDENTIAL_FLAGS.iter().any(|flag| scanned.value(flag).is_some()) {
             host.check_user()?;
         }

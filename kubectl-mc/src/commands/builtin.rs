@@ -5,13 +5,13 @@ use std::ffi::OsStr;
 
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 
-use super::{clusters, version};
+use super::{clusters, use_cluster, version};
 use crate::access;
 pub(super) use crate::argv::COMPARE;
 use crate::argv::Scanned;
 use crate::cli::{
     self, AccessArgs, Cli, ClustersArgs, CompareArgs, Flags, InstallArgs, JoinArgs, UninstallArgs,
-    UnjoinArgs, VersionArgs,
+    UnjoinArgs, UseArgs, VersionArgs,
 };
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -46,11 +46,12 @@ impl Clusters {
     /// The flags of every verb of the plugin that the help of this verb shows.
     fn shown(self) -> &'static [&'static str] {
         match self {
-            Self::None => &["context", "kubeconfig"],
-            Self::ByName => &["context", "kubeconfig", "cluster"],
+            Self::None => &["context", "kubeconfig", "v"],
+            Self::ByName => &["context", "kubeconfig", "v", "cluster"],
             Self::Any => &[
                 "context",
                 "kubeconfig",
+                "v",
                 "cluster",
                 "cluster_selector",
                 "all_clusters",
@@ -71,6 +72,14 @@ const VERBS: &[BuiltinVerb] = &[
         clusters: Clusters::None,
         effect: |_| Effect::Reads,
         run: |matches, flags, env, printer| clusters::run(&read(matches)?, flags, env, printer),
+    },
+    BuiltinVerb {
+        name: "use",
+        about: "Choose the cluster of commands that choose none, or print it",
+        arguments: UseArgs::augment_args,
+        clusters: Clusters::ByName,
+        effect: |_| Effect::Reads,
+        run: |matches, flags, env, printer| use_cluster::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
         name: "access",

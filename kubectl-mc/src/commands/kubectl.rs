@@ -8,6 +8,7 @@ use kubectl_mc_api::ClusterName;
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
+use crate::chosen_cluster::ChosenCluster;
 use crate::cluster::client;
 use crate::cluster::context::ClusterContext;
 use crate::commands::builtin;
@@ -18,6 +19,8 @@ use crate::kubectl::exec::Kubectl;
 use crate::kubectl::overlay;
 use crate::kubectl::preflight;
 use crate::kubectl::rewrite::{self, RawPath};
+use crate::kubectl::verb::Effect;
+use crate::log::Log;
 use crate::multi::direct::{Merge, Plan, Task};
 use crate::multi::selection::Choice;
 use crate::multi::{self, ClusterProgress};
@@ -40,6 +43,7 @@ pub(super) fn run(
         }
         return several::run(scanned, settings, env, printer);
     }
+    let settings = Settings { choice: choice(&scanned, &settings, env, printer)?, ..settings };
     match settings.choice.as_ref().and_then(Choice::exact) {
         Some(cluster) if !settings.show_clusters => {
             let cluster = cluster.clone();
@@ -47,6 +51,26 @@ pub(super) fn run(
         }
         _ => several::run(scanned, settings, env, printer),
     }
+}
+
+/// The clusters that were chosen, else the cluster of `kubectl mc use`, which a command that may change something names.
+fn choice(
+    scanned: &Scanned,
+    settings: &Settings,
+    env: &Env,
+    printer: &Printer,
+) -> Result<Option<Choice>, Failure> {
+    if settings.choice.is_some() || settings.retry_failed {
+        return Ok(settings.choice.clone());
+    }
+    // What is wrong with the host is told where it is needed.
+    let Ok(host) = ClusterContext::load_for(scanned, &settings.host, env) else { return Ok(None) };
+    let Some(cluster) = ChosenCluster::load(&host, env)?.cluster else { return Ok(None) };
+    Log::new(env).decision("Use chosen cluster", &[("cluster", &cluster)]);
+    if builtin::effect(scanned) != Effect::Reads {
+        printer.note_line(&format!("cluster {cluster}, chosen by `kubectl mc use`"));
+    }
+    Ok(Some(Choice::names([cluster])))
 }
 
 /// On success kubectl has taken our place and this does not return (on Unix).
@@ -63,6 +87,7 @@ fn one(
         return native(&plan, &scanned, cluster, &host, env, printer);
     }
     let kubectl = Kubectl::find(env)?;
+    Log::new(env).decision("Run kubectl", &[("cluster", &cluster), ("path", &kubectl.path().display())]);
     let cache = Cache::open(env)?;
     let overlay = overlay::overlay_json(&host, &cluster)?;
 

@@ -43,6 +43,11 @@ impl Kubectl {
         resolve(OsStr::new(PROGRAM), env).map(|path| Self { path, cache }).ok_or(KubectlError::NotInPath)
     }
 
+    /// The program.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The minor version of its 1.x release. It is asked with the same kubeconfig that it will be run
     /// with, because dispatching kubectls (gcloud's) choose the real one by the server.
     pub(crate) fn minor_version(&self, kubeconfig: &OsStr) -> Result<u32, KubectlError> {

@@ -150,6 +150,11 @@ impl Bed {
         fs::write(folder.join("servergroups.json"), "{}").unwrap();
     }
 
+    /// The host's URL.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
     /// `host "host" (…)`, as messages name it.
     pub(crate) fn host(&self) -> String {
         format!("host \"host\" ({})", self.server)

@@ -83,7 +83,10 @@ fn fault_81_words_of_kubectl_cannot_steer_the_terminal() {
         "printf '%s\\n' 'NAME      VALUE' 'a         {hostile}'; printf '%s\\n' 'Error from server ({hostile}): {hostile}' >&2; exit 1"
     ));
     steers_nothing("a table of kubectl's", &bed.run(&["top", "pods", "-C", "m1,m2"]));
-    steers_nothing("an error of kubectl's", &bed.run(&["get", "pods", "-o", "json", "-C", "m1,m2", "--v=1"]));
+    steers_nothing(
+        "an error of kubectl's",
+        &bed.run_with("KUBECTL_MC_NATIVE", "0", &["get", "pods", "-o", "json", "-C", "m1,m2"]),
+    );
 }
 
 #[test]

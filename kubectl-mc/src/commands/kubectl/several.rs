@@ -19,6 +19,7 @@ use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::rewrite;
 use crate::kubectl::verb;
+use crate::log::Log;
 use crate::multi::selection::{self, Choice, List, SelectedCluster};
 use crate::multi::{self, Job};
 use crate::printer::Printer;
@@ -51,6 +52,8 @@ pub(super) fn run(
     };
     let targets = choice.resolve(&settings.sets, &mut list);
     let targets = targets.map_err(|error| error.in_file(config_file::path(env)))?;
+    let names = targets.names().map(ClusterName::as_str).collect::<Vec<_>>().join(",");
+    Log::new(env).decision("Chose clusters", &[("clusters", &names)]);
     for target in targets.iter() {
         rewrite::check(&scanned, &target.name)?;
     }
@@ -148,7 +151,7 @@ struct NoCluster {
 impl Explain for NoCluster {
     fn hint(&self) -> Option<String> {
         Some(format!(
-            "choose by --cluster=NAME, --cluster-selector or {}; {}, see `kubectl mc --help`",
+            "choose by --cluster=NAME, --cluster-selector, {} or `kubectl mc use NAME`; {}, see `kubectl mc --help`",
             env::CLUSTER,
             selection::what_there_is(&self.known)
         ))

@@ -67,7 +67,7 @@ impl<'a> Words<'a> {
 #[rustfmt::skip]
 const GLOBAL: &[&str] = &[
     "namespace", "as", "as-group", "as-uid", "as-user-extra", "certificate-authority", "client-certificate",
-    "client-key", "tls-server-name", "token", "user",
+    "client-key", "tls-server-name", "token", "user", "v",
 ];
 const GLOBAL_SWITCHES: &[&str] = &["insecure-skip-tls-verify"];
 

@@ -26,6 +26,7 @@ use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::ClusterContext;
 use crate::env::Env;
 use crate::error::causes;
+use crate::log::Log;
 
 /// Opens the way for up to so many streams at a time. Nothing is connected yet.
 pub(super) async fn open(
@@ -34,20 +35,21 @@ pub(super) async fn open(
     env: &Env,
     streams: usize,
 ) -> Result<kube::Client, ClientError> {
-    let config = client::config(host, scanned, env).await?;
+    let (config, log) = (client::config(host, scanned, env).await?, Log::new(env));
     let setup = |error: kube::Error| ClientError::Setup(Box::new(error));
     if config.proxy_url.is_some() {
         // kube's own client knows every kind of proxy; it speaks HTTP/1.1, with a connection for each request.
-        return kube::Client::try_from(config).map_err(setup);
+        return Ok(client::logged(kube::Client::try_from(config).map_err(setup)?, &host.server, log));
     }
     let connections = streams.div_ceil(STREAMS).max(1);
     let shards = (0..connections).map(|_| Shard::new(&config)).collect::<Result<_, _>>().map_err(setup)?;
     let service = config.base_uri_layer().layer(Shards(shards));
     let service = config.extra_headers_layer().map_err(setup)?.layer(service);
-    Ok(match config.auth_layer().map_err(setup)? {
+    let client = match config.auth_layer().map_err(setup)? {
         Some(auth) => kube::Client::new(auth.layer(service), config.default_namespace),
         None => kube::Client::new(service, config.default_namespace),
-    })
+    };
+    Ok(client::logged(client, &host.server, log))
 }
 
 /// Whether the host has not looked at the request, because it wanted to close the connection: such a one

@@ -201,7 +201,6 @@ mod tests {
             "get pods -o json --show-labels",
             "get pods --server-print=false",
             "get pods --output-watch-events -w",
-            "get pods -v=8",
             "describe pods",
         ] {
             assert_eq!(plan(words), None, "{words}");

@@ -1,0 +1,69 @@
+//! Logs each request of a client: method, URL, status and milliseconds, never a header.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use http::{Request, Response};
+use kube::client::Body;
+use tower::{BoxError, Service};
+
+use crate::error::chain;
+use crate::log::{Log, without_credential};
+
+/// The same client, with its requests logged if they are wanted.
+pub(crate) fn logged(client: kube::Client, server: &str, log: Log) -> kube::Client {
+    if !log.has_requests() {
+        return client;
+    }
+    let namespace = client.default_namespace().to_owned();
+    kube::Client::new(Logged { client, server: without_credential(server), log }, namespace)
+}
+
+#[derive(Clone)]
+struct Logged {
+    client: kube::Client,
+    server: String,
+    log: Log,
+}
+
+impl Service<Request<Body>> for Logged {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (method, log, begun) = (request.method().clone(), self.log, Instant::now());
+        let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+        let url = format!("{}{path}", self.server);
+        let client = self.client.clone();
+        Box::pin(async move {
+            let answer = client.send(request).await.map_err(unwrapped);
+            let milliseconds = begun.elapsed().as_millis();
+            let status = match &answer {
+                Ok(answer) => answer.status().to_string(),
+                Err(error) => format!("no answer: {}", chain(&**error)),
+            };
+            log.request(&[
+                ("verb", &method),
+                ("url", &url),
+                ("status", &status),
+                ("milliseconds", &milliseconds),
+            ]);
+            answer
+        })
+    }
+}
+
+/// The error of the client below, which the client above wraps again.
+fn unwrapped(error: kube::Error) -> BoxError {
+    match error {
+        kube::Error::Service(error) => error,
+        error => Box::new(error),
+    }
+}

@@ -1,0 +1,75 @@
+//! `kubectl mc use`: chooses the cluster for the commands that choose none, or prints it.
+
+use kubectl_mc_api::ClusterName;
+
+use crate::argv::Scanned;
+use crate::chosen_cluster::ChosenCluster;
+use crate::cli::{Flags, UseArgs};
+use crate::cluster::context::ClusterContext;
+use crate::cluster::inventory::{self, ListFormat};
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::multi::selection::{SelectedCluster, SelectionError};
+use crate::printer::Printer;
+use crate::settings::{self, Settings};
+
+pub(super) fn run(
+    arguments: &UseArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let UseArgs { name, unset } = arguments;
+    let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
+    let chosen = ChosenCluster::load(&host, env)?;
+    if *unset {
+        chosen.choose(None, env)?;
+        printer.note_line(&format!("no cluster is chosen for {}", host.context_name()));
+        return Ok(ExitStatus::Success);
+    }
+    let name = match name.as_deref() {
+        None if flags.cluster.is_empty() => {
+            let Some(name) = &chosen.cluster else { return Err(UseError::None(host.context_name()).into()) };
+            printer.out_line(name.as_str());
+            return Ok(ExitStatus::Success);
+        }
+        Some("-") => chosen.previous.clone().ok_or_else(|| UseError::NoPrevious(host.context_name()))?,
+        argument => settings::cluster_name(argument, flags)?,
+    };
+    check(&name, &host, env, printer)?;
+    chosen.choose(Some(name.clone()), env)?;
+    printer.note_line(&format!("{name} is the cluster of {}", host.context_name()));
+    Ok(ExitStatus::Success)
+}
+
+/// A name that the host does not know is refused. Without an answer it is taken.
+fn check(name: &ClusterName, host: &ClusterContext, env: &Env, printer: &Printer) -> Result<(), Failure> {
+    let list = match inventory::list(host, &Scanned::default(), env, None, ListFormat::Objects) {
+        Ok(list) => list,
+        Err(error) => {
+            printer.note_line(&format!("warning: {name} was not looked up: {error}"));
+            return Ok(());
+        }
+    };
+    let known: Vec<_> = SelectedCluster::of_list(&list).into_iter().map(|cluster| cluster.name).collect();
+    if known.contains(name) {
+        Ok(())
+    } else {
+        Err(SelectionError::Unknown { name: name.clone(), known }.into())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum UseError {
+    #[error("no cluster is chosen for {0}")]
+    None(String),
+    #[error("no cluster was chosen before for {0}")]
+    NoPrevious(String),
+}
+
+impl Explain for UseError {
+    fn hint(&self) -> Option<String> {
+        Some("choose one: kubectl mc use NAME".to_owned())
+    }
+}

@@ -30,10 +30,11 @@ test: setup ## All of it: lint, unit tests, and the end-to-end tests on a real K
 	@tests/test.sh
 
 .PHONY: lint
-lint: ## Format, clippy, dependencies, generated files
+lint: ## Format, clippy (of the plugin also for macOS and Windows), dependencies, generated files
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
+	tests/other-systems.sh
 	cargo deny --log-level error check bans licenses sources
 	cargo run --quiet --package sidecar -- crds | diff -u sidecar/deploy/crd.yaml -
 	tests/cli-reference.sh | diff -u docs/reference/cli.md -

@@ -129,6 +129,7 @@ pub(crate) enum CacheError {
     NoHome,
     #[error("cannot create the cache folder {}", folder.display())]
     Make { folder: PathBuf, source: io::Error },
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has owners and modes of folders"))]
     #[error("refusing the cache folder {}: {reason}", folder.display())]
     NotPrivate { folder: PathBuf, reason: &'static str, remedy: Option<String> },
     #[error("cannot write {}", path.display())]

@@ -80,6 +80,7 @@ impl Kubectl {
         command
     }
 
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has a name beside the path"))]
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         #[cfg(unix)]

@@ -93,6 +93,7 @@ fn judge(status: ExitStatus, said: &str, may_say_no: bool) -> Result<(), Fault> 
 }
 
 /// The process group of a child: kubectl may have started others (credential plugins, `diff`).
+#[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has process groups"))]
 struct Group(Option<u32>);
 
 impl Drop for Group {

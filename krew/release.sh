@@ -6,7 +6,7 @@
 #   DIST         another folder
 #   RELEASE_URL  where the files will be found; without it, the project's release of this version
 #
-# The same commit on the same machine gives the same SHA256SUMS.
+# Archives have no time of the day in them, so that one commit gives one SHA256SUMS.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 image=${1:?the name of the image is needed} out=${DIST:-$PWD/target/dist}

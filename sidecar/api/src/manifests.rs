@@ -297,7 +297,7 @@ pub fn objects(text: &str) -> Result<Vec<Value>, Error> {
     serde_saphyr::from_multiple(text).map_err(|error| Error::Yaml(error.to_string()))
 }
 
-/// A manifest that is none, a defect of this program; or values that are none.
+/// Invalid values, or an invalid manifest: a defect of this program.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]

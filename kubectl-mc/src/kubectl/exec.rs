@@ -98,7 +98,6 @@ impl Kubectl {
         command
     }
 
-    #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has a name beside the path"))]
     fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         if let Some(cache) = &self.cache {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use kubectl_mc_api::manifests::{Certificates, ISSUER, Parameters, Reach, SERVED};
 use kubectl_mc_api::names::{
-    FLEET_GROUP_VERSION, HOST_GRANT, HOST_UID, KUBECTL_MC, MANAGED_BY, SECRET_TYPE, SIDECAR,
+    FLEET_GROUP_VERSION, HOST_GRANT, HOST_UID, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, SECRET_TYPE, SIDECAR,
 };
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
@@ -145,7 +145,8 @@ async fn made_by_the_sidecar(client: &kube::Client, namespace: &str) -> Result<V
     Ok(objects)
 }
 
-/// Those that are there and bear our label. A namespace that is a member's home too stays.
+/// Those that are there and bear our label. A namespace stays that another host uses too, to which this cluster is a
+/// member: a join has marked it, and by hand somebody has made the impersonator's account there.
 async fn labelled(cluster: NamedCluster<'_>, candidates: Vec<Value>) -> Result<Vec<Value>, Failure> {
     let mut ours = Vec::new();
     for candidate in candidates {
@@ -154,12 +155,20 @@ async fn labelled(cluster: NamedCluster<'_>, candidates: Vec<Value>) -> Result<V
         };
         let metadata = &found["metadata"];
         let is_ours = metadata["labels"][MANAGED_BY] == KUBECTL_MC;
-        let is_members = !metadata["annotations"][HOST_UID].is_null();
+        let is_members = candidate["kind"] == "Namespace"
+            && (!metadata["annotations"][HOST_UID].is_null() || is_member(cluster, &candidate).await?);
         if is_ours && !is_members {
             ours.push(candidate);
         }
     }
     Ok(ours)
+}
+
+/// Whether the namespace has the account of a member.
+async fn is_member(cluster: NamedCluster<'_>, namespace: &Value) -> Result<bool, Failure> {
+    let metadata = json!({"name": IMPERSONATOR, "namespace": namespace["metadata"]["name"]});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
+    Ok(Object::new(account)?.get(cluster).await?.is_some())
 }
 
 /// With everything that values can add.

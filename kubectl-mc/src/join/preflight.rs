@@ -101,6 +101,12 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
         ));
     }
     let note = |key: &str| annotation(member.namespace.as_ref(), key);
+    let take_over = format!(
+        "{} annotate namespace {} {HOST_UID}={} --overwrite",
+        names.member_kubectl,
+        names::NAMESPACE,
+        host.uid
+    );
     if let Some(other) = note(HOST_UID).filter(|other| *other != host.uid) {
         let name = note(CLUSTER).unwrap_or("?");
         return Some(Finding::Refused(
@@ -108,17 +114,25 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
                 "the cluster is joined to another host already, as {name} (that host's kube-system has uid {other})"
             ),
             format!(
-                "unjoin it there: kubectl mc unjoin {name} --context=THAT-HOST {}; if that host is gone: {} annotate namespace {} {HOST_UID}-",
+                "unjoin it there: kubectl mc unjoin {name} --context=THAT-HOST {}; if that host is gone: {take_over}",
                 names
                     .member_context
                     .map_or_else(String::new, |context| format!("--member-context={context}")),
-                names.member_kubectl,
-                names::NAMESPACE
             ),
         ));
     }
     let same = |entry: &&Value| annotation(Some(entry), MEMBER_UID) == Some(&member.uid);
     let by_uid = host.registered.iter().filter(same).find_map(|entry| entry["metadata"]["name"].as_str());
+    // A join marks the namespace before it makes the account, so these accounts were made by hand: for another host perhaps.
+    if member.has_account && note(HOST_UID).is_none() && by_uid.is_none() {
+        return Some(Finding::Refused(
+            format!(
+                "another host may use the cluster: namespace {} has accounts that no join has made",
+                names::NAMESPACE
+            ),
+            format!("remove them there first; if no other host uses them: {take_over}"),
+        ));
+    }
     // The annotation of a deleted registration does not count.
     let by_note = note(CLUSTER).filter(|name| {
         note(HOST_UID).is_some() && name.parse().is_ok_and(|name| host.cluster(&name).is_some())

@@ -2,7 +2,7 @@
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use kubectl_mc_api::names::{API_SERVICE, FLEET_GROUP, MANAGER, NAMESPACE};
+use kubectl_mc_api::names::{API_SERVICE, FLEET_GROUP, IMPERSONATOR, MANAGER, NAMESPACE};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -46,6 +46,8 @@ pub(crate) struct MemberSurvey {
     pub(crate) token_request: bool,
     /// The namespace of the sidecar's accounts.
     pub(crate) namespace: Option<Value>,
+    /// Whether the impersonator's account is there.
+    pub(crate) has_account: bool,
     /// Whether its administrators have their say on what the host may have there.
     pub(crate) has_policy: bool,
     pub(crate) missing: Vec<String>,
@@ -88,7 +90,8 @@ impl MemberSurvey {
             clock,
             token_request,
             namespace: member.readable(&format!("/api/v1/namespaces/{NAMESPACE}")).await?,
-            has_policy: has_policy(member).await?,
+            has_account: exists(member, &format!("serviceaccounts/{IMPERSONATOR}")).await?,
+            has_policy: exists(member, &format!("configmaps/{MANAGER}")).await?,
             missing: missing(member, rights).await?,
             own_server: if wants_server { own_server(member).await } else { None },
         })
@@ -129,8 +132,9 @@ pub(crate) async fn namespace(host: &Side) -> Result<String, SideError> {
     Ok(service["spec"]["service"]["namespace"].as_str().unwrap_or(NAMESPACE).to_owned())
 }
 
-async fn has_policy(member: &Side) -> Result<bool, SideError> {
-    Ok(member.readable(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{MANAGER}")).await?.is_some())
+/// Whether the namespace of the sidecar's accounts has this object.
+async fn exists(member: &Side, object: &str) -> Result<bool, SideError> {
+    Ok(member.readable(&format!("/api/v1/namespaces/{NAMESPACE}/{object}")).await?.is_some())
 }
 
 async fn sidecar(host: &Side) -> Result<Sidecar, SideError> {

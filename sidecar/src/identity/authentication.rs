@@ -12,7 +12,7 @@ use tracing::{debug, info};
 
 use crate::identity::Identity;
 use crate::identity::request_header;
-use crate::identity::trust::Trust;
+use crate::identity::trust::{Proven, Trust};
 use crate::request::audit_id::AUDIT_ID;
 use crate::server::peer::Peer;
 use crate::server::places::Proof;
@@ -75,12 +75,7 @@ impl Authenticator {
 
     /// What a peer's certificates prove at this moment.
     pub fn proof(&self, peer: &Peer) -> Proof {
-        let proven = peer.proven(&self.trust.load_full());
-        match proven.user {
-            _ if proven.front_proxy => Proof::FrontProxy,
-            Some(_) => Proof::User,
-            None => Proof::Nothing,
-        }
+        proof(&peer.proven(&self.trust.load_full()))
     }
 
     /// Finds out who sends `headers` over `peer`'s connection and removes every credential from them.
@@ -133,6 +128,14 @@ impl Authenticator {
             (None, Some(identity)) => Ok(Authenticated { identity: identity.clone(), by: By::Nothing }),
             (None, None) => Err(Error::NoCredential),
         }
+    }
+}
+
+fn proof(proven: &Proven) -> Proof {
+    match proven.user {
+        _ if proven.front_proxy => Proof::FrontProxy,
+        Some(_) => Proof::User,
+        None => Proof::Nothing,
     }
 }
 
@@ -260,6 +263,14 @@ mod tests {
         assert_eq!(removed(&trust), 1, "without a front proxy its headers are anybody's");
         trust.front_proxy = Some(names);
         assert_eq!(removed(&trust), 5);
+    }
+
+    #[test]
+    fn front_proxys_certificate_counts_before_a_users() {
+        let user = || Some(Arc::new(Identity::default()));
+        let kinds = [(true, user()), (true, None), (false, user()), (false, None)];
+        let kinds = kinds.map(|(front_proxy, user)| proof(&Proven { front_proxy, user, refused: None }));
+        assert!(matches!(kinds, [Proof::FrontProxy, Proof::FrontProxy, Proof::User, Proof::Nothing]));
     }
 
     fn authorization(lines: &[&'static str]) -> HeaderMap {

@@ -1,6 +1,7 @@
 //! `kubectl mc uninstall`: what is somebody else's stays.
 
 use anyhow::{Result, ensure};
+use harness::bed::SYSTEM;
 use harness::tool::Tool;
 
 use crate::install::in_pods::Scene;
@@ -19,6 +20,20 @@ fn registered_members_are_removed_only_after_confirmation() -> Result<()> {
     let removed = scene.uninstall()?;
     ensure!(removed.contains("membercluster.fleet.kubectl-mc.dev/far deleted"), "{removed}");
     Ok(())
+}
+
+/// The host is itself a member of another host, which has registered it by hand.
+#[test]
+fn uninstall_keeps_the_accounts_of_another_host() -> Result<()> {
+    let scene = Scene::take()?;
+    let kubectl = Tool::admin(scene.host.cluster)?;
+    scene.install(&["--replicas=1"])?.success()?;
+    kubectl.ok(&["-n", SYSTEM, "create", "serviceaccount", "kubectl-mc-impersonator"])?;
+    scene.uninstall()?;
+    kubectl.ok(&["-n", SYSTEM, "get", "serviceaccount", "kubectl-mc-impersonator"])?;
+    let left = kubectl.ok(&["-n", SYSTEM, "get", "deployments,services,secrets,leases", "-o", "name"])?;
+    ensure!(left.is_empty(), "{left}");
+    kubectl.ok(&["delete", "namespace", SYSTEM]).map(drop)
 }
 
 #[test]

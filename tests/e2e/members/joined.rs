@@ -141,6 +141,33 @@ fn shared_namespace_and_its_objects_stay() -> Result<()> {
     Traces::of(&alone)?.same_as(&before)
 }
 
+/// As `sidecar/deploy/member.yaml`, applied for another host, leaves it.
+#[test]
+fn member_of_another_host_by_hand_is_not_taken_over() -> Result<()> {
+    let alone = alone()?;
+    let before = Traces::of(&alone)?;
+    let member = Tool::admin(alone.cluster)?;
+    member.ok(&["create", "namespace", SYSTEM])?;
+    member.ok(&["-n", SYSTEM, "create", "serviceaccount", "kubectl-mc-impersonator"])?;
+    let by_hand = Traces::of(&alone)?;
+    let both = both(alone.cluster, |_| {})?;
+    let join = ["join", NAME, "--member-context=member"];
+    let refused = plugin(&both)?.run(&join)?;
+    let said = refused.failure(&["another host may use the cluster", "annotate namespace"])?;
+    Traces::of(&alone)?.same_as(&by_hand)?;
+
+    // The hint, where it is this host's after all.
+    let mark = said.split("if no other host uses them: ").nth(1).and_then(|rest| rest.lines().next());
+    let mark = mark.context("no command in the hint")?;
+    let words: Vec<_> =
+        mark.split(' ').filter(|word| *word != "kubectl" && !word.starts_with("--context")).collect();
+    member.ok(&words)?;
+    plugin(&both)?.ok(&join)?;
+    plugin(&both)?.ok(&["unjoin", NAME, "--member-context=member", "--yes"])?;
+    member.ok(&["delete", "namespace", SYSTEM, "--ignore-not-found", "--wait"])?;
+    Traces::of(&alone)?.same_as(&before)
+}
+
 /// As before Kubernetes 1.30.
 #[test]
 fn member_without_admission_policies_joins_with_a_warning() -> Result<()> {

@@ -17,68 +17,71 @@ use crate::plugin;
 
 #[test]
 fn member_recovers_from_an_outage_longer_than_its_token() -> Result<()> {
-    let joined = Joined::under("e2e-outage")?;
+    let joined = Joined::under("e2e-away")?;
     // A host that was off from day 1 to day 31.
     age(&joined, "manager", 31 * DAY)?;
     age(&joined, "member", 31 * DAY)?;
-    let old = joined.fleet.token("e2e-outage.member")?;
+    let old = joined.fleet.token("e2e-away.member")?;
     eventually("the token is renewed", SOON, || {
-        Ok((joined.fleet.token("e2e-outage.member")? != old).then_some(()))
+        Ok((joined.fleet.token("e2e-away.member")? != old).then_some(()))
     })?;
-    joined.fleet.until("e2e-outage", "CredentialValid", "True", "Accepted")?;
-    joined.admin.ok(&["--cluster=e2e-outage", "get", "namespaces"])?;
+    joined.fleet.until("e2e-away", "CredentialValid", "True", "Accepted")?;
+    joined.admin.ok(&["--cluster=e2e-away", "get", "namespaces"])?;
     Ok(())
 }
 
 #[test]
 fn one_command_renews_every_member_whose_tokens_expired() -> Result<()> {
-    let joined = Joined::under("e2e-expired")?;
+    let joined = Joined::under("e2e-away-long")?;
     let none = joined.admin.ok(&["join", "--all-expired"])?;
     ensure!(none.contains("no member needs new tokens"), "{none}");
     // A host that was off from day 1 to day 61.
     age(&joined, "manager", 61 * DAY)?;
     age(&joined, "member", 61 * DAY)?;
-    let expired = joined.fleet.until("e2e-expired", "CredentialValid", "False", "Expired")?;
-    ensure!(expired.message.ends_with("kubectl mc join e2e-expired --renew"), "{expired}");
-    let refused = joined.admin.run(&["--cluster=e2e-expired", "get", "namespaces"])?;
-    refused.failure(&["member authentication", "join e2e-expired --renew"])?;
+    let expired = joined.fleet.until("e2e-away-long", "CredentialValid", "False", "Expired")?;
+    ensure!(expired.message.ends_with("kubectl mc join e2e-away-long --renew"), "{expired}");
+    let refused = joined.admin.run(&["--cluster=e2e-away-long", "get", "namespaces"])?;
+    refused.failure(&["member authentication", "join e2e-away-long --renew"])?;
 
     let said = joined.admin.ok(&["join", "--all-expired"])?;
-    ensure!(said.contains("e2e-expired has new tokens: its tokens live 30d"), "{said}");
-    joined.admin.ok(&["--cluster=e2e-expired", "get", "namespaces"])?;
+    ensure!(said.contains("e2e-away-long has new tokens: its tokens live 30d"), "{said}");
+    joined.admin.ok(&["--cluster=e2e-away-long", "get", "namespaces"])?;
     Ok(())
 }
 
 #[test]
 fn tokens_are_renewed_through_the_members_own_context_only() -> Result<()> {
-    let joined = Joined::under("e2e-renewed")?;
-    let before = joined.fleet.token("e2e-renewed.manager")?;
-    let said = joined.admin.ok(&["join", "e2e-renewed", "--renew", "--token-duration=1h"])?;
-    ensure!(said.contains("e2e-renewed has new tokens: its tokens live 60m"), "{said}");
-    ensure!(joined.fleet.token("e2e-renewed.manager")? != before, "the token is the same");
+    let joined = Joined::under("e2e-away-renewed")?;
+    let before = joined.fleet.token("e2e-away-renewed.manager")?;
+    let said = joined.admin.ok(&["join", "e2e-away-renewed", "--renew", "--token-duration=1h"])?;
+    ensure!(said.contains("e2e-away-renewed has new tokens: its tokens live 60m"), "{said}");
+    ensure!(joined.fleet.token("e2e-away-renewed.manager")? != before, "the token is the same");
 
     // The only context beside the host's is another cluster's.
-    let renewed = joined.fleet.token("e2e-renewed.manager")?;
+    let renewed = joined.fleet.token("e2e-away-renewed.manager")?;
     let other = plugin(&both(member("m2")?, |_| {})?)?;
     other
-        .run(&["join", "e2e-renewed", "--renew"])?
-        .failure(&["no context of the kubeconfig is e2e-renewed"])?;
-    let given = other.run(&["join", "e2e-renewed", "--renew", "--member-context=member"])?;
-    given.failure(&["is not e2e-renewed"])?;
-    ensure!(joined.fleet.token("e2e-renewed.manager")? == renewed, "the token is another one");
-    other.run(&["join", "e2e-unknown", "--renew"])?.failure(&["e2e-unknown is not joined"]).map(drop)
+        .run(&["join", "e2e-away-renewed", "--renew"])?
+        .failure(&["no context of the kubeconfig is e2e-away-renewed"])?;
+    let given = other.run(&["join", "e2e-away-renewed", "--renew", "--member-context=member"])?;
+    given.failure(&["is not e2e-away-renewed"])?;
+    ensure!(joined.fleet.token("e2e-away-renewed.manager")? == renewed, "the token is another one");
+    other
+        .run(&["join", "e2e-away-unknown", "--renew"])?
+        .failure(&["e2e-away-unknown is not joined"])
+        .map(drop)
 }
 
 /// A member may grant less than was requested (`--service-account-max-token-expiration`).
 #[test]
 fn join_warns_of_a_member_that_survives_no_weekend() -> Result<()> {
-    let joined = Joined::under("e2e-capped")?;
+    let joined = Joined::under("e2e-away-capped")?;
     let cluster = joined.alone.cluster;
     cluster.restart_apiserver_with(&["--service-account-max-token-expiration=1h"])?;
-    let renewed = joined.admin.run(&["join", "e2e-capped", "--renew"]);
+    let renewed = joined.admin.run(&["join", "e2e-away-capped", "--renew"]);
     cluster.restart_apiserver()?;
     let renewed = renewed?;
-    let warning = "warning: e2e-capped survives no outage of the host longer than 40m";
+    let warning = "warning: e2e-away-capped survives no outage of the host longer than 40m";
     ensure!(renewed.code == 0 && renewed.stderr.contains(warning), "{renewed:?}");
     Ok(())
 }

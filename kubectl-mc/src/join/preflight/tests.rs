@@ -110,8 +110,24 @@ fn one_cluster_has_one_name() {
 #[test]
 fn a_cluster_has_one_host_and_is_not_its_own() {
     let noted = MemberSurvey { namespace: joined_to("other-host", "x"), ..member() };
-    refused(&host(), &noted, &["another host already, as x", "unjoin x", "annotate namespace"]);
+    let take_over = "annotate namespace kubectl-mc-system fleet.kubectl-mc.dev/host=host-uid --overwrite";
+    refused(&host(), &noted, &["another host already, as x", "unjoin x", take_over]);
     refused(&host(), &MemberSurvey { uid: "host-uid".to_owned(), ..member() }, &["the host itself"]);
+}
+
+#[test]
+fn accounts_made_by_hand_are_not_taken_over() {
+    let by_hand = MemberSurvey { has_account: true, ..member() };
+    let take_over = "annotate namespace kubectl-mc-system fleet.kubectl-mc.dev/host=host-uid --overwrite";
+    refused(&host(), &by_hand, &["another host may use the cluster", take_over]);
+    // After that command, and where this host has joined it.
+    let marked = MemberSurvey {
+        namespace: Some(json!({"metadata": {"annotations": {HOST_UID: "host-uid"}}})),
+        ..by_hand.clone()
+    };
+    assert_eq!(refusals(&host(), &marked), Vec::<String>::new());
+    let joined = HostSurvey { registered: vec![registered("m1", Some("member-uid"))], ..host() };
+    assert_eq!(refusals(&joined, &by_hand), Vec::<String>::new());
 }
 
 #[test]

@@ -123,16 +123,6 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
     }
     let same = |entry: &&Value| annotation(Some(entry), MEMBER_UID) == Some(&member.uid);
     let by_uid = host.registered.iter().filter(same).find_map(|entry| entry["metadata"]["name"].as_str());
-    // A join marks the namespace before it makes the account, so these accounts were made by hand: for another host perhaps.
-    if member.has_account && note(HOST_UID).is_none() && by_uid.is_none() {
-        return Some(Finding::Refused(
-            format!(
-                "another host may use the cluster: namespace {} has accounts that no join has made",
-                names::NAMESPACE
-            ),
-            format!("remove them there first; if no other host uses them: {take_over}"),
-        ));
-    }
     // The annotation of a deleted registration does not count.
     let by_note = note(CLUSTER).filter(|name| {
         note(HOST_UID).is_some() && name.parse().is_ok_and(|name| host.cluster(&name).is_some())
@@ -145,20 +135,33 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
             ),
         ));
     }
-    let taken = host.cluster(cluster)?;
-    if by_uid.or(by_note).is_some() {
-        return Some(Finding::Fine(format!(
-            "{cluster} is joined already: missing objects are created, existing ones are kept"
-        )));
+    let joined = by_uid.or(by_note).is_some();
+    let taken = host.cluster(cluster);
+    if let Some(taken) = taken.filter(|_| !joined) {
+        let (what, hint) = match annotation(Some(taken), MEMBER_UID) {
+            Some(_) => ("another cluster has it", "choose another name"),
+            None => (
+                "it was registered by hand",
+                "choose another name, or delete that MemberCluster and its Secret first",
+            ),
+        };
+        return Some(Finding::Refused(format!("the name {cluster} is taken: {what}"), hint.to_owned()));
     }
-    let (what, hint) = match annotation(Some(taken), MEMBER_UID) {
-        Some(_) => ("another cluster has it", "choose another name"),
-        None => (
-            "it was registered by hand",
-            "choose another name, or delete that MemberCluster and its Secret first",
-        ),
-    };
-    Some(Finding::Refused(format!("the name {cluster} is taken: {what}"), hint.to_owned()))
+    // A join marks the namespace before it makes the account, so these accounts were made by hand: for another host perhaps.
+    if member.has_account && note(HOST_UID).is_none() && !joined {
+        return Some(Finding::Refused(
+            format!(
+                "another host may use the cluster: namespace {} has accounts that no join has made",
+                names::NAMESPACE
+            ),
+            format!("remove them there first; if no other host uses them: {take_over}"),
+        ));
+    }
+    taken.map(|_| {
+        Finding::Fine(format!(
+            "{cluster} is joined already: missing objects are created, existing ones are kept"
+        ))
+    })
 }
 
 fn rights(side: &str, kubectl: &str, missing: &[String]) -> Option<Finding> {

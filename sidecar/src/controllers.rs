@@ -24,6 +24,7 @@ use crate::members::inventory::fleet::Fleet;
 use crate::retry;
 
 mod access;
+mod cluster_access;
 pub mod conditions;
 pub mod credentials;
 mod events;
@@ -79,20 +80,25 @@ pub struct Settings {
 /// A controller: its name for `--controllers`, and what it does until it is dropped.
 struct Controller {
     name: &'static str,
-    /// What it tells of members.
-    aspect: Aspect,
+    /// What it tells of members, if anything.
+    aspect: Option<Aspect>,
     run: fn(Context) -> Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 /// Every controller that there is.
 const ALL: &[Controller] = &[
-    Controller { name: "access", aspect: Aspect::AuthSynced, run: access::run },
+    Controller { name: "access", aspect: Some(Aspect::AuthSynced), run: access::run },
+    Controller { name: "cluster-access", aspect: None, run: cluster_access::run },
     Controller {
         name: "credentials",
-        aspect: Aspect::CredentialValid,
+        aspect: Some(Aspect::CredentialValid),
         run: |context| Box::pin(credentials::run(context)),
     },
-    Controller { name: "health", aspect: Aspect::Reachable, run: |context| Box::pin(health::run(context)) },
+    Controller {
+        name: "health",
+        aspect: Some(Aspect::Reachable),
+        run: |context| Box::pin(health::run(context)),
+    },
 ];
 
 /// The value of `--controllers`, in kube-controller-manager's words: `*` is all, `name` one, `-name`
@@ -136,7 +142,7 @@ impl Enabled {
     fn aspects(&self) -> Arc<[Aspect]> {
         ALL.iter()
             .filter(|controller| self.contains(controller))
-            .map(|controller| controller.aspect)
+            .filter_map(|controller| controller.aspect)
             .collect()
     }
 }

@@ -15,4 +15,5 @@ mod on_demand_access;
 mod revocation;
 mod stolen_impersonator;
 mod stolen_manager;
+mod stolen_sidecar;
 pub(crate) mod unified_auth;

@@ -2,6 +2,7 @@
 //!
 //! - [`access`]: who may be impersonated on a member, and why
 //! - [`age`]: ages of objects
+//! - [`cluster_access`]: the `ClusterAccess` custom resource, a grant that is kept
 //! - [`go_duration`]: durations of flags and queries
 //! - [`hop`]: the steps of a request, and the header that names the one that answered
 //! - [`manifests`]: what an installation consists of
@@ -13,6 +14,7 @@
 
 pub mod access;
 pub mod age;
+pub mod cluster_access;
 pub mod go_duration;
 pub mod hop;
 pub mod manifests;
@@ -22,6 +24,7 @@ pub mod names;
 pub mod path;
 pub mod token_life;
 
+pub use cluster_access::{ClusterAccess, ClusterAccessSpec, ClusterAccessStatus};
 pub use hop::Hop;
 pub use member_cluster::{MemberCluster, MemberClusterSpec, MemberClusterStatus};
 pub use name::{ClusterName, InvalidClusterName};

@@ -27,6 +27,7 @@ pub const SELECTOR: &str = "app.kubernetes.io/name=mc-sidecar";
 const NAMESPACE: &str = include_str!("../../deploy/namespace.yaml");
 const CRD: &str = include_str!("../../deploy/crd.yaml");
 const RBAC: &str = include_str!("../../deploy/rbac.yaml");
+const ACCESS_POLICY: &str = include_str!("../../deploy/access-policy.yaml");
 const AUTHORITY_SECRET: &str = include_str!("../../deploy/authority.yaml");
 const CERT_MANAGER: &str = include_str!("../../deploy/cert-manager.yaml");
 const SERVICE: &str = include_str!("../../deploy/service.yaml");
@@ -156,6 +157,8 @@ impl Parameters {
     fn registry(&self) -> Result<Vec<Value>, Error> {
         let mut objects = vec![self.namespace_object()?];
         objects.extend(self.all(CRD)?);
+        // Before the rights that it limits.
+        objects.extend(self.all(ACCESS_POLICY)?);
         objects.extend(self.all(RBAC)?.into_iter().map(|object| self.annotated(self.listing(object))));
         if self.values.certificates == Certificates::SelfManaged {
             objects.extend(self.all(AUTHORITY_SECRET)?);

@@ -50,7 +50,7 @@ pub struct Impersonation {
     /// Who may be impersonated on the member besides those whom the host's RBAC lets use its proxy: for
     /// hosts that authorize by other means as well, which cannot be listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "subjects")]
+    #[schemars(schema_with = "subjects_schema::<Option<Vec<Subject>>>")]
     pub subjects: Option<Vec<Subject>>,
 }
 
@@ -121,8 +121,8 @@ impl MemberCluster {
 }
 
 /// As in a binding of RBAC, where the list belongs to one owner and the kinds are these.
-fn subjects(generator: &mut SchemaGenerator) -> Schema {
-    let mut schema = <Option<Vec<Subject>>>::json_schema(generator);
+pub(crate) fn subjects_schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = T::json_schema(generator);
     schema.insert("x-kubernetes-list-type".to_owned(), "atomic".into());
     let mut subject = Subject::json_schema(generator);
     if let Some(kind) = subject.pointer_mut("/properties/kind") {

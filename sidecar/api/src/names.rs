@@ -31,6 +31,8 @@ pub const KUBECTL_MC: &str = "kubectl-mc";
 pub const HOST_GRANT: &str = "fleet.kubectl-mc.dev/grant-for";
 /// Label of a grant's objects on a member.
 pub const MEMBER_GRANT: &str = "fleet.kubectl-mc.dev/grant";
+/// Label of what is made of a ClusterAccess, on the host with its name.
+pub const ACCESS: &str = "fleet.kubectl-mc.dev/access";
 /// Label of the ConfigMaps that list users who were granted access on demand.
 pub const ON_DEMAND: &str = "fleet.kubectl-mc.dev/learnt";
 /// Annotation of the member's namespace: the uid of the host's kube-system.
@@ -81,7 +83,8 @@ mod tests {
         assert_eq!(MemberCluster::api_version(&()), FLEET_GROUP_VERSION);
         assert_eq!(API_SERVICE, format!("{}.{}", path::PROXY_VERSION, path::PROXY_GROUP));
         assert!(HOST_ADMINS.starts_with(PREFIX));
-        for name in [SECRET_TYPE, HOST_GRANT, MEMBER_GRANT, ON_DEMAND, HOST_UID, CLUSTER, MEMBER_UID] {
+        for name in [SECRET_TYPE, HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND, HOST_UID, CLUSTER, MEMBER_UID]
+        {
             assert!(name.starts_with(&format!("{FLEET_GROUP}/")), "{name}");
         }
     }

@@ -17,6 +17,9 @@ pub const CLUSTERS_PATH: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
 /// The registry, below the host's root.
 pub const MEMBER_CLUSTERS_PATH: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters";
 
+/// The grants that the leader keeps, below the host's root.
+pub const CLUSTER_ACCESSES_PATH: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1/clusteraccesses";
+
 /// A registered cluster, below the host's root.
 pub fn member_cluster(name: &ClusterName) -> String {
     format!("{MEMBER_CLUSTERS_PATH}/{name}")
@@ -41,6 +44,7 @@ mod tests {
     fn the_constants_agree_with_each_other() {
         assert_eq!(PROXY_GROUP_VERSION, format!("{PROXY_GROUP}/{PROXY_VERSION}"));
         assert_eq!(MEMBER_CLUSTERS_PATH, format!("/apis/{}/memberclusters", names::FLEET_GROUP_VERSION));
+        assert_eq!(CLUSTER_ACCESSES_PATH, format!("/apis/{}/clusteraccesses", names::FLEET_GROUP_VERSION));
         assert_eq!(CLUSTERS_PATH, format!("/apis/{PROXY_GROUP_VERSION}/{CLUSTERS}"));
         assert_eq!(
             member_root(&"m1".parse().unwrap()),

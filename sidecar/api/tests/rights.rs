@@ -135,3 +135,40 @@ fn member_policy_has_the_builtin_identities() -> Result<(), Box<dyn Error>> {
     assert!(validations.contains("name != 'kubeadm:cluster-admins'"), "the one admin group without system:");
     Ok(())
 }
+
+/// As shipped, the manager binds no role of a ClusterAccess; a join writes the list into both places.
+#[test]
+fn member_lists_no_bindable_roles_as_shipped() -> Result<(), Box<dyn Error>> {
+    use kubectl_mc_api::access::policy::BINDABLE_ROLES;
+    use kubectl_mc_api::{cluster_access, names};
+    let objects: Vec<Value> = serde_saphyr::from_multiple(kubectl_mc_api::manifests::MEMBER)?;
+    let manager = |kind: &str| {
+        let mut found = objects.iter();
+        let found =
+            found.find(|object| object["kind"] == kind && object["metadata"]["name"] == names::MANAGER);
+        found.ok_or_else(|| format!("the manifest has no {kind} {}", names::MANAGER))
+    };
+    assert_eq!(manager("ConfigMap")?["data"][BINDABLE_ROLES], "");
+    let spec = &manager("ValidatingAdmissionPolicy")?["spec"];
+    let variables = spec["variables"].as_array().cloned().unwrap_or_default();
+    let variable =
+        |name: &str| variables.iter().find(|entry| entry["name"] == name).cloned().unwrap_or_default();
+    assert_eq!(variable("bindableRoles")["expression"], "[]");
+    let is_access = variable("isAccess")["expression"].to_string();
+    assert!(is_access.contains("!variables.isRole && variables.bindableRoles.exists("), "{is_access}");
+    let validations = spec["validations"].to_string();
+    for text in [&is_access, &validations] {
+        assert!(text.contains(&format!("object.metadata.name == '{}' + ", cluster_access::PREFIX)), "{text}");
+    }
+    assert!(validations.contains(&format!("variables.isAccess && key == '{}'", names::ACCESS)));
+    // The same tests hold for the subjects of a binding as for the names of a rule.
+    for (variable_name, kind) in
+        [("userNames", "User"), ("groupNames", "Group"), ("accountNamespaces", "ServiceAccount")]
+    {
+        let expression = variable(variable_name)["expression"].to_string();
+        let subjects = format!("variables.subjects.filter(s, s.kind == '{kind}')");
+        assert!(expression.contains(&subjects), "{variable_name}: {expression}");
+        assert!(validations.contains(&format!("variables.{variable_name}.all(")), "{variable_name}");
+    }
+    Ok(())
+}

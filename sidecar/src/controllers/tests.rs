@@ -38,7 +38,7 @@ async fn panicking_controller_restarts_with_backoff() {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     static PANICS: Controller = Controller {
         name: "panics",
-        aspect: Aspect::Reachable,
+        aspect: Some(Aspect::Reachable),
         run: |_| {
             Box::pin(async {
                 RUNS.fetch_add(1, Ordering::SeqCst);

@@ -11,6 +11,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use super::matching::Reach;
 use super::{Because, Subject};
 use crate::ClusterName;
+use crate::names::SIDECAR;
 
 /// Who may use which cluster's proxy.
 #[derive(Debug, Default)]
@@ -55,7 +56,8 @@ impl Index {
     pub fn binding(&mut self, binding: &ClusterRoleBinding) -> Affected {
         let name = binding.metadata.name.as_deref().unwrap_or_default();
         let subjects = binding.subjects.iter().flatten().filter_map(Subject::of).collect();
-        let to_a_cluster_role = binding.role_ref.kind == "ClusterRole";
+        // The sidecar has what it gives in the name of ClusterAccesses, and comes to no member itself.
+        let to_a_cluster_role = binding.role_ref.kind == "ClusterRole" && binding.role_ref.name != SIDECAR;
         let bound = to_a_cluster_role.then(|| Bound { role: Arc::from(&*binding.role_ref.name), subjects });
         self.binds(name, bound)
     }

@@ -90,7 +90,7 @@ fn rule(group: &str, resource: &str, names: Vec<String>) -> PolicyRule {
 }
 
 fn role_ref(kind: &str) -> RoleRef {
-    RoleRef { api_group: RBAC.to_owned(), kind: kind.to_owned(), name: IMPERSONATOR.to_owned() }
+    RoleRef { api_group: RBAC_GROUP.to_owned(), kind: kind.to_owned(), name: IMPERSONATOR.to_owned() }
 }
 
 fn impersonator() -> Subject {
@@ -104,7 +104,7 @@ fn impersonator() -> Subject {
 
 pub const IMPERSONATE: &str = "impersonate";
 pub const AUTHENTICATION: &str = "authentication.k8s.io";
-const RBAC: &str = "rbac.authorization.k8s.io";
+pub const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
 #[cfg(test)]
 mod tests {

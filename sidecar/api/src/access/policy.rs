@@ -12,6 +12,8 @@ pub struct Policy {
     pub refused_groups: BTreeSet<String>,
     /// Namespaces whose service accounts nobody may act as.
     pub refused_namespaces: BTreeSet<String>,
+    /// The ClusterRoles that a ClusterAccess may bind.
+    pub bindable_roles: BTreeSet<String>,
 }
 
 impl Policy {
@@ -26,6 +28,7 @@ impl Policy {
             refused_users: list(REFUSED_USERS),
             refused_groups: list(REFUSED_GROUPS),
             refused_namespaces: list(REFUSED_NAMESPACES),
+            bindable_roles: list(BINDABLE_ROLES),
         }
     }
 }
@@ -36,6 +39,7 @@ pub const ANY: &str = "Any";
 pub const REFUSED_USERS: &str = "refused-users";
 pub const REFUSED_GROUPS: &str = "refused-groups";
 pub const REFUSED_NAMESPACES: &str = "refused-namespaces";
+pub const BINDABLE_ROLES: &str = "bindable-roles";
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::rbac::v1;
 
+use super::objects::RBAC_GROUP;
 use super::sent::service_account;
 
 /// A user, a group or a service account, as RBAC tells them apart.
@@ -29,6 +30,17 @@ impl Subject {
             }
             _ => None,
         }
+    }
+
+    /// As a binding names it.
+    pub fn to_rbac(&self) -> v1::Subject {
+        let (kind, name, namespace) = match self {
+            Self::User(name) => ("User", name, None),
+            Self::Group(name) => ("Group", name, None),
+            Self::ServiceAccount { namespace, name } => ("ServiceAccount", name, Some(namespace.clone())),
+        };
+        let api_group = namespace.is_none().then(|| RBAC_GROUP.to_owned());
+        v1::Subject { kind: kind.to_owned(), name: name.clone(), namespace, api_group }
     }
 
     /// Whom a user's name means.

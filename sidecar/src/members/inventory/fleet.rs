@@ -25,6 +25,13 @@ pub struct Registered {
 }
 
 impl Registered {
+    /// Whether the sidecars of this namespace look after it, and not those of another, where its Secrets are.
+    pub fn is_of(&self, namespace: &str) -> bool {
+        let status = self.member.status.as_ref();
+        let said = status.and_then(|status| status.namespace.as_deref());
+        self.connection.is_some() || self.manager.is_some() || said.is_none_or(|said| said == namespace)
+    }
+
     /// Whether nothing was said of it since.
     pub fn is_same(&self, other: &Self) -> bool {
         fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {

@@ -1,0 +1,207 @@
+//! `ClusterAccess`, a grant that the leader keeps: subjects, the members that a selector or a list of names
+//! chooses, the ClusterRole that they have there, and until when.
+//!
+//! On the host it becomes a ClusterRole and a ClusterRoleBinding named [`host_name`]; on each member the subjects
+//! of all grants of one role share the bindings named [`member_name`], so that the member's administrators can
+//! tell the manager's right to one role by its name.
+
+use jiff::Timestamp;
+use k8s_openapi::api::rbac::v1::Subject;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use kube::CustomResource;
+use kube::core::{ParseExpressionError, Selector};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::member_cluster::subjects_schema;
+use crate::names::NAMESPACE;
+
+/// Access of users to members, kept by the sidecar's leader.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "fleet.kubectl-mc.dev",
+    version = "v1alpha1",
+    kind = "ClusterAccess",
+    plural = "clusteraccesses",
+    shortname = "mca",
+    status = "ClusterAccessStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "Who has which ClusterRole on which members, and until when. The sidecar's leader keeps it on every member that is selected.",
+    printcolumn = r#"{"name":"Role","type":"string","jsonPath":".spec.roleRef.name"}"#,
+    printcolumn = r#"{"name":"Clusters","type":"string","jsonPath":".status.summary"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"Expires","type":"string","format":"date-time","jsonPath":".spec.expirationTimestamp"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Namespaces","type":"string","priority":1,"jsonPath":".spec.namespaces"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Ready\")].reason"}"#,
+    validation = Rule::new("size(self.metadata.name) <= 200").message("a ClusterAccess's name has 200 characters at most"),
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {"rule": "has(self.clusters) != has(self.clusterSelector)", "message": "set either clusters or clusterSelector"},
+]))]
+pub struct ClusterAccessSpec {
+    /// Who has access.
+    #[schemars(schema_with = "subjects")]
+    pub subjects: Vec<Subject>,
+    /// The names of the members. Either these or clusterSelector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "cluster_names")]
+    pub clusters: Option<Vec<String>>,
+    /// Selects the members by the labels of their MemberClusters; an empty selector selects all. Either this or clusters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "label_selector")]
+    pub cluster_selector: Option<LabelSelector>,
+    /// The role that they have on the members.
+    pub role_ref: RoleRef,
+    /// The namespaces of the members in which they have it; none means everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "namespaces")]
+    pub namespaces: Option<Vec<String>>,
+    /// The verbs of clusters/proxy that they have on the host: get to read, create for exec and port-forward. None
+    /// means all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "proxy_verbs")]
+    pub proxy_verbs: Option<Vec<String>>,
+    /// When the access ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expiration_timestamp: Option<Time>,
+}
+
+/// A role of the members. Their administrators list the ones that may be bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RoleRef {
+    /// ClusterRole.
+    #[serde(default)]
+    pub kind: RoleKind,
+    /// The name of the role on the members.
+    #[schemars(length(min = 1, max = 200))]
+    pub name: String,
+}
+
+/// The kinds of roles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RoleKind {
+    /// A role of the whole member.
+    #[default]
+    ClusterRole,
+}
+
+/// What the leader has made of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterAccessStatus {
+    /// The generation of the spec that this is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The namespace of the sidecar that says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Members that have it, of those that should: 3/4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// Every selected member.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub clusters: Vec<ClusterState>,
+    /// Ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// Whether one member has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClusterState {
+    pub name: String,
+    /// True, False, or Unknown where the member was not asked yet.
+    pub status: String,
+    /// One word.
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+impl ClusterAccess {
+    /// The selector of members; nothing is selected by names.
+    ///
+    /// # Errors
+    ///
+    /// An operator that Kubernetes does not know, or one with too many or too few values.
+    pub fn selector(&self) -> Result<Option<Selector>, ParseExpressionError> {
+        self.spec.cluster_selector.clone().map(Selector::try_from).transpose()
+    }
+
+    /// Whether its end has come.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.spec.expiration_timestamp.as_ref().is_some_and(|end| end.0 <= now)
+    }
+}
+
+/// The name of its ClusterRole and ClusterRoleBinding on the host. Sidecars of several namespaces have their own.
+pub fn host_name(access: &str, namespace: &str) -> String {
+    if namespace == NAMESPACE { format!("{PREFIX}{access}") } else { format!("{PREFIX}{access}:{namespace}") }
+}
+
+/// The name of the bindings of a ClusterRole on a member, in its namespaces and for all of it.
+pub fn member_name(role: &str) -> String {
+    format!("{PREFIX}{role}")
+}
+
+/// Begins the names of all that is made of ClusterAccesses, on the host and on members.
+pub const PREFIX: &str = "kubectl-mc:access:";
+
+fn subjects(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = subjects_schema::<Vec<Subject>>(generator);
+    schema.insert("minItems".to_owned(), 1.into());
+    schema.insert("maxItems".to_owned(), MAX_ITEMS.into());
+    schema
+}
+
+fn cluster_names(_: &mut SchemaGenerator) -> Schema {
+    names(MAX_CLUSTERS)
+}
+
+fn namespaces(_: &mut SchemaGenerator) -> Schema {
+    names(MAX_ITEMS)
+}
+
+/// A set of DNS labels.
+fn names(most: usize) -> Schema {
+    json_schema!({
+        "type": "array",
+        "nullable": true,
+        "minItems": 1,
+        "maxItems": most,
+        "x-kubernetes-list-type": "set",
+        "items": {"type": "string", "minLength": 1, "maxLength": 63},
+    })
+}
+
+fn proxy_verbs(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "nullable": true,
+        "minItems": 1,
+        "maxItems": 8,
+        "x-kubernetes-list-type": "set",
+        "items": {"type": "string", "enum": ["get", "create", "update", "patch", "delete", "*"]},
+    })
+}
+
+/// The lists of a selector belong to one owner.
+fn label_selector(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = <Option<LabelSelector>>::json_schema(generator);
+    for list in ["/properties/matchExpressions", "/properties/matchExpressions/items/properties/values"] {
+        if let Some(list) = schema.pointer_mut(list) {
+            list["x-kubernetes-list-type"] = json!("atomic");
+        }
+    }
+    schema
+}
+
+/// More subjects or namespaces are several objects.
+const MAX_ITEMS: usize = 100;
+const MAX_CLUSTERS: usize = 1000;

@@ -1,0 +1,355 @@
+//! Keeps what ClusterAccesses say: on the host the right to enter the selected members, on each member the bindings.
+//!
+//! - [`wanted`]: what all of them together ask for
+//! - [`host`]: the host's roles and bindings
+//! - [`member`]: one member's bindings, by its manager; [`bindings`] says which, and which its administrators refuse
+//! - [`status`]: what each ClusterAccess is told
+//!
+//! Everything is worked out anew when a ClusterAccess, a member or its labels change, and when an access ends. The host
+//! and each member are synced when that changes something for them, and every `--member-resync-period`. An end takes
+//! the right on the host away whether or not the members answer.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, ResourceExt};
+use kubectl_mc_api::{ClusterAccess, ClusterName};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, warn};
+
+use super::Context;
+use crate::members::inventory::fleet::Fleet;
+use crate::retry;
+
+mod bindings;
+mod host;
+mod member;
+mod status;
+mod wanted;
+
+use bindings::{State, States};
+use host::HostSide;
+use status::Statuses;
+use wanted::{Grants, Registry, Wanted};
+
+/// Runs until it is dropped.
+pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        let mut fleet = context.fleet.clone();
+        let accesses = Api::<ClusterAccess>::all(context.host.clone());
+        let mut events = pin!(watcher(accesses, watcher::Config::default()).default_backoff());
+        let mut keeper = Keeper::new(context);
+        let mut under_way = JoinSet::new();
+        keeper.follow(fleet.borrow_and_update().clone());
+        loop {
+            tokio::select! {
+                Some(event) = events.next() => keeper.take(event),
+                changed = fleet.changed() => match changed {
+                    Ok(()) => keeper.follow(fleet.borrow_and_update().clone()),
+                    Err(_) => return,
+                },
+                Some(done) = under_way.join_next() => match done {
+                    Ok(done) => keeper.done(done),
+                    // A controller that ended is begun again, with all of this.
+                    Err(error) => return warn!(error = %error, "a sync of ClusterAccesses failed"),
+                },
+                () = sleep_until(keeper.next()) => {}
+            }
+            keeper.begin(&mut under_way);
+        }
+    })
+}
+
+/// What one task did.
+enum Done {
+    Host(host::Objects, Result<host::Failures, String>),
+    Member(ClusterName, member::Outcome),
+    Statuses(Statuses),
+}
+
+struct Keeper {
+    context: Context,
+    fleet: Arc<Fleet>,
+    registry: Registry,
+    accesses: BTreeMap<String, Arc<ClusterAccess>>,
+    /// What a list has named so far.
+    listed: HashSet<String>,
+    /// Those that somebody has written: their members are synced, whatever was changed.
+    written: HashSet<String>,
+    /// Nothing is taken away before all ClusterAccesses were read.
+    synced: bool,
+    /// Whether something changed since `wanted` was worked out.
+    stale: bool,
+    wanted: Wanted,
+    host: Turn,
+    on_host: HostSide,
+    members: HashMap<ClusterName, Member>,
+    writes: Turn,
+}
+
+/// What is known of a member between two syncs.
+struct Member {
+    grants: Arc<Grants>,
+    states: States,
+    turn: Turn,
+}
+
+/// When something is done next.
+struct Turn {
+    due: Instant,
+    under_way: bool,
+    /// How long is waited after the next failure.
+    pause: Duration,
+}
+
+impl Turn {
+    fn now() -> Self {
+        Self { due: Instant::now(), under_way: false, pause: FIRST_PAUSE }
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        !self.under_way && self.due <= now
+    }
+
+    /// Whatever changes from now on makes it due again.
+    fn begin(&mut self, again: Duration) {
+        self.under_way = true;
+        self.due = Instant::now() + again;
+    }
+
+    fn done(&mut self, retry: bool) {
+        self.under_way = false;
+        if retry {
+            self.due = self.due.min(Instant::now() + retry::jittered(self.pause));
+            self.pause = (self.pause * 2).min(LAST_PAUSE);
+        } else {
+            self.pause = FIRST_PAUSE;
+        }
+    }
+}
+
+impl Keeper {
+    fn new(context: Context) -> Self {
+        Self {
+            context,
+            fleet: Arc::default(),
+            registry: Registry::default(),
+            accesses: BTreeMap::new(),
+            listed: HashSet::new(),
+            written: HashSet::new(),
+            synced: false,
+            stale: true,
+            wanted: Wanted::default(),
+            host: Turn::now(),
+            on_host: HostSide::default(),
+            members: HashMap::new(),
+            writes: Turn::now(),
+        }
+    }
+
+    fn take(&mut self, event: watcher::Result<watcher::Event<ClusterAccess>>) {
+        let event = match event {
+            Ok(event) => event,
+            // An installation that is older than the sidecar has no such objects.
+            Err(error) => return debug!(%error, "cannot read the ClusterAccesses"),
+        };
+        self.stale = true;
+        match event {
+            watcher::Event::Init => self.listed.clear(),
+            watcher::Event::InitApply(access) => {
+                self.listed.insert(access.name_any());
+                self.read(access);
+            }
+            watcher::Event::InitDone => {
+                let listed = std::mem::take(&mut self.listed);
+                self.accesses.retain(|name, _| listed.contains(name));
+                self.synced = true;
+            }
+            watcher::Event::Apply(access) => self.read(access),
+            watcher::Event::Delete(access) => _ = self.accesses.remove(&access.name_any()),
+        }
+    }
+
+    fn read(&mut self, access: ClusterAccess) {
+        let name = access.name_any();
+        let access = Arc::new(access);
+        let before = self.accesses.insert(name.clone(), access.clone());
+        let settings = |access: &ClusterAccess| {
+            let ObjectMeta { labels, annotations, generation, .. } = access.metadata.clone();
+            (labels, annotations, generation)
+        };
+        // A status is written often.
+        if before.is_none_or(|before| settings(&before) != settings(&access)) {
+            self.written.insert(name);
+        }
+    }
+
+    /// Looks at what the host says of the members now. Their status is written often, and does not matter.
+    fn follow(&mut self, fleet: Arc<Fleet>) {
+        let mut registry = Registry::default();
+        for (name, registered) in fleet.iter() {
+            if registered.is_of(&self.context.namespace) {
+                let labels = registered.member.metadata.labels.clone().unwrap_or_default();
+                registry.own.insert(name.clone(), labels);
+            } else {
+                registry.others.insert(name.clone());
+            }
+        }
+        self.stale |= registry != self.registry;
+        self.registry = registry;
+        self.members.retain(|cluster, _| fleet.contains_key(cluster));
+        for (cluster, registered) in fleet.iter() {
+            let had_manager = self.fleet.get(cluster).map(|before| before.manager.is_some());
+            let member = self.members.entry(cluster.clone()).or_insert_with(|| Member {
+                grants: Arc::default(),
+                states: States::new(),
+                turn: Turn::now(),
+            });
+            if had_manager != Some(registered.manager.is_some()) {
+                member.turn.due = Instant::now();
+            }
+        }
+        self.fleet = fleet;
+    }
+
+    /// When there is something to do next.
+    fn next(&self) -> Instant {
+        if !self.synced {
+            return Instant::now() + LONG;
+        }
+        let turns = self.members.values().map(|member| &member.turn).chain([&self.host, &self.writes]);
+        let next = turns.filter(|turn| !turn.under_way).map(|turn| turn.due).min();
+        let end = self.wanted.next_end.map(|end| {
+            let left = end.duration_since(Timestamp::now());
+            // The clock may be set while one waits.
+            Instant::now() + Duration::try_from(left).unwrap_or_default().min(CLOCK_CHECK)
+        });
+        next.into_iter().chain(end).min().unwrap_or_else(|| Instant::now() + LONG)
+    }
+
+    /// Works out what should be, and begins what is due.
+    fn begin(&mut self, under_way: &mut JoinSet<Done>) {
+        if !self.synced {
+            return;
+        }
+        self.stale |= self.wanted.next_end.is_some_and(|end| end <= Timestamp::now());
+        if std::mem::take(&mut self.stale) {
+            self.work_out();
+        }
+        let now = Instant::now();
+        let resync = self.context.settings.member_resync_period;
+        if self.host.is_due(now) {
+            self.host.begin(retry::jittered(resync));
+            let (client, wanted) = (self.context.host.clone(), self.wanted.host.clone());
+            let namespace = self.context.namespace.clone();
+            under_way.spawn(async move {
+                let synced =
+                    host::sync(&client, &namespace, &wanted).await.map_err(|error| error.to_string());
+                Done::Host(wanted, synced)
+            });
+        }
+        for (cluster, member) in &mut self.members {
+            if under_way.len() >= MAX_UNDER_WAY {
+                break;
+            }
+            if !member.turn.is_due(now) {
+                continue;
+            }
+            member.turn.begin(retry::jittered(resync));
+            let Some(manager) = self.fleet.get(cluster).and_then(|registered| registered.manager.clone())
+            else {
+                let message = format!("there is no Secret {}", cluster.manager_secret());
+                let state = State::unknown("NoManager", message);
+                member.states = member.grants.keys().map(|access| (access.clone(), state.clone())).collect();
+                member.turn.done(false);
+                self.writes.due = self.writes.due.min(now + WRITE_DELAY);
+                continue;
+            };
+            let (cluster, grants) = (cluster.clone(), member.grants.clone());
+            under_way.spawn(async move {
+                let outcome = member::sync(&cluster, &manager, &grants).await;
+                Done::Member(cluster, outcome)
+            });
+        }
+        if self.writes.is_due(now) {
+            self.writes.begin(LONG);
+            let states = self.members.iter().map(|(cluster, member)| (cluster, &member.states));
+            let statuses =
+                Statuses::new(&self.accesses, &self.wanted, states, &self.on_host, &self.context.namespace);
+            let changed = statuses.changed(&self.accesses);
+            let host = self.context.host.clone();
+            under_way.spawn(async move { Done::Statuses(changed.write(&host).await) });
+        }
+    }
+
+    fn work_out(&mut self) {
+        let wanted =
+            Wanted::new(self.accesses.values(), &self.registry, &self.context.namespace, Timestamp::now());
+        let written = std::mem::take(&mut self.written);
+        let now = Instant::now();
+        if wanted.host != self.wanted.host || !written.is_empty() {
+            self.host.due = now;
+        }
+        for (cluster, member) in &mut self.members {
+            let grants = wanted.members.get(cluster).cloned().unwrap_or_default();
+            if *member.grants != grants {
+                // What is known of another grant of that name says nothing.
+                member.states.retain(|access, _| grants.get(access) == member.grants.get(access));
+                member.grants = Arc::new(grants);
+                member.turn.due = now;
+            } else if grants.keys().any(|access| written.contains(access)) {
+                member.turn.due = now;
+            }
+        }
+        self.wanted = wanted;
+        self.writes.due = self.writes.due.min(now + WRITE_DELAY);
+    }
+
+    fn done(&mut self, done: Done) {
+        let now = Instant::now();
+        match done {
+            Done::Host(written, Ok(failures)) => {
+                for (access, error) in &failures {
+                    warn!(access, error, "cannot write the host's RBAC objects of a ClusterAccess");
+                }
+                self.host.done(!failures.is_empty());
+                self.on_host = HostSide { written, failures };
+            }
+            Done::Host(_, Err(error)) => {
+                warn!(error, "cannot keep the host's RBAC objects of ClusterAccesses");
+                let all = self.wanted.host.keys().map(|access| (access.clone(), error.clone()));
+                self.on_host.failures = all.collect();
+                self.host.done(true);
+            }
+            Done::Member(cluster, member::Outcome { states, retry }) => {
+                let Some(member) = self.members.get_mut(&cluster) else { return };
+                let grants = &member.grants;
+                member.states =
+                    states.into_iter().filter(|(access, _)| grants.contains_key(access)).collect();
+                member.turn.done(retry);
+            }
+            Done::Statuses(failed) => {
+                self.writes.done(!failed.is_empty());
+                return;
+            }
+        }
+        self.writes.due = self.writes.due.min(now + WRITE_DELAY);
+    }
+}
+
+/// Members that are synced at once.
+const MAX_UNDER_WAY: usize = 32;
+/// What is found at nearly the same time is one write.
+const WRITE_DELAY: Duration = Duration::from_millis(300);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(60);
+const CLOCK_CHECK: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(3600);

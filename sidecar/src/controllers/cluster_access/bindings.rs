@@ -1,0 +1,150 @@
+//! The grants of one member as the bindings that it should have, and what each ClusterAccess can be told of it. No IO
+//! happens here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kubectl_mc_api::access::{Policy, Subject};
+
+use super::wanted::{Grants, refused};
+
+/// A role, and the namespace in which it is bound; none is everywhere.
+pub(super) type Place = (String, Option<String>);
+
+/// What a member should have, and the states of the ClusterAccesses.
+#[derive(Debug, Default)]
+pub(super) struct Bindings {
+    pub(super) wanted: BTreeMap<Place, BTreeSet<Subject>>,
+    /// Which ClusterAccesses a binding is for.
+    pub(super) of: BTreeMap<Place, BTreeSet<String>>,
+    pub(super) states: States,
+}
+
+/// By the name of the ClusterAccess.
+pub(super) type States = BTreeMap<String, State>;
+
+/// How a ClusterAccess is on one member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    /// None: nobody knows yet.
+    pub(super) granted: Option<bool>,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl State {
+    pub(super) fn granted() -> Self {
+        Self { granted: Some(true), reason: "Granted", message: String::new() }
+    }
+
+    pub(super) fn no(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { granted: Some(false), reason, message: message.into() }
+    }
+
+    pub(super) fn unknown(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { granted: None, reason, message: message.into() }
+    }
+}
+
+impl Bindings {
+    pub(super) fn new(grants: &Grants, policy: &Policy) -> Self {
+        let mut bindings = Self::default();
+        for (access, grant) in grants {
+            if !policy.bindable_roles.contains(&grant.role) {
+                bindings.states.insert(access.clone(), not_bindable(&grant.role, policy));
+                continue;
+            }
+            let why = |subject| refused(subject, policy).map(|why| format!("{subject}: {why}"));
+            let left_out: Vec<String> = grant.subjects.iter().filter_map(why).collect();
+            let state = if left_out.is_empty() {
+                State::granted()
+            } else {
+                State::no("SubjectRefused", left_out.join("; "))
+            };
+            bindings.states.insert(access.clone(), state);
+            let places: Vec<Option<String>> = match &grant.namespaces {
+                Some(namespaces) => namespaces.iter().cloned().map(Some).collect(),
+                None => vec![None],
+            };
+            let subjects = || grant.subjects.iter().filter(|one| refused(one, policy).is_none()).cloned();
+            for place in places.into_iter().filter(|_| subjects().next().is_some()) {
+                let place = (grant.role.clone(), place);
+                bindings.wanted.entry(place.clone()).or_default().extend(subjects());
+                bindings.of.entry(place).or_default().insert(access.clone());
+            }
+        }
+        bindings
+    }
+
+    /// Tells every ClusterAccess of a binding that it could not be written.
+    pub(super) fn failed(&mut self, place: &Place, state: &State) {
+        for access in self.of.get(place).into_iter().flatten() {
+            self.states.insert(access.clone(), state.clone());
+        }
+    }
+}
+
+fn not_bindable(role: &str, policy: &Policy) -> State {
+    let mut roles: Vec<&str> = policy.bindable_roles.iter().map(String::as_str).collect();
+    roles.push(role);
+    let message = format!(
+        "the member's ConfigMap kubectl-mc-manager does not list ClusterRole {role} in bindable-roles; its \
+         administrators can: kubectl mc join CLUSTER --bindable-roles={}",
+        roles.join(",")
+    );
+    State::no("RoleNotBindable", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::wanted::Grant;
+    use super::*;
+
+    fn grant(role: &str, namespaces: Option<&[&str]>, users: &[&str]) -> Arc<Grant> {
+        Arc::new(Grant {
+            role: role.to_owned(),
+            namespaces: namespaces.map(|all| all.iter().map(|&name| name.to_owned()).collect()),
+            subjects: users.iter().map(|&name| Subject::User(name.to_owned())).collect(),
+        })
+    }
+
+    fn policy(bindable: &[&str]) -> Policy {
+        Policy {
+            bindable_roles: bindable.iter().map(|&name| name.to_owned()).collect(),
+            refused_users: ["root".to_owned()].into(),
+            ..Policy::default()
+        }
+    }
+
+    #[test]
+    fn grants_of_one_role_share_a_binding() {
+        let grants = Grants::from([
+            ("a".to_owned(), grant("view", None, &["jane"])),
+            ("b".to_owned(), grant("view", None, &["jane", "theo"])),
+            ("c".to_owned(), grant("view", Some(&["shop"]), &["zoe"])),
+        ]);
+        let Bindings { wanted, states, .. } = Bindings::new(&grants, &policy(&["view"]));
+        let user = |name: &str| Subject::User(name.to_owned());
+        assert_eq!(wanted[&("view".to_owned(), None)], BTreeSet::from([user("jane"), user("theo")]));
+        assert_eq!(wanted[&("view".to_owned(), Some("shop".to_owned()))], BTreeSet::from([user("zoe")]));
+        assert_eq!(wanted.len(), 2);
+        assert!(states.values().all(|state| *state == State::granted()), "{states:?}");
+    }
+
+    #[test]
+    fn unlisted_roles_and_refused_subjects_are_not_bound() {
+        let grants = Grants::from([
+            ("a".to_owned(), grant("edit", None, &["jane"])),
+            ("b".to_owned(), grant("view", None, &["jane", "root", "system:node:n1"])),
+            ("c".to_owned(), grant("view", Some(&["shop"]), &["root"])),
+        ]);
+        let Bindings { wanted, states, .. } = Bindings::new(&grants, &policy(&["view"]));
+        assert_eq!(wanted.into_values().collect::<Vec<_>>(), [[Subject::User("jane".to_owned())].into()]);
+        assert_eq!(states["a"].reason, "RoleNotBindable");
+        for access in ["b", "c"] {
+            assert_eq!(states[access].reason, "SubjectRefused");
+            assert!(states[access].message.contains("\"root\""), "{states:?}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! One member, once: the bindings that its manager keeps for ClusterAccesses. The manager may read and write those of
+//! the roles that the member's administrators list, each by its name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::rbac::v1::{self, ClusterRoleBinding, RoleBinding, RoleRef};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::access::objects::RBAC_GROUP;
+use kubectl_mc_api::access::{Policy, Subject};
+use kubectl_mc_api::cluster_access::member_name;
+use kubectl_mc_api::names::{ACCESS, KUBECTL_MC, MANAGED_BY, MANAGER, NAMESPACE, SIDECAR};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::bindings::{Bindings, Place, State, States};
+use super::wanted::Grants;
+use crate::upstream::sidecar_client;
+
+/// How it went: the state of every ClusterAccess, and whether it should be tried again soon.
+pub(super) struct Outcome {
+    pub(super) states: States,
+    pub(super) retry: bool,
+}
+
+/// Makes the member have its grants, and no other bindings of ours.
+pub(super) async fn sync(cluster: &ClusterName, manager: &Secret, grants: &Grants) -> Outcome {
+    let failed = |state: State| {
+        let states = grants.keys().map(|access| (access.clone(), state.clone())).collect();
+        Outcome { states, retry: true }
+    };
+    let member = match sidecar_client::client(cluster, manager) {
+        Ok(member) => member,
+        Err(error) => {
+            let message = format!("Secret {} cannot be used: {error}", cluster.manager_secret());
+            return failed(State::no("MemberUnreachable", message));
+        }
+    };
+    match timeout(TIMEOUT, attempt(&member, grants)).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(error)) => failed(state_of(&error)),
+        Err(_) => failed(State::no("MemberUnreachable", "the member did not answer in time")),
+    }
+}
+
+async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube::Error> {
+    let policies = Api::<ConfigMap>::namespaced(member.clone(), NAMESPACE);
+    let policy = policies.get_opt(MANAGER).await?.and_then(|map| map.data);
+    let policy = policy.map(|data| Policy::parse(&data)).unwrap_or_default();
+    let mut bindings = Bindings::new(grants, &policy);
+    for role in &policy.bindable_roles {
+        let actual = match read(member, role).await {
+            Ok(actual) => actual,
+            Err(error) => {
+                // Another role may be in order.
+                let places: Vec<Place> =
+                    bindings.of.keys().filter(|place| place.0 == *role).cloned().collect();
+                places.iter().for_each(|place| bindings.failed(place, &state_of(&error)));
+                continue;
+            }
+        };
+        // Rights are taken away before others are given.
+        for place in actual.keys().filter(|&place| !bindings.wanted.contains_key(place)) {
+            delete(member, place).await?;
+        }
+        let wanted: Vec<_> = bindings.wanted.iter().filter(|(place, _)| place.0 == *role).collect();
+        let mut failures = Vec::new();
+        for (place, subjects) in
+            wanted.into_iter().filter(|&(place, subjects)| actual.get(place) != Some(subjects))
+        {
+            if let Err(error) = write(member, place, subjects).await {
+                let state = match (&error, &place.1) {
+                    (kube::Error::Api(status), Some(namespace)) if status.code == 404 => {
+                        State::no("NamespaceMissing", format!("the member has no namespace {namespace}"))
+                    }
+                    _ => state_of(&error),
+                };
+                failures.push((place.clone(), state));
+            }
+        }
+        failures.iter().for_each(|(place, state)| bindings.failed(place, state));
+    }
+    // What the member's administrators have to do first is looked for until it is done.
+    let retry = bindings.states.values().any(|state| state.granted != Some(true));
+    Ok(Outcome { states: bindings.states, retry })
+}
+
+/// The bindings of one role, as long as they are what the sidecar writes; what somebody changed counts as empty.
+async fn read(member: &kube::Client, role: &str) -> Result<BTreeMap<Place, BTreeSet<Subject>>, kube::Error> {
+    let name = member_name(role);
+    let everywhere = Api::<ClusterRoleBinding>::all(member.clone());
+    let in_namespaces = Api::<RoleBinding>::all(member.clone());
+    // A list that asks for one name takes the right to that name only.
+    let named = ListParams::default().fields(&format!("metadata.name={name}"));
+    let (everywhere, in_namespaces) =
+        tokio::try_join!(everywhere.get_opt(&name), in_namespaces.list(&named))?;
+    let everywhere = everywhere
+        .map(|binding| (None, subjects(role, &binding.metadata, &binding.role_ref, binding.subjects)));
+    let in_namespaces = in_namespaces.items.into_iter().map(|binding| {
+        let namespace = binding.metadata.namespace.clone();
+        (namespace, subjects(role, &binding.metadata, &binding.role_ref, binding.subjects))
+    });
+    Ok(everywhere
+        .into_iter()
+        .chain(in_namespaces)
+        .map(|(namespace, subjects)| ((role.to_owned(), namespace), subjects))
+        .collect())
+}
+
+fn subjects(
+    role: &str,
+    metadata: &ObjectMeta,
+    role_ref: &RoleRef,
+    subjects: Option<Vec<v1::Subject>>,
+) -> BTreeSet<Subject> {
+    let labels = labels();
+    let has_labels = labels
+        .iter()
+        .all(|(key, value)| metadata.labels.as_ref().and_then(|labels| labels.get(key)) == Some(value));
+    if !has_labels || *role_ref != reference(role) {
+        return BTreeSet::new();
+    }
+    subjects.iter().flatten().filter_map(Subject::of).collect()
+}
+
+async fn write(
+    member: &kube::Client,
+    (role, namespace): &Place,
+    subjects: &BTreeSet<Subject>,
+) -> Result<(), kube::Error> {
+    let metadata = ObjectMeta {
+        name: Some(member_name(role)),
+        namespace: namespace.clone(),
+        labels: Some(labels()),
+        ..ObjectMeta::default()
+    };
+    let subjects = Some(subjects.iter().map(Subject::to_rbac).collect());
+    let role_ref = reference(role);
+    match namespace {
+        Some(namespace) => {
+            let binding = RoleBinding { metadata, role_ref, subjects };
+            patch(&Api::namespaced(member.clone(), namespace), role, &binding).await
+        }
+        None => {
+            let binding = ClusterRoleBinding { metadata, role_ref, subjects };
+            patch(&Api::all(member.clone()), role, &binding).await
+        }
+    }
+}
+
+async fn patch<K>(api: &Api<K>, role: &str, binding: &K) -> Result<(), kube::Error>
+where
+    K: Clone + Debug + DeserializeOwned + Serialize,
+{
+    let ours = PatchParams::apply(SIDECAR).force();
+    api.patch(&member_name(role), &ours, &Patch::Apply(binding)).await.map(drop)
+}
+
+async fn delete(member: &kube::Client, (role, namespace): &Place) -> Result<(), kube::Error> {
+    let name = member_name(role);
+    let now = DeleteParams::default();
+    let deleted = match namespace {
+        Some(namespace) => {
+            Api::<RoleBinding>::namespaced(member.clone(), namespace).delete(&name, &now).await.map(drop)
+        }
+        None => Api::<ClusterRoleBinding>::all(member.clone()).delete(&name, &now).await.map(drop),
+    };
+    match deleted {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => deleted,
+    }
+}
+
+fn reference(role: &str) -> RoleRef {
+    RoleRef { api_group: RBAC_GROUP.to_owned(), kind: "ClusterRole".to_owned(), name: role.to_owned() }
+}
+
+fn labels() -> BTreeMap<String, String> {
+    let labels = [(MANAGED_BY, KUBECTL_MC), (ACCESS, "true")];
+    labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+}
+
+fn state_of(error: &kube::Error) -> State {
+    match error {
+        kube::Error::Api(status) if status.code == 401 => {
+            State::no("MemberUnreachable", format!("the member refuses the manager's credential: {error}"))
+        }
+        kube::Error::Api(status) if status.code == 403 => State::no("Forbidden", error.to_string()),
+        kube::Error::Api(_) => State::no("MemberRefused", error.to_string()),
+        _ => State::no("MemberUnreachable", error.to_string()),
+    }
+}
+
+/// For all of it; the member may be far away.
+const TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,0 +1,281 @@
+//! What each ClusterAccess is told. A status is written when it says something else than the one that is there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use kubectl_mc_api::cluster_access::ClusterState;
+use kubectl_mc_api::names::SIDECAR;
+use kubectl_mc_api::{ClusterAccess, ClusterAccessStatus, ClusterName};
+use serde_json::json;
+use tracing::debug;
+
+use super::bindings::{State, States};
+use super::host::HostSide;
+use super::wanted::{Selected, Wanted};
+
+/// By the name of the ClusterAccess.
+#[derive(Debug, Default)]
+pub(super) struct Statuses(BTreeMap<String, ClusterAccessStatus>);
+
+impl Statuses {
+    pub(super) fn new<'a>(
+        accesses: &BTreeMap<String, Arc<ClusterAccess>>,
+        wanted: &Wanted,
+        members: impl Iterator<Item = (&'a ClusterName, &'a States)>,
+        host: &HostSide,
+        namespace: &str,
+    ) -> Self {
+        let members: BTreeMap<_, _> = members.collect();
+        let of = |(name, access): (&String, &Arc<ClusterAccess>)| {
+            let selected = wanted.accesses.get(name)?;
+            if !is_ours_to_say(access, selected, namespace) {
+                return None;
+            }
+            let found = |cluster: &ClusterName| members.get(cluster).and_then(|states| states.get(name));
+            let host = match host.failures.get(name) {
+                Some(error) => Err(error),
+                None => Ok(host.written.get(name) == wanted.host.get(name)),
+            };
+            Some((name.clone(), status(access, selected, found, host, namespace)))
+        };
+        Self(accesses.iter().filter_map(of).collect())
+    }
+
+    /// Those that the ClusterAccesses do not have yet.
+    pub(super) fn changed(mut self, accesses: &BTreeMap<String, Arc<ClusterAccess>>) -> Self {
+        self.0.retain(|name, status| {
+            accesses.get(name).and_then(|access| access.status.as_ref()) != Some(status)
+        });
+        self
+    }
+
+    /// Returns those that could not be written.
+    pub(super) async fn write(self, host: &kube::Client) -> Self {
+        let accesses = Api::<ClusterAccess>::all(host.clone());
+        let mut failed = Self::default();
+        for (name, status) in self.0 {
+            // A merge patch leaves what it does not name: an empty list is written as one.
+            let ClusterAccessStatus { observed_generation, namespace, summary, clusters, conditions } =
+                &status;
+            let patch = Patch::Merge(json!({"status": {
+                "observedGeneration": observed_generation, "namespace": namespace, "summary": summary,
+                "clusters": clusters, "conditions": conditions,
+            }}));
+            let ours = PatchParams { field_manager: Some(SIDECAR.to_owned()), ..PatchParams::default() };
+            match accesses.patch_status(&name, &ours, &patch).await {
+                Ok(_) => {}
+                // It was deleted meanwhile.
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(error) => {
+                    debug!(access = name, %error, "cannot write the status of a ClusterAccess");
+                    failed.0.insert(name, status);
+                }
+            }
+        }
+        failed
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Whether this sidecar writes the status. Where sidecars of several namespaces share a host, each keeps its own members,
+/// and one of them says so: the first that has some.
+fn is_ours_to_say(access: &ClusterAccess, selected: &Selected, namespace: &str) -> bool {
+    let Some(said) = &access.status else { return true };
+    let has_members = matches!(selected, Selected::Clusters { registered, .. } if !registered.is_empty());
+    match said.namespace.as_deref() {
+        Some(other) if other != namespace => has_members && said.clusters.is_empty(),
+        _ => true,
+    }
+}
+
+fn status<'a>(
+    access: &ClusterAccess,
+    selected: &Selected,
+    found: impl Fn(&ClusterName) -> Option<&'a State>,
+    host: Result<bool, &String>,
+    namespace: &str,
+) -> ClusterAccessStatus {
+    let mut clusters = Vec::new();
+    let condition = match selected {
+        Selected::Expired => (false, "Expired", "the access has ended".to_owned()),
+        Selected::Invalid(why) => (false, "Invalid", why.clone()),
+        Selected::Clusters { registered, missing } => {
+            let unknown = State::unknown("Pending", "");
+            let state = |cluster: &ClusterName| told(cluster.as_str(), found(cluster).unwrap_or(&unknown));
+            clusters.extend(registered.iter().map(state));
+            let missing = missing.iter().map(|name| {
+                told(name, &State::no("NotRegistered", "the host has no MemberCluster of this name"))
+            });
+            clusters.extend(missing);
+            ready(&clusters, host)
+        }
+    };
+    let granted = clusters.iter().filter(|cluster| cluster.status == "True").count();
+    let (holds, reason, message) = condition;
+    ClusterAccessStatus {
+        observed_generation: access.metadata.generation,
+        namespace: Some(namespace.to_owned()),
+        summary: Some(format!("{granted}/{}", clusters.len())),
+        clusters,
+        conditions: vec![with_transition(access, holds, reason, message)],
+    }
+}
+
+fn ready(clusters: &[ClusterState], host: Result<bool, &String>) -> (bool, &'static str, String) {
+    match host {
+        Err(error) => {
+            return (false, "HostFailed", format!("the host's RBAC objects cannot be written: {error}"));
+        }
+        Ok(false) => return (false, "Pending", "the host's RBAC objects are not written yet".to_owned()),
+        Ok(true) => {}
+    }
+    if clusters.is_empty() {
+        return (false, "NoneSelected", "no registered member is selected".to_owned());
+    }
+    let without: Vec<&ClusterState> = clusters.iter().filter(|cluster| cluster.status != "True").collect();
+    if without.is_empty() {
+        return (true, "Granted", "every selected member has it".to_owned());
+    }
+    let shown: Vec<String> = without
+        .iter()
+        .take(MAX_SHOWN)
+        .map(|cluster| format!("{} ({})", cluster.name, cluster.reason))
+        .collect();
+    let more = if without.len() > MAX_SHOWN {
+        format!(" and {} more", without.len() - MAX_SHOWN)
+    } else {
+        String::new()
+    };
+    (false, "NotGranted", format!("not on: {}{more}", shown.join(", ")))
+}
+
+fn told(name: &str, state: &State) -> ClusterState {
+    let mut message = state.message.clone();
+    message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+    let status = match state.granted {
+        Some(true) => "True",
+        Some(false) => "False",
+        None => "Unknown",
+    };
+    ClusterState {
+        name: name.to_owned(),
+        status: status.to_owned(),
+        reason: state.reason.to_owned(),
+        message,
+    }
+}
+
+/// Condition `Ready`; its time is that of the last change of its status.
+fn with_transition(access: &ClusterAccess, holds: bool, reason: &str, message: String) -> Condition {
+    let status = if holds { "True" } else { "False" };
+    let mut before = access.status.iter().flat_map(|status| &status.conditions);
+    let before = before.find(|before| before.type_ == READY && before.status == status);
+    Condition {
+        type_: READY.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        observed_generation: access.metadata.generation,
+        last_transition_time: before
+            .map_or_else(|| Time(now_in_seconds()), |before| before.last_transition_time.clone()),
+    }
+}
+
+/// As the host keeps it.
+fn now_in_seconds() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+const READY: &str = "Ready";
+const MAX_SHOWN: usize = 10;
+/// A thousand members fit into one object.
+const MAX_MESSAGE: usize = 300;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn clusters(names: &[&str], missing: &[&str]) -> Selected {
+        Selected::Clusters {
+            registered: names.iter().map(|name| name.parse().unwrap()).collect(),
+            missing: missing.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>(),
+        }
+    }
+
+    fn said(
+        selected: &Selected,
+        states: &[(&str, State)],
+        host: Result<bool, &String>,
+    ) -> ClusterAccessStatus {
+        let found = |cluster: &ClusterName| {
+            states.iter().find(|(name, _)| *name == cluster.as_str()).map(|(_, state)| state)
+        };
+        status(&ClusterAccess::default(), selected, found, host, "ns")
+    }
+
+    #[test]
+    fn it_is_ready_when_every_member_and_the_host_have_it() {
+        let granted = || [("m1", State::granted()), ("m2", State::granted())];
+        let both = clusters(&["m1", "m2"], &[]);
+        let reason = |status: ClusterAccessStatus| {
+            let condition = &status.conditions[0];
+            format!("{} {} {}", status.summary.unwrap(), condition.status, condition.reason)
+        };
+        assert_eq!(reason(said(&both, &granted(), Ok(true))), "2/2 True Granted");
+        assert_eq!(reason(said(&both, &granted(), Ok(false))), "2/2 False Pending");
+        assert_eq!(reason(said(&both, &granted(), Err(&"no".to_owned()))), "2/2 False HostFailed");
+        assert_eq!(reason(said(&both, &granted()[..1], Ok(true))), "1/2 False NotGranted");
+        assert_eq!(reason(said(&clusters(&["m1"], &["m9"]), &granted(), Ok(true))), "1/2 False NotGranted");
+        assert_eq!(reason(said(&clusters(&[], &[]), &[], Ok(true))), "0/0 False NoneSelected");
+        assert_eq!(reason(said(&Selected::Expired, &[], Ok(true))), "0/0 False Expired");
+    }
+
+    #[test]
+    fn each_member_says_why_it_has_it_not() {
+        let states = [("m1", State::no("RoleNotBindable", "x".repeat(1000)))];
+        let status = said(&clusters(&["m1", "m2"], &["m9"]), &states, Ok(true));
+        let all: Vec<_> =
+            status.clusters.iter().map(|one| format!("{} {} {}", one.name, one.status, one.reason)).collect();
+        assert_eq!(all, ["m1 False RoleNotBindable", "m2 Unknown Pending", "m9 False NotRegistered"]);
+        assert_eq!(status.clusters[0].message.len(), MAX_MESSAGE);
+        assert_eq!(
+            status.conditions[0].message,
+            "not on: m1 (RoleNotBindable), m2 (Pending), m9 (NotRegistered)"
+        );
+    }
+
+    #[test]
+    fn one_of_several_sidecars_says_it() {
+        let mut access = ClusterAccess::default();
+        let (some, none) = (clusters(&["m1"], &[]), clusters(&[], &[]));
+        assert!(is_ours_to_say(&access, &none, "a"));
+        access.status = Some(said(&none, &[], Ok(true)));
+        assert!(is_ours_to_say(&access, &none, "ns"));
+        assert!(is_ours_to_say(&access, &some, "a") && !is_ours_to_say(&access, &none, "a"));
+        access.status = Some(said(&some, &[], Ok(true)));
+        assert!(is_ours_to_say(&access, &none, "ns") && !is_ours_to_say(&access, &some, "a"));
+    }
+
+    #[test]
+    fn a_condition_that_stays_keeps_its_time() {
+        let at = Time("2026-01-01T00:00:00Z".parse().unwrap());
+        let mut access = ClusterAccess::default();
+        let first = with_transition(&access, true, "Granted", String::new());
+        access.status = Some(ClusterAccessStatus {
+            conditions: vec![Condition { last_transition_time: at.clone(), ..first }],
+            ..ClusterAccessStatus::default()
+        });
+        assert_eq!(with_transition(&access, true, "Granted", String::new()).last_transition_time, at);
+        assert_ne!(with_transition(&access, false, "Expired", String::new()).last_transition_time, at);
+    }
+}

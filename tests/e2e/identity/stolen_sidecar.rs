@@ -1,0 +1,197 @@
+//! What a thief of the sidecar's own token can do on the host, and a writer of ClusterAccesses without the right to give
+//! access: RBAC limits which objects they write, and the host's ValidatingAdmissionPolicies what they write into them.
+
+use anyhow::{Context, Result, ensure};
+use harness::api::Api;
+use harness::bed::{bed, host};
+use harness::caller::Caller;
+use harness::http1::member_path;
+use harness::wait::{SOON, eventually};
+use serde_json::{Value, json};
+
+#[test]
+fn sidecar_writes_only_the_roles_of_accesses() -> Result<()> {
+    let thief = thief()?;
+    let enter = enter(&json!(["m1"]));
+    thief.dry_run("PATCH", &format!("{RBAC}/clusterroles/{OURS}"), &role(OURS, &enter))?.allowed()?;
+    for name in ["kubectl-mc:accesses", "mine", "mc-sidecar"] {
+        let path = format!("{RBAC}/clusterroles/{name}");
+        thief.dry_run("PATCH", &path, &role(name, &enter))?.refused("kubectl-mc:access:")?;
+    }
+    for name in ["cluster-admin", "mc-sidecar"] {
+        for kind in ["clusterroles", "clusterrolebindings"] {
+            let path = format!("{RBAC}/{kind}/{name}");
+            thief.dry_run("DELETE", &path, &Value::Null)?.refused("kubectl-mc:access:")?;
+        }
+    }
+    let path = format!("{RBAC}/clusterroles");
+    thief.dry_run("POST", &path, &role("mine", &enter))?.refused("kubectl-mc:access:")
+}
+
+#[test]
+fn roles_of_accesses_give_named_clusters_only() -> Result<()> {
+    let thief = thief()?;
+    let path = format!("{RBAC}/clusterroles/{OURS}");
+    let words = "named clusters";
+    // What the account has, so that nothing but the policy refuses it.
+    let reviews =
+        json!([{"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}]);
+    for rules in [enter(&Value::Null), enter(&json!([])), reviews] {
+        thief.dry_run("PATCH", &path, &role(OURS, &rules))?.refused(words)?;
+    }
+    let mut aggregated = role(OURS, &enter(&json!(["m1"])));
+    aggregated["metadata"]["labels"] = json!({"rbac.authorization.k8s.io/aggregate-to-view": "true"});
+    thief.dry_run("PATCH", &path, &aggregated)?.refused("aggregate nothing")?;
+    let mut finalized = role(OURS, &enter(&json!(["m1"])));
+    finalized["metadata"]["finalizers"] = json!(["example.com/never"]);
+    thief.dry_run("PATCH", &path, &finalized)?.refused("no finalizers")?;
+    let secrets = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
+    thief.dry_run("PATCH", &path, &role(OURS, &secrets))?.refused("attempting to grant RBAC permissions")
+}
+
+#[test]
+fn bindings_of_accesses_bind_the_role_of_their_name() -> Result<()> {
+    let thief = thief()?;
+    let path = format!("{RBAC}/clusterrolebindings/{OURS}");
+    for role in ["kubectl-mc-edit", "kubectl-mc-view", "mc-sidecar"] {
+        let answer = thief.dry_run("PATCH", &path, &binding(OURS, role))?;
+        answer.refused("binds the role of its name only")?;
+    }
+    let answer = thief.dry_run("PATCH", &path, &binding(OURS, "cluster-admin"))?;
+    answer.refused("attempting to grant RBAC permissions")
+}
+
+#[test]
+fn sidecars_own_account_enters_no_member() -> Result<()> {
+    let thief = thief()?;
+    let answer = thief.0.request("GET", &member_path("m1", "/api/v1/pods"), "", "")?;
+    ensure!(answer.status() == 403, "{} {}", answer.status(), answer.text());
+    ensure!(answer.text().contains("mc-sidecar"), "{}", answer.text());
+    Ok(())
+}
+
+#[test]
+fn writer_without_bind_gives_no_access() -> Result<()> {
+    let writer = Caller::service_account("default", "e2e-access-writer")?;
+    let user = writer.user.clone();
+    let host = host()?;
+    let give = |name: &str, verbs: &[&str]| -> Result<()> {
+        let rules = json!([{"apiGroups": ["fleet.kubectl-mc.dev"], "resources": ["clusteraccesses"], "verbs": verbs}]);
+        host.apply(&format!("{RBAC}/clusterroles/{name}"), &role(name, &rules))?;
+        let mut binding = binding(name, name);
+        binding["subjects"] =
+            json!([{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}]);
+        host.apply(&format!("{RBAC}/clusterrolebindings/{name}"), &binding)?;
+        let verb = verbs.last().context("no verb")?;
+        let attributes =
+            json!({"group": "fleet.kubectl-mc.dev", "resource": "clusteraccesses", "verb": verb});
+        eventually("the right is there", SOON, || Ok(host.may(&user, &[], &attributes)?.then_some(())))
+    };
+    give("e2e-access-write", &["get", "create", "patch", "update"])?;
+    let writer = Thief(Api::bearer(&bed()?.host, writer.token.as_deref().context("no token")?)?);
+    let path = format!("{FLEET}/clusteraccesses/e2e-bind");
+    let access = |role: &str| {
+        json!({
+            "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "ClusterAccess",
+            "metadata": {"name": "e2e-bind"},
+            // Of a member that there is not, so that it gives nothing whatever happens.
+            "spec": {"clusters": ["e2e-bind-none"], "roleRef": {"name": role},
+                     "subjects": [{"kind": "User", "name": "e2e-bind-user"}]},
+        })
+    };
+    writer.dry_run("PATCH", &path, &access("view"))?.refused("must have the right \"bind\"")?;
+    host.apply(&path, &access("view"))?;
+    writer.dry_run("PATCH", &path, &access("edit"))?.refused("must have the right \"bind\"")?;
+    let labelled = json!({"metadata": {"labels": {"team": "a"}}});
+    writer.0.merge(&path, &labelled).context("what it gives is not changed")?;
+    give("e2e-access-bind", &["bind"])?;
+    writer.dry_run("PATCH", &path, &access("edit"))?.allowed()?;
+    host.delete(&path).map(drop)
+}
+
+/// Somebody with this token, who only tries.
+struct Thief(Api);
+
+struct Tried {
+    what: String,
+    status: u16,
+    text: String,
+}
+
+impl Thief {
+    fn dry_run(&self, method: &str, path: &str, object: &Value) -> Result<Tried> {
+        let (parameters, content) = match method {
+            "PATCH" => ("?fieldManager=e2e-thief&force=true&dryRun=All", "application/apply-patch+yaml"),
+            _ => ("?dryRun=All", "application/json"),
+        };
+        let body = if object.is_null() { String::new() } else { object.to_string() };
+        let answer = self.0.request(method, &format!("{path}{parameters}"), content, &body)?;
+        Ok(Tried {
+            what: format!("{method} {path} {object}"),
+            status: answer.status(),
+            text: answer.text().to_owned(),
+        })
+    }
+}
+
+impl Tried {
+    fn refused(&self, words: &str) -> Result<()> {
+        let Self { what, status, text } = self;
+        // As the text of JSON.
+        let said = text.replace("\\\"", "\"");
+        ensure!(*status == 403 && said.contains(words), "{what}: {status} {text}");
+        Ok(())
+    }
+
+    fn allowed(&self) -> Result<()> {
+        let Self { what, status, text } = self;
+        ensure!((200..300).contains(status), "{what}: {status} {text}");
+        Ok(())
+    }
+}
+
+fn thief() -> Result<Thief> {
+    let path = "/api/v1/namespaces/kubectl-mc-system/serviceaccounts/mc-sidecar/token";
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let answer = host()?.create(path, &request)?;
+    let thief = Thief(Api::bearer(&bed()?.host, answer["status"]["token"].as_str().context("no token")?)?);
+    // A kube-apiserver takes a moment until it enforces a new policy.
+    eventually("the host's policy is in force", SOON, || {
+        let tried = thief.dry_run(
+            "PATCH",
+            &format!("{RBAC}/clusterroles/mine"),
+            &role("mine", &enter(&json!(["m1"]))),
+        )?;
+        Ok((tried.status == 403).then_some(()))
+    })?;
+    Ok(thief)
+}
+
+/// A rule for these clusters; of null for all.
+fn enter(clusters: &Value) -> Value {
+    let mut rule =
+        json!({"apiGroups": ["proxy.kubectl-mc.dev"], "resources": ["clusters/proxy"], "verbs": ["get"]});
+    if !clusters.is_null() {
+        rule["resourceNames"] = clusters.clone();
+    }
+    json!([rule])
+}
+
+fn role(name: &str, rules: &Value) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": name}, "rules": rules,
+    })
+}
+
+fn binding(name: &str, role: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "mallory"}],
+    })
+}
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const FLEET: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1";
+const OURS: &str = "kubectl-mc:access:e2e-thief";

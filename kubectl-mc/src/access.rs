@@ -1,11 +1,16 @@
-//! `kubectl mc access`: explains, grants and revokes access to a member, by the RBAC of the host and of the member.
+//! `kubectl mc access`: explains, grants, revokes and lists access to members, by the RBAC of the host and of the
+//! members.
 
+mod cluster_access;
 mod diff;
 mod explain;
 mod grant;
 mod identity;
 mod kinds;
+mod label_selector;
+mod list;
 mod rules;
+mod selection;
 mod subject;
 mod through;
 
@@ -25,30 +30,42 @@ pub(crate) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let options = Settings::host_of(flags, env)?;
-    connection::run(async {
-        let host = async || -> Result<Side, Failure> {
-            Ok(Side { role: "host", at: connection::connect(&options, env).await? })
-        };
-        match &arguments.command {
-            AccessCommand::Grant(arguments) => {
-                let (argument, arguments) = arguments.split();
-                let clusters = settings::cluster_names(argument.as_deref(), flags)?;
-                grant::grant(&arguments, &clusters, &host().await?, env, printer).await
-            }
-            AccessCommand::Revoke(arguments) => {
-                let (argument, arguments) = arguments.split();
-                let clusters = settings::cluster_names(argument.as_deref(), flags)?;
-                grant::revoke(&arguments, &clusters, &host().await?, env, printer).await
-            }
-            AccessCommand::Diff(DiffArgs { name }) => {
-                let cluster = settings::cluster_name(name.as_deref(), flags)?;
-                diff::run(&cluster, &host().await?, env, printer).await
-            }
-            AccessCommand::Explain(arguments) => {
-                let (argument, arguments) = arguments.split(!flags.cluster.is_empty());
-                let cluster = settings::cluster_name(argument.as_deref(), flags)?;
-                explain::run(&arguments, &cluster, &host().await?, env, printer).await
-            }
+    let connect = async || -> Result<Side, Failure> {
+        Ok(Side { role: "host", at: connection::connect(&options, env).await? })
+    };
+    match &arguments.command {
+        AccessCommand::Grant(arguments) => {
+            let (argument, arguments) = arguments.split();
+            let selection = selection::resolve(argument.as_deref(), flags, &options, env)?;
+            connection::run(grant::grant(&arguments, selection, env, printer))
         }
-    })
+        AccessCommand::Revoke(arguments) => {
+            let (argument, arguments) = arguments.split();
+            if let (Some(name), None) = (&arguments.name, &arguments.role) {
+                return connection::run(async {
+                    grant::revoke_named(name, arguments.dry_run, &connect().await?, printer).await
+                });
+            }
+            let selection = selection::resolve(argument.as_deref(), flags, &options, env)?;
+            connection::run(grant::revoke(&arguments, selection, env, printer))
+        }
+        AccessCommand::List(arguments) => {
+            let (host, clusters) = selection::filter(flags, &options, env)?;
+            connection::run(async {
+                let host = Side { role: "host", at: connection::to(host, env).await? };
+                list::run(arguments, clusters.as_deref(), &host, printer).await
+            })
+        }
+        AccessCommand::Diff(DiffArgs { name }) => {
+            let cluster = settings::cluster_name(name.as_deref(), flags)?;
+            connection::run(async { diff::run(&cluster, &connect().await?, env, printer).await })
+        }
+        AccessCommand::Explain(arguments) => {
+            let (argument, arguments) = arguments.split(!flags.cluster.is_empty());
+            let cluster = settings::cluster_name(argument.as_deref(), flags)?;
+            connection::run(async {
+                explain::run(&arguments, &cluster, &connect().await?, env, printer).await
+            })
+        }
+    }
 }

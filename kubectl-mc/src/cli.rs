@@ -17,7 +17,9 @@ use clap::{Args, Parser, ValueEnum};
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::go_duration::parse_flag;
 
-pub(crate) use access::{AccessArgs, AccessCommand, DiffArgs, ExplainArgs, GrantArgs, WhoArgs};
+pub(crate) use access::{
+    AccessArgs, AccessCommand, AccessFormat, AccessListArgs, DiffArgs, ExplainArgs, GrantArgs, WhoArgs,
+};
 pub(crate) use compare::CompareArgs;
 pub(crate) use install::{Certificates, InstallArgs, PullPolicy, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};

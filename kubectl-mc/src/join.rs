@@ -6,6 +6,7 @@
 //! the last step.
 
 pub(crate) mod address;
+pub(crate) mod bindable_roles;
 pub(crate) mod cleanup;
 pub(crate) mod command;
 pub(crate) mod endpoint;

@@ -1,12 +1,14 @@
 //! Resolves flags, environment and configuration once. The commands see only the result.
 
+mod cluster_choice;
 mod cluster_names;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-pub(crate) use cluster_names::{cluster_name, cluster_names};
+pub(crate) use cluster_choice::{ClusterChoice, ClusterChoiceError, cluster_choice};
+pub(crate) use cluster_names::cluster_name;
 
 use crate::cli::{DryRun, Flags};
 use crate::cluster::context::HostOptions;

@@ -1,6 +1,7 @@
 //! Registered clusters: join, connection, credential, health, change and removal.
 
 pub(crate) mod changes;
+mod cluster_access;
 mod clusters;
 mod connection;
 mod health;

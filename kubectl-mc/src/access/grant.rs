@@ -1,68 +1,176 @@
 //! `kubectl mc access grant` and `revoke`: write the host's right on `clusters/proxy` and the member's binding
 //! together. The member's binding goes through the caller's proxy path.
 
+use std::time::Duration;
+
 use http::{Method, StatusCode};
 use kubectl_mc_api::names::{HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
+use super::cluster_access::{self, KeptGrant};
+use super::selection::{Clusters, Selection, names};
 use super::subject::GrantSubject;
 use super::through;
 use crate::apply::Apply;
 use crate::apply::delete::Delete;
 use crate::cli::GrantArgs;
+use crate::cluster::connection;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::join::side::Side;
+use crate::multi::selection::SelectedCluster;
 use crate::printer::Printer;
 
 pub(super) async fn grant(
     arguments: &GrantArgs,
-    clusters: &[ClusterName],
-    host: &Side,
+    selection: Selection,
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let GrantArgs { role, who, namespace, dry_run, .. } = arguments;
-    let subjects = GrantSubject::of(who)?;
-    let apply = Apply { dry_run: *dry_run, force_conflicts: true };
-    for cluster in clusters {
-        let member = through::member(&host.at.cluster, cluster, env).await?;
-        let reach = reach(role, cluster, host, &member).await?;
-        let grants =
-            subjects.iter().map(|subject| Grant { cluster, role, namespace: namespace.as_deref(), subject });
-        for grant in grants {
-            // The member first: the right to enter is useless without a right on the member.
-            let on_member = apply.all(member.target(), [grant.on_member()]).await?;
-            let on_host = apply.all(host.target(), [grant.host_role(reach), grant.host_binding()]).await?;
-            on_host.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(*dry_run))));
-            on_member.iter().for_each(|one| printer.out_line(&format!("{cluster}: {}", one.line(*dry_run))));
+    let GrantArgs { who, namespace, duration, name, dry_run, .. } = arguments;
+    let (role, subjects) = (role_of(arguments)?, GrantSubject::of(who)?);
+    let Selection { host, clusters } = selection;
+    let host = Side { role: "host", at: connection::to(host, env).await? };
+    announce(&clusters, printer);
+    let kept = KeptGrant {
+        role,
+        subjects: &subjects,
+        namespace: namespace.as_deref(),
+        clusters: &clusters,
+        name: name.as_deref(),
+    };
+    match &clusters {
+        Clusters::Named(clusters) if duration.is_none() && name.is_none() => {
+            let now = ImmediateGrant {
+                role,
+                subjects: &subjects,
+                namespace: namespace.as_deref(),
+                dry_run: *dry_run,
+            };
+            let mut outcomes = Outcomes::new(clusters.len(), printer);
+            for SelectedCluster { name, .. } in clusters {
+                outcomes.add(name, now.grant(name, &host, env, printer).await)?;
+            }
+            Ok(outcomes.status())
         }
-        if !dry_run {
-            printer.out(&next(host, cluster, role, namespace.as_deref(), &subjects[0]));
-        }
+        _ => kept.write(*duration, *dry_run, &host, env, printer).await,
     }
-    Ok(ExitStatus::Success)
 }
 
 pub(super) async fn revoke(
     arguments: &GrantArgs,
-    clusters: &[ClusterName],
-    host: &Side,
+    selection: Selection,
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let GrantArgs { role, who, namespace, dry_run, .. } = arguments;
-    let subjects = GrantSubject::of(who)?;
-    let delete = Delete { dry_run: *dry_run, timeout: std::time::Duration::from_secs(30) };
-    let remark = if *dry_run { " (server dry run)" } else { "" };
-    for cluster in clusters {
+    let GrantArgs { who, namespace, name, dry_run, .. } = arguments;
+    let (role, subjects) = (role_of(arguments)?, GrantSubject::of(who)?);
+    let Selection { host, clusters } = selection;
+    let host = Side { role: "host", at: connection::to(host, env).await? };
+    announce(&clusters, printer);
+    let delete = Delete { dry_run: *dry_run, timeout: TIMEOUT };
+    let kept = KeptGrant {
+        role,
+        subjects: &subjects,
+        namespace: namespace.as_deref(),
+        clusters: &clusters,
+        name: name.as_deref(),
+    };
+    let Clusters::Named(clusters) = &clusters else {
+        cluster_access::served(&host).await?;
+        if !kept.delete(delete, &host, printer).await? {
+            nothing(&format!("there is no ClusterAccess {}", kept.name()), &host, printer);
+        }
+        return Ok(ExitStatus::Success);
+    };
+    // A caller who may not read ClusterAccesses has written none.
+    let is_kept = host.readable(&cluster_access::path(&kept.name())).await?.is_some();
+    if is_kept {
+        kept.delete(delete, &host, printer).await?;
+    }
+    if arguments.duration.is_some() || name.is_some() {
+        if !is_kept {
+            nothing(&format!("there is no ClusterAccess {}", kept.name()), &host, printer);
+        }
+        return Ok(ExitStatus::Success);
+    }
+    let now =
+        ImmediateGrant { role, subjects: &subjects, namespace: namespace.as_deref(), dry_run: *dry_run };
+    let mut outcomes = Outcomes::new(clusters.len(), printer);
+    for SelectedCluster { name, .. } in clusters {
+        outcomes.add(name, now.revoke(name, is_kept, delete, &host, env, printer).await)?;
+    }
+    Ok(outcomes.status())
+}
+
+/// Revokes a ClusterAccess by its name alone.
+pub(super) async fn revoke_named(
+    name: &str,
+    dry_run: bool,
+    host: &Side,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    cluster_access::served(host).await?;
+    let delete = Delete { dry_run, timeout: TIMEOUT };
+    if !cluster_access::delete_named(name, delete, host, printer).await? {
+        nothing(&format!("there is no ClusterAccess {name}"), host, printer);
+    }
+    Ok(ExitStatus::Success)
+}
+
+/// A grant that is written at once, with the caller's own rights.
+struct ImmediateGrant<'a> {
+    role: &'a str,
+    subjects: &'a [GrantSubject],
+    namespace: Option<&'a str>,
+    dry_run: bool,
+}
+
+impl ImmediateGrant<'_> {
+    async fn grant(
+        &self,
+        cluster: &ClusterName,
+        host: &Side,
+        env: &Env,
+        printer: &Printer,
+    ) -> Result<(), Failure> {
+        let Self { role, subjects, namespace, dry_run } = *self;
+        let apply = Apply { dry_run, force_conflicts: true };
+        let member = through::member(&host.at.cluster, cluster, env).await?;
+        let reach = reach(role, cluster, host, &member).await?;
+        for subject in subjects {
+            let grant = Grant { cluster, role, namespace, subject };
+            // The member first: the right to enter is useless without a right on the member.
+            let on_member = apply.all(member.target(), [grant.on_member()]).await?;
+            let on_host = apply.all(host.target(), [grant.host_role(reach), grant.host_binding()]).await?;
+            on_host.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(dry_run))));
+            on_member.iter().for_each(|one| printer.out_line(&format!("{cluster}: {}", one.line(dry_run))));
+        }
+        if !dry_run {
+            printer.out(&next(host, cluster, role, namespace, &subjects[0]));
+        }
+        Ok(())
+    }
+
+    /// With `is_kept`, a ClusterAccess was revoked already, so a missing grant is no remark.
+    async fn revoke(
+        &self,
+        cluster: &ClusterName,
+        is_kept: bool,
+        delete: Delete,
+        host: &Side,
+        env: &Env,
+        printer: &Printer,
+    ) -> Result<(), Failure> {
+        let Self { role, subjects, namespace, dry_run } = *self;
+        let remark = if dry_run { " (server dry run)" } else { "" };
         let member = through::member(&host.at.cluster, cluster, env).await?;
         through::ask(&member, &host.at.cluster, cluster, Method::GET, "/version", None).await?;
         let mut any = false;
-        for subject in &subjects {
-            let grant = Grant { cluster, role, namespace: namespace.as_deref(), subject };
+        for subject in subjects {
+            let grant = Grant { cluster, role, namespace, subject };
             // The host first: that ends the access at once.
             let on_host = delete.all(host.target(), std::iter::once(grant.host_binding())).await?;
             let on_member = delete.all(member.target(), std::iter::once(grant.on_member())).await?;
@@ -70,15 +178,65 @@ pub(super) async fn revoke(
             on_member.iter().for_each(|one| printer.out_line(&format!("{cluster}: {one} deleted{remark}")));
             any |= !on_host.is_empty() || !on_member.is_empty();
         }
-        if !any {
-            printer.note_line(&format!(
-                "nothing to revoke on {cluster}: `kubectl mc access grant` made no such grant"
-            ));
-        } else if !dry_run {
+        if !any && !is_kept {
+            nothing(&format!("`kubectl mc access grant` made no such grant on {cluster}"), host, printer);
+        } else if any && !dry_run {
             sweep(host, cluster, role, delete, printer).await?;
         }
+        Ok(())
     }
-    Ok(ExitStatus::Success)
+}
+
+/// How a command on several clusters goes: a failure on one of several does not end it.
+struct Outcomes<'a> {
+    clusters: usize,
+    failed: usize,
+    printer: &'a Printer,
+}
+
+impl<'a> Outcomes<'a> {
+    fn new(clusters: usize, printer: &'a Printer) -> Self {
+        Self { clusters, failed: 0, printer }
+    }
+
+    fn add(&mut self, cluster: &ClusterName, outcome: Result<(), Failure>) -> Result<(), Failure> {
+        let Err(failure) = outcome else { return Ok(()) };
+        if self.clusters == 1 {
+            return Err(failure);
+        }
+        self.failed += 1;
+        self.printer.note_line(&format!("{cluster}: error: {}", failure.to_string().trim()));
+        if let Some(hint) = &failure.hint {
+            self.printer.note_line(&format!("{cluster}: hint: {}", hint.trim()));
+        }
+        Ok(())
+    }
+
+    fn status(&self) -> ExitStatus {
+        match self.failed {
+            0 => ExitStatus::Success,
+            failed if failed == self.clusters => ExitStatus::AllFailed,
+            _ => ExitStatus::SomeFailed,
+        }
+    }
+}
+
+/// Prints the names of several clusters.
+fn announce(clusters: &Clusters, printer: &Printer) {
+    if let Clusters::Named(clusters) = clusters
+        && clusters.len() > 1
+    {
+        printer.note_line(&format!("clusters: {}", names(clusters).join(", ")));
+    }
+}
+
+fn nothing(why: &str, host: &Side, printer: &Printer) {
+    let kubectl_mc = host.at.cluster.kubectl_mc();
+    printer.note_line(&format!("nothing to revoke: {why}; see: {kubectl_mc} access list"));
+}
+
+fn role_of(arguments: &GrantArgs) -> Result<&str, GrantError> {
+    arguments.role.as_deref().ok_or(GrantError::RoleUnnamed)
 }
 
 /// Deletes the host's role of a cluster when no grant uses it any more.
@@ -120,21 +278,21 @@ async fn reach(role: &str, cluster: &ClusterName, host: &Side, member: &Side) ->
 
 /// The verbs of `clusters/proxy` that a role is of use with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+pub(super) enum Reach {
     Read,
     Write,
 }
 
 impl Reach {
     /// Of a ClusterRole; get, list and watch are all GETs.
-    fn of(role: &Value) -> Self {
+    pub(super) fn of(role: &Value) -> Self {
         let verbs =
             role["rules"].as_array().into_iter().flatten().filter_map(|rule| rule["verbs"].as_array());
         let reads = |verb: &Value| matches!(verb.as_str(), Some("get" | "list" | "watch"));
         if verbs.flatten().all(reads) { Self::Read } else { Self::Write }
     }
 
-    fn verbs(self) -> &'static [&'static str] {
+    pub(super) fn verbs(self) -> &'static [&'static str] {
         match self {
             Self::Read => &["get"],
             Self::Write => &["*"],
@@ -228,17 +386,32 @@ fn next(
 enum GrantError {
     #[error("cluster {cluster} has no ClusterRole {role:?}")]
     NoRole { role: String, cluster: ClusterName },
+    #[error("no ClusterRole is named")]
+    RoleUnnamed,
 }
 
 impl Explain for GrantError {
     fn hint(&self) -> Option<String> {
-        let Self::NoRole { cluster, .. } = self;
-        Some(format!(
-            "view, edit and admin are Kubernetes' own; see: kubectl mc --cluster={cluster} get clusterroles"
-        ))
+        Some(match self {
+            Self::NoRole { cluster, .. } => format!(
+                "view, edit and admin are Kubernetes' own; see: kubectl mc --cluster={cluster} get clusterroles"
+            ),
+            Self::RoleUnnamed => {
+                "for example: kubectl mc access grant view --user=NAME -C CLUSTER".to_owned()
+            }
+        })
+    }
+
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::NoRole { .. } => ExitStatus::Failed,
+            Self::RoleUnnamed => ExitStatus::Usage,
+        }
     }
 }
 
+/// How long to wait for a deleted object to be gone.
+const TIMEOUT: Duration = Duration::from_secs(30);
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 #[cfg(test)]

@@ -27,7 +27,8 @@ impl GrantSubject {
         let users = user.iter().map(|name| Self::user(name));
         let groups = group.iter().map(|name| Self::group(name));
         let accounts = serviceaccount.iter().map(|account| Self::service_account(account));
-        users.chain(groups).chain(accounts).collect()
+        let subjects: Vec<_> = users.chain(groups).chain(accounts).collect::<Result<_, _>>()?;
+        if subjects.is_empty() { Err(SubjectError::None) } else { Ok(subjects) }
     }
 
     fn user(name: &str) -> Result<Self, SubjectError> {
@@ -119,6 +120,8 @@ impl fmt::Display for GrantSubject {
 
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum SubjectError {
+    #[error("no user, group or service account is named")]
+    None,
     #[error("cannot grant access to the {what} {name:?}: {reason}")]
     Senseless { what: &'static str, name: String, reason: &'static str },
     #[error("--user does not take a service account")]
@@ -130,6 +133,9 @@ pub(crate) enum SubjectError {
 impl Explain for SubjectError {
     fn hint(&self) -> Option<String> {
         match self {
+            Self::None => {
+                Some("name one: --user=NAME, --group=NAME or --serviceaccount=NAMESPACE:NAME".to_owned())
+            }
             Self::Senseless { .. } => None,
             Self::IsServiceAccount { flag } => Some(format!("--serviceaccount={flag}")),
             Self::NotAnAccount(_) => Some("write it --serviceaccount=NAMESPACE:NAME".to_owned()),

@@ -193,6 +193,7 @@ mod tests {
             ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"),
             ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
             ("fleet.kubectl-mc.dev/v1alpha1", "MemberCluster", "memberclusters"),
+            ("fleet.kubectl-mc.dev/v1alpha1", "ClusterAccess", "clusteraccesses"),
             ("cert-manager.io/v1", "Certificate", "certificates"),
         ] {
             let value = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}});

@@ -1,7 +1,10 @@
 //! The flags of `access`.
 
-use clap::{Args, Subcommand};
+use std::time::Duration;
 
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::join::duration;
 use crate::argv::KUBECTL_VERBS;
 
 #[derive(Debug, Args)]
@@ -13,12 +16,15 @@ pub(crate) struct AccessArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccessCommand {
-    /// Grant a user, a group or a service account access to a cluster, and a ClusterRole there
+    /// Grant a user, a group or a service account access to clusters, and a ClusterRole there
     #[command(override_usage = "kubectl mc access grant [CLUSTER] ROLE [OPTIONS]", after_help = GRANT_EXAMPLES)]
     Grant(GrantArgs),
-    /// Revoke what grant has granted
+    /// Revoke what grant has granted, by the same flags
     #[command(override_usage = "kubectl mc access revoke [CLUSTER] ROLE [OPTIONS]", after_help = REVOKE_EXAMPLES)]
     Revoke(GrantArgs),
+    /// List the grants: subjects, roles and clusters
+    #[command(after_help = LIST_EXAMPLES)]
+    List(AccessListArgs),
     /// Show which rights of the sidecar are missing or surplus on a cluster, and why
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArgs),
@@ -27,11 +33,11 @@ pub(crate) enum AccessCommand {
     Explain(ExplainArgs),
 }
 
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct GrantArgs {
-    /// Clusters, unless given by -C, then the ClusterRole there: view, edit, admin or any other
+    /// Clusters, unless chosen by a flag, then the ClusterRole there: view, edit, admin or any other
     #[arg(value_name = "[CLUSTER] ROLE")]
-    pub(crate) role: String,
+    pub(crate) role: Option<String>,
     #[arg(hide = true)]
     after_role: Option<String>,
     #[command(flatten)]
@@ -39,6 +45,12 @@ pub(crate) struct GrantArgs {
     /// Namespace on the cluster [default: all namespaces]
     #[arg(long, short = 'n', value_name = "NAME")]
     pub(crate) namespace: Option<String>,
+    /// Time after which the access ends, as in 8h; written as a ClusterAccess
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub(crate) duration: Option<Duration>,
+    /// Name of the ClusterAccess to write or to delete [default: from role, subjects and clusters]
+    #[arg(long, value_name = "NAME", value_parser = access_name)]
+    pub(crate) name: Option<String>,
     /// Validate with a server-side dry run; change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -48,14 +60,47 @@ impl GrantArgs {
     /// Splits the cluster that stands before the role off.
     pub(crate) fn split(&self) -> (Option<String>, Self) {
         match self.after_role.clone() {
-            Some(role) => (Some(self.role.clone()), Self { role, after_role: None, ..self.clone() }),
+            Some(role) => (self.role.clone(), Self { role: Some(role), after_role: None, ..self.clone() }),
             None => (None, self.clone()),
         }
     }
 }
 
+/// A DNS subdomain.
+fn access_name(name: &str) -> Result<String, String> {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    match name.len() <= 200 && name.split('.').all(is_label) {
+        true => Ok(name.to_owned()),
+        false => Err("lower case letters, digits, '-' and '.', 200 characters at most".to_owned()),
+    }
+}
+
 #[derive(Clone, Debug, Default, Args)]
-#[group(required = true, multiple = true)]
+pub(crate) struct AccessListArgs {
+    /// Output format
+    #[arg(long, short = 'o', value_name = "FORMAT")]
+    pub(crate) output: Option<AccessFormat>,
+    /// Omit the line of column names
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+}
+
+/// The output formats of `access list`; a table when none is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccessFormat {
+    Wide,
+    Json,
+    Yaml,
+    Name,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+#[group(multiple = true)]
 pub(crate) struct WhoArgs {
     /// User name on the host
     #[arg(long, value_name = "NAME")]
@@ -133,11 +178,31 @@ Examples:
   kubectl mc access grant edit --group=dev -n shop -C m1
 
   # A service account of the host
-  kubectl mc access grant m1 edit --serviceaccount=ci:deployer -n shop";
+  kubectl mc access grant m1 edit --serviceaccount=ci:deployer -n shop
+
+  # All clusters with a label, also those that join later
+  kubectl mc access grant view --group=dev --cluster-selector=env=prod
+
+  # For a working day
+  kubectl mc access grant edit --user=jane -C 'eu-*' --for=8h
+
+Clusters by name or pattern get the access at once, with your own rights there.
+--cluster-selector, --all-clusters, --for and --name write a ClusterAccess. The
+sidecar then maintains the access, for the roles that each cluster lists: see
+`kubectl mc join --bindable-roles`.";
 
 const REVOKE_EXAMPLES: &str = "\
 Examples:
-  kubectl mc access revoke m1 view --user=jane";
+  kubectl mc access revoke m1 view --user=jane
+  kubectl mc access revoke view --group=dev --cluster-selector=env=prod
+
+  # A ClusterAccess by its name
+  kubectl mc access revoke --name=on-call";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  kubectl mc access list
+  kubectl mc access list -C m1,m2 -o wide";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
@@ -157,6 +222,16 @@ Examples:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn name_of_a_cluster_access_is_a_dns_subdomain() {
+        for name in ["on-call", "a.b", "0"] {
+            assert!(access_name(name).is_ok(), "{name}");
+        }
+        for name in ["", "On-call", "a/b", "a..b", "-a", &"x".repeat(201)] {
+            assert!(access_name(name).is_err(), "{name}");
+        }
+    }
 
     #[test]
     fn cluster_stands_before_the_words_of_the_request() {

@@ -1,5 +1,6 @@
 //! The flags of `join` and `unjoin`.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -22,14 +23,18 @@ pub(crate) struct JoinArgs {
     /// Do not grant the host's administrators cluster-admin on the member
     #[arg(long)]
     pub(crate) no_host_admins: bool,
+    /// ClusterRoles of the member that a ClusterAccess may bind, as in view,edit; empty for none [default: those that the
+    /// member lists]
+    #[arg(long, value_name = "ROLE,...", value_parser = roles)]
+    pub(crate) bindable_roles: Option<BTreeSet<String>>,
     /// Lifetime of the sidecar's token, which it renews; the token that renews it lives half as long again
     #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = life)]
     pub(crate) token_duration: Duration,
     /// Only give new tokens to a cluster that is joined already
-    #[arg(long, conflicts_with_all = ["labels", "no_host_admins", "dry_run", "print"])]
+    #[arg(long, conflicts_with_all = ["labels", "no_host_admins", "bindable_roles", "dry_run", "print"])]
     pub(crate) renew: bool,
     /// Give new tokens to every member that needs them, through its context in the kubeconfig
-    #[arg(long, conflicts_with_all = ["name", "renew", "member_context", "labels", "no_host_admins", "dry_run", "print"])]
+    #[arg(long, conflicts_with_all = ["name", "renew", "member_context", "labels", "no_host_admins", "bindable_roles", "dry_run", "print"])]
     pub(crate) all_expired: bool,
     /// Validate both sides with a server-side dry run; change nothing
     #[arg(long)]
@@ -104,8 +109,28 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// The names of ClusterRoles; each is a line of a ConfigMap and a segment of a path.
+fn roles(text: &str) -> Result<BTreeSet<String>, String> {
+    if text.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    text.split(',').map(role).collect()
+}
+
+fn role(name: &str) -> Result<String, String> {
+    if name.is_empty() {
+        Err("a role needs a name".to_owned())
+    } else if name.chars().count() > 200 {
+        Err(format!("{name:?} is longer than 200 characters"))
+    } else if matches!(name, "." | "..") || name.contains(|c: char| c.is_control() || "/%".contains(c)) {
+        Err(format!("{name:?} is no name of a role"))
+    } else {
+        Ok(name.to_owned())
+    }
+}
+
 /// One that ends.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     match parse_flag(text)? {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),
         duration => Ok(duration),
@@ -122,6 +147,9 @@ const JOIN_EXAMPLES: &str = "\
 Examples:
   # The cluster of context m1-admin becomes m1 behind the current context
   kubectl mc join m1 --member-context=m1-admin --labels=env=prod,region=eu
+
+  # Let the host's ClusterAccesses bind view and edit there
+  kubectl mc join m1 --member-context=m1-admin --bindable-roles=view,edit
 
   # The kubeconfig has an address that the sidecar cannot reach
   kubectl mc join m1 --member-context=m1 --server=https://m1-control-plane:6443
@@ -148,6 +176,16 @@ mod tests {
     fn a_token_lives_for_some_time() {
         assert_eq!(duration("24h").unwrap(), Duration::from_secs(86_400));
         assert!(duration("0s").is_err() && life("9m").is_err() && life("10m").is_ok());
+    }
+
+    #[test]
+    fn role_names_are_checked() {
+        assert_eq!(roles("view,edit").unwrap().into_iter().collect::<Vec<_>>(), ["edit", "view"]);
+        assert!(roles("").unwrap().is_empty());
+        assert!(roles("system:aggregate-to-view").is_ok());
+        for text in ["view,", ",", "a\nb", "a/b", "..", &"x".repeat(201)] {
+            assert!(roles(text).is_err(), "{text:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Runs a credential plugin once for many requests, as client-go does (`client.authentication.k8s.io`), instead of
 //! once in every kubectl.
 
+use std::cell::OnceCell;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::io::IsTerminal;
@@ -15,6 +16,32 @@ use serde_json::{Value, json};
 use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
 use crate::cluster::context::{ClusterContext, User};
+
+/// The host with the caller's credential, which is obtained when it is first needed.
+pub(crate) struct Login<'a> {
+    host: &'a ClusterContext,
+    scanned: &'a Scanned,
+    obtained: OnceCell<ClusterContext>,
+}
+
+impl<'a> Login<'a> {
+    pub(crate) fn new(host: &'a ClusterContext, scanned: &'a Scanned) -> Self {
+        Self { host, scanned, obtained: OnceCell::new() }
+    }
+
+    pub(crate) fn host(&self) -> Result<&ClusterContext, ClientError> {
+        if let Some(host) = self.obtained.get() {
+            return Ok(host);
+        }
+        let host = obtain_once(self.host.clone(), self.scanned)?;
+        Ok(self.obtained.get_or_init(|| host))
+    }
+
+    /// The host with the credential, if it was needed.
+    pub(crate) fn into_host(self) -> ClusterContext {
+        self.obtained.into_inner().unwrap_or_else(|| self.host.clone())
+    }
+}
 
 /// The same host with the credential that its plugin gives; unchanged when the user has no plugin.
 pub(crate) fn obtain_once(

@@ -38,6 +38,8 @@ enum Clusters {
     None,
     /// Exact names: an argument or `--cluster`.
     ByName,
+    /// All of them.
+    Choice,
     /// All of them, and the flags for several clusters.
     Any,
 }
@@ -48,6 +50,9 @@ impl Clusters {
         match self {
             Self::None => &["context", "kubeconfig", "v"],
             Self::ByName => &["context", "kubeconfig", "v", "cluster"],
+            Self::Choice => {
+                &["context", "kubeconfig", "v", "cluster", "cluster_selector", "all_clusters", "exclude"]
+            }
             Self::Any => &[
                 "context",
                 "kubeconfig",
@@ -82,8 +87,8 @@ const VERBS: &[BuiltinVerb] = &[
         run: |matches, flags, env, printer| use_cluster::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
-        name: "access",
-        about: "Explain, grant and revoke access to a cluster",
+        name: ACCESS,
+        about: "Explain, grant, revoke and list access to clusters",
         arguments: AccessArgs::augment_args,
         clusters: Clusters::ByName,
         effect: |scanned| {
@@ -181,6 +186,11 @@ pub(super) fn parser() -> Command {
             if clusters == Clusters::ByName && flag.get_id() == "cluster" {
                 return flag.help("Name of the cluster, instead of the argument");
             }
+            if clusters == Clusters::Choice && flag.get_id() == "cluster" {
+                return flag.help(
+                    "Clusters: names, globs, /regexes/, @sets, !exclusions; repeated or separated by commas",
+                );
+            }
             let is_shown = clusters.shown().contains(&flag.get_id().as_str());
             flag.hide(!is_shown)
         };
@@ -188,11 +198,14 @@ pub(super) fn parser() -> Command {
     };
     let verbs = VERBS.iter().map(|verb| {
         let command = (verb.arguments)(Command::new(verb.name)).about(verb.about);
-        let inherited = inherited(verb.clusters);
         // The flags of a verb with verbs of its own are in the help of those.
         let below: Vec<_> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
-        below.into_iter().fold(with(command, &inherited), |command, name| {
-            command.mut_subcommand(name, |below| with(below, &inherited))
+        below.into_iter().fold(with(command, &inherited(verb.clusters)), |command, name| {
+            let clusters = match (verb.name, &*name) {
+                (ACCESS, "grant" | "revoke" | "list") => Clusters::Choice,
+                _ => verb.clusters,
+            };
+            command.mut_subcommand(name, |below| with(below, &inherited(clusters)))
         })
     });
     root.clone().subcommands(verbs)
@@ -251,6 +264,7 @@ fn read<A: FromArgMatches>(matches: &ArgMatches) -> Result<A, Failure> {
     Ok(A::from_arg_matches(matches).map_err(Unreadable)?)
 }
 
+const ACCESS: &str = "access";
 const VERSION: &str = "version";
 
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use kubectl_mc_api::manifests::{Certificates, ISSUER, Parameters, Reach, SERVED};
 use kubectl_mc_api::names::{
-    FLEET_GROUP_VERSION, HOST_GRANT, HOST_UID, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, SECRET_TYPE, SIDECAR,
+    ACCESS, FLEET_GROUP_VERSION, HOST_GRANT, HOST_UID, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, SECRET_TYPE,
+    SIDECAR,
 };
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use crate::error::Failure;
 /// The members that are registered.
 pub(crate) struct Members {
     pub(crate) clusters: Vec<String>,
-    /// Their MemberClusters and Secrets.
+    /// Their Secrets and MemberClusters, and the ClusterAccesses.
     pub(crate) objects: Vec<Value>,
 }
 
@@ -38,7 +39,16 @@ pub(crate) async fn members(client: &kube::Client, namespace: &str) -> Result<Me
             "metadata": {"name": name},
         })
     });
-    let objects = secrets.chain(registrations).collect();
+    // The last one is deleted first, so that the leader can take away what it made on the members.
+    let accesses = get(client, path::CLUSTER_ACCESSES_PATH).await?;
+    let accesses = items(&accesses).map(|access| {
+        json!({
+            "apiVersion": FLEET_GROUP_VERSION,
+            "kind": "ClusterAccess",
+            "metadata": {"name": name(access)},
+        })
+    });
+    let objects = secrets.chain(registrations).chain(accesses).collect();
     Ok(Members { clusters, objects })
 }
 
@@ -107,11 +117,14 @@ pub(crate) fn runs_elsewhere(ours: &[Value]) -> bool {
         && ours.iter().any(|object| object["kind"] == "Service")
 }
 
-/// What grants of access have made.
+/// What grants of access have made, also those of ClusterAccesses.
 async fn grants(client: &kube::Client) -> Result<Vec<Value>, InstallError> {
     let mut objects = Vec::new();
-    let selected = format!("labelSelector={}%3D{}%2C{HOST_GRANT}", MANAGED_BY, KUBECTL_MC);
-    for (kind, plural) in [("ClusterRole", "clusterroles"), ("ClusterRoleBinding", "clusterrolebindings")] {
+    let kinds = [("ClusterRole", "clusterroles"), ("ClusterRoleBinding", "clusterrolebindings")];
+    for ((kind, plural), label) in
+        kinds.iter().flat_map(|kind| [HOST_GRANT, ACCESS].map(|label| (kind, label)))
+    {
+        let selected = format!("labelSelector={MANAGED_BY}%3D{KUBECTL_MC}%2C{label}");
         let list = get(client, &format!("/apis/rbac.authorization.k8s.io/v1/{plural}?{selected}")).await?;
         objects.extend(items(&list).map(|found| {
             json!({

@@ -1,7 +1,8 @@
 //! The objects of a join on both sides, which an unjoin deletes.
 
 use kubectl_mc_api::names::{
-    CLUSTER, HOST_GRANT, HOST_UID, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT, NAMESPACE, SECRET_TYPE,
+    ACCESS, CLUSTER, HOST_GRANT, HOST_UID, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT, NAMESPACE,
+    SECRET_TYPE,
 };
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ pub(crate) async fn on_host(host: &Side, namespace: &str, name: &ClusterName) ->
     Ok(Remains { objects, kept_for: Vec::new() })
 }
 
-/// The objects of the manifest, what the controllers made of them in other namespaces, and grants.
+/// The objects of the manifest, what the controllers made of them in other namespaces, and grants, also of ClusterAccesses.
 pub(crate) async fn on_member(member: &Side, manifest: Vec<Value>) -> Result<Remains, SideError> {
     let (namespaces, others): (Vec<_>, Vec<_>) =
         manifest.into_iter().partition(|object| object["kind"] == "Namespace");
@@ -47,7 +48,9 @@ pub(crate) async fn on_member(member: &Side, manifest: Vec<Value>) -> Result<Rem
     objects.extend(of_namespaces.into_iter().filter(|object| {
         object["metadata"]["name"] == IMPERSONATOR && object["metadata"]["namespace"] != NAMESPACE
     }));
-    objects.extend(labelled(member, &["rolebindings", "clusterrolebindings"], MEMBER_GRANT).await?);
+    for label in [MEMBER_GRANT, ACCESS] {
+        objects.extend(labelled(member, &["rolebindings", "clusterrolebindings"], label).await?);
+    }
     Ok(Remains { objects, kept_for })
 }
 
@@ -81,7 +84,7 @@ async fn strangers(member: &Side, ours: &[Value]) -> Result<Vec<String>, SideErr
 }
 
 /// The RBAC objects with a label.
-async fn labelled(side: &Side, plurals: &[&str], selector: &str) -> Result<Vec<Value>, SideError> {
+pub(super) async fn labelled(side: &Side, plurals: &[&str], selector: &str) -> Result<Vec<Value>, SideError> {
     let mut found = Vec::new();
     for plural in plurals {
         let path = format!("/apis/rbac.authorization.k8s.io/v1/{plural}?labelSelector={selector}");

@@ -19,7 +19,7 @@ use crate::join::print::Halves;
 use crate::join::side::Side;
 use crate::join::steps::{StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
-use crate::join::{manifest, next, renew};
+use crate::join::{bindable_roles, manifest, next, renew};
 use crate::printer::Printer;
 use crate::settings::{self, Settings};
 
@@ -97,7 +97,8 @@ async fn join(
     member: &Side,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let JoinArgs { labels, no_host_admins, token_duration, dry_run, yes, timeout, .. } = arguments;
+    let JoinArgs { labels, no_host_admins, token_duration, dry_run, yes, timeout, bindable_roles, .. } =
+        arguments;
     let (on_host, on_member) =
         (HostSurvey::of(host).await?, MemberSurvey::of(member, endpoint.locality().is_some()).await?);
     let (host_kubectl, member_kubectl) = (host.at.cluster.kubectl(), member.at.cluster.kubectl());
@@ -107,23 +108,27 @@ async fn join(
         member_kubectl: &member_kubectl,
         member_context: member.at.cluster.context.as_deref(),
     };
-    judge(
-        preflight::check(&names, &on_host, &on_member, endpoint, *token_duration),
-        *yes || *dry_run,
-        printer,
-    )?;
+    let mut findings = preflight::check(&names, &on_host, &on_member, endpoint, *token_duration);
+    findings.extend(bindable_roles.as_ref().and_then(bindable_roles::finding));
+    judge(findings, *yes || *dry_run, printer)?;
 
+    // Without the flag, the list of the member's administrators counts.
+    let policy = on_member.policy.as_ref();
+    let roles = bindable_roles.clone().unwrap_or_else(|| bindable_roles::listed(policy));
+    let list = bindable_roles::patch(policy, &roles);
     let side = MemberSide {
         cluster: name,
         host_uid: Some(&on_host.uid),
         host_admins: !no_host_admins,
         validates: on_member.validates,
         foreign_namespace: objects::is_foreign(on_member.namespace.as_ref()),
-        keeps_policy: on_member.has_policy,
+        keeps_policy: policy.is_some(),
         token_life: *token_duration,
+        bindable_roles: &roles,
     };
     let member_objects = side.objects(manifest::member()?);
-    let surplus = side.surplus(member.readable(&host_admins_binding()).await?.as_ref());
+    let mut surplus = side.surplus(member.readable(&host_admins_binding()).await?.as_ref());
+    surplus.extend(bindable_roles::surplus(member, &on_member.bound_roles, &roles).await?);
     let registration = objects::member_cluster(name, labels, Some(&on_member.uid));
     // Admission and the check against escalation are asked too, before anything is written anywhere.
     let try_only = Apply { dry_run: true, force_conflicts: true };
@@ -134,6 +139,9 @@ async fn join(
         let registered = try_only.all(host.target(), std::iter::once(registration).chain(secrets)).await?;
         registered.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(true))));
         judged.iter().for_each(|one| printer.out_line(&format!("member: {}", one.line(true))));
+        if let Some(list) = &list {
+            printer.out_line(&format!("member: {}", bindable_roles::write(member, list, true).await?));
+        }
         let try_only = Delete { dry_run: true, timeout: *timeout };
         let deleted = try_only.all(member.target(), surplus.into_iter()).await?;
         deleted.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted (server dry run)")));
@@ -147,6 +155,7 @@ async fn join(
         namespace: &on_host.namespace,
         registration,
         member_objects,
+        bindable_roles: list,
         surplus,
         token_life: *token_duration,
         timeout: *timeout,

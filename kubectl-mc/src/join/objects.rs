@@ -1,6 +1,6 @@
 //! The objects that a join writes: the registration on the host and the member's side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base64::Engine;
@@ -13,7 +13,7 @@ use kubectl_mc_api::token_life::of_manager;
 use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
-use super::token_policy;
+use super::{bindable_roles, token_policy};
 
 /// The registration: a name with labels, and the uid by which the cluster is known again.
 pub(crate) fn member_cluster(name: &ClusterName, labels: &[(String, String)], uid: Option<&str>) -> Value {
@@ -70,13 +70,23 @@ pub(crate) struct MemberSide<'a> {
     pub(crate) keeps_policy: bool,
     /// The lifetime of the impersonator's token.
     pub(crate) token_life: Duration,
+    /// The ClusterRoles that a ClusterAccess may bind.
+    pub(crate) bindable_roles: &'a BTreeSet<String>,
 }
 
 impl MemberSide<'_> {
     /// The objects in the order in which they are applied.
     pub(crate) fn objects(&self, manifest: Vec<Value>) -> Vec<Value> {
-        let Self { cluster, host_uid, host_admins, validates, foreign_namespace, keeps_policy, token_life } =
-            self;
+        let Self {
+            cluster,
+            host_uid,
+            host_admins,
+            validates,
+            foreign_namespace,
+            keeps_policy,
+            token_life,
+            bindable_roles,
+        } = self;
         let wanted = |object: &Value| {
             let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
             (kind != "ConfigMap" || !*keeps_policy)
@@ -85,6 +95,7 @@ impl MemberSide<'_> {
         };
         let mut objects: Vec<Value> = manifest.into_iter().filter(wanted).collect();
         for object in &mut objects {
+            bindable_roles::set(object, bindable_roles);
             if token_policy::is_policy(object) {
                 token_policy::set_longest(object, of_manager(*token_life));
             }
@@ -157,6 +168,8 @@ mod tests {
         ]
     }
 
+    static NONE: BTreeSet<String> = BTreeSet::new();
+
     fn side(name: &ClusterName) -> MemberSide<'_> {
         MemberSide {
             cluster: name,
@@ -166,6 +179,7 @@ mod tests {
             foreign_namespace: false,
             keeps_policy: false,
             token_life: Duration::from_secs(3600),
+            bindable_roles: &NONE,
         }
     }
 
@@ -218,6 +232,20 @@ mod tests {
         };
         assert!(kinds(false));
         assert!(!kinds(true));
+    }
+
+    #[test]
+    fn bindable_roles_reach_the_policy_of_a_member_that_keeps_its_list() {
+        let (name, roles) = (name(), BTreeSet::from(["view".to_owned()]));
+        let side = MemberSide { keeps_policy: true, bindable_roles: &roles, ..side(&name) };
+        let objects = side.objects(crate::join::manifest::member().unwrap());
+        let text = |kind: &str| {
+            let objects = objects.iter().filter(|object| object["kind"] == kind);
+            objects.map(Value::to_string).collect::<String>()
+        };
+        assert!(text("ValidatingAdmissionPolicy").contains(r#""expression":"[\"view\"]""#));
+        assert!(text("ClusterRole").contains("kubectl-mc:access:view"));
+        assert_eq!(text("ConfigMap"), "");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use kubectl_mc_api::names::{
 };
 use kubectl_mc_api::token_life::of_manager;
 
+use super::bindable_roles;
 use super::endpoint::Endpoint;
 use super::manifest;
 use super::objects::MemberSide;
@@ -39,7 +40,8 @@ impl Halves<'_> {
 
     fn member(&self) -> Result<String, Failure> {
         let Self { name, arguments, member_kubectl: kubectl, host_uid, .. } = self;
-        let JoinArgs { no_host_admins, token_duration, .. } = arguments;
+        let JoinArgs { no_host_admins, token_duration, bindable_roles, .. } = arguments;
+        let roles = bindable_roles.clone().unwrap_or_default();
         let side = MemberSide {
             cluster: name,
             host_uid: *host_uid,
@@ -48,6 +50,7 @@ impl Halves<'_> {
             foreign_namespace: false,
             keeps_policy: false,
             token_life: *token_duration,
+            bindable_roles: &roles,
         };
         let objects = side.objects(manifest::member()?);
         let token = |account, life: Duration| {
@@ -58,10 +61,11 @@ impl Halves<'_> {
         );
         text.push_str(&documents(&objects));
         // What an earlier join may have made.
-        let surplus = match no_host_admins {
+        let mut surplus = match no_host_admins {
             true => format!("{kubectl} delete clusterrolebinding {HOST_ADMINS} --ignore-not-found\n"),
             false => String::new(),
         };
+        surplus.push_str(&bindable_roles::shell(kubectl, &roles));
         let audiences = token_policy::shell(kubectl, NAMESPACE, MANAGER);
         let _ = write!(
             text,

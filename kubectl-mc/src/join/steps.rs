@@ -10,7 +10,7 @@ use super::endpoint::Endpoint;
 use super::objects;
 use super::side::{Side, SideError};
 use super::tokens::{Granted, TokenError, Tokens};
-use super::{token_policy, wait};
+use super::{bindable_roles, token_policy, wait};
 use crate::apply::delete::{Delete, DeleteError};
 use crate::apply::{Applied, Apply, ApplyError};
 use crate::printer::Printer;
@@ -28,6 +28,8 @@ pub(crate) struct Steps<'a> {
     pub(crate) registration: Value,
     /// The member's objects.
     pub(crate) member_objects: Vec<Value>,
+    /// The change of the list of bindable roles in a ConfigMap that stays.
+    pub(crate) bindable_roles: Option<Value>,
     /// What a join before made there and is not wanted any more.
     pub(crate) surplus: Vec<Value>,
     pub(crate) token_life: Duration,
@@ -45,6 +47,7 @@ impl Steps<'_> {
             namespace,
             registration,
             member_objects,
+            bindable_roles: list,
             surplus,
             token_life,
             timeout,
@@ -72,9 +75,14 @@ impl Steps<'_> {
         let (token_policies, member_objects): (Vec<_>, Vec<_>) =
             member_objects.into_iter().partition(token_policy::is_policy);
         let written = apply.all(member.target(), member_objects).await?;
+        let list = match &list {
+            Some(list) => Some(bindable_roles::write(member, list, false).await?),
+            None => None,
+        };
         let delete = Delete { dry_run: false, timeout };
         let deleted = delete.all(member.target(), surplus.into_iter()).await?;
         ended(step, "member", &written, printer);
+        list.iter().for_each(|line| printer.out_line(&format!("member: {line}")));
         deleted.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted")));
 
         let step = progress.step("giving the sidecar its tokens");

@@ -1,5 +1,7 @@
 //! Reads the state of both sides before a join. [`super::preflight`] draws the conclusions.
 
+use std::collections::BTreeSet;
+
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use kubectl_mc_api::names::{API_SERVICE, FLEET_GROUP, IMPERSONATOR, MANAGER, NAMESPACE};
@@ -7,6 +9,7 @@ use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::bindable_roles;
 use super::side::{Side, SideError};
 
 /// The host, as far as a join wants to know it.
@@ -48,8 +51,10 @@ pub(crate) struct MemberSurvey {
     pub(crate) namespace: Option<Value>,
     /// Whether the impersonator's account is there.
     pub(crate) has_account: bool,
-    /// Whether its administrators have their say on what the host may have there.
-    pub(crate) has_policy: bool,
+    /// The ConfigMap in which its administrators have their say on what the host may have there.
+    pub(crate) policy: Option<Value>,
+    /// The ClusterRoles that the manager may bind there, by that ConfigMap or by an earlier join.
+    pub(crate) bound_roles: BTreeSet<String>,
     pub(crate) missing: Vec<String>,
     /// Where it says itself that it is reached, if that was wanted.
     pub(crate) own_server: Option<String>,
@@ -80,6 +85,10 @@ impl MemberSurvey {
         let token_request = serves(member, "/api/v1", "serviceaccounts/token").await?;
         let validates = validates(member).await?;
         let mut rights: Vec<Value> = RIGHTS_ON_MEMBER.iter().map(right).collect();
+        let policy = member.readable(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{MANAGER}")).await?;
+        let manager = format!("/apis/{RBAC}/v1/clusterroles/{MANAGER}");
+        let mut bound_roles = bindable_roles::granted(member.readable(&manager).await?.as_ref());
+        bound_roles.extend(bindable_roles::listed(policy.as_ref()));
         if validates {
             rights.extend(RIGHTS_TO_VALIDATE.iter().map(right));
         }
@@ -91,7 +100,8 @@ impl MemberSurvey {
             token_request,
             namespace: member.readable(&format!("/api/v1/namespaces/{NAMESPACE}")).await?,
             has_account: exists(member, &format!("serviceaccounts/{IMPERSONATOR}")).await?,
-            has_policy: exists(member, &format!("configmaps/{MANAGER}")).await?,
+            policy,
+            bound_roles,
             missing: missing(member, rights).await?,
             own_server: if wants_server { own_server(member).await } else { None },
         })

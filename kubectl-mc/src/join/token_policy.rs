@@ -32,7 +32,8 @@ pub(crate) fn shell(kubectl: &str, namespace: &str, account: &str) -> String {
     )
 }
 
-fn set(policy: &mut Value, name: &str, expression: &str) {
+/// Writes a variable of a policy.
+pub(super) fn set(policy: &mut Value, name: &str, expression: &str) {
     let variables = policy["spec"]["variables"].as_array_mut().into_iter().flatten();
     for variable in variables.filter(|variable| variable["name"] == name) {
         variable["expression"] = expression.into();

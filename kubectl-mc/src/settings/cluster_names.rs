@@ -7,10 +7,7 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 
 /// The clusters that the argument or the flag names. Both may be given when they say the same.
-pub(crate) fn cluster_names(
-    argument: Option<&str>,
-    flags: &Flags,
-) -> Result<Vec<ClusterName>, ClusterNamesError> {
+fn cluster_names(argument: Option<&str>, flags: &Flags) -> Result<Vec<ClusterName>, ClusterNamesError> {
     let Flags { cluster, cluster_selector, all_clusters, exclude, retry_failed, .. } = flags;
     if cluster_selector.is_some() || *all_clusters || !exclude.is_empty() || *retry_failed {
         return Err(ClusterNamesError::ByName);

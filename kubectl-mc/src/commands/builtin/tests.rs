@@ -26,6 +26,7 @@ fn effects_of_builtin_verbs() {
         ("access grant view --user=x", Effect::Writes),
         ("access revoke view --user=x --dry-run", Effect::Reads),
         ("access explain get pods", Effect::Reads),
+        ("access list", Effect::Reads),
         ("access diff m1", Effect::Reads),
         ("version", Effect::Reads),
         ("get pods", Effect::Reads),
@@ -38,7 +39,7 @@ fn effects_of_builtin_verbs() {
 #[test]
 fn help_fits_eighty_columns() {
     let verbs = VERBS.iter().map(|verb| vec![verb.name]);
-    let below = ["grant", "revoke", "diff", "explain"].map(|verb| vec!["access", verb]);
+    let below = ["grant", "revoke", "list", "diff", "explain"].map(|verb| vec!["access", verb]);
     for page in [vec![]].into_iter().chain(verbs).chain(below) {
         let help = help_of(&page);
         for line in cli::wrap(&help).lines() {
@@ -71,13 +72,17 @@ fn help_shows_only_flags_that_the_verb_takes() {
         let help = help_of(&verb.split(' ').collect::<Vec<_>>());
         assert!(help.contains("--cluster <CLUSTERS>"), "{help}");
     }
+    for (verb, takes_labels) in [("access grant", true), ("access list", true), ("access diff", false)] {
+        let help = help_of(&verb.split(' ').collect::<Vec<_>>());
+        assert_eq!(help.contains("--cluster-selector <"), takes_labels, "{help}");
+    }
 }
 
 #[test]
 fn every_example_of_the_help_is_a_command_that_parses() {
     let mut tried = 0;
     let pages = VERBS.iter().map(|verb| vec![verb.name]);
-    let of_access = ["grant", "revoke", "diff", "explain"].map(|verb| vec!["access", verb]);
+    let of_access = ["grant", "revoke", "list", "diff", "explain"].map(|verb| vec!["access", verb]);
     for page in pages.chain(of_access) {
         for line in help_of(&page).lines().filter_map(|line| line.trim().strip_prefix("kubectl mc ")) {
             if !line.starts_with(page[0]) || line.contains('[') {

@@ -1,15 +1,13 @@
 //! Runs a command of kubectl on several clusters: resolves the choice, checks the command, and runs the job.
 
-use std::cell::OnceCell;
 use std::io::{self, BufReader, IsTerminal};
 
 use kubectl_mc_api::ClusterName;
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
-use crate::cluster::client::ClientError;
 use crate::cluster::context::{ClusterContext, HostOptions};
-use crate::cluster::credential;
+use crate::cluster::credential::Login;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::commands::builtin;
 use crate::config_file;
@@ -36,7 +34,7 @@ pub(super) fn run(
     }
     let host = ClusterContext::load_for(&scanned, &settings.host, env)?;
     // A command without a request needs no login, and others need one.
-    let login = Login { host: &host, scanned: &scanned, obtained: OnceCell::new() };
+    let login = Login::new(&host, &scanned);
     let mut list = |selector: Option<&str>| {
         let host = login.host().map_err(|source| InventoryError::Client { host: host.describe(), source })?;
         let list = inventory::list(host, &scanned, env, selector, ListFormat::Objects)?;
@@ -71,7 +69,7 @@ pub(super) fn run(
         return super::one(scanned, cluster, &settings, env, printer);
     }
     multi::check(&scanned, targets.len())?;
-    let (found, host) = (login.host, login.host()?);
+    let (found, host) = (&host, login.host()?);
     let Settings { fleet: options, .. } = &settings;
     let input = multi::read_input(&scanned)?.map(|input| multi::unmarked(&scanned, input)).transpose()?;
     let effect = builtin::effect(&scanned);
@@ -86,23 +84,6 @@ pub(super) fn run(
         effect,
         input,
     })
-}
-
-/// The host with the caller's credential, which is obtained when it is first needed.
-struct Login<'a> {
-    host: &'a ClusterContext,
-    scanned: &'a Scanned,
-    obtained: OnceCell<ClusterContext>,
-}
-
-impl Login<'_> {
-    fn host(&self) -> Result<&ClusterContext, ClientError> {
-        if let Some(host) = self.obtained.get() {
-            return Ok(host);
-        }
-        let host = credential::obtain_once(self.host.clone(), self.scanned)?;
-        Ok(self.obtained.get_or_init(|| host))
-    }
 }
 
 /// Help and the like: the same for every cluster, asked of none, and printed without a host too.

@@ -1,0 +1,468 @@
+//! `kubectl mc access grant` and `revoke` for a grant that the sidecar's leader keeps: a ClusterAccess on the host.
+
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use http::{Method, StatusCode};
+use jiff::Timestamp;
+use kubectl_mc_api::names::{FLEET_GROUP_VERSION, KUBECTL_MC, MANAGED_BY};
+use kubectl_mc_api::path;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::grant::Reach;
+use super::selection::{Clusters, names};
+use super::subject::GrantSubject;
+use super::{label_selector, through};
+use crate::apply::delete::Delete;
+use crate::apply::{Apply, ApplyError};
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::join::side::Side;
+use crate::multi::selection::SelectedCluster;
+use crate::printer::Printer;
+use crate::progress::Progress;
+
+/// One role for subjects on clusters, as long as the object is there.
+pub(super) struct KeptGrant<'a> {
+    pub(super) role: &'a str,
+    pub(super) subjects: &'a [GrantSubject],
+    pub(super) namespace: Option<&'a str>,
+    pub(super) clusters: &'a Clusters,
+    /// The name that was given.
+    pub(super) name: Option<&'a str>,
+}
+
+impl KeptGrant<'_> {
+    /// Writes the ClusterAccess and waits for its status.
+    pub(super) async fn write(
+        &self,
+        duration: Option<Duration>,
+        dry_run: bool,
+        host: &Side,
+        env: &Env,
+        printer: &Printer,
+    ) -> Result<ExitStatus, Failure> {
+        check_role(self.role)?;
+        let clock = served(host).await?;
+        let end = duration.map(|duration| end(clock, duration)).transpose()?;
+        let verbs = self.proxy_verbs(host, env).await;
+        let apply = Apply { dry_run, force_conflicts: true };
+        let written = apply.all(host.target(), [self.object(verbs, end)]).await.map_err(missing_kind)?;
+        written.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(dry_run))));
+        if dry_run {
+            return Ok(ExitStatus::Success);
+        }
+        let step = Progress::new(printer).step("waiting for the sidecar to grant it on the clusters");
+        let access = wait(host, &path(&self.name())).await;
+        let kubectl_mc = host.at.cluster.kubectl_mc();
+        let Some(access) = access else {
+            drop(step);
+            printer.note_line(&format!("the grant is under way; see: {kubectl_mc} access list"));
+            return Ok(ExitStatus::Success);
+        };
+        step.done();
+        ungranted(&access).iter().for_each(|line| printer.note_line(line));
+        printer.out_line(&self.next(&access, &kubectl_mc));
+        Ok(ExitStatus::Success)
+    }
+
+    /// Deletes the ClusterAccess; tells whether it was there.
+    pub(super) async fn delete(
+        &self,
+        delete: Delete,
+        host: &Side,
+        printer: &Printer,
+    ) -> Result<bool, Failure> {
+        delete_named(&self.name(), delete, host, printer).await
+    }
+
+    /// The name that was given, else one that the same grant always has: readable, with a hash of all that it says but
+    /// its end.
+    pub(super) fn name(&self) -> String {
+        if let Some(name) = self.name {
+            return name.to_owned();
+        }
+        let mut subjects: Vec<_> = self.subjects.iter().map(GrantSubject::tag).collect();
+        subjects.sort();
+        let (clusters, shown) = match self.clusters {
+            Clusters::Named(clusters) => {
+                let mut clusters = names(clusters);
+                clusters.sort_unstable();
+                (json!(clusters), clusters.join("-"))
+            }
+            Clusters::Labelled { text: None, selector } => (json!(selector), "all".to_owned()),
+            Clusters::Labelled { selector, .. } => (json!(selector), label_selector::words(selector)),
+        };
+        let all = json!([self.role, self.namespace, subjects, clusters]).to_string();
+        let hash = digest(&SHA256, all.as_bytes());
+        let hash: String = hash.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+        let words = [self.role, self.namespace.unwrap_or_default(), &subjects.join("-"), &shown];
+        let mut name = String::new();
+        for letter in words.join("-").chars() {
+            let letter = if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+            // Neither at the beginning nor twice.
+            if letter != '-' || !(name.is_empty() || name.ends_with('-')) {
+                name.push(letter);
+            }
+        }
+        name.truncate(READABLE);
+        format!("{}-{hash}", name.trim_end_matches('-'))
+    }
+
+    fn object(&self, verbs: Option<&[&str]>, end: Option<Timestamp>) -> Value {
+        let subjects: Vec<_> = self.subjects.iter().map(GrantSubject::rbac).collect();
+        let mut spec = json!({"subjects": subjects, "roleRef": {"kind": "ClusterRole", "name": self.role}});
+        match self.clusters {
+            Clusters::Named(clusters) => spec["clusters"] = json!(names(clusters)),
+            Clusters::Labelled { selector, .. } => spec["clusterSelector"] = json!(selector),
+        }
+        if let Some(namespace) = self.namespace {
+            spec["namespaces"] = json!([namespace]);
+        }
+        if let Some(verbs) = verbs {
+            spec["proxyVerbs"] = json!(verbs);
+        }
+        if let Some(end) = end {
+            spec["expirationTimestamp"] = end.to_string().into();
+        }
+        let mut object = named(&self.name());
+        object["metadata"]["labels"] = json!({MANAGED_BY: KUBECTL_MC});
+        object["spec"] = spec;
+        object
+    }
+
+    /// What the role needs of the proxy; none is all. It is read on a member where the caller may.
+    async fn proxy_verbs(&self, host: &Side, env: &Env) -> Option<&'static [&'static str]> {
+        for cluster in self.candidates(host).await.iter().take(MEMBERS_TRIED) {
+            let read = timeout(READ_TIMEOUT, async {
+                let member = through::member(&host.at.cluster, &cluster.name, env).await?;
+                let role = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{}", self.role);
+                through::ask(&member, &host.at.cluster, &cluster.name, Method::GET, &role, None).await
+            });
+            if let Ok(Ok(answer)) = read.await
+                && answer.status.is_success()
+            {
+                return verbs(Reach::of(&answer.json()));
+            }
+        }
+        verbs(if self.role == "view" { Reach::Read } else { Reach::Write })
+    }
+
+    /// The selected clusters that may answer.
+    async fn candidates(&self, host: &Side) -> Vec<SelectedCluster> {
+        let mut candidates = match self.clusters {
+            Clusters::Named(clusters) => clusters.clone(),
+            Clusters::Labelled { text, .. } => {
+                let text = utf8_percent_encode(text.as_deref().unwrap_or_default(), NON_ALPHANUMERIC);
+                let list = host.get(&format!("{}?labelSelector={text}", path::CLUSTERS_PATH)).await;
+                SelectedCluster::of_list(&list.ok().flatten().unwrap_or_default())
+            }
+        };
+        candidates.retain(|cluster| cluster.not_ready().is_none());
+        candidates
+    }
+
+    /// The result, and the next command.
+    fn next(&self, access: &Value, kubectl_mc: &str) -> String {
+        let (subject, role) = (&self.subjects[0], self.role);
+        let summary = access["status"]["summary"].as_str().unwrap_or("0/0");
+        let end = access["spec"]["expirationTimestamp"].as_str();
+        let end = end.map(|end| format!(" until {end}")).unwrap_or_default();
+        if summary.starts_with("0/") {
+            return format!("{subject} has {role} on no cluster yet; see: {kubectl_mc} access list");
+        }
+        let place = self.namespace.map_or_else(|| " -A".to_owned(), |namespace| format!(" -n {namespace}"));
+        let clusters = self.clusters.flags();
+        format!(
+            "{subject} has {role} on {summary} clusters{end}; next, as that user: {kubectl_mc} {clusters} get pods{place}"
+        )
+    }
+}
+
+/// Deletes a ClusterAccess; tells whether it was there.
+pub(super) async fn delete_named(
+    name: &str,
+    delete: Delete,
+    host: &Side,
+    printer: &Printer,
+) -> Result<bool, Failure> {
+    let deleted = delete.all(host.target(), std::iter::once(named(name))).await?;
+    let remark = if delete.dry_run { " (server dry run)" } else { "" };
+    deleted.iter().for_each(|one| printer.out_line(&format!("host: {one} deleted{remark}")));
+    Ok(!deleted.is_empty())
+}
+
+/// The path of a ClusterAccess.
+pub(super) fn path(name: &str) -> String {
+    format!("{}/{name}", path::CLUSTER_ACCESSES_PATH)
+}
+
+/// Whether the host serves ClusterAccesses; gives its clock.
+pub(super) async fn served(host: &Side) -> Result<Timestamp, Failure> {
+    let answer = host.send(Method::GET, &format!("/apis/{FLEET_GROUP_VERSION}"), None).await?;
+    let resources = answer.json();
+    let resources = resources["resources"].as_array();
+    let is_there = resources
+        .is_some_and(|resources| resources.iter().any(|resource| resource["name"] == "clusteraccesses"));
+    // Without the right to discovery it shows later.
+    if answer.status == StatusCode::NOT_FOUND || (answer.status.is_success() && !is_there) {
+        return Err(KeptError::NotServed.into());
+    }
+    Ok(answer.date.unwrap_or_else(Timestamp::now))
+}
+
+/// The rights on the proxy that a ClusterAccess names; none is all.
+fn verbs(reach: Reach) -> Option<&'static [&'static str]> {
+    match reach {
+        Reach::Read => Some(reach.verbs()),
+        Reach::Write => None,
+    }
+}
+
+fn named(name: &str) -> Value {
+    json!({"apiVersion": FLEET_GROUP_VERSION, "kind": "ClusterAccess", "metadata": {"name": name}})
+}
+
+fn missing_kind(error: ApplyError) -> Failure {
+    match error {
+        ApplyError::Refused { status, .. } if status.code == 404 => KeptError::NotServed.into(),
+        error => error.into(),
+    }
+}
+
+/// The role is a segment of a path, and part of a name.
+fn check_role(role: &str) -> Result<(), KeptError> {
+    let is_segment =
+        !matches!(role, "" | "." | "..") && !role.contains(|c: char| c.is_control() || "/%?".contains(c));
+    match is_segment && role.chars().count() <= 200 {
+        true => Ok(()),
+        false => Err(KeptError::NoRole(role.to_owned())),
+    }
+}
+
+/// When it ends, in whole seconds.
+fn end(now: Timestamp, duration: Duration) -> Result<Timestamp, KeptError> {
+    let seconds = i64::try_from(duration.as_secs().max(1)).ok();
+    let end = seconds.and_then(|seconds| now.as_second().checked_add(seconds));
+    end.and_then(|end| Timestamp::from_second(end).ok()).ok_or(KeptError::TooLong)
+}
+
+/// Waits until the status is about this generation and knows every cluster. `None` after the timeout.
+async fn wait(host: &Side, path: &str) -> Option<Value> {
+    let begin = Instant::now();
+    loop {
+        let access = host.get(path).await.ok().flatten();
+        let is_final = |access: &Value| !may_pass(access) || begin.elapsed() > PASSING;
+        if let Some(access) = access.filter(|access| is_settled(access) && is_final(access)) {
+            return Some(access);
+        }
+        if begin.elapsed() > WAIT_TIMEOUT {
+            return None;
+        }
+        sleep(POLL).await;
+    }
+}
+
+fn is_settled(access: &Value) -> bool {
+    let status = &access["status"];
+    let mut clusters = status["clusters"].as_array().into_iter().flatten();
+    access["metadata"]["generation"].is_i64()
+        && status["observedGeneration"] == access["metadata"]["generation"]
+        && !matches!(reason(access), "" | PENDING)
+        && clusters.all(|cluster| cluster["reason"] != PENDING)
+}
+
+/// Whether a moment may mend it: a label or a join of just before has not reached everybody yet.
+fn may_pass(access: &Value) -> bool {
+    let clusters = access["status"]["clusters"].as_array().into_iter().flatten();
+    let reasons = clusters.filter_map(|cluster| cluster["reason"].as_str());
+    reasons.chain([reason(access)]).any(|reason| PASSING_REASONS.contains(&reason))
+}
+
+/// Why it is ready, or not.
+fn reason(access: &Value) -> &str {
+    let conditions = access["status"]["conditions"].as_array();
+    let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+    ready.and_then(|ready| ready["reason"].as_str()).unwrap_or_default()
+}
+
+/// A line for each cluster that does not have it.
+fn ungranted(access: &Value) -> Vec<String> {
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let line = |name: &str, of: &Value| {
+        let (reason, message) = (text(of, "reason"), text(of, "message"));
+        if message.is_empty() { format!("{name}: {reason}") } else { format!("{name}: {reason}: {message}") }
+    };
+    let clusters = access["status"]["clusters"].as_array().into_iter().flatten();
+    let lines: Vec<_> = clusters
+        .filter(|cluster| cluster["status"] != "True")
+        .map(|cluster| line(&text(cluster, "name"), cluster))
+        .collect();
+    let ready = access["status"]["conditions"].as_array().into_iter().flatten();
+    let ready = ready.filter(|one| one["type"] == "Ready" && one["status"] != "True");
+    match lines.is_empty() {
+        true => ready.map(|ready| line("the grant", ready)).collect(),
+        false => lines,
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KeptError {
+    #[error("the host does not serve ClusterAccess: its installation is older than this plugin")]
+    NotServed,
+    #[error("{0:?} is no name of a ClusterRole")]
+    NoRole(String),
+    #[error("--for is too long")]
+    TooLong,
+}
+
+impl Explain for KeptError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::NotServed => {
+                "an admin of the host runs: kubectl mc install; grants by name need no ClusterAccess: -C m1,m2".to_owned()
+            }
+            Self::NoRole(_) => "view, edit and admin are Kubernetes' own".to_owned(),
+            Self::TooLong => "leave --for out for access that does not end".to_owned(),
+        })
+    }
+
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::NotServed => ExitStatus::Failed,
+            Self::NoRole(_) | Self::TooLong => ExitStatus::Usage,
+        }
+    }
+}
+
+/// The readable part of a name.
+const READABLE: usize = 80;
+const MEMBERS_TRIED: usize = 3;
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// The leader tries again within this time.
+const PASSING: Duration = Duration::from_secs(4);
+const PASSING_REASONS: [&str; 5] =
+    ["Forbidden", "HostFailed", "MemberUnreachable", "NoneSelected", "RoleNotBindable"];
+/// The reason of what the leader has not done yet.
+const PENDING: &str = "Pending";
+const WAIT_TIMEOUT: Duration = Duration::from_secs(15);
+const POLL: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named_clusters(names: &[&str]) -> Clusters {
+        Clusters::Named(names.iter().map(|name| SelectedCluster::unlisted(name.parse().unwrap())).collect())
+    }
+
+    fn labelled(text: &str) -> Clusters {
+        let selector = super::super::label_selector::parse(text).unwrap();
+        Clusters::Labelled { text: Some(text.to_owned()), selector }
+    }
+
+    fn grant<'a>(subjects: &'a [GrantSubject], clusters: &'a Clusters) -> KeptGrant<'a> {
+        KeptGrant { role: "view", subjects, namespace: None, clusters, name: None }
+    }
+
+    fn user(name: &str) -> GrantSubject {
+        GrantSubject::User(name.to_owned())
+    }
+
+    #[test]
+    fn name_is_readable_and_the_same_for_the_same_grant() {
+        let jane = [user("jane")];
+        let prod = labelled("env=prod");
+        let name = grant(&jane, &prod).name();
+        assert!(name.starts_with("view-user-jane-env-prod-"), "{name}");
+        // Neither the order nor the way of writing a selector counts.
+        let (both, other) = ([user("jane"), user("joe")], [user("joe"), user("jane")]);
+        let (m12, m21) = (named_clusters(&["m1", "m2"]), named_clusters(&["m2", "m1"]));
+        assert_eq!(grant(&both, &m12).name(), grant(&other, &m21).name());
+        assert_eq!(name, grant(&jane, &labelled("env==prod")).name());
+        let name = |text: &str| grant(&jane, &labelled(text)).name();
+        assert_eq!(name("a=1,b!=2,!c"), name("!c,b!=2, a=1"));
+    }
+
+    #[test]
+    fn different_grants_have_different_names() {
+        let (jane, long) = ([user("jane")], [user(&"x".repeat(300))]);
+        let (prod, m1) = (labelled("env=prod"), named_clusters(&["m1"]));
+        let all = Clusters::Labelled { text: None, selector: Default::default() };
+        let names = [
+            grant(&jane, &prod).name(),
+            grant(&jane, &m1).name(),
+            grant(&jane, &all).name(),
+            grant(&long, &prod).name(),
+            KeptGrant { namespace: Some("shop"), ..grant(&jane, &prod) }.name(),
+            KeptGrant { role: "system:x", ..grant(&jane, &prod) }.name(),
+        ];
+        let different: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(different.len(), names.len(), "{names:?}");
+        for name in &names {
+            let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+            assert!(name.len() < 100 && name.bytes().all(plain) && !name.contains("--"), "{name}");
+        }
+        assert_eq!(KeptGrant { name: Some("on-call"), ..grant(&jane, &prod) }.name(), "on-call");
+    }
+
+    #[test]
+    fn object_is_a_cluster_access() {
+        let jane = [user("jane")];
+        let clusters = named_clusters(&["m1", "m2"]);
+        let kept = KeptGrant { namespace: Some("shop"), ..grant(&jane, &clusters) };
+        let end = "2026-11-23T16:00:00Z".parse().unwrap();
+        let object = kept.object(Some(&["get"]), Some(end));
+        let spec: kubectl_mc_api::cluster_access::ClusterAccessSpec =
+            serde_json::from_value(object["spec"].clone()).unwrap();
+        assert_eq!(spec.clusters.unwrap(), ["m1", "m2"]);
+        assert_eq!(
+            (spec.role_ref.name.as_str(), spec.namespaces.unwrap()),
+            ("view", vec!["shop".to_owned()])
+        );
+        assert_eq!(spec.proxy_verbs.unwrap(), ["get"]);
+        assert_eq!(object["spec"]["expirationTimestamp"], "2026-11-23T16:00:00Z");
+        let prod = labelled("env=prod");
+        let spec = &grant(&jane, &prod).object(None, None)["spec"];
+        assert_eq!(spec["clusterSelector"], json!({"matchLabels": {"env": "prod"}}));
+        for absent in ["clusters", "namespaces", "proxyVerbs", "expirationTimestamp"] {
+            assert_eq!(spec[absent], Value::Null, "{absent}");
+        }
+    }
+
+    #[test]
+    fn access_ends_after_the_duration() {
+        let now: Timestamp = "2026-11-23T08:00:00.7Z".parse().unwrap();
+        let eight = end(now, Duration::from_secs(8 * 3600)).unwrap();
+        assert_eq!(eight.to_string(), "2026-11-23T16:00:00Z");
+        assert!(end(now, Duration::MAX).is_err());
+    }
+
+    #[test]
+    fn status_is_settled_when_every_cluster_is_known() {
+        let access = |generation: i64, clusters: Value| {
+            json!({
+                "metadata": {"generation": 2},
+                "status": {
+                    "observedGeneration": generation, "clusters": clusters,
+                    "conditions": [{"type": "Ready", "status": "False", "reason": "NoneSelected", "message": "none"}],
+                },
+            })
+        };
+        let cluster = |name: &str, status: &str| json!({"name": name, "status": status, "reason": "RoleNotBindable", "message": "view is not listed"});
+        let pending = |name: &str| json!({"name": name, "status": "Unknown", "reason": "Pending"});
+        assert!(!is_settled(&json!({"metadata": {"generation": 1}})));
+        assert!(!is_settled(&access(1, json!([]))));
+        assert!(!is_settled(&access(2, json!([pending("m1")]))));
+        let mut early = access(2, json!([cluster("m1", "True")]));
+        early["status"]["conditions"][0]["reason"] = "Pending".into();
+        assert!(!is_settled(&early), "the host's objects are missing");
+        let settled = access(2, json!([cluster("m1", "True"), cluster("m2", "False")]));
+        assert!(is_settled(&settled));
+        assert_eq!(ungranted(&settled), ["m2: RoleNotBindable: view is not listed"]);
+        assert_eq!(ungranted(&access(2, json!([]))), ["the grant: NoneSelected: none"]);
+    }
+}

@@ -1,0 +1,107 @@
+//! The clusters of a grant: resolved now from names and patterns, or selected by labels as long as the grant lasts.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kubectl_mc_api::ClusterName;
+
+use super::label_selector;
+use crate::argv::Scanned;
+use crate::cli::Flags;
+use crate::cluster::context::{ClusterContext, HostOptions};
+use crate::cluster::credential::Login;
+use crate::cluster::inventory::{self, InventoryError, ListFormat};
+use crate::config_file::{self, ConfigFile};
+use crate::env::Env;
+use crate::error::Failure;
+use crate::multi::selection::{Choice, SelectedCluster};
+use crate::settings::{ClusterChoice, ClusterChoiceError, cluster_choice};
+
+/// The host, with the credential that was obtained for the list, and the clusters behind it.
+pub(super) struct Selection {
+    pub(super) host: ClusterContext,
+    pub(super) clusters: Clusters,
+}
+
+/// The clusters of a grant.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Clusters {
+    /// These, by name.
+    Named(Vec<SelectedCluster>),
+    /// Those that the selector selects, also later.
+    Labelled { text: Option<String>, selector: LabelSelector },
+}
+
+impl Clusters {
+    /// The flags that choose them, for a command of a hint.
+    pub(super) fn flags(&self) -> String {
+        match self {
+            Self::Named(clusters) => format!("--cluster={}", names(clusters).join(",")),
+            Self::Labelled { text: Some(text), .. } => {
+                crate::next_command::quoted(format!("--cluster-selector={text}").as_ref())
+            }
+            Self::Labelled { text: None, .. } => "--all-clusters".to_owned(),
+        }
+    }
+}
+
+/// The names of the clusters.
+pub(super) fn names(clusters: &[SelectedCluster]) -> Vec<&str> {
+    clusters.iter().map(|cluster| cluster.name.as_str()).collect()
+}
+
+/// Resolves what the argument and the flags choose. Before the runtime of the command, because the list has its own.
+pub(super) fn resolve(
+    argument: Option<&str>,
+    flags: &Flags,
+    options: &HostOptions,
+    env: &Env,
+) -> Result<Selection, Failure> {
+    let choice = cluster_choice(argument, flags)?.ok_or(ClusterChoiceError::NoCluster)?;
+    let found = ClusterContext::load(options, env)?;
+    match choice {
+        ClusterChoice::Kept(text) => {
+            let selector = text.as_deref().map(label_selector::parse).transpose()?.unwrap_or_default();
+            Ok(Selection { host: found, clusters: Clusters::Labelled { text, selector } })
+        }
+        ClusterChoice::Now(choice) => {
+            let (host, clusters) = now(&choice, &found, env)?;
+            Ok(Selection { host, clusters: Clusters::Named(clusters) })
+        }
+    }
+}
+
+/// The clusters whose rows a list shows; `None` for all.
+pub(super) fn filter(
+    flags: &Flags,
+    options: &HostOptions,
+    env: &Env,
+) -> Result<(ClusterContext, Option<Vec<ClusterName>>), Failure> {
+    let found = ClusterContext::load(options, env)?;
+    let choice = match cluster_choice(None, flags)? {
+        None | Some(ClusterChoice::Kept(None)) => return Ok((found, None)),
+        Some(ClusterChoice::Now(choice)) => Some(choice),
+        Some(ClusterChoice::Kept(selector)) => {
+            Choice::parse::<&str>(&[], &[], selector.as_deref(), false).unwrap_or_default()
+        }
+    };
+    let (host, clusters) = now(&choice.unwrap_or_default(), &found, env)?;
+    Ok((host, Some(clusters.into_iter().map(|cluster| cluster.name).collect())))
+}
+
+fn now(
+    choice: &Choice,
+    found: &ClusterContext,
+    env: &Env,
+) -> Result<(ClusterContext, Vec<SelectedCluster>), Failure> {
+    let scanned = Scanned::default();
+    let login = Login::new(found, &scanned);
+    let mut list = |selector: Option<&str>| {
+        let client = |source| InventoryError::Client { host: found.describe(), source };
+        let list =
+            inventory::list(login.host().map_err(client)?, &scanned, env, selector, ListFormat::Objects)?;
+        Ok(SelectedCluster::of_list(&list))
+    };
+    let sets = ConfigFile::load(env)?.sets;
+    let clusters = choice.resolve(&sets, &mut list);
+    let clusters = clusters.map_err(|error| error.in_file(config_file::path(env)))?;
+    Ok((login.into_host(), clusters.iter().cloned().collect()))
+}

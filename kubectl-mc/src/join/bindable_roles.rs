@@ -1,0 +1,218 @@
+//! The ClusterRoles of a member that a ClusterAccess may bind: the list in the member's ConfigMap, the manager's rights to
+//! the bindings of these roles, and the list in the member's policy.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+use kubectl_mc_api::access::policy::{BINDABLE_ROLES, Policy};
+use kubectl_mc_api::cluster_access::{PREFIX, member_name};
+use kubectl_mc_api::names::{ACCESS, MANAGER, NAMESPACE};
+use serde_json::{Value, json};
+
+use super::preflight::Finding;
+use super::side::{Side, SideError};
+use super::{cleanup, token_policy};
+use crate::apply::FIELD_MANAGER;
+
+/// Writes the list into an object of the manifest that has it.
+pub(crate) fn set(object: &mut Value, roles: &BTreeSet<String>) {
+    if object["metadata"]["name"] != MANAGER {
+        return;
+    }
+    match object["kind"].as_str() {
+        Some("ConfigMap") => object["data"][BINDABLE_ROLES] = lines(roles).into(),
+        Some("ClusterRole") => {
+            if let Some(rules) = object["rules"].as_array_mut() {
+                rules.extend(rules_for(roles));
+            }
+        }
+        // JSON's strings are CEL's.
+        Some("ValidatingAdmissionPolicy") => {
+            token_policy::set(object, "bindableRoles", &json!(roles).to_string());
+        }
+        _ => {}
+    }
+}
+
+/// The manager's rights to the bindings of these roles.
+fn rules_for(roles: &BTreeSet<String>) -> Vec<Value> {
+    if roles.is_empty() {
+        return Vec::new();
+    }
+    let bindings: Vec<_> = roles.iter().map(|role| member_name(role)).collect();
+    let rule = |resource: &str, names: Value, verbs: &[&str]| {
+        json!({
+            "apiGroups": ["rbac.authorization.k8s.io"], "resources": [resource], "resourceNames": names, "verbs": verbs,
+        })
+    };
+    vec![
+        rule("clusterrolebindings", json!(bindings), &["get", "create", "patch", "delete"]),
+        rule("rolebindings", json!(bindings), &["get", "list", "create", "patch", "delete"]),
+        rule("clusterroles", json!(roles), &["bind"]),
+    ]
+}
+
+/// The roles in the member's ConfigMap.
+pub(crate) fn listed(config_map: Option<&Value>) -> BTreeSet<String> {
+    let data = config_map.and_then(|map| map["data"].as_object()).into_iter().flatten();
+    let data = data.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+    Policy::parse(&data.collect()).bindable_roles
+}
+
+/// The roles that the manager may bind by its ClusterRole of an earlier join.
+pub(crate) fn granted(manager: Option<&Value>) -> BTreeSet<String> {
+    let rules = manager.and_then(|role| role["rules"].as_array()).into_iter().flatten();
+    let names = rules.filter_map(|rule| rule["resourceNames"].as_array()).flatten().filter_map(Value::as_str);
+    names.filter_map(|name| name.strip_prefix(PREFIX)).map(str::to_owned).collect()
+}
+
+/// The change of a ConfigMap that stays, if there is one.
+pub(crate) fn patch(config_map: Option<&Value>, roles: &BTreeSet<String>) -> Option<Value> {
+    let is_changed = config_map.is_some() && listed(config_map) != *roles;
+    is_changed.then(|| json!({"data": {BINDABLE_ROLES: lines(roles)}}))
+}
+
+/// Writes the change, which takes no other key of the ConfigMap away, and gives the line for people.
+pub(crate) async fn write(member: &Side, patch: &Value, dry_run: bool) -> Result<String, SideError> {
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{MANAGER}");
+    let (parameter, remark) = if dry_run { ("&dryRun=All", " (server dry run)") } else { ("", "") };
+    let to = format!("{path}?fieldManager={FIELD_MANAGER}{parameter}");
+    let body = Some(("application/merge-patch+json", patch));
+    let answer = member.send(Method::PATCH, &to, body).await?;
+    if !answer.status.is_success() {
+        return Err(member.refused(format!("patch {path}"), &answer));
+    }
+    Ok(format!("configmap/{MANAGER} configured{remark}"))
+}
+
+/// The bindings of roles that were listed before and are not any more.
+pub(crate) async fn surplus(
+    member: &Side,
+    before: &BTreeSet<String>,
+    roles: &BTreeSet<String>,
+) -> Result<Vec<Value>, SideError> {
+    if before.is_subset(roles) {
+        return Ok(Vec::new());
+    }
+    let bindings = cleanup::labelled(member, &["rolebindings", "clusterrolebindings"], ACCESS).await?;
+    Ok(bindings.into_iter().filter(|binding| is_surplus(binding, roles)).collect())
+}
+
+fn is_surplus(binding: &Value, roles: &BTreeSet<String>) -> bool {
+    let name = binding["metadata"]["name"].as_str().unwrap_or_default();
+    name.strip_prefix(PREFIX).is_some_and(|role| !roles.contains(role))
+}
+
+/// A warning about a role that makes administrators.
+pub(crate) fn finding(roles: &BTreeSet<String>) -> Option<Finding> {
+    roles.contains("cluster-admin").then(|| {
+        Finding::Warning(
+            "with cluster-admin among the bindable roles, a ClusterAccess of the host makes any user an administrator of the member"
+                .to_owned(),
+        )
+    })
+}
+
+/// Commands that delete the bindings of the roles that are not listed.
+pub(crate) fn shell(kubectl: &str, roles: &BTreeSet<String>) -> String {
+    let others: Vec<_> = roles.iter().map(|role| format!("metadata.name!={}", member_name(role))).collect();
+    let others = match others.is_empty() {
+        true => String::new(),
+        false => format!(" --field-selector={}", quoted(&others.join(","))),
+    };
+    let delete = |what: &str| format!("{kubectl} delete {what} -l {ACCESS}{others}\n");
+    delete("clusterrolebindings") + &delete("rolebindings --all-namespaces")
+}
+
+fn quoted(word: &str) -> String {
+    crate::next_command::quoted(word.as_ref())
+}
+
+/// One name a line.
+fn lines(roles: &BTreeSet<String>) -> String {
+    roles.iter().map(|role| format!("{role}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::join::manifest;
+
+    fn roles(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    fn prepared(names: &[&str], kind: &str) -> Value {
+        let mut objects = manifest::member().unwrap();
+        objects.iter_mut().for_each(|object| set(object, &roles(names)));
+        let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == MANAGER;
+        objects.iter().find(is_it).unwrap().clone()
+    }
+
+    #[test]
+    fn list_is_written_in_all_three_places() {
+        let names = ["edit", "say \"hi\""];
+        assert_eq!(listed(Some(&prepared(&names, "ConfigMap"))), roles(&names));
+        assert_eq!(granted(Some(&prepared(&names, "ClusterRole"))), roles(&names));
+        let policy = prepared(&names, "ValidatingAdmissionPolicy");
+        let variables = policy["spec"]["variables"].as_array().unwrap();
+        let variable = variables.iter().find(|variable| variable["name"] == "bindableRoles").unwrap();
+        assert_eq!(variable["expression"], r#"["edit","say \"hi\""]"#);
+    }
+
+    #[test]
+    fn manager_gets_rights_to_the_listed_roles_only() {
+        let shipped = prepared(&[], "ClusterRole");
+        let with = prepared(&["view"], "ClusterRole");
+        let (before, after) = (shipped["rules"].as_array().unwrap(), with["rules"].as_array().unwrap());
+        assert_eq!(after[..before.len()], before[..]);
+        let rule = |resource: &str, name: &str, verbs: &[&str]| {
+            json!({
+                "apiGroups": ["rbac.authorization.k8s.io"], "resources": [resource], "resourceNames": [name],
+                "verbs": verbs,
+            })
+        };
+        assert_eq!(
+            after[before.len()..],
+            [
+                rule("clusterrolebindings", "kubectl-mc:access:view", &["get", "create", "patch", "delete"]),
+                rule("rolebindings", "kubectl-mc:access:view", &["get", "list", "create", "patch", "delete"]),
+                rule("clusterroles", "view", &["bind"]),
+            ]
+        );
+    }
+
+    #[test]
+    fn kept_config_map_changes_only_in_its_list() {
+        let map = json!({"data": {"refused-users": "root\n", "bindable-roles": "view"}});
+        assert_eq!(patch(Some(&map), &roles(&["view"])), None);
+        let changed = patch(Some(&map), &roles(&["edit", "view"]));
+        assert_eq!(changed, Some(json!({"data": {"bindable-roles": "edit\nview\n"}})));
+        assert_eq!(patch(Some(&map), &roles(&[])), Some(json!({"data": {"bindable-roles": ""}})));
+        assert_eq!(patch(None, &roles(&["view"])), None);
+    }
+
+    #[test]
+    fn bindings_of_unlisted_roles_are_surplus() {
+        let binding = |name: &str| json!({"metadata": {"name": name}});
+        assert!(is_surplus(&binding("kubectl-mc:access:edit"), &roles(&["view"])));
+        assert!(!is_surplus(&binding("kubectl-mc:access:view"), &roles(&["view"])));
+        assert!(!is_surplus(&binding("theirs"), &roles(&[])));
+    }
+
+    #[test]
+    fn printed_commands_spare_the_listed_roles() {
+        assert_eq!(
+            shell("kubectl", &roles(&["view"])),
+            "kubectl delete clusterrolebindings -l fleet.kubectl-mc.dev/access --field-selector='metadata.name!=kubectl-mc:access:view'\n\
+             kubectl delete rolebindings --all-namespaces -l fleet.kubectl-mc.dev/access --field-selector='metadata.name!=kubectl-mc:access:view'\n"
+        );
+        assert!(!shell("kubectl", &roles(&[])).contains("field-selector"));
+    }
+
+    #[test]
+    fn cluster_admin_is_warned_of() {
+        assert!(matches!(finding(&roles(&["cluster-admin"])), Some(Finding::Warning(_))));
+        assert_eq!(finding(&roles(&["view"])), None);
+    }
+}

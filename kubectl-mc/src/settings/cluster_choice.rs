@@ -1,0 +1,150 @@
+//! The clusters of a verb of the plugin that takes the whole choice: names and patterns, as an argument or by `--cluster`,
+//! or a selection by labels that the host keeps.
+
+use crate::cli::Flags;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::multi::selection::{Choice, TermError};
+
+/// Which clusters are meant.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ClusterChoice {
+    /// These now: names, patterns and sets without the excluded ones.
+    Now(Choice),
+    /// All that a label selector selects, also later; all clusters without one.
+    Kept(Option<String>),
+}
+
+/// What the argument and the flags choose; `None` when they choose nothing.
+pub(crate) fn cluster_choice(
+    argument: Option<&str>,
+    flags: &Flags,
+) -> Result<Option<ClusterChoice>, ClusterChoiceError> {
+    let Flags { cluster, cluster_selector, all_clusters, exclude, retry_failed, .. } = flags;
+    if *retry_failed {
+        return Err(ClusterChoiceError::RetryFailed);
+    }
+    let (origin, terms) = match argument {
+        Some(argument) if !cluster.is_empty() && cluster.join(",") != argument => {
+            return Err(ClusterChoiceError::Different {
+                argument: argument.to_owned(),
+                flag: cluster.join(","),
+            });
+        }
+        Some(argument) => ("argument", vec![argument.to_owned()]),
+        None => ("--cluster", cluster.clone()),
+    };
+    let kept = match (cluster_selector, all_clusters) {
+        (Some(_), true) => return Err(ClusterChoiceError::Two("--cluster-selector", "--all-clusters")),
+        (Some(_), false) => Some("--cluster-selector"),
+        (None, true) => Some("--all-clusters"),
+        (None, false) => None,
+    };
+    let Some(flag) = kept else {
+        let choice = Choice::parse(&terms, exclude, None, false);
+        let choice = choice.map_err(|source| ClusterChoiceError::Term { origin, source })?;
+        // Without a choice, an exclusion would mean all others.
+        return match terms.is_empty() {
+            true if !exclude.is_empty() => Err(ClusterChoiceError::OnlyExcluded),
+            true => Ok(None),
+            false => Ok(choice.map(ClusterChoice::Now)),
+        };
+    };
+    if !terms.is_empty() {
+        return Err(ClusterChoiceError::Two(flag, "names of clusters"));
+    }
+    if !exclude.is_empty() {
+        return Err(ClusterChoiceError::Excluded(flag));
+    }
+    Ok(Some(ClusterChoice::Kept(cluster_selector.clone())))
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClusterChoiceError {
+    #[error("no cluster named")]
+    NoCluster,
+    #[error("the command takes no --retry-failed")]
+    RetryFailed,
+    #[error("the argument {argument} and --cluster={flag} name different clusters")]
+    Different { argument: String, flag: String },
+    #[error("{0} and {1} contradict each other")]
+    Two(&'static str, &'static str),
+    #[error("--exclude cannot be kept together with {0}")]
+    Excluded(&'static str),
+    #[error("--exclude needs names or patterns of clusters to exclude from")]
+    OnlyExcluded,
+    #[error("{origin}")]
+    Term { origin: &'static str, source: TermError },
+}
+
+impl Explain for ClusterChoiceError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Excluded(_) => {
+                "exclude by a label: --cluster-selector='NAME!=VALUE'; or choose by patterns: -C '*' --exclude=NAME"
+                    .to_owned()
+            }
+            Self::OnlyExcluded => "for example: -C '*' --exclude=NAME".to_owned(),
+            Self::Term { source, .. } => return source.hint(),
+            Self::NoCluster | Self::RetryFailed | Self::Different { .. } | Self::Two(..) => {
+                "choose clusters by an argument, by -C NAMES, by --cluster-selector=LABELS or by --all-clusters; `kubectl mc clusters` lists the clusters"
+                    .to_owned()
+            }
+        })
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(clusters: &[&str]) -> Flags {
+        Flags { cluster: clusters.iter().map(|&name| name.to_owned()).collect(), ..Flags::default() }
+    }
+
+    #[test]
+    fn names_and_patterns_are_chosen_now() {
+        let now =
+            |text: &str| Some(ClusterChoice::Now(Choice::parse(&[text], &[], None, false).unwrap().unwrap()));
+        assert_eq!(cluster_choice(Some("m1"), &flags(&[])).unwrap(), now("m1"));
+        assert_eq!(cluster_choice(Some("m1,m2"), &flags(&["m1", "m2"])).unwrap(), now("m1,m2"));
+        assert_eq!(cluster_choice(None, &flags(&["eu-*,!eu-9"])).unwrap(), now("eu-*,!eu-9"));
+        assert_eq!(cluster_choice(None, &flags(&[])).unwrap(), None);
+        assert!(cluster_choice(Some("m1"), &flags(&["m2"])).is_err());
+        assert!(cluster_choice(Some(""), &flags(&[])).is_err());
+    }
+
+    #[test]
+    fn labels_and_all_clusters_are_kept() {
+        let kept = |selector: Option<&str>, all_clusters| {
+            let flags =
+                Flags { cluster_selector: selector.map(str::to_owned), all_clusters, ..Flags::default() };
+            cluster_choice(None, &flags).unwrap()
+        };
+        assert_eq!(kept(Some("env=prod"), false), Some(ClusterChoice::Kept(Some("env=prod".to_owned()))));
+        assert_eq!(kept(None, true), Some(ClusterChoice::Kept(None)));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let exclude = vec!["m2".to_owned()];
+        for (flags, said) in [
+            (Flags { all_clusters: true, ..flags(&["m1"]) }, "contradict"),
+            (Flags { all_clusters: true, exclude: exclude.clone(), ..Flags::default() }, "--exclude"),
+            (Flags { exclude, ..Flags::default() }, "--exclude needs"),
+            (Flags { retry_failed: true, ..Flags::default() }, "--retry-failed"),
+            (
+                Flags { all_clusters: true, cluster_selector: Some("a=b".to_owned()), ..Flags::default() },
+                "contradict",
+            ),
+        ] {
+            let error = cluster_choice(None, &flags).unwrap_err();
+            assert!(error.to_string().contains(said), "{error}");
+            assert_eq!(error.status(), ExitStatus::Usage);
+        }
+    }
+}

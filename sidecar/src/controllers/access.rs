@@ -55,6 +55,7 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
         let mut syncs = JoinSet::new();
         access.follow(fleet.borrow_and_update().clone());
         loop {
+            let next = access.next(syncs.len());
             tokio::select! {
                 Some(change) = rbac.next() => {
                     let affected = access.rbac.take(change);
@@ -74,7 +75,7 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
                     // Its member is synced again when it is looked at next.
                     Err(error) => warn!(error = %error, "access sync failed"),
                 },
-                () = sleep_until(access.next()) => {}
+                () = sleep_until(next) => {}
             }
             access.begin(&mut syncs);
         }
@@ -155,9 +156,9 @@ impl Access {
         }
     }
 
-    /// When there is something to do next.
-    fn next(&self) -> Instant {
-        let idle = self.members.values().filter(|member| member.begun.is_none());
+    /// When there is something to do next: nothing while as many as may be are synced.
+    fn next(&self, under_way: usize) -> Instant {
+        let idle = self.members.values().filter(|member| member.begun.is_none() && under_way < MAX_UNDER_WAY);
         idle.map(|member| member.due).min().unwrap_or_else(|| Instant::now() + LONG)
     }
 

@@ -46,6 +46,8 @@ async fn no_more_members_are_synced_at_once_than_there_are_places() {
         access.begin(&mut syncs);
         // Of all that are due, as many as there is place for.
         assert_eq!(syncs.len(), MAX_UNDER_WAY.min(3 * MAX_UNDER_WAY - synced), "after {synced}");
+        // Those without a place are no reason to look again before one is done.
+        assert!(access.next(syncs.len()) > Instant::now(), "after {synced}");
         let Some(done) = syncs.join_next().await else { break };
         let (cluster, outcome) = done.unwrap();
         access.done(&cluster, outcome);

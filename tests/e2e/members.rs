@@ -9,4 +9,5 @@ mod join;
 pub(crate) mod joined;
 mod old_members;
 mod outage;
+mod recipes;
 mod tokens;

@@ -24,6 +24,8 @@ use testbed::Cluster;
 
 use crate::identity::unified_auth::{FIVE_SECONDS, RBAC, named, rule, within};
 
+mod weekend;
+
 #[test]
 fn fleet_works_from_installation_to_removal() -> Result<()> {
     let story = Story::begin()?;

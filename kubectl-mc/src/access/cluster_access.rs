@@ -31,6 +31,8 @@ pub(super) struct KeptGrant<'a> {
     pub(super) subjects: &'a [GrantSubject],
     pub(super) namespace: Option<&'a str>,
     pub(super) clusters: &'a Clusters,
+    /// How the clusters were named.
+    pub(super) terms: &'a [String],
     /// The name that was given.
     pub(super) name: Option<&'a str>,
 }
@@ -89,9 +91,12 @@ impl KeptGrant<'_> {
         subjects.sort();
         let (clusters, shown) = match self.clusters {
             Clusters::Named(clusters) => {
-                let mut clusters = names(clusters);
-                clusters.sort_unstable();
-                (json!(clusters), clusters.join("-"))
+                let mut terms = self.terms.iter().map(String::as_str).collect::<Vec<_>>();
+                if terms.is_empty() {
+                    terms = names(clusters);
+                    terms.sort_unstable();
+                }
+                (json!(terms), terms.join("-"))
             }
             Clusters::Labelled { text: None, selector } => (json!(selector), "all".to_owned()),
             Clusters::Labelled { selector, .. } => (json!(selector), label_selector::words(selector)),
@@ -313,7 +318,7 @@ fn ungranted(access: &Value) -> Vec<String> {
 pub(super) enum KeptError {
     #[error("the host does not serve ClusterAccess: its installation is older than this plugin")]
     NotServed,
-    #[error("{0:?} is no name of a ClusterRole")]
+    #[error("invalid name of a ClusterRole: {0:?}")]
     NoRole(String),
     #[error("--for is too long")]
     TooLong,
@@ -365,7 +370,7 @@ mod tests {
     }
 
     fn grant<'a>(subjects: &'a [GrantSubject], clusters: &'a Clusters) -> KeptGrant<'a> {
-        KeptGrant { role: "view", subjects, namespace: None, clusters, name: None }
+        KeptGrant { role: "view", subjects, namespace: None, clusters, terms: &[], name: None }
     }
 
     fn user(name: &str) -> GrantSubject {
@@ -406,6 +411,12 @@ mod tests {
             let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
             assert!(name.len() < 100 && name.bytes().all(plain) && !name.contains("--"), "{name}");
         }
+        // Whoever joined since: the same words mean the same grant.
+        let pattern = ["eu-*".to_owned()];
+        let (before, after) = (named_clusters(&["eu-1"]), named_clusters(&["eu-1", "eu-2"]));
+        let name = |clusters| KeptGrant { terms: &pattern, ..grant(&jane, clusters) }.name();
+        assert_eq!(name(&before), name(&after));
+        assert_ne!(name(&before), grant(&jane, &before).name());
         assert_eq!(KeptGrant { name: Some("on-call"), ..grant(&jane, &prod) }.name(), "on-call");
     }
 

@@ -31,7 +31,7 @@ pub(super) async fn grant(
 ) -> Result<ExitStatus, Failure> {
     let GrantArgs { who, namespace, duration, name, dry_run, .. } = arguments;
     let (role, subjects) = (role_of(arguments)?, GrantSubject::of(who)?);
-    let Selection { host, clusters } = selection;
+    let Selection { host, clusters, terms } = selection;
     let host = Side { role: "host", at: connection::to(host, env).await? };
     announce(&clusters, printer);
     let kept = KeptGrant {
@@ -39,6 +39,7 @@ pub(super) async fn grant(
         subjects: &subjects,
         namespace: namespace.as_deref(),
         clusters: &clusters,
+        terms: &terms,
         name: name.as_deref(),
     };
     match &clusters {
@@ -67,7 +68,7 @@ pub(super) async fn revoke(
 ) -> Result<ExitStatus, Failure> {
     let GrantArgs { who, namespace, name, dry_run, .. } = arguments;
     let (role, subjects) = (role_of(arguments)?, GrantSubject::of(who)?);
-    let Selection { host, clusters } = selection;
+    let Selection { host, clusters, terms } = selection;
     let host = Side { role: "host", at: connection::to(host, env).await? };
     announce(&clusters, printer);
     let delete = Delete { dry_run: *dry_run, timeout: TIMEOUT };
@@ -76,6 +77,7 @@ pub(super) async fn revoke(
         subjects: &subjects,
         namespace: namespace.as_deref(),
         clusters: &clusters,
+        terms: &terms,
         name: name.as_deref(),
     };
     let Clusters::Named(clusters) = &clusters else {

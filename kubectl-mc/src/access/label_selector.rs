@@ -66,7 +66,7 @@ fn requirement(text: &str) -> Result<LabelSelectorRequirement, String> {
         })
     };
     if text.contains(['<', '>']) {
-        return Err("a kept selector knows no < and >".to_owned());
+        return Err("a maintained grant does not support < and >".to_owned());
     }
     if let Some((key, one)) = text.split_once("!=") {
         return made(key, "NotIn", Some(vec![one]));
@@ -93,7 +93,7 @@ fn key(text: &str) -> Result<String, String> {
     let key = text.trim();
     match !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c)) {
         true => Ok(key.to_owned()),
-        false => Err(format!("{key:?} is no key of a label")),
+        false => Err(format!("invalid label key {key:?}")),
     }
 }
 
@@ -101,7 +101,7 @@ fn value(text: &str) -> Result<String, String> {
     let value = text.trim();
     match value.len() <= 63 && value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
         true => Ok(value.to_owned()),
-        false => Err(format!("{value:?} is no value of a label")),
+        false => Err(format!("invalid label value {value:?}")),
     }
 }
 

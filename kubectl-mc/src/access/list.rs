@@ -244,7 +244,7 @@ mod tests {
             },
             "status": {
                 "summary": "3/4", "clusters": [{"name": "m1"}],
-                "conditions": [{"type": "Ready", "status": "False", "reason": "RoleNotBindable", "message": "on m4"}],
+                "conditions": [{"type": "Ready", "status": "False", "reason": "NotGranted", "message": "not on: m4"}],
             },
         });
         let selection = "env=prod,tier notin (a,b),gpu";
@@ -255,7 +255,7 @@ mod tests {
             "shop,web",
             "3/4",
             "7h",
-            "RoleNotBindable",
+            "NotGranted",
             selection,
             "on m4",
         ];

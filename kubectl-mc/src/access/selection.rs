@@ -19,6 +19,8 @@ use crate::settings::{ClusterChoice, ClusterChoiceError, cluster_choice};
 pub(super) struct Selection {
     pub(super) host: ClusterContext,
     pub(super) clusters: Clusters,
+    /// The names and patterns as they were typed: the same for the same command, whoever joined meanwhile.
+    pub(super) terms: Vec<String>,
 }
 
 /// The clusters of a grant.
@@ -57,14 +59,25 @@ pub(super) fn resolve(
 ) -> Result<Selection, Failure> {
     let choice = cluster_choice(argument, flags)?.ok_or(ClusterChoiceError::NoCluster)?;
     let found = ClusterContext::load(options, env)?;
+    let split = |prefix: &str, text: &str| -> Vec<String> {
+        text.split(',').map(|term| format!("{prefix}{}", term.trim())).collect()
+    };
+    let excluded = flags.exclude.iter().flat_map(|text| split("!", text));
+    let mut terms: Vec<_> = argument
+        .into_iter()
+        .chain(flags.cluster.iter().map(String::as_str))
+        .flat_map(|text| split("", text))
+        .chain(excluded)
+        .collect();
+    terms.sort_unstable();
     match choice {
         ClusterChoice::Kept(text) => {
             let selector = text.as_deref().map(label_selector::parse).transpose()?.unwrap_or_default();
-            Ok(Selection { host: found, clusters: Clusters::Labelled { text, selector } })
+            Ok(Selection { host: found, clusters: Clusters::Labelled { text, selector }, terms })
         }
         ClusterChoice::Now(choice) => {
             let (host, clusters) = now(&choice, &found, env)?;
-            Ok(Selection { host, clusters: Clusters::Named(clusters) })
+            Ok(Selection { host, clusters: Clusters::Named(clusters), terms })
         }
     }
 }

@@ -123,7 +123,7 @@ fn role(name: &str) -> Result<String, String> {
     } else if name.chars().count() > 200 {
         Err(format!("{name:?} is longer than 200 characters"))
     } else if matches!(name, "." | "..") || name.contains(|c: char| c.is_control() || "/%".contains(c)) {
-        Err(format!("{name:?} is no name of a role"))
+        Err(format!("invalid name of a role: {name:?}"))
     } else {
         Ok(name.to_owned())
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use http::Method;
 use kubectl_mc_api::access::policy::{BINDABLE_ROLES, Policy};
-use kubectl_mc_api::cluster_access::{PREFIX, member_name};
+use kubectl_mc_api::cluster_access::{MEMBER_PREFIX, member_name};
 use kubectl_mc_api::names::{ACCESS, MANAGER, NAMESPACE};
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ pub(crate) fn listed(config_map: Option<&Value>) -> BTreeSet<String> {
 pub(crate) fn granted(manager: Option<&Value>) -> BTreeSet<String> {
     let rules = manager.and_then(|role| role["rules"].as_array()).into_iter().flatten();
     let names = rules.filter_map(|rule| rule["resourceNames"].as_array()).flatten().filter_map(Value::as_str);
-    names.filter_map(|name| name.strip_prefix(PREFIX)).map(str::to_owned).collect()
+    names.filter_map(|name| name.strip_prefix(MEMBER_PREFIX)).map(str::to_owned).collect()
 }
 
 /// The change of a ConfigMap that stays, if there is one.
@@ -100,7 +100,7 @@ pub(crate) async fn surplus(
 
 fn is_surplus(binding: &Value, roles: &BTreeSet<String>) -> bool {
     let name = binding["metadata"]["name"].as_str().unwrap_or_default();
-    name.strip_prefix(PREFIX).is_some_and(|role| !roles.contains(role))
+    name.strip_prefix(MEMBER_PREFIX).is_some_and(|role| !roles.contains(role))
 }
 
 /// A warning about a role that makes administrators.
@@ -120,7 +120,7 @@ pub(crate) fn shell(kubectl: &str, roles: &BTreeSet<String>) -> String {
         true => String::new(),
         false => format!(" --field-selector={}", quoted(&others.join(","))),
     };
-    let delete = |what: &str| format!("{kubectl} delete {what} -l {ACCESS}{others}\n");
+    let delete = |what: &str| format!("{kubectl} delete {what} -l {ACCESS}=true{others}\n");
     delete("clusterrolebindings") + &delete("rolebindings --all-namespaces")
 }
 
@@ -175,8 +175,8 @@ mod tests {
         assert_eq!(
             after[before.len()..],
             [
-                rule("clusterrolebindings", "kubectl-mc:access:view", &["get", "create", "patch", "delete"]),
-                rule("rolebindings", "kubectl-mc:access:view", &["get", "list", "create", "patch", "delete"]),
+                rule("clusterrolebindings", "kubectl-mc-bound:view", &["get", "create", "patch", "delete"]),
+                rule("rolebindings", "kubectl-mc-bound:view", &["get", "list", "create", "patch", "delete"]),
                 rule("clusterroles", "view", &["bind"]),
             ]
         );
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn bindings_of_unlisted_roles_are_surplus() {
         let binding = |name: &str| json!({"metadata": {"name": name}});
-        assert!(is_surplus(&binding("kubectl-mc:access:edit"), &roles(&["view"])));
-        assert!(!is_surplus(&binding("kubectl-mc:access:view"), &roles(&["view"])));
+        assert!(is_surplus(&binding("kubectl-mc-bound:edit"), &roles(&["view"])));
+        assert!(!is_surplus(&binding("kubectl-mc-bound:view"), &roles(&["view"])));
         assert!(!is_surplus(&binding("theirs"), &roles(&[])));
     }
 
@@ -204,8 +204,8 @@ mod tests {
     fn printed_commands_spare_the_listed_roles() {
         assert_eq!(
             shell("kubectl", &roles(&["view"])),
-            "kubectl delete clusterrolebindings -l fleet.kubectl-mc.dev/access --field-selector='metadata.name!=kubectl-mc:access:view'\n\
-             kubectl delete rolebindings --all-namespaces -l fleet.kubectl-mc.dev/access --field-selector='metadata.name!=kubectl-mc:access:view'\n"
+            "kubectl delete clusterrolebindings -l fleet.kubectl-mc.dev/access=true --field-selector='metadata.name!=kubectl-mc-bound:view'\n\
+             kubectl delete rolebindings --all-namespaces -l fleet.kubectl-mc.dev/access=true --field-selector='metadata.name!=kubectl-mc-bound:view'\n"
         );
         assert!(!shell("kubectl", &roles(&[])).contains("field-selector"));
     }

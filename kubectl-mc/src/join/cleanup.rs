@@ -48,7 +48,8 @@ pub(crate) async fn on_member(member: &Side, manifest: Vec<Value>) -> Result<Rem
     objects.extend(of_namespaces.into_iter().filter(|object| {
         object["metadata"]["name"] == IMPERSONATOR && object["metadata"]["namespace"] != NAMESPACE
     }));
-    for label in [MEMBER_GRANT, ACCESS] {
+    // The member can be a host itself: what it has as one stays.
+    for label in [MEMBER_GRANT, &format!("{ACCESS}=true")] {
         objects.extend(labelled(member, &["rolebindings", "clusterrolebindings"], label).await?);
     }
     Ok(Remains { objects, kept_for })

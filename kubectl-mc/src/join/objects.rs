@@ -244,7 +244,7 @@ mod tests {
             objects.map(Value::to_string).collect::<String>()
         };
         assert!(text("ValidatingAdmissionPolicy").contains(r#""expression":"[\"view\"]""#));
-        assert!(text("ClusterRole").contains("kubectl-mc:access:view"));
+        assert!(text("ClusterRole").contains("kubectl-mc-bound:view"));
         assert_eq!(text("ConfigMap"), "");
     }
 

@@ -69,7 +69,7 @@ pub(crate) enum ClusterChoiceError {
     Different { argument: String, flag: String },
     #[error("{0} and {1} contradict each other")]
     Two(&'static str, &'static str),
-    #[error("--exclude cannot be kept together with {0}")]
+    #[error("--exclude cannot be combined with {0} in a maintained grant")]
     Excluded(&'static str),
     #[error("--exclude needs names or patterns of clusters to exclude from")]
     OnlyExcluded,

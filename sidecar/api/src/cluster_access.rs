@@ -96,7 +96,7 @@ pub struct ClusterAccessStatus {
     /// The generation of the spec that this is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The namespace of the sidecar that says so.
+    /// The namespace of the sidecar that wrote the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Members that have it, of those that should: 3/4.
@@ -118,20 +118,29 @@ pub struct ClusterState {
     pub name: String,
     /// True, False, or Unknown where the member was not asked yet.
     pub status: String,
-    /// One word.
+    /// A word for programs.
     pub reason: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
 impl ClusterAccess {
-    /// The selector of members; nothing is selected by names.
+    /// The selector of members, if it has one.
     ///
     /// # Errors
     ///
-    /// An operator that Kubernetes does not know, or one with too many or too few values.
-    pub fn selector(&self) -> Result<Option<Selector>, ParseExpressionError> {
-        self.spec.cluster_selector.clone().map(Selector::try_from).transpose()
+    /// An operator that Kubernetes does not know, or one with too many or too few values, which Kubernetes refuses in its
+    /// own objects (apimachinery: `LabelSelectorAsSelector`).
+    pub fn selector(&self) -> Result<Option<Selector>, InvalidSelector> {
+        let Some(selector) = self.spec.cluster_selector.clone() else { return Ok(None) };
+        for expression in selector.match_expressions.iter().flatten() {
+            let has_values = expression.values.as_ref().is_some_and(|values| !values.is_empty());
+            if has_values != matches!(expression.operator.as_str(), "In" | "NotIn") {
+                let (key, operator) = (expression.key.clone(), expression.operator.clone());
+                return Err(InvalidSelector::Values { key, operator });
+            }
+        }
+        Ok(Some(Selector::try_from(selector)?))
     }
 
     /// Whether its end has come.
@@ -140,18 +149,35 @@ impl ClusterAccess {
     }
 }
 
+/// A selector that Kubernetes would refuse.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidSelector {
+    #[error(
+        "{key}: operator {operator:?} has values, or lacks them; In and NotIn need some, Exists and DoesNotExist none"
+    )]
+    Values { key: String, operator: String },
+    #[error(transparent)]
+    Unknown(#[from] ParseExpressionError),
+}
+
 /// The name of its ClusterRole and ClusterRoleBinding on the host. Sidecars of several namespaces have their own.
 pub fn host_name(access: &str, namespace: &str) -> String {
-    if namespace == NAMESPACE { format!("{PREFIX}{access}") } else { format!("{PREFIX}{access}:{namespace}") }
+    match namespace {
+        NAMESPACE => format!("{HOST_PREFIX}{access}"),
+        _ => format!("{HOST_PREFIX}{access}:{namespace}"),
+    }
 }
 
 /// The name of the bindings of a ClusterRole on a member, in its namespaces and for all of it.
 pub fn member_name(role: &str) -> String {
-    format!("{PREFIX}{role}")
+    format!("{MEMBER_PREFIX}{role}")
 }
 
-/// Begins the names of all that is made of ClusterAccesses, on the host and on members.
-pub const PREFIX: &str = "kubectl-mc:access:";
+/// Begins the names of what the host has of ClusterAccesses. A host can be another host's member: its objects have other
+/// names as such.
+pub const HOST_PREFIX: &str = "kubectl-mc-access:";
+/// Begins the names of the bindings on members.
+pub const MEMBER_PREFIX: &str = "kubectl-mc-bound:";
 
 fn subjects(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = subjects_schema::<Vec<Subject>>(generator);
@@ -176,7 +202,7 @@ fn names(most: usize) -> Schema {
         "minItems": 1,
         "maxItems": most,
         "x-kubernetes-list-type": "set",
-        "items": {"type": "string", "minLength": 1, "maxLength": 63},
+        "items": {"type": "string", "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"},
     })
 }
 

@@ -31,7 +31,7 @@ pub const KUBECTL_MC: &str = "kubectl-mc";
 pub const HOST_GRANT: &str = "fleet.kubectl-mc.dev/grant-for";
 /// Label of a grant's objects on a member.
 pub const MEMBER_GRANT: &str = "fleet.kubectl-mc.dev/grant";
-/// Label of what is made of a ClusterAccess, on the host with its name.
+/// Label of the RBAC objects of ClusterAccesses: `true` on members, the namespace of the sidecar on the host.
 pub const ACCESS: &str = "fleet.kubectl-mc.dev/access";
 /// Label of the ConfigMaps that list users who were granted access on demand.
 pub const ON_DEMAND: &str = "fleet.kubectl-mc.dev/learnt";

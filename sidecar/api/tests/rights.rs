@@ -158,7 +158,10 @@ fn member_lists_no_bindable_roles_as_shipped() -> Result<(), Box<dyn Error>> {
     assert!(is_access.contains("!variables.isRole && variables.bindableRoles.exists("), "{is_access}");
     let validations = spec["validations"].to_string();
     for text in [&is_access, &validations] {
-        assert!(text.contains(&format!("object.metadata.name == '{}' + ", cluster_access::PREFIX)), "{text}");
+        assert!(
+            text.contains(&format!("object.metadata.name == '{}' + ", cluster_access::MEMBER_PREFIX)),
+            "{text}"
+        );
     }
     assert!(validations.contains(&format!("variables.isAccess && key == '{}'", names::ACCESS)));
     // The same tests hold for the subjects of a binding as for the names of a rule.

@@ -22,7 +22,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use kubectl_mc_api::{ClusterAccess, ClusterName};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
 use super::Context;
@@ -47,13 +47,19 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
         let accesses = Api::<ClusterAccess>::all(context.host.clone());
         let mut events = pin!(watcher(accesses, watcher::Config::default()).default_backoff());
         let mut keeper = Keeper::new(context);
+        // Before the members were read for the first time, there seem to be none.
+        keeper.is_fleet_known = fleet.has_changed().unwrap_or(false);
         let mut under_way = JoinSet::new();
         keeper.follow(fleet.borrow_and_update().clone());
         loop {
+            let next = keeper.next(under_way.len());
             tokio::select! {
                 Some(event) = events.next() => keeper.take(event),
                 changed = fleet.changed() => match changed {
-                    Ok(()) => keeper.follow(fleet.borrow_and_update().clone()),
+                    Ok(()) => {
+                        keeper.is_fleet_known = true;
+                        keeper.follow(fleet.borrow_and_update().clone());
+                    }
                     Err(_) => return,
                 },
                 Some(done) = under_way.join_next() => match done {
@@ -61,7 +67,7 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
                     // A controller that ended is begun again, with all of this.
                     Err(error) => return warn!(error = %error, "a sync of ClusterAccesses failed"),
                 },
-                () = sleep_until(keeper.next()) => {}
+                () = sleep_until(next) => {}
             }
             keeper.begin(&mut under_way);
         }
@@ -70,9 +76,11 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
 
 /// What one task did.
 enum Done {
-    Host(host::Objects, Result<host::Failures, String>),
-    Member(ClusterName, member::Outcome),
-    Statuses(Statuses),
+    Host(host::Objects, Result<host::Synced, String>),
+    /// With the grants that it was about.
+    Member(ClusterName, Arc<Grants>, member::Outcome),
+    /// Whether one could not be written.
+    Statuses(bool),
 }
 
 struct Keeper {
@@ -84,8 +92,9 @@ struct Keeper {
     listed: HashSet<String>,
     /// Those that somebody has written: their members are synced, whatever was changed.
     written: HashSet<String>,
-    /// Nothing is taken away before all ClusterAccesses were read.
+    /// Nothing is taken away before all ClusterAccesses and all members were read.
     synced: bool,
+    is_fleet_known: bool,
     /// Whether something changed since `wanted` was worked out.
     stale: bool,
     wanted: Wanted,
@@ -146,6 +155,7 @@ impl Keeper {
             listed: HashSet::new(),
             written: HashSet::new(),
             synced: false,
+            is_fleet_known: false,
             stale: true,
             wanted: Wanted::default(),
             host: Turn::now(),
@@ -159,9 +169,11 @@ impl Keeper {
         let event = match event {
             Ok(event) => event,
             // An installation that is older than the sidecar has no such objects.
-            Err(error) => return debug!(%error, "cannot read the ClusterAccesses"),
+            Err(watcher::Error::InitialListFailed(kube::Error::Api(status))) if status.code == 404 => {
+                return debug!("the host serves no ClusterAccesses");
+            }
+            Err(error) => return warn!(%error, "cannot read the ClusterAccesses"),
         };
-        self.stale = true;
         match event {
             watcher::Event::Init => self.listed.clear(),
             watcher::Event::InitApply(access) => {
@@ -172,9 +184,13 @@ impl Keeper {
                 let listed = std::mem::take(&mut self.listed);
                 self.accesses.retain(|name, _| listed.contains(name));
                 self.synced = true;
+                self.stale = true;
             }
             watcher::Event::Apply(access) => self.read(access),
-            watcher::Event::Delete(access) => _ = self.accesses.remove(&access.name_any()),
+            watcher::Event::Delete(access) => {
+                self.accesses.remove(&access.name_any());
+                self.stale = true;
+            }
         }
     }
 
@@ -183,12 +199,14 @@ impl Keeper {
         let access = Arc::new(access);
         let before = self.accesses.insert(name.clone(), access.clone());
         let settings = |access: &ClusterAccess| {
-            let ObjectMeta { labels, annotations, generation, .. } = access.metadata.clone();
-            (labels, annotations, generation)
+            let ObjectMeta { labels, annotations, generation, uid, deletion_timestamp, .. } =
+                access.metadata.clone();
+            (labels, annotations, generation, uid, deletion_timestamp)
         };
         // A status is written often.
         if before.is_none_or(|before| settings(&before) != settings(&access)) {
             self.written.insert(name);
+            self.stale = true;
         }
     }
 
@@ -220,12 +238,14 @@ impl Keeper {
         self.fleet = fleet;
     }
 
-    /// When there is something to do next.
-    fn next(&self) -> Instant {
-        if !self.synced {
+    /// When there is something to do next. Members wait while as many as may be are synced: one that is done is looked
+    /// at by itself.
+    fn next(&self, under_way: usize) -> Instant {
+        if !(self.synced && self.is_fleet_known) {
             return Instant::now() + LONG;
         }
-        let turns = self.members.values().map(|member| &member.turn).chain([&self.host, &self.writes]);
+        let members = self.members.values().filter(|_| under_way < MAX_UNDER_WAY).map(|member| &member.turn);
+        let turns = members.chain([&self.host, &self.writes]);
         let next = turns.filter(|turn| !turn.under_way).map(|turn| turn.due).min();
         let end = self.wanted.next_end.map(|end| {
             let left = end.duration_since(Timestamp::now());
@@ -237,7 +257,7 @@ impl Keeper {
 
     /// Works out what should be, and begins what is due.
     fn begin(&mut self, under_way: &mut JoinSet<Done>) {
-        if !self.synced {
+        if !(self.synced && self.is_fleet_known) {
             return;
         }
         self.stale |= self.wanted.next_end.is_some_and(|end| end <= Timestamp::now());
@@ -251,17 +271,19 @@ impl Keeper {
             let (client, wanted) = (self.context.host.clone(), self.wanted.host.clone());
             let namespace = self.context.namespace.clone();
             under_way.spawn(async move {
-                let synced =
-                    host::sync(&client, &namespace, &wanted).await.map_err(|error| error.to_string());
+                let synced = match timeout(TIMEOUT, host::sync(&client, &namespace, &wanted)).await {
+                    Ok(synced) => synced.map_err(|error| error.to_string()),
+                    Err(_) => Err("the host did not answer in time".to_owned()),
+                };
                 Done::Host(wanted, synced)
             });
         }
-        for (cluster, member) in &mut self.members {
+        // Those that wait for the longest time come first: members that do not answer keep no others waiting.
+        let mut due: Vec<_> = self.members.iter_mut().filter(|(_, member)| member.turn.is_due(now)).collect();
+        due.sort_by_key(|(_, member)| member.turn.due);
+        for (cluster, member) in due {
             if under_way.len() >= MAX_UNDER_WAY {
                 break;
-            }
-            if !member.turn.is_due(now) {
-                continue;
             }
             member.turn.begin(retry::jittered(resync));
             let Some(manager) = self.fleet.get(cluster).and_then(|registered| registered.manager.clone())
@@ -276,7 +298,7 @@ impl Keeper {
             let (cluster, grants) = (cluster.clone(), member.grants.clone());
             under_way.spawn(async move {
                 let outcome = member::sync(&cluster, &manager, &grants).await;
-                Done::Member(cluster, outcome)
+                Done::Member(cluster, grants, outcome)
             });
         }
         if self.writes.is_due(now) {
@@ -286,7 +308,10 @@ impl Keeper {
                 Statuses::new(&self.accesses, &self.wanted, states, &self.on_host, &self.context.namespace);
             let changed = statuses.changed(&self.accesses);
             let host = self.context.host.clone();
-            under_way.spawn(async move { Done::Statuses(changed.write(&host).await) });
+            under_way.spawn(async move {
+                let failed = timeout(TIMEOUT, changed.write(&host)).await;
+                Done::Statuses(failed.map_or(true, |failed| !failed.is_empty()))
+            });
         }
     }
 
@@ -316,11 +341,14 @@ impl Keeper {
     fn done(&mut self, done: Done) {
         let now = Instant::now();
         match done {
-            Done::Host(written, Ok(failures)) => {
+            Done::Host(written, Ok(host::Synced { failures, left })) => {
+                for (object, error) in &left {
+                    warn!(object, error, "cannot delete an RBAC object of a ClusterAccess on the host");
+                }
                 for (access, error) in &failures {
                     warn!(access, error, "cannot write the host's RBAC objects of a ClusterAccess");
                 }
-                self.host.done(!failures.is_empty());
+                self.host.done(!(failures.is_empty() && left.is_empty()));
                 self.on_host = HostSide { written, failures };
             }
             Done::Host(_, Err(error)) => {
@@ -329,15 +357,16 @@ impl Keeper {
                 self.on_host.failures = all.collect();
                 self.host.done(true);
             }
-            Done::Member(cluster, member::Outcome { states, retry }) => {
+            Done::Member(cluster, used, member::Outcome { states, retry }) => {
                 let Some(member) = self.members.get_mut(&cluster) else { return };
-                let grants = &member.grants;
-                member.states =
-                    states.into_iter().filter(|(access, _)| grants.contains_key(access)).collect();
+                // Of a grant that was changed meanwhile nothing is known yet.
+                let grants = member.grants.clone();
+                let is_of_now = |access: &String| used.get(access) == grants.get(access);
+                member.states = states.into_iter().filter(|(access, _)| is_of_now(access)).collect();
                 member.turn.done(retry);
             }
             Done::Statuses(failed) => {
-                self.writes.done(!failed.is_empty());
+                self.writes.done(failed);
                 return;
             }
         }
@@ -347,9 +376,14 @@ impl Keeper {
 
 /// Members that are synced at once.
 const MAX_UNDER_WAY: usize = 32;
+/// For a sync of the host.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// What is found at nearly the same time is one write.
 const WRITE_DELAY: Duration = Duration::from_millis(300);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(60);
 const CLOCK_CHECK: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests;

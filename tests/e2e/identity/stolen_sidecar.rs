@@ -14,18 +14,18 @@ fn sidecar_writes_only_the_roles_of_accesses() -> Result<()> {
     let thief = thief()?;
     let enter = enter(&json!(["m1"]));
     thief.dry_run("PATCH", &format!("{RBAC}/clusterroles/{OURS}"), &role(OURS, &enter))?.allowed()?;
-    for name in ["kubectl-mc:accesses", "mine", "mc-sidecar"] {
+    for name in ["kubectl-mc-accesses", "mine", "mc-sidecar"] {
         let path = format!("{RBAC}/clusterroles/{name}");
-        thief.dry_run("PATCH", &path, &role(name, &enter))?.refused("kubectl-mc:access:")?;
+        thief.dry_run("PATCH", &path, &role(name, &enter))?.refused("kubectl-mc-access:")?;
     }
     for name in ["cluster-admin", "mc-sidecar"] {
         for kind in ["clusterroles", "clusterrolebindings"] {
             let path = format!("{RBAC}/{kind}/{name}");
-            thief.dry_run("DELETE", &path, &Value::Null)?.refused("kubectl-mc:access:")?;
+            thief.dry_run("DELETE", &path, &Value::Null)?.refused("kubectl-mc-access:")?;
         }
     }
     let path = format!("{RBAC}/clusterroles");
-    thief.dry_run("POST", &path, &role("mine", &enter))?.refused("kubectl-mc:access:")
+    thief.dry_run("POST", &path, &role("mine", &enter))?.refused("kubectl-mc-access:")
 }
 
 #[test]
@@ -99,9 +99,9 @@ fn writer_without_bind_gives_no_access() -> Result<()> {
                      "subjects": [{"kind": "User", "name": "e2e-bind-user"}]},
         })
     };
-    writer.dry_run("PATCH", &path, &access("view"))?.refused("must have the right \"bind\"")?;
+    writer.dry_run("PATCH", &path, &access("view"))?.refused("needs the right \"bind\"")?;
     host.apply(&path, &access("view"))?;
-    writer.dry_run("PATCH", &path, &access("edit"))?.refused("must have the right \"bind\"")?;
+    writer.dry_run("PATCH", &path, &access("edit"))?.refused("needs the right \"bind\"")?;
     let labelled = json!({"metadata": {"labels": {"team": "a"}}});
     writer.0.merge(&path, &labelled).context("what it gives is not changed")?;
     give("e2e-access-bind", &["bind"])?;
@@ -194,4 +194,4 @@ fn binding(name: &str, role: &str) -> Value {
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const FLEET: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1";
-const OURS: &str = "kubectl-mc:access:e2e-thief";
+const OURS: &str = "kubectl-mc-access:e2e-thief";

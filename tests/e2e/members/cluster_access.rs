@@ -98,14 +98,14 @@ fn role_that_the_member_does_not_list_is_not_bound() -> Result<()> {
     touch(&kept)?;
     until_bound(&joined.member, "edit", &["e2e-access-unlisted-jane"])?;
     let said = join(&joined, "view")?;
-    ensure!(said.contains("kubectl-mc:access:edit deleted"), "{said}");
+    ensure!(said.contains("kubectl-mc-bound:edit deleted"), "{said}");
     ensure!(bound(&joined.member, "edit")?.is_empty(), "edit is still bound");
     // Without the flag the member's list stays.
     joined.admin.ok(&["join", joined.name, "--member-context=member"])?;
     let map = joined.member.get("/api/v1/namespaces/kubectl-mc-system/configmaps/kubectl-mc-manager")?;
     ensure!(map["data"]["bindable-roles"] == "view\n" && map["data"]["users"] == "Listed", "{map}");
     let manager = joined.member.get(&format!("{RBAC}/clusterroles/kubectl-mc-manager"))?;
-    ensure!(manager["rules"].to_string().contains("kubectl-mc:access:view"), "{manager}");
+    ensure!(manager["rules"].to_string().contains("kubectl-mc-bound:view"), "{manager}");
     Ok(())
 }
 
@@ -145,7 +145,7 @@ fn stolen_manager_binds_only_listed_roles_to_ordinary_subjects() -> Result<()> {
     }
     for path in [
         format!("{RBAC}/clusterrolebindings/cluster-admin"),
-        format!("{RBAC}/clusterrolebindings/kubectl-mc:access:edit"),
+        format!("{RBAC}/clusterrolebindings/kubectl-mc-bound:edit"),
         format!("{RBAC}/namespaces/default/rolebindings/theirs"),
     ] {
         let answer = thief.request("DELETE", &format!("{path}?dryRun=All"), "", "")?;
@@ -165,7 +165,7 @@ fn deleted_binding_comes_back() -> Result<()> {
             "subjects": [{"apiGroup": RBAC_GROUP, "kind": "User", "name": "e2e-access-drift-jane"}],
         }),
     )?;
-    let path = format!("{RBAC}/namespaces/default/rolebindings/kubectl-mc:access:view");
+    let path = format!("{RBAC}/namespaces/default/rolebindings/kubectl-mc-bound:view");
     let is_back = || {
         let binding = joined.member.get(&path)?;
         Ok((binding["subjects"][0]["name"] == "e2e-access-drift-jane").then_some(()))
@@ -241,7 +241,7 @@ fn touch(access: &Access) -> Result<()> {
 
 /// The names of the subjects that have the role everywhere on the member, by ClusterAccesses.
 fn bound(member: &Api, role: &str) -> Result<Vec<String>> {
-    let path = format!("{RBAC}/clusterrolebindings/kubectl-mc:access:{role}");
+    let path = format!("{RBAC}/clusterrolebindings/kubectl-mc-bound:{role}");
     let answer = member.request("GET", &path, "", "")?;
     if answer.status() == 404 {
         return Ok(Vec::new());
@@ -266,7 +266,7 @@ fn binding(name: &str, role: &str, subjects: &[&Value]) -> Value {
     json!({
         "apiVersion": format!("{RBAC_GROUP}/v1"), "kind": "ClusterRoleBinding",
         "metadata": {
-            "name": format!("kubectl-mc:access:{name}"),
+            "name": format!("kubectl-mc-bound:{name}"),
             "labels": {"app.kubernetes.io/managed-by": "kubectl-mc", "fleet.kubectl-mc.dev/access": "true"},
         },
         "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role}, "subjects": subjects,

@@ -37,11 +37,18 @@ impl State {
     }
 
     pub(super) fn no(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { granted: Some(false), reason, message: message.into() }
+        Self::new(Some(false), reason, message.into())
     }
 
     pub(super) fn unknown(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { granted: None, reason, message: message.into() }
+        Self::new(None, reason, message.into())
+    }
+
+    /// What a member says is cut: every grant keeps a copy, and a thousand members fit into one object.
+    fn new(granted: Option<bool>, reason: &'static str, mut message: String) -> Self {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        message.shrink_to_fit();
+        Self { granted, reason, message }
     }
 }
 
@@ -50,7 +57,7 @@ impl Bindings {
         let mut bindings = Self::default();
         for (access, grant) in grants {
             if !policy.bindable_roles.contains(&grant.role) {
-                bindings.states.insert(access.clone(), not_bindable(&grant.role, policy));
+                bindings.states.insert(access.clone(), not_bindable(&grant.role));
                 continue;
             }
             let why = |subject| refused(subject, policy).map(|why| format!("{subject}: {why}"));
@@ -83,16 +90,15 @@ impl Bindings {
     }
 }
 
-fn not_bindable(role: &str, policy: &Policy) -> State {
-    let mut roles: Vec<&str> = policy.bindable_roles.iter().map(String::as_str).collect();
-    roles.push(role);
+fn not_bindable(role: &str) -> State {
     let message = format!(
-        "the member's ConfigMap kubectl-mc-manager does not list ClusterRole {role} in bindable-roles; its \
-         administrators can: kubectl mc join CLUSTER --bindable-roles={}",
-        roles.join(",")
+        "the member's ConfigMap kubectl-mc-manager does not list ClusterRole {role:?} in bindable-roles; its \
+         administrators can, with --bindable-roles of kubectl mc join"
     );
     State::no("RoleNotBindable", message)
 }
+
+const MAX_MESSAGE: usize = 300;
 
 #[cfg(test)]
 mod tests {

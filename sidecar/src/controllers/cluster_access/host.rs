@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
+use kubectl_mc_api::cluster_access::HOST_PREFIX;
 use kubectl_mc_api::names::{ACCESS, SIDECAR};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -16,6 +17,14 @@ pub(super) type Failures = BTreeMap<String, String>;
 
 /// What the host should have, by the name of the ClusterAccess.
 pub(super) type Objects = BTreeMap<String, (ClusterRole, ClusterRoleBinding)>;
+
+/// What a sync could not do.
+#[derive(Debug, Default)]
+pub(super) struct Synced {
+    pub(super) failures: Failures,
+    /// Objects that should be gone, and why they are not.
+    pub(super) left: BTreeMap<String, String>,
+}
 
 /// What the host has of it.
 #[derive(Debug, Default)]
@@ -27,12 +36,12 @@ pub(super) struct HostSide {
 
 /// # Errors
 ///
-/// The host does not say what it has, or does not delete what is surplus. What else fails concerns one ClusterAccess.
+/// The host does not say what it has. What else fails concerns one object.
 pub(super) async fn sync(
     host: &kube::Client,
     namespace: &str,
     wanted: &Objects,
-) -> Result<Failures, kube::Error> {
+) -> Result<Synced, kube::Error> {
     let roles = Api::<ClusterRole>::all(host.clone());
     let bindings = Api::<ClusterRoleBinding>::all(host.clone());
     let ours = ListParams::default().labels(&format!("{ACCESS}={namespace}"));
@@ -40,8 +49,8 @@ pub(super) async fn sync(
     let (actual_roles, actual_bindings) = (by_name(actual_roles.items), by_name(actual_bindings.items));
     // Rights are taken away before others are given.
     let names: BTreeSet<String> = wanted.values().map(|(role, _)| role.name_any()).collect();
-    delete_surplus(&bindings, &actual_bindings, &names).await?;
-    delete_surplus(&roles, &actual_roles, &names).await?;
+    let mut left = delete_surplus(&bindings, &actual_bindings, &names).await;
+    left.extend(delete_surplus(&roles, &actual_roles, &names).await);
     let mut failures = Failures::new();
     for (access, (role, binding)) in wanted {
         let name = role.name_any();
@@ -66,28 +75,32 @@ pub(super) async fn sync(
             failures.insert(access.clone(), error.to_string());
         }
     }
-    Ok(failures)
+    Ok(Synced { failures, left })
 }
 
 fn by_name<K: Resource>(objects: Vec<K>) -> BTreeMap<String, K> {
     objects.into_iter().map(|object| (object.name_any(), object)).collect()
 }
 
+/// Gives the names of those that are still there, and why.
 async fn delete_surplus<K>(
     api: &Api<K>,
     actual: &BTreeMap<String, K>,
     wanted: &BTreeSet<String>,
-) -> Result<(), kube::Error>
+) -> BTreeMap<String, String>
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    for name in actual.keys().filter(|&name| !wanted.contains(name)) {
+    let mut left = BTreeMap::new();
+    // A label alone makes nobody's object ours.
+    for name in actual.keys().filter(|name| name.starts_with(HOST_PREFIX) && !wanted.contains(*name)) {
         match api.delete(name, &DeleteParams::default()).await {
+            Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            deleted => _ = deleted?,
+            Err(error) => _ = left.insert(name.clone(), error.to_string()),
         }
     }
-    Ok(())
+    left
 }
 
 /// Of a ClusterAccess that was deleted and made anew, the host deletes what the first one owned.

@@ -18,6 +18,7 @@ use kubectl_mc_api::names::{ACCESS, KUBECTL_MC, MANAGED_BY, MANAGER, NAMESPACE, 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
+use tracing::debug;
 
 use super::bindings::{Bindings, Place, State, States};
 use super::wanted::Grants;
@@ -54,10 +55,16 @@ async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube
     let policy = policies.get_opt(MANAGER).await?.and_then(|map| map.data);
     let policy = policy.map(|data| Policy::parse(&data)).unwrap_or_default();
     let mut bindings = Bindings::new(grants, &policy);
-    for role in &policy.bindable_roles {
+    let mut failed = false;
+    // A role that is not listed any more is taken away as long as the manager may.
+    let roles: BTreeSet<&String> =
+        grants.values().map(|grant| &grant.role).chain(&policy.bindable_roles).collect();
+    for role in roles {
         let actual = match read(member, role).await {
             Ok(actual) => actual,
+            Err(_) if !policy.bindable_roles.contains(role) => continue,
             Err(error) => {
+                failed = true;
                 // Another role may be in order.
                 let places: Vec<Place> =
                     bindings.of.keys().filter(|place| place.0 == *role).cloned().collect();
@@ -67,7 +74,10 @@ async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube
         };
         // Rights are taken away before others are given.
         for place in actual.keys().filter(|&place| !bindings.wanted.contains_key(place)) {
-            delete(member, place).await?;
+            if let Err(error) = delete(member, place).await {
+                debug!(%error, binding = member_name(role), "cannot delete a binding on the member");
+                failed = true;
+            }
         }
         let wanted: Vec<_> = bindings.wanted.iter().filter(|(place, _)| place.0 == *role).collect();
         let mut failures = Vec::new();
@@ -75,6 +85,12 @@ async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube
             wanted.into_iter().filter(|&(place, subjects)| actual.get(place) != Some(subjects))
         {
             if let Err(error) = write(member, place, subjects).await {
+                // Those who lose it do so, whoever keeps others from getting it.
+                let before = actual.get(place).cloned().unwrap_or_default();
+                let kept: BTreeSet<Subject> = before.intersection(subjects).cloned().collect();
+                if kept.len() < before.len() {
+                    write(member, place, &kept).await?;
+                }
                 let state = match (&error, &place.1) {
                     (kube::Error::Api(status), Some(namespace)) if status.code == 404 => {
                         State::no("NamespaceMissing", format!("the member has no namespace {namespace}"))
@@ -87,7 +103,7 @@ async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube
         failures.iter().for_each(|(place, state)| bindings.failed(place, state));
     }
     // What the member's administrators have to do first is looked for until it is done.
-    let retry = bindings.states.values().any(|state| state.granted != Some(true));
+    let retry = failed || bindings.states.values().any(|state| state.granted != Some(true));
     Ok(Outcome { states: bindings.states, retry })
 }
 

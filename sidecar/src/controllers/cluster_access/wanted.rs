@@ -10,7 +10,7 @@ use kube::core::SelectorExt;
 use kube::{Resource, ResourceExt};
 use kubectl_mc_api::access::builtin::{is_privileged_group, is_privileged_namespace, is_privileged_user};
 use kubectl_mc_api::access::objects::RBAC_GROUP;
-use kubectl_mc_api::access::sent::{AUTHENTICATED, UNAUTHENTICATED};
+use kubectl_mc_api::access::sent::{AUTHENTICATED, BUILTIN_ADMIN_GROUPS, UNAUTHENTICATED};
 use kubectl_mc_api::access::{Policy, Subject};
 use kubectl_mc_api::cluster_access::host_name;
 use kubectl_mc_api::names::{ACCESS, KUBECTL_MC, MANAGED_BY};
@@ -51,6 +51,8 @@ pub(super) struct Grant {
 /// The members that a ClusterAccess is about.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Selected {
+    /// It is being deleted, whatever keeps it.
+    Deleted,
     /// Those that are registered, and names that are not.
     Clusters {
         registered: BTreeSet<ClusterName>,
@@ -100,8 +102,17 @@ impl Wanted {
 
 fn selected(access: &ClusterAccess, registry: &Registry, now: Timestamp) -> Selected {
     let Registry { own, others } = registry;
+    if access.metadata.deletion_timestamp.is_some() {
+        return Selected::Deleted;
+    }
     if access.is_expired(now) {
         return Selected::Expired;
+    }
+    if let Some(subject) = access.spec.subjects.iter().find(|subject| Subject::of(subject).is_none()) {
+        let (kind, name) = (&subject.kind, &subject.name);
+        let message =
+            format!("spec.subjects: {kind} {name:?} lacks a name, or a service account its namespace");
+        return Selected::Invalid(message);
     }
     let selector = match access.selector() {
         Ok(selector) => selector,
@@ -173,25 +184,37 @@ fn host_objects(
     (role, binding)
 }
 
-/// Why a subject gets nothing on a member with this policy; the member's ValidatingAdmissionPolicy says the same.
+/// Why a subject gets nothing on a member with this policy. What the member's ValidatingAdmissionPolicy or its RBAC would
+/// refuse is among it: subjects share a binding, and one that is refused would keep the others out.
 pub(super) fn refused(subject: &Subject, policy: &Policy) -> Option<&'static str> {
     let (privileged, refused) = match subject {
         Subject::User(user) => {
             (is_privileged_user(user) || user == ANONYMOUS, policy.refused_users.contains(user))
         }
         Subject::Group(group) => (
-            is_privileged_group(group) || [AUTHENTICATED, UNAUTHENTICATED].contains(&group.as_str()),
+            is_privileged_group(group)
+                || BUILTIN_ADMIN_GROUPS.contains(&group.as_str())
+                || [AUTHENTICATED, UNAUTHENTICATED].contains(&group.as_str()),
             policy.refused_groups.contains(group),
         ),
-        Subject::ServiceAccount { namespace, .. } => {
+        Subject::ServiceAccount { namespace, name } => {
+            if !(is_label(namespace) && name.len() <= 253 && name.split('.').all(is_label)) {
+                return Some("no service account can have this name");
+            }
             (is_privileged_namespace(namespace), policy.refused_namespaces.contains(namespace))
         }
     };
     if privileged {
-        Some("it stands for everybody, for a control plane or for the sidecar")
+        Some("it is an identity of everybody, of administrators, of a control plane or of the sidecar")
     } else {
         refused.then_some("the member's ConfigMap kubectl-mc-manager refuses it")
     }
+}
+
+/// RFC 1123.
+fn is_label(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(plain) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 /// Callers without a credential.
@@ -199,6 +222,7 @@ const ANONYMOUS: &str = "system:anonymous";
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::{Value, json};
 
     use super::*;
@@ -255,6 +279,57 @@ mod tests {
     }
 
     #[test]
+    fn invalid_or_deleted_access_gives_nothing() {
+        let nothing = |access: Arc<ClusterAccess>| {
+            let wanted = wanted(&[access]);
+            assert!(wanted.host.is_empty() && wanted.members.is_empty(), "{wanted:?}");
+            wanted.accesses.into_values().next().unwrap()
+        };
+        // Kubernetes refuses these in its own objects; taken as they are, they would select every member.
+        for expression in [
+            json!({"key": "env", "operator": "NotIn", "values": []}),
+            json!({"key": "env", "operator": "NotIn"}),
+            json!({"key": "env", "operator": "DoesNotExist", "values": ["x"]}),
+        ] {
+            let selector = json!({"clusterSelector": {"matchExpressions": [expression]}});
+            assert!(matches!(nothing(access("a", selector)), Selected::Invalid(_)));
+        }
+        for subject in [json!({"kind": "ServiceAccount", "name": "x"}), json!({"kind": "User", "name": ""})] {
+            let subjects = json!([{"kind": "User", "name": "jane"}, subject]);
+            let spec = json!({"clusterSelector": {}, "subjects": subjects});
+            assert!(matches!(nothing(access("a", spec)), Selected::Invalid(_)));
+        }
+        let mut deleted = Arc::unwrap_or_clone(access("a", json!({"clusterSelector": {}})));
+        deleted.metadata.deletion_timestamp = Some(Time("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert_eq!(nothing(Arc::new(deleted)), Selected::Deleted);
+    }
+
+    /// One that the member would refuse keeps the others of its binding out.
+    #[test]
+    fn subjects_that_the_member_would_refuse_are_left_out() {
+        let account = |namespace: &str, name: &str| Subject::ServiceAccount {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let group = |name: &str| Subject::Group(name.to_owned());
+        let user = |name: &str| Subject::User(name.to_owned());
+        for subject in [
+            group("kubeadm:cluster-admins"),
+            group("system:masters"),
+            group("kubectl-mc:host-admins"),
+            user("system:anonymous"),
+            account("ci", "Bad_Name"),
+            account("a.b", "x"),
+            account("ci", "x..y"),
+        ] {
+            assert!(refused(&subject, &Policy::default()).is_some(), "{subject}");
+        }
+        for subject in [account("ci", "deployer.v2"), user("jane"), group("oidc:dev")] {
+            assert_eq!(refused(&subject, &Policy::default()), None, "{subject}");
+        }
+    }
+
+    #[test]
     fn an_end_takes_everything_away() {
         let ends = |at: &str| access("a", json!({"clusters": ["m1"], "expirationTimestamp": at}));
         let open = wanted(&[ends("2026-01-01T12:00:01Z")]);
@@ -275,7 +350,7 @@ mod tests {
         let spec = json!({"clusters": ["m1", "m3"], "subjects": subjects, "proxyVerbs": ["get"]});
         let wanted = wanted(&[access("a", spec)]);
         let (role, binding) = &wanted.host["a"];
-        assert_eq!(role.metadata.name.as_deref(), Some("kubectl-mc:access:a"));
+        assert_eq!(role.metadata.name.as_deref(), Some("kubectl-mc-access:a"));
         assert_eq!(role.metadata.owner_references.as_ref().unwrap()[0].uid, "u");
         let rules = serde_json::to_value(&role.rules).unwrap();
         let names = json!(["m1", "m3"]);
@@ -287,7 +362,7 @@ mod tests {
                 {"apiGroups": group, "resources": ["clusters/proxy"], "resourceNames": names, "verbs": ["get"]},
             ])
         );
-        assert_eq!(binding.role_ref.name, "kubectl-mc:access:a");
+        assert_eq!(binding.role_ref.name, "kubectl-mc-access:a");
         let subjects = serde_json::to_value(&binding.subjects).unwrap();
         assert_eq!(
             subjects,

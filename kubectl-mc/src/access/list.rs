@@ -257,7 +257,7 @@ mod tests {
             "7h",
             "NotGranted",
             selection,
-            "on m4",
+            "not on: m4",
         ];
         assert_eq!(of_access(&access, now()), row);
         assert_eq!(clusters_of(&access), ["m1"]);

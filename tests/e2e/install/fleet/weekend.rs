@@ -101,7 +101,8 @@ impl Story {
     }
 
     fn everybody_of_the_group_reads(&self, clusters: &[&str]) -> Result<()> {
-        let expected: String = clusters.iter().map(|name| format!("{name} | pod/web\n")).collect();
+        let width = clusters.iter().map(|name| name.len()).max().unwrap_or_default();
+        let expected: String = clusters.iter().map(|name| format!("{name:width$} | pod/web\n")).collect();
         eventually(&format!("the group reads {clusters:?}"), 2 * SOON, || {
             let pods = self.ulla.ok(&["--all-clusters", "get", "pods", "-n", NAMESPACE, "-o", "name"])?;
             ensure!(pods == expected, "{pods}");

@@ -37,7 +37,7 @@ fn recipe_team_owns_a_namespace() -> Result<()> {
 fn recipe_ci_account_deploys() -> Result<()> {
     let recipe = Recipe::of("A CI account deploys to staging", "e2e-recipe-ci", "env=staging")?;
     let token = recipe.run()?;
-    let account = "system:serviceaccount:ci:deployer";
+    let account = "system:serviceaccount:pipelines:deployer";
     let deployer = Caller::bearer(account, &[], token.lines().last().context("no token")?.to_owned())?;
     recipe.can(&deployer, &["create", "configmap", "x", "-n", "shop"])?;
     recipe.cannot(&deployer, &["get", "configmaps", "-n", "default"])

@@ -31,6 +31,7 @@ use tower_service::Service;
 use super::Upstream;
 use super::connection::{self, Connection};
 use super::outgoing::{self, Outgoing};
+use super::stream::BeforeHead;
 
 mod failure;
 
@@ -39,8 +40,23 @@ pub use failure::{Failure, Kind};
 /// A connection for requests of the sidecar's own, one after the other.
 pub struct Own<'a> {
     upstream: &'a Upstream,
+    open: Open,
+}
+
+/// A connection, and what drives it.
+struct Open {
     sender: http1::SendRequest<Outgoing>,
-    task: AbortOnDropHandle<()>,
+    before_head: BeforeHead,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Open {
+    async fn send(&mut self, request: Request<Outgoing>) -> Result<Response<Incoming>, Failure> {
+        self.before_head.begin();
+        let response = self.sender.send_request(request).await.map_err(|e| Failure::of_asking(&e))?;
+        self.before_head.end();
+        Ok(response)
+    }
 }
 
 /// What a member said, whole.
@@ -55,13 +71,15 @@ impl Upstream {
     /// is found to be back.
     pub async fn open(&self) -> Result<Own<'_>, Failure> {
         let io = self.connector.connect().await.map_err(|error| Failure::of_connecting(error.as_ref()))?;
-        io.inner().hook().begin();
+        let before_head = io.inner().hook().clone();
+        // A member may speak before it is asked.
+        before_head.begin();
         let (sender, connection) = http1::handshake(io).await.map_err(|error| Failure::of_asking(&error))?;
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
             // How it ended is told by the answers.
             let _ = connection.await;
         }));
-        Ok(Own { upstream: self, sender, task })
+        Ok(Own { upstream: self, open: Open { sender, before_head, _task: task } })
     }
 
     /// A request of ours, as ourselves.
@@ -101,7 +119,7 @@ impl Own<'_> {
         let asked = async {
             let request =
                 self.upstream.own_request(method, path, None, body).ok_or_else(Failure::unusable)?;
-            let response = self.sender.send_request(request).await.map_err(|e| Failure::of_asking(&e))?;
+            let response = self.open.send(request).await?;
             self.upstream.breaker.answered();
             let status = response.status();
             let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
@@ -128,12 +146,6 @@ struct Client {
     idle: Arc<Mutex<Option<Open>>>,
 }
 
-/// A connection, and what drives it.
-struct Open {
-    sender: http1::SendRequest<Outgoing>,
-    _task: AbortOnDropHandle<()>,
-}
-
 impl Client {
     /// The connection that served the request before, if it still can, or a new one.
     async fn open(&self, before: Option<Open>) -> Result<Open, Failure> {
@@ -142,27 +154,27 @@ impl Client {
         {
             return Ok(open);
         }
-        let Own { sender, task, .. } = self.upstream.open().await?;
-        Ok(Open { sender, _task: task })
+        Ok(self.upstream.open().await?.open)
     }
 
-    async fn ask(self, request: Request<Outgoing>) -> Result<Response<OwnBody>, Failure> {
+    async fn ask(self, request: Request<Outgoing>) -> Result<Response<Limited<OwnBody>>, Failure> {
         let mut turn = self.idle.clone().lock_owned().await;
         let asked = async {
             let mut open = self.open(turn.take()).await?;
-            let response = open.sender.send_request(request).await.map_err(|e| Failure::of_asking(&e))?;
+            let response = open.send(request).await?;
             Ok((response, open))
         };
         let (response, open) = timeout(TIMEOUT, asked).await.map_err(|_| Failure::late())??;
         self.upstream.breaker.answered();
-        Ok(response.map(|body| OwnBody { body, ended: false, open: Some((open, turn)) }))
+        let own = |body| OwnBody { body, ended: false, open: Some((open, turn)) };
+        Ok(response.map(|body| Limited::new(own(body), MAX_OBJECTS)))
     }
 }
 
 impl Service<Request<kube::client::Body>> for Client {
-    type Response = Response<OwnBody>;
+    type Response = Response<Limited<OwnBody>>;
     type Error = Failure;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<OwnBody>, Failure>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Failure>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         Poll::Ready(Ok(()))
@@ -230,6 +242,8 @@ impl Drop for OwnBody {
 /// For an answer, once there is a connection. A kube-apiserver that takes longer for these is of no use.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 64 * 1024;
+/// For what a controller reads of a member: it is read whole, and the member is not trusted with our memory.
+const MAX_OBJECTS: usize = 8 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-/// A member that answers every request by a ConfigMap, and says `Connection: close` if it is to.
+/// A member that answers every request by the same, and says `Connection: close` if it is to.
 struct Member {
     client: kube::Client,
     connections: Arc<AtomicUsize>,
@@ -25,6 +25,10 @@ struct Member {
 
 impl Member {
     async fn start(closes: bool) -> Self {
+        Self::that_answers(Bytes::from_static(br#"{"metadata":{"name":"a"}}"#), closes).await
+    }
+
+    async fn that_answers(answer: Bytes, closes: bool) -> Self {
         crate::server::tls::install_provider();
         let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
@@ -41,12 +45,11 @@ impl Member {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
                 count.fetch_add(1, Ordering::SeqCst);
-                let acceptor = acceptor.clone();
+                let (acceptor, answer) = (acceptor.clone(), answer.clone());
                 tokio::spawn(async move {
                     let stream = TokioIo::new(acceptor.accept(socket).await.unwrap());
                     let answer = service_fn(|_| async {
-                        let body = Full::new(Bytes::from_static(br#"{"metadata":{"name":"a"}}"#));
-                        Ok::<_, Infallible>(Response::new(body))
+                        Ok::<_, Infallible>(Response::new(Full::new(answer.clone())))
                     });
                     let _ = server::Builder::new().keep_alive(!closes).serve_connection(stream, answer).await;
                 });
@@ -97,4 +100,19 @@ async fn whoever_gives_up_leaves_the_turn_to_the_next() {
         tokio::task::yield_now().await;
     }
     assert!(member.asked_at_once(2).await >= 1);
+}
+
+#[tokio::test]
+async fn answer_that_is_too_large_is_an_error() {
+    let map = |size: usize| {
+        let (head, tail) = (br#"{"metadata":{"name":"a"},"data":{"k":""#, br#""}}"#);
+        let filler = vec![b'x'; size - head.len() - tail.len()];
+        Bytes::from([&head[..], &filler, tail].concat())
+    };
+    // Well beyond what may come before the head, too.
+    for (size, is_read) in [(MAX_OBJECTS, true), (MAX_OBJECTS + 1, false)] {
+        let member = Member::that_answers(map(size), false).await;
+        let read = Api::<ConfigMap>::namespaced(member.client.clone(), "ns").get("a").await;
+        assert_eq!(read.is_ok(), is_read, "{size}: {:?}", read.err());
+    }
 }

@@ -5,7 +5,7 @@
 //! of all grants of one role share the bindings named [`member_name`], so that the member's administrators can
 //! tell the manager's right to one role by its name.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::rbac::v1::Subject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
 use kube::CustomResource;
@@ -143,9 +143,18 @@ impl ClusterAccess {
         Ok(Some(Selector::try_from(selector)?))
     }
 
-    /// Whether its end has come.
+    /// Whether its end has come. An end that a leader has told stays one for another whose clock is a little behind.
     pub fn is_expired(&self, now: Timestamp) -> bool {
-        self.spec.expiration_timestamp.as_ref().is_some_and(|end| end.0 <= now)
+        let Some(end) = &self.spec.expiration_timestamp else { return false };
+        end.0 <= now || (self.has_been_expired() && end.0.duration_since(now) <= CLOCK_SKEW)
+    }
+
+    /// Whether the status says so of this spec.
+    fn has_been_expired(&self) -> bool {
+        let mut conditions = self.status.iter().flat_map(|status| &status.conditions);
+        conditions.any(|condition| {
+            condition.reason == EXPIRED && condition.observed_generation == self.metadata.generation
+        })
     }
 }
 
@@ -178,6 +187,11 @@ pub fn member_name(role: &str) -> String {
 pub const HOST_PREFIX: &str = "kubectl-mc-access:";
 /// Begins the names of the bindings on members.
 pub const MEMBER_PREFIX: &str = "kubectl-mc-bound:";
+
+/// The reason of condition `Ready` after the end.
+pub const EXPIRED: &str = "Expired";
+/// By which the clocks of two replicas may differ.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 fn subjects(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = subjects_schema::<Vec<Subject>>(generator);
@@ -231,3 +245,33 @@ fn label_selector(generator: &mut SchemaGenerator) -> Schema {
 /// More subjects or namespaces are several objects.
 const MAX_ITEMS: usize = 100;
 const MAX_CLUSTERS: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(end: &str, expired_at_generation: Option<i64>) -> ClusterAccess {
+        let condition = |generation: i64| {
+            json!({"type": "Ready", "status": "False", "reason": EXPIRED, "message": "", "observedGeneration": generation,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        serde_json::from_value(json!({
+            "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "ClusterAccess",
+            "metadata": {"name": "a", "generation": 2},
+            "spec": {"subjects": [], "roleRef": {"name": "view"}, "expirationTimestamp": end},
+            "status": {"conditions": expired_at_generation.map(condition).into_iter().collect::<Vec<_>>()},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn access_that_has_ended_stays_so_for_a_clock_that_is_behind() {
+        let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+        let is_expired = |end, generation| access(end, generation).is_expired(now);
+        assert!(is_expired("2026-01-01T12:00:00Z", None));
+        assert!(!is_expired("2026-01-01T12:00:01Z", None));
+        assert!(is_expired("2026-01-01T12:04:00Z", Some(2)));
+        assert!(!is_expired("2026-01-01T12:04:00Z", Some(1)), "a new end is believed");
+        assert!(!is_expired("2026-01-01T13:00:00Z", Some(2)), "a clock that was hours ahead is not");
+    }
+}

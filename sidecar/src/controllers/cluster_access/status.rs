@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use kubectl_mc_api::cluster_access::ClusterState;
+use kubectl_mc_api::cluster_access::{ClusterState, EXPIRED};
 use kubectl_mc_api::names::SIDECAR;
 use kubectl_mc_api::{ClusterAccess, ClusterAccessStatus, ClusterName};
 use serde_json::json;
@@ -106,14 +106,15 @@ fn status<'a>(
     let mut clusters = Vec::new();
     let condition = match selected {
         Selected::Deleted => (false, "Terminating", "it is being deleted, and gives no access".to_owned()),
-        Selected::Expired => (false, "Expired", "the access has ended".to_owned()),
+        Selected::Expired => (false, EXPIRED, "the access has ended".to_owned()),
         Selected::Invalid(why) => (false, "Invalid", why.clone()),
         Selected::Clusters { registered, missing } => {
             let unknown = State::unknown("Pending", "");
-            let state = |cluster: &ClusterName| told(cluster.as_str(), found(cluster).unwrap_or(&unknown));
+            let state =
+                |cluster: &ClusterName| state_of(cluster.as_str(), found(cluster).unwrap_or(&unknown));
             clusters.extend(registered.iter().map(state));
             let missing = missing.iter().map(|name| {
-                told(name, &State::no(NOT_REGISTERED, "the host has no MemberCluster of this name"))
+                state_of(name, &State::no(NOT_REGISTERED, "the host has no MemberCluster of this name"))
             });
             clusters.extend(missing);
             ready(&clusters, host)
@@ -158,7 +159,7 @@ fn ready(clusters: &[ClusterState], host: Result<bool, &String>) -> (bool, &'sta
     (false, "NotGranted", format!("not on: {}{more}", shown.join(", ")))
 }
 
-fn told(name: &str, state: &State) -> ClusterState {
+fn state_of(name: &str, state: &State) -> ClusterState {
     let status = match state.granted {
         Some(true) => "True",
         Some(false) => "False",

@@ -31,6 +31,7 @@ mod events;
 pub mod health;
 pub mod leader;
 pub mod metrics;
+mod turn;
 
 use conditions::{Aspect, Awaited, Conditions};
 use health::probe::Verdict;

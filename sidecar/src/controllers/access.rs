@@ -27,6 +27,7 @@ use tracing::warn;
 
 use super::Context;
 use super::conditions::{Aspect, Finding};
+use super::turn::Turn;
 use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::retry;
 
@@ -95,11 +96,7 @@ struct Access {
 /// What is known of a member between two syncs.
 struct Member {
     manager: Arc<Secret>,
-    due: Instant,
-    /// Since when a sync is under way, and may be of no use any more.
-    begun: Option<Instant>,
-    /// How long is waited after the next failure.
-    pause: Duration,
+    turn: Turn,
 }
 
 impl Access {
@@ -119,15 +116,16 @@ impl Access {
                 continue;
             }
             match manager(cluster, registered) {
-                Ok(manager) => {
-                    let now = Instant::now();
-                    let new = Member { manager, due: now, begun: None, pause: FIRST_PAUSE };
-                    match self.members.get_mut(cluster) {
-                        Some(member) if Arc::ptr_eq(&member.manager, &new.manager) => member.due = now,
-                        Some(member) => *member = Member { begun: member.begun, ..new },
-                        None => _ = self.members.insert(cluster.clone(), new),
+                Ok(manager) => match self.members.get_mut(cluster) {
+                    Some(member) if Arc::ptr_eq(&member.manager, &manager) => {
+                        member.turn.hurry(Instant::now());
                     }
-                }
+                    Some(member) => {
+                        member.manager = manager;
+                        member.turn.restart();
+                    }
+                    None => _ = self.members.insert(cluster.clone(), Member { manager, turn: Turn::now() }),
+                },
                 Err(finding) => {
                     self.members.remove(cluster);
                     self.context.conditions.set(cluster, Aspect::AuthSynced, finding);
@@ -139,7 +137,7 @@ impl Access {
     fn affected(&mut self, affected: &Affected) {
         let now = Instant::now();
         match affected {
-            Affected::All => self.members.values_mut().for_each(|member| member.due = now),
+            Affected::All => self.members.values_mut().for_each(|member| member.turn.hurry(now)),
             Affected::Named(names) => names.iter().for_each(|cluster| self.due(cluster, now)),
         }
         if let Some(why) = self.rbac.unreadable() {
@@ -152,14 +150,14 @@ impl Access {
 
     fn due(&mut self, cluster: &ClusterName, at: Instant) {
         if let Some(member) = self.members.get_mut(cluster) {
-            member.due = at;
+            member.turn.hurry(at);
         }
     }
 
     /// When there is something to do next: nothing while as many as may be are synced.
     fn next(&self, under_way: usize) -> Instant {
-        let idle = self.members.values().filter(|member| member.begun.is_none() && under_way < MAX_UNDER_WAY);
-        idle.map(|member| member.due).min().unwrap_or_else(|| Instant::now() + LONG)
+        let members = self.members.values().filter(|_| under_way < MAX_UNDER_WAY);
+        members.filter_map(|member| member.turn.next()).min().unwrap_or_else(|| Instant::now() + LONG)
     }
 
     /// Begins the syncs that are due. Nothing is, until all of the host's rules were read: half of them
@@ -174,12 +172,10 @@ impl Access {
                 break;
             }
             let Some(registered) = self.told.get(cluster) else { continue };
-            if member.begun.is_some() || member.due > now {
+            if !member.turn.is_due(now) {
                 continue;
             }
-            member.begun = Some(now);
-            // Whatever changes from now on makes it due again.
-            member.due = now + retry::jittered(self.context.settings.member_resync_period);
+            member.turn.begin(retry::jittered(self.context.settings.member_resync_period));
             let sync = Sync {
                 cluster: cluster.clone(),
                 host: self.context.host.clone(),
@@ -201,19 +197,13 @@ impl Access {
     /// Until the host's rules were read, members are looked at again in a moment.
     fn postpone(&mut self) {
         let soon = Instant::now() + UNREAD_PAUSE;
-        self.members.values_mut().for_each(|member| member.due = member.due.max(soon));
+        self.members.values_mut().for_each(|member| member.turn.postpone(soon));
     }
 
     fn done(&mut self, cluster: &ClusterName, outcome: Outcome) {
         let Some(member) = self.members.get_mut(cluster) else { return };
-        member.begun = None;
         let Outcome { finding, retry } = outcome;
-        if retry {
-            member.due = member.due.min(Instant::now() + retry::jittered(member.pause));
-            member.pause = (member.pause * 2).min(LAST_PAUSE);
-        } else {
-            member.pause = FIRST_PAUSE;
-        }
+        member.turn.done(retry);
         self.context.conditions.set(cluster, Aspect::AuthSynced, finding);
     }
 }
@@ -247,8 +237,6 @@ fn entitled(index: &Index, cluster: &ClusterName) -> Vec<sync::Entitled> {
 /// Members that are synced at once: a change of a broad role concerns all of them, and far ones take their
 /// round trips.
 const MAX_UNDER_WAY: usize = 64;
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LAST_PAUSE: Duration = Duration::from_secs(60);
 const UNREAD_PAUSE: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(3600);
 

@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
 use super::Context;
+use super::turn::Turn;
 use crate::members::inventory::fleet::Fleet;
 use crate::retry;
 
@@ -46,30 +47,30 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
         let mut fleet = context.fleet.clone();
         let accesses = Api::<ClusterAccess>::all(context.host.clone());
         let mut events = pin!(watcher(accesses, watcher::Config::default()).default_backoff());
-        let mut keeper = Keeper::new(context);
+        let mut controller = Controller::new(context);
         // Before the members were read for the first time, there seem to be none.
-        keeper.is_fleet_known = fleet.has_changed().unwrap_or(false);
+        controller.is_fleet_known = fleet.has_changed().unwrap_or(false);
         let mut under_way = JoinSet::new();
-        keeper.follow(fleet.borrow_and_update().clone());
+        controller.follow(fleet.borrow_and_update().clone());
         loop {
-            let next = keeper.next(under_way.len());
+            let next = controller.next(under_way.len());
             tokio::select! {
-                Some(event) = events.next() => keeper.take(event),
+                Some(event) = events.next() => controller.take(event),
                 changed = fleet.changed() => match changed {
                     Ok(()) => {
-                        keeper.is_fleet_known = true;
-                        keeper.follow(fleet.borrow_and_update().clone());
+                        controller.is_fleet_known = true;
+                        controller.follow(fleet.borrow_and_update().clone());
                     }
                     Err(_) => return,
                 },
                 Some(done) = under_way.join_next() => match done {
-                    Ok(done) => keeper.done(done),
+                    Ok(done) => controller.done(done),
                     // A controller that ended is begun again, with all of this.
                     Err(error) => return warn!(error = %error, "a sync of ClusterAccesses failed"),
                 },
                 () = sleep_until(next) => {}
             }
-            keeper.begin(&mut under_way);
+            controller.begin(&mut under_way);
         }
     })
 }
@@ -83,7 +84,7 @@ enum Done {
     Statuses(bool),
 }
 
-struct Keeper {
+struct Controller {
     context: Context,
     fleet: Arc<Fleet>,
     registry: Registry,
@@ -111,41 +112,7 @@ struct Member {
     turn: Turn,
 }
 
-/// When something is done next.
-struct Turn {
-    due: Instant,
-    under_way: bool,
-    /// How long is waited after the next failure.
-    pause: Duration,
-}
-
-impl Turn {
-    fn now() -> Self {
-        Self { due: Instant::now(), under_way: false, pause: FIRST_PAUSE }
-    }
-
-    fn is_due(&self, now: Instant) -> bool {
-        !self.under_way && self.due <= now
-    }
-
-    /// Whatever changes from now on makes it due again.
-    fn begin(&mut self, again: Duration) {
-        self.under_way = true;
-        self.due = Instant::now() + again;
-    }
-
-    fn done(&mut self, retry: bool) {
-        self.under_way = false;
-        if retry {
-            self.due = self.due.min(Instant::now() + retry::jittered(self.pause));
-            self.pause = (self.pause * 2).min(LAST_PAUSE);
-        } else {
-            self.pause = FIRST_PAUSE;
-        }
-    }
-}
-
-impl Keeper {
+impl Controller {
     fn new(context: Context) -> Self {
         Self {
             context,
@@ -232,7 +199,7 @@ impl Keeper {
                 turn: Turn::now(),
             });
             if had_manager != Some(registered.manager.is_some()) {
-                member.turn.due = Instant::now();
+                member.turn.hurry(Instant::now());
             }
         }
         self.fleet = fleet;
@@ -246,7 +213,7 @@ impl Keeper {
         }
         let members = self.members.values().filter(|_| under_way < MAX_UNDER_WAY).map(|member| &member.turn);
         let turns = members.chain([&self.host, &self.writes]);
-        let next = turns.filter(|turn| !turn.under_way).map(|turn| turn.due).min();
+        let next = turns.filter_map(Turn::next).min();
         let end = self.wanted.next_end.map(|end| {
             let left = end.duration_since(Timestamp::now());
             // The clock may be set while one waits.
@@ -280,7 +247,7 @@ impl Keeper {
         }
         // Those that wait for the longest time come first: members that do not answer keep no others waiting.
         let mut due: Vec<_> = self.members.iter_mut().filter(|(_, member)| member.turn.is_due(now)).collect();
-        due.sort_by_key(|(_, member)| member.turn.due);
+        due.sort_by_key(|(_, member)| member.turn.due());
         for (cluster, member) in due {
             if under_way.len() >= MAX_UNDER_WAY {
                 break;
@@ -292,7 +259,7 @@ impl Keeper {
                 let state = State::unknown("NoManager", message);
                 member.states = member.grants.keys().map(|access| (access.clone(), state.clone())).collect();
                 member.turn.done(false);
-                self.writes.due = self.writes.due.min(now + WRITE_DELAY);
+                self.writes.hurry(now + WRITE_DELAY);
                 continue;
             };
             let (cluster, grants) = (cluster.clone(), member.grants.clone());
@@ -321,7 +288,7 @@ impl Keeper {
         let written = std::mem::take(&mut self.written);
         let now = Instant::now();
         if wanted.host != self.wanted.host || !written.is_empty() {
-            self.host.due = now;
+            self.host.hurry(now);
         }
         for (cluster, member) in &mut self.members {
             let grants = wanted.members.get(cluster).cloned().unwrap_or_default();
@@ -329,13 +296,13 @@ impl Keeper {
                 // What is known of another grant of that name says nothing.
                 member.states.retain(|access, _| grants.get(access) == member.grants.get(access));
                 member.grants = Arc::new(grants);
-                member.turn.due = now;
+                member.turn.hurry(now);
             } else if grants.keys().any(|access| written.contains(access)) {
-                member.turn.due = now;
+                member.turn.hurry(now);
             }
         }
         self.wanted = wanted;
-        self.writes.due = self.writes.due.min(now + WRITE_DELAY);
+        self.writes.hurry(now + WRITE_DELAY);
     }
 
     fn done(&mut self, done: Done) {
@@ -370,7 +337,7 @@ impl Keeper {
                 return;
             }
         }
-        self.writes.due = self.writes.due.min(now + WRITE_DELAY);
+        self.writes.hurry(now + WRITE_DELAY);
     }
 }
 
@@ -380,8 +347,6 @@ const MAX_UNDER_WAY: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// What is found at nearly the same time is one write.
 const WRITE_DELAY: Duration = Duration::from_millis(300);
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LAST_PAUSE: Duration = Duration::from_secs(60);
 const CLOCK_CHECK: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(3600);
 

@@ -10,13 +10,13 @@ use crate::controllers::tests::context;
 use crate::members::inventory::fleet::Registered;
 
 /// The controller of so many members, whose Secrets cannot be used: a sync of one is done at once.
-fn keeper(members: usize) -> Keeper {
+fn controller(members: usize) -> Controller {
     crate::server::tls::install_provider();
     let (_told, context) = context();
-    let mut keeper = Keeper::new(context);
-    keeper.follow(fleet(members, Some(Arc::default())));
-    keeper.is_fleet_known = true;
-    keeper
+    let mut controller = Controller::new(context);
+    controller.follow(fleet(members, Some(Arc::default())));
+    controller.is_fleet_known = true;
+    controller
 }
 
 fn fleet(members: usize, manager: Option<Arc<Secret>>) -> Arc<Fleet> {
@@ -42,105 +42,106 @@ fn access(name: &str, annotation: &str) -> ClusterAccess {
     .unwrap()
 }
 
-fn read(keeper: &mut Keeper, accesses: &[ClusterAccess]) {
-    keeper.take(Ok(Event::Init));
-    accesses.iter().for_each(|access| keeper.take(Ok(Event::InitApply(access.clone()))));
-    keeper.take(Ok(Event::InitDone));
+fn read(controller: &mut Controller, accesses: &[ClusterAccess]) {
+    controller.take(Ok(Event::Init));
+    accesses.iter().for_each(|access| controller.take(Ok(Event::InitApply(access.clone()))));
+    controller.take(Ok(Event::InitDone));
 }
 
 /// Does what is due until nothing is, and tells how many members were synced.
-async fn settle(keeper: &mut Keeper) -> usize {
+async fn settle(controller: &mut Controller) -> usize {
     let (mut under_way, mut synced) = (JoinSet::new(), 0);
     loop {
-        keeper.begin(&mut under_way);
+        controller.begin(&mut under_way);
         let Some(done) = under_way.join_next().await else { return synced };
         let done = done.unwrap();
         synced += usize::from(matches!(done, Done::Member(..)));
-        keeper.done(done);
+        controller.done(done);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_away_before_all_was_read() {
-    let mut keeper = keeper(3);
-    keeper.take(Ok(Event::Init));
-    keeper.take(Ok(Event::InitApply(access("a", ""))));
-    assert_eq!(settle(&mut keeper).await, 0);
-    assert!(keeper.next(0) > Instant::now());
-    keeper.is_fleet_known = false;
-    keeper.take(Ok(Event::InitDone));
-    assert_eq!(settle(&mut keeper).await, 0, "the members were not read");
-    keeper.is_fleet_known = true;
-    assert_eq!(settle(&mut keeper).await, 3);
+    let mut controller = controller(3);
+    controller.take(Ok(Event::Init));
+    controller.take(Ok(Event::InitApply(access("a", ""))));
+    assert_eq!(settle(&mut controller).await, 0);
+    assert!(controller.next(0) > Instant::now());
+    controller.is_fleet_known = false;
+    controller.take(Ok(Event::InitDone));
+    assert_eq!(settle(&mut controller).await, 0, "the members were not read");
+    controller.is_fleet_known = true;
+    assert_eq!(settle(&mut controller).await, 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn members_without_a_place_are_no_reason_to_look_again() {
-    let mut keeper = keeper(3 * MAX_UNDER_WAY);
-    read(&mut keeper, &[access("a", "")]);
+    let mut controller = controller(3 * MAX_UNDER_WAY);
+    read(&mut controller, &[access("a", "")]);
     let mut under_way = JoinSet::new();
-    keeper.begin(&mut under_way);
+    controller.begin(&mut under_way);
     assert!(under_way.len() >= MAX_UNDER_WAY);
     // What is found is written after a while.
-    keeper.writes.under_way = true;
-    assert!(keeper.next(under_way.len()) > Instant::now());
+    controller.writes.begin(LONG);
+    assert!(controller.next(under_way.len()) > Instant::now());
     let mut synced = 0;
     while let Some(done) = under_way.join_next().await {
         let done = done.unwrap();
         synced += usize::from(matches!(done, Done::Member(..)));
-        keeper.done(done);
-        keeper.begin(&mut under_way);
+        controller.done(done);
+        controller.begin(&mut under_way);
     }
     assert_eq!(synced, 3 * MAX_UNDER_WAY);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_status_makes_no_member_due_and_a_note_does() {
-    let mut keeper = keeper(2);
-    read(&mut keeper, &[access("a", "")]);
-    settle(&mut keeper).await;
-    keeper.members.values_mut().for_each(|member| member.turn.due = Instant::now() + LONG);
+    let mut controller = controller(2);
+    read(&mut controller, &[access("a", "")]);
+    settle(&mut controller).await;
+    controller.members.values_mut().for_each(|member| member.turn.postpone(Instant::now() + LONG));
     let mut told = access("a", "");
     told.status = Some(Default::default());
-    keeper.take(Ok(Event::Apply(told)));
-    assert_eq!(settle(&mut keeper).await, 0);
-    keeper.take(Ok(Event::Apply(access("a", "look again"))));
-    assert_eq!(settle(&mut keeper).await, 2);
+    controller.take(Ok(Event::Apply(told)));
+    assert_eq!(settle(&mut controller).await, 0);
+    controller.take(Ok(Event::Apply(access("a", "look again"))));
+    assert_eq!(settle(&mut controller).await, 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn member_that_gets_a_manager_is_synced() {
-    let mut keeper = keeper(0);
-    keeper.follow(fleet(1, None));
-    read(&mut keeper, &[access("a", "")]);
-    assert_eq!(settle(&mut keeper).await, 0);
-    let states =
-        |keeper: &Keeper| keeper.members.values().map(|member| member.states["a"].reason).collect::<Vec<_>>();
-    assert_eq!(states(&keeper), ["NoManager"]);
-    keeper.follow(fleet(1, Some(Arc::default())));
-    assert_eq!(settle(&mut keeper).await, 1);
-    assert_eq!(states(&keeper), ["MemberUnreachable"]);
+    let mut controller = controller(0);
+    controller.follow(fleet(1, None));
+    read(&mut controller, &[access("a", "")]);
+    assert_eq!(settle(&mut controller).await, 0);
+    let states = |controller: &Controller| {
+        controller.members.values().map(|member| member.states["a"].reason).collect::<Vec<_>>()
+    };
+    assert_eq!(states(&controller), ["NoManager"]);
+    controller.follow(fleet(1, Some(Arc::default())));
+    assert_eq!(settle(&mut controller).await, 1);
+    assert_eq!(states(&controller), ["MemberUnreachable"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_end_is_noticed_without_any_event() {
-    let mut keeper = keeper(1);
+    let mut controller = controller(1);
     let ending = |seconds: i64| {
         let mut access = access("a", "");
         let end = Timestamp::now() + SignedDuration::from_secs(seconds);
         access.spec.expiration_timestamp = Some(Time(end));
         access
     };
-    read(&mut keeper, &[ending(3600)]);
-    settle(&mut keeper).await;
-    assert_eq!(keeper.wanted.host.len(), 1);
+    read(&mut controller, &[ending(3600)]);
+    settle(&mut controller).await;
+    assert_eq!(controller.wanted.host.len(), 1);
     // However far it is, the clock is looked at before.
-    assert!(keeper.next(0) <= Instant::now() + CLOCK_CHECK);
+    assert!(controller.next(0) <= Instant::now() + CLOCK_CHECK);
     // As if it had come meanwhile.
-    keeper.accesses.insert("a".to_owned(), Arc::new(ending(-1)));
-    keeper.begin(&mut JoinSet::new());
-    assert_eq!(keeper.wanted.host.len(), 1, "nobody has looked at the clock");
-    keeper.wanted.next_end = Some(Timestamp::now());
-    keeper.begin(&mut JoinSet::new());
-    assert!(keeper.wanted.host.is_empty());
+    controller.accesses.insert("a".to_owned(), Arc::new(ending(-1)));
+    controller.begin(&mut JoinSet::new());
+    assert_eq!(controller.wanted.host.len(), 1, "nobody has looked at the clock");
+    controller.wanted.next_end = Some(Timestamp::now());
+    controller.begin(&mut JoinSet::new());
+    assert!(controller.wanted.host.is_empty());
 }

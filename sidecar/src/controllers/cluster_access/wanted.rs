@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_registered_are_told() {
+    fn names_that_are_not_registered_are_missing() {
         let named = wanted(&[access("a", json!({"clusters": ["m1", "m4", "m9", "No"]}))]);
         assert_eq!(members(&named), ["m1"]);
         let Selected::Clusters { missing, .. } = &named.accesses["a"] else { panic!("{named:?}") };

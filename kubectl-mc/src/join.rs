@@ -15,6 +15,7 @@ pub(crate) mod next;
 pub(crate) mod objects;
 pub(crate) mod preflight;
 pub(crate) mod print;
+pub(crate) mod refusals;
 pub(crate) mod renew;
 pub(crate) mod side;
 pub(crate) mod steps;

@@ -10,4 +10,5 @@ pub(crate) mod joined;
 mod old_members;
 mod outage;
 mod recipes;
+mod refusals;
 mod tokens;

@@ -125,6 +125,7 @@ async fn join(
         keeps_policy: policy.is_some(),
         token_life: *token_duration,
         bindable_roles: &roles,
+        refusals: &on_member.refusals,
     };
     let member_objects = side.objects(manifest::member()?);
     let mut surplus = side.surplus(member.readable(&host_admins_binding()).await?.as_ref());

@@ -13,6 +13,7 @@ use kubectl_mc_api::token_life::of_manager;
 use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
+use super::refusals::{self, Variables};
 use super::{bindable_roles, token_policy};
 
 /// The registration: a name with labels, and the uid by which the cluster is known again.
@@ -72,6 +73,8 @@ pub(crate) struct MemberSide<'a> {
     pub(crate) token_life: Duration,
     /// The ClusterRoles that a ClusterAccess may bind.
     pub(crate) bindable_roles: &'a BTreeSet<String>,
+    /// What the member's administrators refuse.
+    pub(crate) refusals: &'a Variables,
 }
 
 impl MemberSide<'_> {
@@ -86,6 +89,7 @@ impl MemberSide<'_> {
             keeps_policy,
             token_life,
             bindable_roles,
+            refusals,
         } = self;
         let wanted = |object: &Value| {
             let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
@@ -96,6 +100,7 @@ impl MemberSide<'_> {
         let mut objects: Vec<Value> = manifest.into_iter().filter(wanted).collect();
         for object in &mut objects {
             bindable_roles::set(object, bindable_roles);
+            refusals::set(object, refusals);
             if token_policy::is_policy(object) {
                 token_policy::set_longest(object, of_manager(*token_life));
             }
@@ -169,6 +174,7 @@ mod tests {
     }
 
     static NONE: BTreeSet<String> = BTreeSet::new();
+    static NO_VARIABLES: Variables = Variables::new();
 
     fn side(name: &ClusterName) -> MemberSide<'_> {
         MemberSide {
@@ -180,6 +186,7 @@ mod tests {
             keeps_policy: false,
             token_life: Duration::from_secs(3600),
             bindable_roles: &NONE,
+            refusals: &NO_VARIABLES,
         }
     }
 

@@ -14,6 +14,7 @@ use super::bindable_roles;
 use super::endpoint::Endpoint;
 use super::manifest;
 use super::objects::MemberSide;
+use super::refusals::Variables;
 use super::token_policy;
 use crate::apply::diff::documents;
 use crate::cli::JoinArgs;
@@ -51,6 +52,7 @@ impl Halves<'_> {
             keeps_policy: false,
             token_life: *token_duration,
             bindable_roles: &roles,
+            refusals: &Variables::new(),
         };
         let objects = side.objects(manifest::member()?);
         let token = |account, life: Duration| {

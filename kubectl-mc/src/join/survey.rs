@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::bindable_roles;
+use super::refusals::{self, Variables};
 use super::side::{Side, SideError};
 
 /// The host, as far as a join wants to know it.
@@ -53,6 +54,8 @@ pub(crate) struct MemberSurvey {
     pub(crate) has_account: bool,
     /// The ConfigMap in which its administrators have their say on what the host may have there.
     pub(crate) policy: Option<Value>,
+    /// What they refuse, as the member's policy says it.
+    pub(crate) refusals: Variables,
     /// The ClusterRoles that the manager may bind there, by that ConfigMap or by an earlier join.
     pub(crate) bound_roles: BTreeSet<String>,
     pub(crate) missing: Vec<String>,
@@ -89,7 +92,10 @@ impl MemberSurvey {
         let manager = format!("/apis/{RBAC}/v1/clusterroles/{MANAGER}");
         let mut bound_roles = bindable_roles::granted(member.readable(&manager).await?.as_ref());
         bound_roles.extend(bindable_roles::listed(policy.as_ref()));
+        let mut refusals = Variables::new();
         if validates {
+            let manager = format!("/apis/{ADMISSION}/v1/validatingadmissionpolicies/{MANAGER}");
+            refusals = refusals::chosen(policy.as_ref(), member.readable(&manager).await?.as_ref());
             rights.extend(RIGHTS_TO_VALIDATE.iter().map(right));
         }
         Ok(Self {
@@ -101,6 +107,7 @@ impl MemberSurvey {
             namespace: member.readable(&format!("/api/v1/namespaces/{NAMESPACE}")).await?,
             has_account: exists(member, &format!("serviceaccounts/{IMPERSONATOR}")).await?,
             policy,
+            refusals,
             bound_roles,
             missing: missing(member, rights).await?,
             own_server: if wants_server { own_server(member).await } else { None },
@@ -262,6 +269,7 @@ const RIGHTS_ON_MEMBER: &[Right] = &[
 ];
 
 const RIGHTS_TO_VALIDATE: &[Right] = &[
+    ("get", ADMISSION, "validatingadmissionpolicies", "", ""),
     ("create", ADMISSION, "validatingadmissionpolicies", "", ""),
     ("patch", ADMISSION, "validatingadmissionpolicies", "", ""),
     ("create", ADMISSION, "validatingadmissionpolicybindings", "", ""),

@@ -1,0 +1,94 @@
+//! What a member's administrators refuse, in the variables of the member's policy: what they wrote there stays at a join,
+//! and what only their ConfigMap says is written there too.
+
+use std::collections::BTreeMap;
+
+use kubectl_mc_api::access::policy::{REFUSED_GROUPS, REFUSED_NAMESPACES, REFUSED_USERS};
+use kubectl_mc_api::names::MANAGER;
+use serde_json::{Value, json};
+
+use super::token_policy;
+
+/// Expressions by the name of their variable.
+pub(crate) type Variables = BTreeMap<&'static str, String>;
+
+/// What differs from a new member's policy.
+pub(crate) fn chosen(config_map: Option<&Value>, policy: Option<&Value>) -> Variables {
+    let mut chosen = Variables::new();
+    for (variable, key) in VARIABLES {
+        let listed = key.map_or_else(Vec::new, |key| lines(config_map, key));
+        let written = expression(policy, variable).filter(|&expression| expression != as_shipped(key));
+        let expression = match written {
+            Some(written) => written.to_owned(),
+            // JSON's strings are CEL's.
+            None if !listed.is_empty() => json!(listed).to_string(),
+            None => continue,
+        };
+        chosen.insert(variable, expression);
+    }
+    chosen
+}
+
+/// Writes it into the policy of the manifest.
+pub(crate) fn set(object: &mut Value, chosen: &Variables) {
+    if object["kind"] == "ValidatingAdmissionPolicy" && object["metadata"]["name"] == MANAGER {
+        chosen.iter().for_each(|(variable, expression)| token_policy::set(object, variable, expression));
+    }
+}
+
+fn lines<'a>(config_map: Option<&'a Value>, key: &str) -> Vec<&'a str> {
+    let text = config_map.and_then(|map| map["data"][key].as_str()).unwrap_or_default();
+    text.split('\n').filter(|line| !line.is_empty()).collect()
+}
+
+fn expression<'a>(policy: Option<&'a Value>, name: &str) -> Option<&'a str> {
+    let mut variables = policy?["spec"]["variables"].as_array()?.iter();
+    variables.find(|variable| variable["name"] == name)?["expression"].as_str()
+}
+
+fn as_shipped(key: Option<&str>) -> &'static str {
+    if key.is_some() { "[]" } else { "false" }
+}
+
+/// Those of the administrators, with the key of the ConfigMap that has the same. That anybody may be impersonated is only
+/// written by hand.
+const VARIABLES: [(&str, Option<&str>); 4] = [
+    ("anyUser", None),
+    ("refusedUsers", Some(REFUSED_USERS)),
+    ("refusedGroups", Some(REFUSED_GROUPS)),
+    ("refusedNamespaces", Some(REFUSED_NAMESPACES)),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::join::manifest;
+
+    fn policy() -> Value {
+        let is_it = |object: &Value| {
+            object["kind"] == "ValidatingAdmissionPolicy" && object["metadata"]["name"] == MANAGER
+        };
+        manifest::member().unwrap().into_iter().find(is_it).unwrap()
+    }
+
+    #[test]
+    fn policy_of_an_earlier_join_keeps_what_was_written_by_hand() {
+        assert_eq!(chosen(None, Some(&policy())), Variables::new(), "nobody has written anything");
+        let (mut before, mut after) = (policy(), policy());
+        token_policy::set(&mut before, "anyUser", "true");
+        token_policy::set(&mut before, "refusedGroups", "['wheel'] + ['staff']");
+        set(&mut after, &chosen(None, Some(&before)));
+        assert_eq!(after, before);
+    }
+
+    #[test]
+    fn names_that_the_config_map_refuses_reach_the_policy() {
+        let map = json!({"data": {"users": "Any", REFUSED_USERS: "root\nplatform \"admin\"\n", REFUSED_GROUPS: ""}});
+        let expected = Variables::from([("refusedUsers", r#"["root","platform \"admin\""]"#.to_owned())]);
+        assert_eq!(chosen(Some(&map), Some(&policy())), expected);
+        assert_eq!(chosen(Some(&map), None), expected);
+        let mut written = policy();
+        token_policy::set(&mut written, "refusedUsers", "['root', 'theo']");
+        assert_eq!(chosen(Some(&map), Some(&written))["refusedUsers"], "['root', 'theo']", "by hand");
+    }
+}

@@ -19,6 +19,8 @@ use crate::error::Failure;
 /// The members that are registered.
 pub(crate) struct Members {
     pub(crate) clusters: Vec<String>,
+    /// The ClusterAccesses, whose bindings are on them.
+    pub(crate) accesses: Vec<String>,
     /// Their Secrets and MemberClusters, and the ClusterAccesses.
     pub(crate) objects: Vec<Value>,
 }
@@ -41,15 +43,16 @@ pub(crate) async fn members(client: &kube::Client, namespace: &str) -> Result<Me
     });
     // The last one is deleted first, so that the leader can take away what it made on the members.
     let accesses = get(client, path::CLUSTER_ACCESSES_PATH).await?;
-    let accesses = items(&accesses).map(|access| {
+    let accesses = items(&accesses).map(name).collect::<Vec<_>>();
+    let objects_of_accesses = accesses.iter().map(|name| {
         json!({
             "apiVersion": FLEET_GROUP_VERSION,
             "kind": "ClusterAccess",
-            "metadata": {"name": name(access)},
+            "metadata": {"name": name},
         })
     });
-    let objects = secrets.chain(registrations).chain(accesses).collect();
-    Ok(Members { clusters, objects })
+    let objects = secrets.chain(registrations).chain(objects_of_accesses).collect();
+    Ok(Members { clusters, accesses, objects })
 }
 
 /// Ours on the host, in the order in which they were made.

@@ -59,6 +59,12 @@ async fn uninstall(
             host.cluster.kubectl_mc(),
             members.clusters.join(", ")
         ));
+        if !members.accesses.is_empty() {
+            printer.note_line(&format!(
+                "ClusterAccesses, whose bindings on a member may stay there until an unjoin too: {}",
+                members.accesses.join(", ")
+            ));
+        }
         if !yes && !dry_run {
             confirm("Remove their registrations and credentials from the host?", printer)?;
         }

@@ -15,7 +15,14 @@ fn registered_members_are_removed_only_after_confirmation() -> Result<()> {
         "metadata": {"name": "far"}, "spec": {},
     });
     scene.api()?.create("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters", &member)?;
-    scene.plugin.run(&["uninstall"])?.failure(&["far", "--yes"])?;
+    let access = serde_json::json!({
+        "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "ClusterAccess",
+        "metadata": {"name": "on-call"},
+        "spec": {"subjects": [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}],
+            "roleRef": {"kind": "ClusterRole", "name": "view"}, "clusterSelector": {}},
+    });
+    scene.api()?.create("/apis/fleet.kubectl-mc.dev/v1alpha1/clusteraccesses", &access)?;
+    scene.plugin.run(&["uninstall"])?.failure(&["far", "on-call", "--yes"])?;
     scene.api()?.get("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/far")?;
     let removed = scene.uninstall()?;
     ensure!(removed.contains("membercluster.fleet.kubectl-mc.dev/far deleted"), "{removed}");

@@ -123,6 +123,11 @@ impl Caller {
 
     /// By a token from elsewhere, which says that it is them.
     pub fn bearer(user: &str, groups: &[&str], token: String) -> Result<Self> {
+        Self::bearer_at(&bed()?.host, user, groups, token)
+    }
+
+    /// The same at another cluster that is a host.
+    pub fn bearer_at(host: &Cluster, user: &str, groups: &[&str], token: String) -> Result<Self> {
         let credential = json!({"token": token});
         Self {
             user: user.to_owned(),
@@ -131,7 +136,7 @@ impl Caller {
             certificate: None,
             folder: Arc::new(tempfile::tempdir()?),
         }
-        .with_credential(&bed()?.host, credential)
+        .with_credential(host, credential)
     }
 
     fn with_credential(self, host: &Cluster, credential: Value) -> Result<Self> {

@@ -1,5 +1,5 @@
-//! Who vouches for people: two issuers of ID tokens (OpenID Connect Core, section 2) that the host takes. One
-//! server has both: what each signs with and its discovery document are two fixed answers.
+//! Who vouches for people: two issuers of ID tokens (OpenID Connect Core, section 2) that the host takes, or another
+//! cluster that is a host. One server has both: what each signs with and its discovery document are two fixed answers.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,6 +10,7 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPai
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
+use testbed::Cluster;
 
 use crate::api::Api;
 use crate::bed::bed;
@@ -27,21 +28,26 @@ pub struct Issuer {
 /// The issuer `oidc`, as soon as the host takes its tokens: `sub` jane is `oidc:jane`, and of `groups` dev is
 /// `oidc:dev`; the claims `uid` and `tenant` are uid and the extra [`TENANT`].
 pub fn issuer() -> Result<&'static Issuer> {
-    Ok(&issuers()?.ours)
+    Ok(&of_the_host()?.ours)
 }
 
 /// Another, whose names begin with `other:`.
 pub fn other_issuer() -> Result<&'static Issuer> {
-    Ok(&issuers()?.other)
+    Ok(&of_the_host()?.other)
 }
 
 impl Issuer {
     /// Somebody who has just logged in.
     pub fn caller(&self, claims: &Value) -> Result<Caller> {
+        self.caller_at(&bed()?.host, claims)
+    }
+
+    /// The same at another cluster that is a host.
+    pub fn caller_at(&self, host: &Cluster, claims: &Value) -> Result<Caller> {
         let named = |claim: &Value| format!("{}:{}", self.name, claim.as_str().unwrap_or_default());
         let groups: Vec<_> = claims["groups"].as_array().into_iter().flatten().map(named).collect();
         let groups: Vec<_> = groups.iter().map(String::as_str).collect();
-        Caller::bearer(&named(&claims["sub"]), &groups, self.token(claims)?)
+        Caller::bearer_at(host, &named(&claims["sub"]), &groups, self.token(claims)?)
     }
 
     /// A token of these claims; `exp`, unless it is one of them, is in an hour.
@@ -95,35 +101,48 @@ pub fn now() -> Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
 }
 
-struct Issuers {
-    ours: Issuer,
+/// Both issuers, and the cluster that takes their tokens until this is dropped.
+pub struct Issuers {
+    pub ours: Issuer,
     other: Issuer,
+    host: &'static Cluster,
     _server: FakeMember,
 }
 
-fn issuers() -> Result<&'static Issuers> {
-    static ISSUERS: OnceLock<Result<Issuers, String>> = OnceLock::new();
-    let started = ISSUERS.get_or_init(|| start().map_err(|error| format!("{error:#}")));
-    started.as_ref().map_err(|error| anyhow!("{error}"))
+impl Issuers {
+    /// As soon as that cluster takes their tokens. Another test's issuers are forgotten there.
+    pub fn of(host: &'static Cluster) -> Result<Self> {
+        let [mut ours, mut other] = [Issuer::new("oidc")?, Issuer::new("other")?];
+        let keys = [(ours.name, ours.keys()?), (other.name, other.keys()?)];
+        let server = FakeMember::unregistered("e2e-oidc", move |request| answer(request, &keys))?;
+        for issuer in [&mut ours, &mut other] {
+            issuer.url = format!("https://{}/{}", server.address, issuer.name);
+        }
+        host.trust_issuers(&json!([ours.trusted(server.ca()), other.trusted(server.ca())]))?;
+        let issuers = Self { ours, other, host, _server: server };
+        for issuer in [&issuers.ours, &issuers.other] {
+            let token = issuer.token(&json!({"sub": "nobody", "uid": "0", "tenant": "none"}))?;
+            let somebody = Api::bearer(host, &token)?;
+            eventually("the host takes tokens of the issuer", RELOADED, || {
+                somebody.get("/version").map(Some).context("it does not")
+            })?;
+        }
+        Ok(issuers)
+    }
 }
 
-fn start() -> Result<Issuers> {
-    let [mut ours, mut other] = [Issuer::new("oidc")?, Issuer::new("other")?];
-    let keys = [(ours.name, ours.keys()?), (other.name, other.keys()?)];
-    let server = FakeMember::unregistered("e2e-oidc", move |request| answer(request, &keys))?;
-    for issuer in [&mut ours, &mut other] {
-        issuer.url = format!("https://{}/{}", server.address, issuer.name);
+impl Drop for Issuers {
+    fn drop(&mut self) {
+        // The bed may be gone.
+        let _ = self.host.trust_issuers(&json!([]));
     }
-    let host = &bed()?.host;
-    host.trust_issuers(&json!([ours.trusted(server.ca()), other.trusted(server.ca())]))?;
-    for issuer in [&ours, &other] {
-        let token = issuer.token(&json!({"sub": "nobody", "uid": "0", "tenant": "none"}))?;
-        let somebody = Api::bearer(host, &token)?;
-        eventually("the host takes tokens of the issuer", RELOADED, || {
-            somebody.get("/version").map(Some).context("it does not")
-        })?;
-    }
-    Ok(Issuers { ours, other, _server: server })
+}
+
+fn of_the_host() -> Result<&'static Issuers> {
+    static ISSUERS: OnceLock<Result<Issuers, String>> = OnceLock::new();
+    let started =
+        ISSUERS.get_or_init(|| bed().and_then(|bed| Issuers::of(&bed.host)).map_err(|e| format!("{e:#}")));
+    started.as_ref().map_err(|error| anyhow!("{error}"))
 }
 
 /// Its two documents, below its own path.

@@ -49,6 +49,8 @@ pub(crate) fn start(site: &Site<'_>, plan: &ClusterPlan) -> Result<Cluster> {
     fs::write(dir.join("audit-policy.yaml"), AUDIT_POLICY)?;
     if plan.name == HOST {
         fs::write(dir.join("tokens.csv"), TOKENS)?;
+    }
+    if takes_id_tokens(plan) {
         fs::write(dir.join(AUTHENTICATION), NO_ISSUERS)?;
     }
 
@@ -204,9 +206,16 @@ fn apiserver_args(loopback: bool, plan: &ClusterPlan, ports: &Ports, dir: &Path)
     }
     if plan.name == HOST {
         args.push(format!("--token-auth-file={}", file("tokens.csv")));
+    }
+    if takes_id_tokens(plan) {
         args.push(format!("--authentication-config={}", file(AUTHENTICATION)));
     }
     args
+}
+
+/// The host, and what may become one.
+fn takes_id_tokens(plan: &ClusterPlan) -> bool {
+    plan.name == HOST || plan.spare
 }
 
 fn controller_manager_args(ports: &Ports, dir: &Path) -> Vec<String> {
@@ -280,8 +289,11 @@ mod tests {
     use super::*;
 
     fn apiserver(name: &str, loopback: bool) -> Vec<String> {
-        let plan =
-            ClusterPlan { name: name.into(), version: "v1.36.3".into(), index: 1, node: false, spare: false };
+        apiserver_of(name, false, loopback)
+    }
+
+    fn apiserver_of(name: &str, spare: bool, loopback: bool) -> Vec<String> {
+        let plan = ClusterPlan { name: name.into(), version: "v1.36.3".into(), index: 1, node: false, spare };
         let ports = Ports::of(&plan, loopback).unwrap();
         apiserver_args(loopback, &plan, &ports, Path::new("/bed/m1"))
     }
@@ -291,14 +303,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_host_knows_the_static_tokens_and_takes_id_tokens() {
-        for flag in
-            ["--token-auth-file=/bed/m1/tokens.csv", "--authentication-config=/bed/m1/authentication.yaml"]
-        {
-            assert!(has(&apiserver("host", false), flag));
-            let name = flag.split('=').next().unwrap();
-            assert!(!apiserver("m1", false).iter().any(|arg| arg.starts_with(name)));
-        }
+    fn only_hosts_authenticate_people() {
+        let tokens = "--token-auth-file=/bed/m1/tokens.csv";
+        let issuers = "--authentication-config=/bed/m1/authentication.yaml";
+        let known = |args: Vec<String>| [tokens, issuers].map(|flag| has(&args, flag));
+        assert_eq!(known(apiserver("host", false)), [true, true]);
+        assert_eq!(known(apiserver_of("s1", true, false)), [false, true]);
+        assert_eq!(known(apiserver("m1", false)), [false, false]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The first day of a fleet, and its first long outage: a group that has access by a label keeps it while members
+//! The first day of a fleet, and its first long outage: an OIDC group that has access by a label keeps it while members
 //! join, while the host is away for longer than tokens live, and while another host asks for a member.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use harness::aged_token::aged;
 use harness::api::Api;
 use harness::bed::{SYSTEM, bed};
-use harness::caller::Caller;
+use harness::oidc::Issuers;
 use harness::own_fleet::OwnFleet;
 use harness::spare_host::{SIDECAR, SpareHost, listing};
 use harness::tool::Tool;
@@ -48,6 +48,8 @@ struct Story {
     host: SpareHost,
     fleet: OwnFleet,
     admin: Tool,
+    /// Who vouches for the group.
+    _issuers: Issuers,
     /// Somebody of the group.
     ulla: Tool,
 }
@@ -63,11 +65,14 @@ impl Story {
         let program = Path::new(env!("CARGO_BIN_EXE_kubectl-mc"));
         let mut clusters = vec![host.cluster];
         clusters.extend(members.iter().map(|member| member.cluster));
-        let ulla = Caller::certificate_at(host.cluster, "ulla", &["night"])?;
+        let issuers = Issuers::of(host.cluster)?;
+        let claims = json!({"sub": "ulla", "groups": ["night"], "uid": "1", "tenant": "none"});
+        let ulla = issuers.ours.caller_at(host.cluster, &claims)?;
         Ok(Self {
             fleet: OwnFleet { namespace: SYSTEM.to_owned(), host: Api::admin(host.cluster)? },
             admin: Tool::plugin_at(program, &clusters)?,
             ulla: Tool::plugin(program, &ulla)?,
+            _issuers: issuers,
             members,
             host,
         })
@@ -159,5 +164,5 @@ impl Story {
     }
 }
 
-const GRANT: [&str; 5] = ["access", "grant", "view", "--group=night", "--cluster-selector=env=prod"];
+const GRANT: [&str; 5] = ["access", "grant", "view", "--group=oidc:night", "--cluster-selector=env=prod"];
 const DAY: Duration = Duration::from_secs(24 * 3600);

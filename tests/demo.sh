@@ -11,7 +11,7 @@ if [ "${1:-}" != --in-bed ]; then
     cargo build --quiet --package kubectl-mc --package sidecar --package testbed
     # The test bed builds what it starts of Kubernetes, and nothing else.
     [ -d target/kubernetes ] || echo "demo: the first time, Kubernetes is built from its Go modules: about four minutes on two cores"
-    bed=(--members 2 --sidecar target/debug/mc-sidecar)
+    bed=(--members 2 --spare s1 --sidecar target/debug/mc-sidecar)
     if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
         bed+=(--node m1)
     else
@@ -108,6 +108,23 @@ say "And m1 itself says no where she has no right there:"
 show kubectl mc --cluster=m1 get nodes
 say "What m1 saw of it all: Jane, by name, in its audit log."
 show "jq -c 'select(.impersonatedUser.username == \"jane\") | [.verb, .requestURI, .impersonatedUser.username, .impersonatedUser.groups]' $(jq -r .members.m1.audit_log "$TESTBED/bed.json") | tail -n 3"
+
+say "The host's administrator adds a cluster, and gives Jane's group access to all clusters of its label:"
+export KUBECONFIG=$admin:$(jq -r .spares.s1.kubeconfig "$TESTBED/bed.json")
+show kubectl mc join shop --member-context=s1 --labels=env=prod --bindable-roles=view
+show kubectl mc access grant view --group=dev --cluster-selector=env=prod
+export KUBECONFIG=$home/jane.kubeconfig
+say "Jane reads the new cluster, beside the one that she had:"
+show kubectl mc --cluster=m1,shop get configmaps --namespace default
+say "An outage: the kube-apiserver of the new cluster is gone. The other one answers as before, and it is said what is missing:"
+target/debug/testbed stop s1
+kubectl --kubeconfig "$admin" wait membercluster/shop --for=condition=Ready=false --timeout=120s >/dev/null
+show kubectl mc --cluster=m1,shop get configmaps --namespace default
+show kubectl mc clusters
+say "It is back, and needs nobody:"
+target/debug/testbed restart s1
+kubectl --kubeconfig "$admin" wait membercluster/shop --for=condition=Ready --timeout=120s >/dev/null
+show kubectl mc --cluster=shop get namespaces
 
 if [ -t 0 ] && [ -t 1 ] && [ "${DEMO_SHELL:-1}" != 0 ]; then
     say "A shell as Jane. KUBECONFIG=$admin is the host's administrator. 'exit' takes everything down."

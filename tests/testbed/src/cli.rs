@@ -37,6 +37,8 @@ pub(crate) enum Command {
         #[arg(default_value = DEFAULT_VERSION)]
         versions: Vec<String>,
     },
+    /// Stop a cluster's kube-apiserver, in the bed that TESTBED names
+    Stop { cluster: String },
     /// Stop a cluster's kube-apiserver and start it again, in the bed that TESTBED names
     Restart { cluster: String },
     /// Wait until a bed's owner is gone and take the bed down

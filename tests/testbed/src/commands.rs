@@ -22,6 +22,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Build { versions } => {
             versions.iter().try_for_each(|version| programs::build_all(version))?
         }
+        Command::Stop { cluster } => Bed::from_env()?.cluster(&cluster)?.stop_apiserver()?,
         Command::Restart { cluster } => Bed::from_env()?.cluster(&cluster)?.restart_apiserver()?,
         Command::Reap { dir } => owner::reap(&dir)?,
     }

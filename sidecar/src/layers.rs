@@ -15,7 +15,7 @@ const LAYERS: &[&str] = &[
     "upstream",
     "request::body", "server::cors", "endpoints::clusters", "endpoints::discovery",
     "members::waiter_limit", "members::cluster", "members::on_demand_access", "members::inventory",
-    "request::error", "request::hold", "request::record", "request::guarded", "request::status", "request::proxy", "request::upgrade",
+    "request::error", "request::hold", "request::record", "request::guarded", "request::status", "request::redirect", "request::proxy", "request::upgrade",
     "request::services", "request::handler",
     "server::admin", "server::listener", "server::shutdown",
     "controllers", "crds", "args", "config", "log", "app", "check", "main",

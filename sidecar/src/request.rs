@@ -18,6 +18,7 @@ pub mod protocol;
 pub mod proxy;
 pub mod query;
 pub mod record;
+pub mod redirect;
 pub mod request_info;
 pub mod revalidation;
 pub mod services;

@@ -154,7 +154,11 @@ impl Upstream {
             // A 401 sends the caller to log in again, though it is our credential that was refused.
             StatusCode::UNAUTHORIZED if !inner_proxy => Err(Error::Credential { cluster: cluster() }),
             // Followed or relayed, it would take the credential or the caller elsewhere (CVE-2022-3172).
-            status if status.is_redirection() && response.headers().contains_key(header::LOCATION) => {
+            status
+                if status.is_redirection()
+                    && !inner_proxy
+                    && response.headers().contains_key(header::LOCATION) =>
+            {
                 Err(Error::Redirect { cluster: cluster(), status })
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -288,6 +292,11 @@ pub enum Error {
     Credential { cluster: ClusterName },
     #[error("member {cluster} attempted to redirect this request ({status}), which is not permitted")]
     Redirect { cluster: ClusterName, status: StatusCode },
+    #[error(
+        "member {cluster} redirects this request ({status}), and the host's kube-apiserver passes no redirects on: \
+         request {location}"
+    )]
+    RedirectPastHost { cluster: ClusterName, status: StatusCode, location: String },
     /// The member's words, and the rights that its grant lacks if that is known.
     #[error(
         "member {cluster} does not let the sidecar impersonate the caller: {message}{}{}",
@@ -332,6 +341,7 @@ impl Error {
             | Self::Malformed { cluster, .. }
             | Self::Credential { cluster }
             | Self::Redirect { cluster, .. }
+            | Self::RedirectPastHost { cluster, .. }
             | Self::Impersonation { cluster, .. }
             | Self::Granted { cluster }
             | Self::AccessQueueFull { cluster }

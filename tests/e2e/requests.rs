@@ -8,6 +8,7 @@ mod http2;
 mod member_headers;
 mod messages;
 mod pool;
+mod redirects;
 mod routing;
 mod targets;
 mod tls;

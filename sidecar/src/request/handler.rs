@@ -28,6 +28,7 @@ use crate::request::headers;
 use crate::request::proxy;
 use crate::request::proxy::Draft;
 use crate::request::record::Record;
+use crate::request::redirect;
 use crate::request::request_info::{Health, RequestInfo, Route};
 use crate::request::services::Services;
 use crate::request::status;
@@ -152,7 +153,8 @@ async fn respond(
     drop(waiting);
     let caller = caller?;
     // The front proxy's connection is everybody's, and its heads may be large for the sake of identities.
-    if caller.by == By::RequestHeader {
+    let by = caller.by;
+    if by == By::RequestHeader {
         HeadLimit::CALLER.check(request.headers())?;
     }
 
@@ -208,7 +210,11 @@ async fn respond(
         _ => proxy::forward(inventory, &cluster, draft, due).await?,
     };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let location = redirect::checked(&response, name, path, by)?;
         headers::clean_response(response.headers_mut(), path.is_inner_proxy());
+        if let Some(location) = location {
+            response.headers_mut().insert(header::LOCATION, location);
+        }
     }
     Ok(response)
 }

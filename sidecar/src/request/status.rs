@@ -163,6 +163,7 @@ impl Shape {
             Error::Inventory(Inventory::ProxyOff { .. }) => unavailable(),
             Error::Upstream(
                 Upstream::Redirect { .. }
+                | Upstream::RedirectPastHost { .. }
                 | Upstream::Switched { .. }
                 | Upstream::Malformed { .. }
                 | Upstream::Broken(_),

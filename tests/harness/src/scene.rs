@@ -99,7 +99,9 @@ impl Scene {
     pub fn start_pod(&self, name: &str, container: &Value) -> Result<()> {
         let mut container = container.clone();
         container["name"] = json!("main");
-        container["image"] = json!("testbed.local/busybox:1");
+        if container["image"].is_null() {
+            container["image"] = json!("testbed.local/busybox:1");
+        }
         container["imagePullPolicy"] = json!("Never");
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},

@@ -20,7 +20,7 @@ impl MemberPath {
 
     /// Takes what follows `…/proxy/`. Dot segments are refused however they are spelt: whoever
     /// cleans the path behind us could leave the member's base path by them.
-    pub(super) fn parse(rest: &str) -> Result<Self, Error> {
+    pub fn parse(rest: &str) -> Result<Self, Error> {
         let decoded = unescape(rest).ok_or(Error::MemberPath("has a malformed escape"))?;
         if decoded.iter().any(|b| b.is_ascii_control() || *b == b'\\') {
             return Err(Error::MemberPath("has a control character or a backslash"));
@@ -72,6 +72,21 @@ impl MemberPath {
                 && matches!(resource.resource, "nodes" | "pods" | "services")
                 && resource.subresource == "proxy"
         })
+    }
+
+    /// The path of the program that this path is handed to, by its unescaped segments.
+    pub fn program(&self) -> Option<Vec<Cow<'_, [u8]>>> {
+        let mut length = 0;
+        let mut segments = Vec::new();
+        for segment in self.0.strip_prefix('/')?.split('/') {
+            length += 1 + segment.len();
+            segments.push(unescape(segment)?);
+            // A name or a namespace may be `proxy` itself.
+            if segment == "proxy" && Self(self.0[..length].to_owned()).is_inner_proxy() {
+                return Some(segments);
+            }
+        }
+        None
     }
 
     fn decoded(&self) -> Cow<'_, str> {

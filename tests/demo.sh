@@ -110,16 +110,18 @@ say "What m1 saw of it all: Jane, by name, in its audit log."
 show "jq -c 'select(.impersonatedUser.username == \"jane\") | [.verb, .requestURI, .impersonatedUser.username, .impersonatedUser.groups]' $(jq -r .members.m1.audit_log "$TESTBED/bed.json") | tail -n 3"
 
 say "The host's administrator adds a cluster, and gives Jane's group access to all clusters of its label:"
-export KUBECONFIG=$admin:$(jq -r .spares.s1.kubeconfig "$TESTBED/bed.json")
+spare=$(jq -r .spares.s1.kubeconfig "$TESTBED/bed.json")
+kubectl --kubeconfig "$spare" create namespace shop >/dev/null
+export KUBECONFIG=$admin:$spare
 show kubectl mc join shop --member-context=s1 --labels=env=prod --bindable-roles=view
 show kubectl mc access grant view --group=dev --cluster-selector=env=prod
 export KUBECONFIG=$home/jane.kubeconfig
 say "Jane reads the new cluster, beside the one that she had:"
-show kubectl mc --cluster=m1,shop get configmaps --namespace default
+show kubectl mc --cluster=m1,shop get configmaps --namespace shop
 say "An outage: the kube-apiserver of the new cluster is gone. The other one answers as before, and it is said what is missing:"
 target/debug/testbed stop s1
 kubectl --kubeconfig "$admin" wait membercluster/shop --for=condition=Ready=false --timeout=120s >/dev/null
-show kubectl mc --cluster=m1,shop get configmaps --namespace default
+show kubectl mc --cluster=m1,shop get configmaps --namespace shop
 show kubectl mc clusters
 say "It is back, and needs nobody:"
 target/debug/testbed restart s1

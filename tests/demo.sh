@@ -120,12 +120,12 @@ say "Jane reads the new cluster, beside the one that she had:"
 show kubectl mc --cluster=m1,shop get configmaps --namespace shop
 say "An outage: the kube-apiserver of the new cluster is gone. The other one answers as before, and it is said what is missing:"
 target/debug/testbed stop s1
-kubectl --kubeconfig "$admin" wait membercluster/shop --for=condition=Ready=false --timeout=120s >/dev/null
+kubectl --kubeconfig "$admin" wait membercluster/shop --for=condition=Ready=false --timeout=120s >/dev/null 2>&1
 show kubectl mc --cluster=m1,shop get configmaps --namespace shop
 show kubectl mc clusters
 say "It is back, and needs nobody:"
 target/debug/testbed restart s1
-kubectl --kubeconfig "$admin" wait membercluster/shop --for=condition=Ready --timeout=120s >/dev/null
+kubectl --kubeconfig "$admin" wait membercluster/shop --for=condition=Ready --timeout=120s >/dev/null 2>&1
 show kubectl mc --cluster=shop get namespaces
 
 if [ -t 0 ] && [ -t 1 ] && [ "${DEMO_SHELL:-1}" != 0 ]; then

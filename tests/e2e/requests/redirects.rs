@@ -9,7 +9,7 @@ use serde_json::json;
 
 /// agnhost netexec redirects to any location that it is asked for; the member's kube-apiserver makes it a path of its own.
 #[test]
-fn redirect_of_a_program_in_a_pod_is_followed_below_the_proxy_path() -> Result<()> {
+fn fault_48_redirect_of_a_program_stays_below_its_proxy_path() -> Result<()> {
     let scene = Scene::new("redirects")?;
     let container = json!({
         "image": "testbed.local/agnhost:1", "args": ["netexec", "--http-port=8080"],

@@ -10,7 +10,7 @@ mod flags;
 use std::ffi::{OsStr, OsString};
 
 use flags::FlagKind;
-pub(crate) use flags::{COMPARE, KUBECTL_VERBS};
+pub(crate) use flags::{COMPARE, KUBECTL_VERBS, TAIL};
 
 /// The command line, taken apart.
 #[derive(Clone, Debug, Default)]
@@ -116,13 +116,18 @@ impl Scanned {
 
     /// All flags of kubectl, by their long names, in the order given.
     pub(crate) fn flags(&self) -> impl Iterator<Item = (&str, Option<&OsStr>)> {
+        self.flag_words().map(|(name, _, value)| (name, value))
+    }
+
+    /// The same, each with the word that it was given in.
+    pub(crate) fn flag_words(&self) -> impl Iterator<Item = (&str, &OsStr, Option<&OsStr>)> {
         self.flags.iter().map(|flag| {
             let value = match &flag.value {
                 Value::None => None,
                 Value::Inline(value) => Some(value.as_os_str()),
                 Value::Next => self.kubectl.get(flag.at + 1).map(OsString::as_os_str),
             };
-            (flag.name.as_str(), value)
+            (flag.name.as_str(), self.kubectl[flag.at].as_os_str(), value)
         })
     }
 

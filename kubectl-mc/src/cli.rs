@@ -5,6 +5,7 @@ mod access;
 mod compare;
 mod install;
 mod join;
+mod tail;
 mod use_cluster;
 mod version;
 mod wrap;
@@ -23,6 +24,7 @@ pub(crate) use access::{
 pub(crate) use compare::CompareArgs;
 pub(crate) use install::{Certificates, InstallArgs, PullPolicy, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
+pub(crate) use tail::TailArgs;
 pub(crate) use use_cluster::UseArgs;
 pub(crate) use version::{DataFormat, GIT_COMMIT, GIT_VERSION, VersionArgs, version, with_commit};
 pub(crate) use wrap::wrap;
@@ -229,6 +231,9 @@ Examples:
   kubectl mc --cluster='eu-*' --exclude=eu-9 get nodes
   kubectl mc --cluster-selector=env=prod rollout restart deploy/web
   kubectl mc --all-clusters --dry-run=clusters delete pod web
+
+  # The logs of all pods that match, as they go on
+  kubectl mc tail '^web-' -f --all-clusters
 
   # Through another host
   kubectl mc --context=eu-host --cluster=m1 get nodes

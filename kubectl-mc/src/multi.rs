@@ -51,7 +51,7 @@ use crate::exit::ExitStatus;
 use crate::kubectl::verb::{self, Effect};
 use crate::log::Log;
 use crate::multi::direct::Plan;
-use crate::multi::selection::{SelectedCluster, SelectedClusters};
+use crate::multi::selection::{Growth, SelectedCluster, SelectedClusters};
 use crate::next_command::quoted;
 use crate::printer::Printer;
 use children::Children;
@@ -66,6 +66,8 @@ pub(crate) struct Job<'a> {
     /// The host as it was found, before a credential plugin was run for it.
     pub(crate) found: &'a ClusterContext,
     pub(crate) targets: &'a SelectedClusters,
+    /// The choice of the targets, if it may come to mean more of them.
+    pub(crate) growth: Option<&'a Growth>,
     pub(crate) options: &'a Options,
     pub(crate) env: &'a Env,
     pub(crate) printer: &'a Printer,

@@ -63,6 +63,7 @@ pub(super) fn long_takes_value(verb: Option<&OsStr>, name: &str) -> bool {
         "containers" => verb != "top",
         "prefix" => verb != "logs",
         "raw" => verb != "config",
+        "exclude-pod" | "exclude-container" | "include-line" | "exclude-line" => verb == TAIL,
         _ => KUBECTL_LONG.binary_search(&name).is_ok(),
     }
 }
@@ -71,7 +72,8 @@ pub(super) fn long_takes_value(verb: Option<&OsStr>, name: &str) -> bool {
 pub(super) fn short_takes_value(verb: Option<&OsStr>, letter: u8) -> bool {
     let verb = verb.and_then(OsStr::to_str).unwrap_or_default();
     match letter {
-        b'f' => verb != "logs",
+        b'f' => !matches!(verb, "logs" | TAIL),
+        b'i' | b'E' => verb == TAIL,
         b'p' => matches!(verb, "patch" | "proxy"),
         b'w' => verb == "proxy",
         _ => b"LPceklnorsuv".contains(&letter),
@@ -83,13 +85,18 @@ pub(super) fn long_of(verb: Option<&OsStr>, letter: u8) -> &'static str {
     let verb = verb.and_then(OsStr::to_str).unwrap_or_default();
     match letter {
         b'h' => "help",
+        b's' if verb == TAIL => "since",
+        b'i' if verb == TAIL => "include-line",
+        b'e' if verb == TAIL => "exclude-line",
+        b'E' if verb == TAIL => "exclude-container",
+        b't' if verb == TAIL => "timestamps",
         b's' => "server",
         b'n' => "namespace",
         b'o' => "output",
         b'l' => "selector",
         b'k' => "kustomize",
         b'A' => "all-namespaces",
-        b'f' if verb == "logs" => "follow",
+        b'f' if matches!(verb, "logs" | TAIL) => "follow",
         b'f' => "filename",
         b'w' if verb == "proxy" => "www",
         b'w' => "watch",
@@ -109,13 +116,16 @@ pub(super) fn is_builtin(verb: &str) -> bool {
     KUBECTL_VERBS.contains(&verb)
 }
 
-/// Whether the flags of the verb are known: it is kubectl's, or its words are those of `kubectl get`.
+/// Whether the flags of the verb are known: it is kubectl's, or its words are read like kubectl's.
 fn is_known(verb: &OsStr) -> bool {
-    verb.to_str().is_some_and(|verb| is_builtin(verb) || verb == COMPARE)
+    verb.to_str().is_some_and(|verb| is_builtin(verb) || matches!(verb, COMPARE | TAIL))
 }
 
 /// The verb of the plugin that takes the words of `kubectl get`.
 pub(crate) const COMPARE: &str = "compare";
+
+/// The verb of the plugin that shows the logs of many pods.
+pub(crate) const TAIL: &str = "tail";
 
 const fn flag(shape: FlagKind, place: Place) -> BuiltinFlag {
     BuiltinFlag { shape, place }

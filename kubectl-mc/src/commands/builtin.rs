@@ -7,10 +7,10 @@ use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 
 use super::{clusters, use_cluster, version};
 use crate::access;
-pub(super) use crate::argv::COMPARE;
 use crate::argv::Scanned;
+pub(super) use crate::argv::{COMPARE, TAIL};
 use crate::cli::{
-    self, AccessArgs, Cli, ClustersArgs, CompareArgs, Flags, InstallArgs, JoinArgs, UninstallArgs,
+    self, AccessArgs, Cli, ClustersArgs, CompareArgs, Flags, InstallArgs, JoinArgs, TailArgs, UninstallArgs,
     UnjoinArgs, UseArgs, VersionArgs,
 };
 use crate::env::Env;
@@ -42,6 +42,8 @@ enum Clusters {
     Choice,
     /// All of them, and the flags for several clusters.
     Any,
+    /// The same with the color of lines.
+    Lines,
 }
 
 impl Clusters {
@@ -63,6 +65,19 @@ impl Clusters {
                 "exclude",
                 "cluster_concurrency",
                 "cluster_timeout",
+            ],
+            Self::Lines => &[
+                "context",
+                "kubeconfig",
+                "v",
+                "cluster",
+                "cluster_selector",
+                "all_clusters",
+                "exclude",
+                "retry_failed",
+                "cluster_concurrency",
+                "cluster_timeout",
+                "color",
             ],
         }
     }
@@ -108,6 +123,15 @@ const VERBS: &[BuiltinVerb] = &[
         clusters: Clusters::Any,
         effect: |_| Effect::Reads,
         // Only its help comes here: its words are those of `kubectl get`.
+        run: |_, _, _, printer| Ok(help(printer)),
+    },
+    BuiltinVerb {
+        name: TAIL,
+        about: "Show the logs of all pods that match, and follow them",
+        arguments: TailArgs::augment_args,
+        clusters: Clusters::Lines,
+        effect: |_| Effect::Reads,
+        // Only its help comes here: its words are read like those of `kubectl logs`.
         run: |_, _, _, printer| Ok(help(printer)),
     },
     BuiltinVerb {
@@ -164,7 +188,7 @@ pub(super) fn effect(scanned: &Scanned) -> Effect {
 /// cluster chosen, and so is the help of a verb of the plugin.
 pub(super) fn runs_here(scanned: &Scanned, is_cluster_chosen: bool) -> bool {
     let Some(verb) = scanned.verb() else { return false };
-    if verb == COMPARE {
+    if verb == COMPARE || verb == TAIL {
         return scanned.has("help");
     }
     if verb == "help" {

@@ -10,7 +10,8 @@ use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::chosen_cluster::ChosenCluster;
 use crate::cluster::client;
-use crate::cluster::context::ClusterContext;
+use crate::cluster::context::{ClusterContext, User};
+use crate::cluster::credential::Login;
 use crate::commands::builtin;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -21,7 +22,7 @@ use crate::kubectl::preflight;
 use crate::kubectl::rewrite::{self, RawPath};
 use crate::kubectl::verb::Effect;
 use crate::log::Log;
-use crate::multi::direct::{Merge, Plan, Task};
+use crate::multi::direct::{Merge, OneCluster, Plan, TailPlan, Task};
 use crate::multi::selection::Choice;
 use crate::multi::{self, ClusterProgress};
 use crate::printer::Printer;
@@ -42,6 +43,10 @@ pub(super) fn run(
             return Err(NotComparable.into());
         }
         return several::run(scanned, settings, env, printer);
+    }
+    if scanned.verb().is_some_and(|verb| verb == builtin::TAIL) {
+        // What is wrong with its words is told before anything is sent.
+        TailPlan::parse(&scanned)?;
     }
     let settings = Settings { choice: choice(&scanned, &settings, env, printer)?, ..settings };
     match settings.choice.as_ref().and_then(Choice::exact) {
@@ -84,7 +89,7 @@ fn one(
     rewrite::check(&scanned, &cluster)?;
     let host = ClusterContext::load_for(&scanned, &settings.host, env)?;
     if let Some(plan) = Plan::for_one(&scanned, env) {
-        return native(&plan, &scanned, cluster, &host, env, printer);
+        return native(&plan, &scanned, cluster, &host, settings, env, printer);
     }
     let kubectl = Kubectl::find(env)?;
     Log::new(env).decision("Run kubectl", &[("cluster", &cluster), ("path", &kubectl.path().display())]);
@@ -111,33 +116,38 @@ fn one(
     Ok(kubectl.run(rewrite::rewrite(scanned, &host, &cluster, &overlay, raw)?, input)?)
 }
 
-/// What many clusters get, at one: so that tests can lay it beside kubectl's.
+/// What many clusters get, at one: `tail`, and what tests lay beside kubectl's.
 fn native(
     plan: &Plan,
     scanned: &Scanned,
     cluster: ClusterName,
-    host: &ClusterContext,
+    found: &ClusterContext,
+    settings: &Settings,
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
+    let login = Login::new(found, scanned);
+    let host = login.host()?;
     let task = Task {
         host,
-        plugin: None,
+        plugin: matches!(host.user, User::Inline(..)).then_some(found),
         scanned,
         env,
         printer,
         clusters: vec![cluster],
         not_ready: Vec::new(),
+        growth: None,
+        color: settings.fleet.color,
         at_once: None,
-        timeout: None,
+        timeout: settings.fleet.timeout.filter(|timeout| !timeout.is_zero()),
         progress: ClusterProgress::default(),
         merge: Merge::Plain,
     };
-    let mut text = printer;
+    let mut text = OneCluster::new(printer);
     let results = client::runtime()?.block_on(plan.run(&task, &mut text))?;
-    let failed = results.into_iter().find_map(Result::err);
+    let failed = results.into_iter().find_map(|(_, result)| result.err());
     Ok(failed.map_or(ExitStatus::Success, |failure| {
-        printer.note_line(&failure.to_string());
+        text.end(&failure);
         ExitStatus::Failed
     }))
 }

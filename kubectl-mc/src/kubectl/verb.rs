@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use crate::argv::Scanned;
+use crate::argv::{Scanned, TAIL};
 
 /// What a command does to a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(crate) fn is_stream(scanned: &Scanned) -> bool {
     let word = scanned.word_after_verb().unwrap_or_default();
     let follows = (verb == "get" || verb == "events") && (scanned.has("watch") || scanned.has("watch-only"));
     follows
-        || (verb == "logs" && scanned.has("follow"))
+        || ((verb == "logs" || verb == TAIL) && scanned.has("follow"))
         || verb == "wait"
         || verb == "port-forward"
         || verb == "attach"

@@ -4,13 +4,16 @@
 //! - [`kubectl_flags`]: kubectl's flags, read strictly
 //! - [`login`], [`pool`]: the way to the members, with a credential that may run out
 //! - [`member`], [`member_deadline`], [`failure`]: one of them, how long it may take, and why it did not answer
+//! - [`arrivals`]: clusters that become Ready while a command runs
 //! - [`discovery`]: which type a word means
 //! - [`run_job`]: from a job and to its outcomes
 //! - [`logs`]: the logs of pods; [`compare`]: what differs between clusters
 //! - [`get`]: lists and watches; [`server_table`]: the rows of a server's table
 
+mod arrivals;
 mod compare;
 mod discovery;
+mod event_lines;
 mod failure;
 mod get;
 mod kubectl_flags;
@@ -18,6 +21,7 @@ mod login;
 mod logs;
 mod member;
 mod member_deadline;
+mod pause;
 mod pool;
 mod run_job;
 mod server_table;
@@ -29,9 +33,11 @@ use kubectl_mc_api::ClusterName;
 use member_deadline::MemberDeadline;
 
 pub(crate) use failure::MemberFailure;
+pub(crate) use logs::TailPlan;
 pub(crate) use server_table::render as render_table;
 
-use crate::argv::{COMPARE, Scanned};
+use crate::argv::{COMPARE, Scanned, TAIL};
+use crate::cli::Color;
 use crate::cluster::client::ClientError;
 use crate::cluster::context::ClusterContext;
 use crate::env::{self, Env};
@@ -39,6 +45,7 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::multi::ClusterProgress;
 use crate::multi::ordered_output::{Concurrency, ForCluster};
+use crate::multi::selection::Growth;
 use crate::printer::Printer;
 use crate::server_text::ServerText;
 
@@ -47,8 +54,12 @@ use crate::server_text::ServerText;
 pub(crate) enum Plan {
     Get(get::GetPlan),
     Logs(logs::LogsPlan),
+    Tail(Box<TailPlan>),
     Compare(compare::ComparePlan),
 }
+
+/// What came of a plan at a cluster.
+pub(crate) type Ended = (ClusterName, Result<(), MemberFailure>);
 
 impl Plan {
     /// The plan for a command on many clusters, unless kubectl is wanted for everything.
@@ -56,12 +67,23 @@ impl Plan {
         if scanned.verb().is_some_and(|verb| verb == COMPARE) {
             return compare::ComparePlan::of(scanned).map(Self::Compare);
         }
+        if let Some(tail) = Self::tail(scanned) {
+            return Some(tail);
+        }
         if env.var(env::NATIVE).is_some_and(|native| native == "0") { None } else { Self::of(scanned, env) }
     }
 
     /// The plan for a command on one cluster, which is kubectl's unless a test asks for this.
     pub(crate) fn for_one(scanned: &Scanned, env: &Env) -> Option<Self> {
+        if let Some(tail) = Self::tail(scanned) {
+            return Some(tail);
+        }
         env.var(env::NATIVE).filter(|native| *native == "1").and_then(|_| Self::of(scanned, env))
+    }
+
+    fn tail(scanned: &Scanned) -> Option<Self> {
+        scanned.verb().filter(|verb| *verb == TAIL)?;
+        TailPlan::parse(scanned).ok().map(|plan| Self::Tail(Box::new(plan)))
     }
 
     /// The plan for a command line, if it is one that is done here.
@@ -75,19 +97,23 @@ impl Plan {
 
     /// Whether it lasts and shows objects, so that a cluster may come to it later.
     fn is_watch(&self) -> bool {
-        matches!(self, Self::Get(plan) if plan.is_watch())
+        match self {
+            Self::Get(plan) => plan.is_watch(),
+            Self::Tail(plan) => plan.follows(),
+            Self::Logs(_) | Self::Compare(_) => false,
+        }
     }
 
-    /// Does it. What came of it at each of the clusters, in their order; lines of text go to `text`.
-    pub(crate) async fn run(
-        &self,
-        task: &Task<'_>,
-        text: &mut dyn Text,
-    ) -> Result<Vec<Result<(), MemberFailure>>, DirectError> {
+    /// Does it. What came of it at each of the clusters, in their order, and then at those that joined; lines of text
+    /// go to `text`.
+    pub(crate) async fn run(&self, task: &Task<'_>, text: &mut dyn Text) -> Result<Vec<Ended>, DirectError> {
+        let named =
+            |results: Vec<Result<(), MemberFailure>>| task.clusters.iter().cloned().zip(results).collect();
         let result = match self {
-            Self::Get(plan) => get::run(plan, task, text).await,
-            Self::Logs(plan) => logs::run(plan, task, text).await,
-            Self::Compare(plan) => compare::run(plan, task).await,
+            Self::Get(plan) => get::run(plan, task, text).await.map(named),
+            Self::Logs(plan) => logs::run(plan, task, text).await.map(named),
+            Self::Tail(plan) => logs::run_tail(plan, task, text).await,
+            Self::Compare(plan) => compare::run(plan, task).await.map(named),
         };
         result.map_err(|source| DirectError::Client { host: task.host.describe(), source })
     }
@@ -109,17 +135,38 @@ pub(crate) trait Text {
 }
 
 /// Text of one cluster, as it is.
-impl Text for &Printer {
+pub(crate) struct OneCluster<'a> {
+    printer: &'a Printer,
+    /// Whether a failure was printed.
+    has_failed: bool,
+}
+
+impl<'a> OneCluster<'a> {
+    pub(crate) fn new(printer: &'a Printer) -> Self {
+        Self { printer, has_failed: false }
+    }
+
+    /// Prints why the command failed, unless that is printed.
+    pub(crate) fn end(&self, failure: &MemberFailure) {
+        if !self.has_failed {
+            self.printer.note_line(&failure.to_string());
+        }
+    }
+}
+
+impl Text for OneCluster<'_> {
     fn out(&mut self, _: &ClusterName, lines: &[u8]) -> ControlFlow<()> {
-        self.stream(lines)
+        self.printer.stream(lines)
     }
 
     fn remark(&mut self, _: &ClusterName, remark: &str) {
-        self.note_line(remark);
+        self.printer.note_line(remark);
     }
 
-    /// The caller prints it.
-    fn failed(&mut self, _: &ClusterName, _: &MemberFailure) {}
+    fn failed(&mut self, _: &ClusterName, failure: &MemberFailure) {
+        self.has_failed = true;
+        self.printer.note_line(&failure.to_string());
+    }
 
     fn end(&mut self, _: &ClusterName) {}
 }
@@ -135,6 +182,9 @@ pub(crate) struct Task<'a> {
     pub(crate) clusters: Vec<ClusterName>,
     /// Clusters of the command that do not answer, and why. A watch takes them up when they do.
     pub(crate) not_ready: Vec<(ClusterName, ServerText)>,
+    /// The choice of the clusters, if it may come to mean more of them.
+    pub(crate) growth: Option<&'a Growth>,
+    pub(crate) color: Color,
     /// How many are asked at once; none is as many as are good for one connection.
     pub(crate) at_once: Option<usize>,
     /// How long a cluster has; for what lasts, how long each answer may take to begin.

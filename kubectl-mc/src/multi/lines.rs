@@ -16,6 +16,8 @@ pub(crate) struct Lines<'a> {
     printer: &'a Printer,
     /// What stands before each line of a cluster, on standard output and standard error.
     prefixes: HashMap<ClusterName, [Vec<u8>; 2]>,
+    width: usize,
+    colors: Colors,
     /// Whether standard error is that of a program, which is shown as it is.
     raw_errors: bool,
     /// The beginnings of lines, by cluster and stream.
@@ -34,18 +36,14 @@ impl<'a> Lines<'a> {
     pub(crate) fn new(job: &Job<'a>) -> Self {
         let colors = Colors::new(job.options.color, job.env);
         let width = job.targets.names().map(|name| name.as_str().len()).max().unwrap_or(0);
-        let prefixes = job.targets.names().enumerate().map(|(at, name)| {
-            let plain = format!("{:width$}", name.as_str());
-            let prefix = |colored: bool| {
-                let name = if colored { colors::paint(&plain, at) } else { plain.clone() };
-                format!("{name} | ").into_bytes()
-            };
-            (name.clone(), [prefix(colors.out), prefix(colors.err)])
-        });
+        let names = job.targets.names().enumerate();
+        let prefixes = names.map(|(at, name)| (name.clone(), prefixes_of(name, at, width, colors)));
         let raw_errors = output::shows_content(job.scanned);
         Self {
             printer: job.printer,
             prefixes: prefixes.collect(),
+            width,
+            colors,
             raw_errors,
             torn: HashMap::new(),
             failed: HashSet::new(),
@@ -54,6 +52,13 @@ impl<'a> Lines<'a> {
 
     pub(crate) fn printer(&self) -> &'a Printer {
         self.printer
+    }
+
+    /// A cluster that was not there at the start.
+    pub(crate) fn add(&mut self, cluster: &ClusterName) {
+        let (at, width, colors) = (self.prefixes.len(), self.width, self.colors);
+        let prefixes = || prefixes_of(cluster, at, width, colors);
+        self.prefixes.entry(cluster.clone()).or_insert_with(prefixes);
     }
 
     /// What a cluster wrote to standard output.
@@ -153,8 +158,18 @@ impl<'a> Lines<'a> {
     }
 }
 
+/// What stands before the lines of a cluster.
+fn prefixes_of(name: &ClusterName, at: usize, width: usize, colors: Colors) -> [Vec<u8>; 2] {
+    let plain = format!("{:width$}", name.as_str());
+    let prefix = |is_colored: bool| {
+        let name = if is_colored { colors::paint(&plain, at) } else { plain.clone() };
+        format!("{name} | ").into_bytes()
+    };
+    [prefix(colors.out), prefix(colors.err)]
+}
+
 /// The line with the prefix before it, and again after each carriage return that it goes on after.
-fn after_each_return(prefix: &[u8], line: &[u8]) -> Vec<u8> {
+pub(super) fn after_each_return(prefix: &[u8], line: &[u8]) -> Vec<u8> {
     let mut whole = prefix.to_vec();
     let mut parts = line.split(|&byte| byte == b'\r').peekable();
     while let Some(part) = parts.next() {

@@ -1,6 +1,7 @@
 //! Resolves the choice of clusters (`--cluster`, sets, exclusions, labels) to an ordered list of targets. Exact
 //! names need no list of the host, so they need no right to one.
 
+mod growth;
 mod picker;
 mod selected_clusters;
 mod term;
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use kubectl_mc_api::ClusterName;
 
+pub(crate) use growth::{Growth, Lists};
 pub(crate) use picker::pick;
 pub(crate) use selected_clusters::{Readiness, SelectedCluster, SelectedClusters};
 pub(crate) use term::TermError;
@@ -59,6 +61,14 @@ impl Choice {
             [Term { exclude: false, pattern: Pattern::Exact(name) }] if self.selector.is_none() => Some(name),
             _ => None,
         }
+    }
+
+    /// Whether it may come to mean other clusters than now.
+    fn can_grow(&self) -> bool {
+        let mut included = self.terms.iter().filter(|term| !term.exclude).peekable();
+        self.selector.is_some()
+            || included.peek().is_none()
+            || included.any(|term| !matches!(term.pattern, Pattern::Exact(_)))
     }
 
     /// The targets, in the order of the terms, and by name within one. `list` asks the host for the

@@ -15,6 +15,7 @@ fn effects_of_builtin_verbs() {
     for (line, expected) in [
         ("clusters", Effect::Reads),
         ("compare get deploy/web -C m1,m2", Effect::Reads),
+        ("tail web -f -C m1,m2", Effect::Reads),
         ("install --image=i", Effect::Writes),
         ("install --image=i -o yaml", Effect::Reads),
         ("install --image=i --diff", Effect::Reads),
@@ -91,7 +92,7 @@ fn every_example_of_the_help_is_a_command_that_parses() {
             tried += 1;
             let words = std::iter::once("kubectl mc").chain(line.split_whitespace());
             let parsed = parser().try_get_matches_from(words);
-            assert!(page[0] == COMPARE || parsed.is_ok(), "{line}: {parsed:?}");
+            assert!(page[0] == COMPARE || page[0] == TAIL || parsed.is_ok(), "{line}: {parsed:?}");
             if page[0] == "unjoin" || line.starts_with("unjoin") {
                 assert!(line.contains("--member-context") || line.contains("--force"), "{line}");
             }

@@ -18,7 +18,7 @@ use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::rewrite;
 use crate::kubectl::verb;
 use crate::log::Log;
-use crate::multi::selection::{self, Choice, List, SelectedCluster};
+use crate::multi::selection::{self, Choice, Growth, List, SelectedCluster};
 use crate::multi::{self, Job};
 use crate::printer::Printer;
 use crate::settings::Settings;
@@ -69,6 +69,7 @@ pub(super) fn run(
         return super::one(scanned, cluster, &settings, env, printer);
     }
     multi::check(&scanned, targets.len())?;
+    let growth = Growth::new(&choice, &settings.sets);
     let (found, host) = (&host, login.host()?);
     let Settings { fleet: options, .. } = &settings;
     let input = multi::read_input(&scanned)?.map(|input| multi::unmarked(&scanned, input)).transpose()?;
@@ -78,6 +79,7 @@ pub(super) fn run(
         host,
         found,
         targets: &targets,
+        growth: growth.as_ref(),
         options,
         env,
         printer,

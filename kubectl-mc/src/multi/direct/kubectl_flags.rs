@@ -12,6 +12,27 @@ pub(super) struct Grammar<'a> {
     pub(super) switches: &'a [&'static str],
 }
 
+impl Grammar<'_> {
+    /// The first word with a flag that is not known, has no value or stands where it means nothing.
+    pub(super) fn unknown<'s>(&self, scanned: &'s Scanned) -> Option<&'s OsStr> {
+        let is_known = |name: &str, value: Option<&OsStr>| {
+            if GLOBAL.contains(&name) || self.values.contains(&name) {
+                value.is_some()
+            } else {
+                let is_switch = GLOBAL_SWITCHES.contains(&name) || self.switches.contains(&name);
+                is_switch && value.is_none_or(|value| value.to_str().and_then(parse_bool).is_some())
+            }
+        };
+        // Before the verb kubectl knows its global flags only.
+        let is_placed = |name: &str| {
+            !(self.values.contains(&name) || self.switches.contains(&name)) || !scanned.is_before_verb(name)
+        };
+        let mut words = scanned.flag_words();
+        let (_, word, _) = words.find(|(name, _, value)| !is_known(name, *value) || !is_placed(name))?;
+        Some(word)
+    }
+}
+
 /// The words of a command, all of which are known.
 #[derive(Debug)]
 pub(super) struct Words<'a> {
@@ -23,20 +44,7 @@ impl<'a> Words<'a> {
     /// Reads the words of one run of kubectl. `None` when anything is not known.
     pub(super) fn read(scanned: &'a Scanned, verb: &str, grammar: &Grammar<'_>) -> Option<Self> {
         let is_text = scanned.kubectl.iter().all(|word| word.to_str().is_some());
-        let is_known = |(name, value): (&str, Option<&OsStr>)| {
-            if GLOBAL.contains(&name) || grammar.values.contains(&name) {
-                value.is_some()
-            } else {
-                let is_switch = GLOBAL_SWITCHES.contains(&name) || grammar.switches.contains(&name);
-                is_switch && value.is_none_or(|value| value.to_str().and_then(parse_bool).is_some())
-            }
-        };
-        // Before the verb kubectl knows its global flags only.
-        let is_placed = |name: &&str| !scanned.is_before_verb(name);
-        let is_read = scanned.verb()? == verb
-            && is_text
-            && scanned.flags().all(is_known)
-            && grammar.values.iter().chain(grammar.switches).all(is_placed);
+        let is_read = scanned.verb()? == verb && is_text && grammar.unknown(scanned).is_none();
         let words = scanned.words_after_verb().map(|(_, word)| word).chain(scanned.words_after_dashes());
         let arguments = words.map(|word| word.to_string_lossy().into_owned()).collect();
         is_read.then_some(Self { arguments, scanned })

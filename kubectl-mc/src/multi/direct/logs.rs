@@ -5,21 +5,28 @@ mod lines;
 mod plan;
 mod pods;
 mod stream;
+mod tail;
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use tokio::sync::mpsc::{self, Sender};
 
 pub(crate) use plan::LogsPlan;
+pub(crate) use tail::TailPlan;
+pub(super) use tail::run as run_tail;
 
-use self::stream::LogStream;
+use self::lines::Cutter;
+use self::stream::{LogStream, PlainLines};
 use super::failure::MemberFailure;
 use super::member::Member;
 use super::member_deadline::MemberDeadline;
 use super::{Merge, Task, Text};
 use crate::cluster::client::ClientError;
 use crate::multi::ordered_output::{self, Abort, Sink};
+use crate::server_text::escaped;
 
 /// What the logs of one member say.
 pub(super) enum Said {
@@ -37,13 +44,13 @@ pub(super) async fn run(
     task: &Task<'_>,
     text: &mut dyn Text,
 ) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
-    let mut members = match plan.follow {
+    let mut members = match plan.options.follow {
         true => task.members(task.clusters.len().saturating_mul(plan.most), MemberDeadline::each).await?,
         false => task.members(task.at_once().saturating_mul(BESIDE), MemberDeadline::whole).await?,
     };
     let namespace = task.namespace(plan.namespace.as_deref());
     let (all, mut sink) = (members.all.clone(), Texts { task, text });
-    let results = if plan.follow {
+    let results = if plan.options.follow {
         let ask = |member: Member, sender| member_follow(plan.clone(), member, namespace.clone(), sender);
         ordered_output::run_unordered(all, ask, &mut sink).await
     } else {
@@ -61,12 +68,29 @@ async fn member_logs(
     namespace: String,
     sender: Sender<Said>,
 ) -> Result<(), MemberFailure> {
-    let begin = |stream: LogStream| {
-        let (sender, said) = mpsc::channel(1);
-        (said, Abort(tokio::spawn(async move { stream.read(&sender).await })))
+    let read = |(stream, plain): (LogStream, Arc<PlainLines>), sender: Sender<Said>| async move {
+        stream.read(&plain, &sender).await
     };
-    let mut waiting = streams(&plan, &member, &namespace, &sender).await?.into_iter();
-    let mut running: VecDeque<_> = waiting.by_ref().take(BESIDE).map(begin).collect();
+    let streams = streams(&plan, &member, &namespace, &sender).await?;
+    in_order(streams, BESIDE, read, &sender).await
+}
+
+/// Reads logs in order. Some of those whose turn has not come are read already.
+async fn in_order<S, F>(
+    streams: Vec<S>,
+    beside: usize,
+    read: impl Fn(S, Sender<Said>) -> F,
+    sender: &Sender<Said>,
+) -> Result<(), MemberFailure>
+where
+    F: Future<Output = Result<(), MemberFailure>> + Send + 'static,
+{
+    let begin = |stream: S| {
+        let (sender, said) = mpsc::channel(1);
+        (said, Abort(tokio::spawn(read(stream, sender))))
+    };
+    let mut waiting = streams.into_iter();
+    let mut running: VecDeque<_> = waiting.by_ref().take(beside).map(begin).collect();
     while let Some((mut said, mut log)) = running.pop_front() {
         while let Some(said) = said.recv().await {
             if sender.send(said).await.is_err() {
@@ -106,9 +130,9 @@ async fn member_follow(
         }
     };
     let mut running = tokio::task::JoinSet::new();
-    for stream in streams {
+    for (stream, _) in streams {
         let sender = sender.clone();
-        running.spawn(async move { stream.follow(&sender).await });
+        running.spawn(async move { stream.follow(&mut Cutter::default(), &sender).await });
     }
     let mut result = Ok(());
     while let Some(ended) = running.join_next().await {
@@ -127,7 +151,7 @@ async fn streams(
     member: &Member,
     namespace: &str,
     sender: &Sender<Said>,
-) -> Result<Vec<LogStream>, MemberFailure> {
+) -> Result<Vec<(LogStream, Arc<PlainLines>)>, MemberFailure> {
     let pods = pods::of(plan, member, namespace).await?;
     if pods.is_empty() {
         let _ = sender.send(Said::Remark(format!("No resources found in {namespace} namespace."))).await;
@@ -140,16 +164,24 @@ async fn streams(
         }
         for container in containers {
             // Each on a stream of its own, spread over the connections.
-            let most = if plan.follow { plan.most } else { BESIDE };
+            let most = if plan.options.follow { plan.most } else { BESIDE };
             let place = member.place.saturating_mul(most) + streams.len() % most.max(1);
-            streams.push(LogStream {
-                plan: plan.clone(),
+            let name = &pod.metadata.name;
+            let prefix =
+                if plan.prefix { escaped(&format!("[pod/{name}/{container}] ")) } else { String::new() };
+            let format = Arc::new(PlainLines { timestamps: plan.timestamps, prefix });
+            let stream = LogStream {
+                options: plan.options.clone(),
                 member: member.at(place),
                 namespace: namespace.to_owned(),
-                pod: pod.metadata.name.clone(),
+                title: format!("pod/{name}/{container}"),
+                pod: name.clone(),
                 id: pod.running(&container).map(str::to_owned),
                 container,
-            });
+                format: format.clone(),
+                is_patient: false,
+            };
+            streams.push((stream, format));
         }
     }
     Ok(streams)

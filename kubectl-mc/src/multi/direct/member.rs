@@ -137,6 +137,11 @@ impl Member {
         Self { place, ..self.clone() }
     }
 
+    /// Another member, reached in the same way.
+    pub(super) fn another(&self, name: ClusterName, place: usize) -> Self {
+        Self { name, place, ..self.clone() }
+    }
+
     /// The whole answer.
     pub(super) async fn get(&self, path: &str, accept: &str) -> Result<Bytes, MemberFailure> {
         let response = self.open(path, accept).await?;

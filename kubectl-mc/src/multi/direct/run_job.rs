@@ -36,24 +36,32 @@ impl Plan {
             printer: job.printer,
             clusters: job.targets.iter().filter(asked).map(|target| target.name.clone()).collect(),
             not_ready,
+            growth: job.growth,
+            color: job.options.color,
             at_once: job.options.concurrency.map(std::num::NonZero::get),
             timeout: job.options.timeout(true),
             progress: progress.clone(),
             merge: Merge::Marked,
         };
         let mut results = self.run(&task, &mut lines).await?.into_iter();
-        let outcome = |target: &SelectedCluster| {
+        let mut outcomes = Vec::new();
+        for target in job.targets.iter() {
             let result = match target.not_ready() {
                 Some(reason) if !asked(&target) => Err(Fault::NotReady(reason.clone())),
                 _ => {
-                    let result = results.next().unwrap_or(Ok(())).map_err(Fault::from);
+                    let result = results.next().map_or(Ok(()), |(_, result)| result).map_err(Fault::from);
                     lines.end(&target.name, &result);
                     result
                 }
             };
-            Outcome { cluster: target.name.clone(), result }
-        };
-        Ok(job.targets.iter().map(outcome).collect())
+            outcomes.push(Outcome { cluster: target.name.clone(), result });
+        }
+        for (cluster, result) in results {
+            let result = result.map_err(Fault::from);
+            lines.end(&cluster, &result);
+            outcomes.push(Outcome { cluster, result });
+        }
+        Ok(outcomes)
     }
 }
 
@@ -64,10 +72,12 @@ impl Text for Lines<'_> {
     }
 
     fn remark(&mut self, cluster: &ClusterName, remark: &str) {
+        self.add(cluster);
         self.err(cluster, format!("{}\n", escaped(remark)).as_bytes());
     }
 
     fn failed(&mut self, cluster: &ClusterName, failure: &MemberFailure) {
+        self.add(cluster);
         self.fail(cluster, &failure.clone().into());
     }
 

@@ -2,11 +2,9 @@
 //! watch that ends resumes from the last version, and one whose version is too old starts again. A cluster that is
 //! not ready at the beginning is watched from when it is.
 
-mod ready;
 mod screen;
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use http_body_util::BodyExt;
 use serde::Deserialize;
@@ -14,14 +12,16 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::watch;
 
-use self::ready::ReadyClusters;
 use self::screen::Screen;
 use super::list::Source;
 use super::plan::{GetPlan, Output};
 use super::resolve::{Later, Search, Wanted};
 use super::table::ACCEPT;
 use super::{Ask, Member, Members};
+use crate::multi::direct::arrivals::{Arrivals, Names};
+use crate::multi::direct::event_lines::EventLines;
 use crate::multi::direct::failure::{MemberFailure, Status};
+use crate::multi::direct::pause::Pause;
 use crate::multi::direct::server_table::{Column, Shown, Table, TableLines, parse};
 use crate::multi::direct::{Task, Text};
 use crate::multi::ordered_output::{self, Sink};
@@ -56,10 +56,10 @@ pub(super) async fn run(
     let mut unknown = vec![None; ready.len()];
     let mut parts: Vec<_> = search.each(&mut unknown).into_iter().map(Part::Now).collect();
     let (going, _) = watch::channel(parts.len());
-    let becoming = ReadyClusters::follow(&members.login, task);
+    let arrivals = Arrivals::follow(&members.login, task);
     let later = members.all.iter().filter(|member| !is_ready(member));
     parts.extend(later.filter_map(|member| {
-        let (later, ready) = (Later::new(plan, task, member)?, becoming.subscribe());
+        let (later, ready) = (Later::new(plan, task, member)?, arrivals.subscribe()?);
         Some(Part::Later { member: member.clone(), later, ready })
     }));
 
@@ -88,7 +88,7 @@ enum Part {
     Later {
         member: Member,
         later: Later,
-        ready: watch::Receiver<ready::Names>,
+        ready: watch::Receiver<Names>,
     },
 }
 
@@ -256,23 +256,18 @@ impl Watch {
             Err(failure) if failure.is_expired() => return Gap::Expired,
             Err(failure) => return Gap::Failed(failure),
         };
-        let mut pending: Vec<u8> = Vec::new();
+        let mut lines = EventLines::default();
         loop {
             let data = match body.frame().await {
                 None => return Gap::Ended,
                 Some(Err(error)) => return Gap::Failed(MemberFailure::BrokenOff(error.to_string().into())),
                 Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             };
-            pending.extend_from_slice(&data);
-            let Some(end) = pending.iter().rposition(|byte| *byte == b'\n') else {
-                if pending.len() > MAX_EVENT {
-                    return Gap::Failed(MemberFailure::Unreadable("an event without end".into()));
-                }
-                continue;
+            let events = match lines.take(&data) {
+                Ok(events) => events,
+                Err(failure) => return Gap::Failed(failure),
             };
-            let rest = pending.split_off(end + 1);
-            let events = std::mem::replace(&mut pending, rest);
-            for event in events.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+            for event in events.iter() {
                 if let Err(gap) = self.event(event, version).await {
                     return gap;
                 }
@@ -342,20 +337,4 @@ struct Event<'a> {
     object: &'a RawValue,
 }
 
-/// Longer after each attempt that came to nothing.
-#[derive(Default)]
-struct Pause(u32);
-
-impl Pause {
-    async fn wait(&mut self) {
-        let time = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(self.0)).min(LONGEST_PAUSE);
-        self.0 += 1;
-        tokio::time::sleep(time).await;
-    }
-}
-
 const CHUNK: &str = "500";
-/// An object is at most 1.5 MiB in etcd.
-const MAX_EVENT: usize = 16 * 1024 * 1024;
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);

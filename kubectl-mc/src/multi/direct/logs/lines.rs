@@ -3,6 +3,10 @@
 /// Cuts bytes into whole lines, and leaves out what was shown before.
 #[derive(Debug, Default)]
 pub(super) struct Cutter {
+    /// Longer lines are given in parts of this length.
+    longest: Option<usize>,
+    /// Whether the line of which parts were given is shown.
+    part: Option<bool>,
     /// The beginning of a line whose end has not come.
     torn: Vec<u8>,
     place: Option<Place>,
@@ -19,15 +23,31 @@ struct Place {
 }
 
 impl Cutter {
-    /// Takes bytes as they come, and gives whole lines, each with its timestamp.
+    /// Holds no more than so many bytes of a line.
+    pub(super) fn with_longest_line(bytes: usize) -> Self {
+        Self { longest: Some(bytes), ..Self::default() }
+    }
+
+    /// Takes bytes as they come, and gives whole lines, each with its timestamp. Of the parts of a line that is too
+    /// long only the first has one.
     pub(super) fn take(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8])) {
+        let begun = self.torn.len();
         self.torn.extend_from_slice(bytes);
-        let Some(end) = self.torn.iter().rposition(|byte| *byte == b'\n') else { return };
-        let rest = self.torn.split_off(end + 1);
-        let whole = std::mem::replace(&mut self.torn, rest);
-        for text in whole.split_inclusive(|byte| *byte == b'\n') {
-            if self.is_new(text) {
-                line(text);
+        if let Some(end) = self.torn[begun..].iter().rposition(|byte| *byte == b'\n') {
+            let rest = self.torn.split_off(begun + end + 1);
+            let whole = std::mem::replace(&mut self.torn, rest);
+            for text in whole.split_inclusive(|byte| *byte == b'\n') {
+                if self.part.take().unwrap_or_else(|| self.is_new(text)) {
+                    line(text);
+                }
+            }
+        }
+        if self.longest.is_some_and(|longest| self.torn.len() > longest) {
+            let text = std::mem::take(&mut self.torn);
+            let is_shown = self.part.unwrap_or_else(|| self.is_new(&text));
+            self.part = Some(is_shown);
+            if is_shown {
+                line(&text);
             }
         }
     }
@@ -35,7 +55,7 @@ impl Cutter {
     /// The last line, which has no end.
     pub(super) fn finish(&mut self, mut line: impl FnMut(&[u8])) {
         let text = std::mem::take(&mut self.torn);
-        if !text.is_empty() && self.is_new(&text) {
+        if !text.is_empty() && self.part.take().unwrap_or_else(|| self.is_new(&text)) {
             line(&text);
         }
     }
@@ -43,7 +63,12 @@ impl Cutter {
     /// Forgets half a line, and gives the time from which the log is asked for again.
     pub(super) fn resume(&mut self) -> Option<String> {
         self.torn.clear();
-        let place = self.place.as_ref()?;
+        let is_part = self.part.take() == Some(true);
+        let place = self.place.as_mut()?;
+        if is_part {
+            // Its end was not shown, so the line is shown again.
+            place.lines = place.lines.saturating_sub(1);
+        }
         (self.skip, self.resumed) = (place.lines, true);
         Some(place.time.clone())
     }
@@ -73,13 +98,14 @@ impl Cutter {
 
 /// A line without its timestamp.
 pub(super) fn without_time(text: &[u8]) -> &[u8] {
-    match time(text) {
-        Some(time) => {
-            let rest = &text[time.len()..];
-            rest.strip_prefix(b" ").unwrap_or(rest)
-        }
-        None => text,
-    }
+    split_time(text).1
+}
+
+/// The timestamp of a line, and the line without it.
+pub(super) fn split_time(text: &[u8]) -> (Option<&str>, &[u8]) {
+    let Some(time) = time(text) else { return (None, text) };
+    let rest = &text[time.len()..];
+    (Some(time), rest.strip_prefix(b" ").unwrap_or(rest))
 }
 
 /// The timestamp before a line: RFC 3339, in UTC.
@@ -131,6 +157,29 @@ mod tests {
         // Twice in a row, too.
         assert_eq!(cutter.resume().as_deref(), Some("2026-01-01T00:00:00.3Z"));
         assert_eq!(take(&mut cutter, "2026-01-01T00:00:00.3Z e\n2026-01-01T00:00:00.3Z f\n"), ["f\n"]);
+    }
+
+    #[test]
+    fn long_line_is_given_in_parts_of_bounded_size() {
+        let mut cutter = Cutter::with_longest_line(30);
+        let long = format!("2026-01-01T00:00:01Z {}", "x".repeat(20));
+        assert_eq!(take(&mut cutter, &long), ["x".repeat(20)]);
+        assert!(cutter.torn.is_empty());
+        assert_eq!(take(&mut cutter, "tail\n2026-01-01T00:00:02Z b\n"), ["tail\n", "b\n"]);
+    }
+
+    #[test]
+    fn long_line_without_its_end_is_shown_again() {
+        let mut cutter = Cutter::with_longest_line(30);
+        let (first, long) = ("2026-01-01T00:00:01Z a\n", format!("2026-01-01T00:00:01Z {}", "x".repeat(20)));
+        assert_eq!(take(&mut cutter, &format!("{first}{long}")).len(), 2);
+        assert_eq!(cutter.resume().as_deref(), Some("2026-01-01T00:00:01Z"));
+        assert_eq!(take(&mut cutter, &format!("{first}{long}")), ["x".repeat(20)]);
+        // A line that was shown whole is left out whole.
+        assert_eq!(take(&mut cutter, "end\n"), ["end\n"]);
+        assert!(cutter.resume().is_some());
+        assert_eq!(take(&mut cutter, &format!("{first}{long}")), [""; 0]);
+        assert_eq!(take(&mut cutter, "end\n2026-01-01T00:00:02Z b\n"), ["b\n"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kubectl_mc_api::go_duration;
 
+use super::stream::LogOptions;
 use crate::argv::Scanned;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 
@@ -13,12 +14,9 @@ pub(crate) struct LogsPlan {
     pub(super) pods: Pods,
     pub(super) namespace: Option<String>,
     pub(super) containers: Containers,
-    pub(super) follow: bool,
-    pub(super) previous: bool,
+    pub(super) options: LogOptions,
     pub(super) timestamps: bool,
     pub(super) prefix: bool,
-    pub(super) since: Since,
-    pub(super) tail: Option<u64>,
     /// How many logs of one cluster are followed at most.
     pub(super) most: usize,
 }
@@ -46,6 +44,18 @@ pub(super) enum Since {
     Time(String),
 }
 
+impl Since {
+    /// The flags `--since` and `--since-time`; `None` when they are wrong.
+    pub(super) fn parse(since: Option<String>, time: Option<String>) -> Option<Self> {
+        Some(match (since, time) {
+            (None, None) => Self::Ever,
+            (Some(ago), None) => Self::Seconds(go_seconds(&ago)?),
+            (None, Some(time)) => Self::Time(time.parse::<jiff::Timestamp>().ok().map(|_| time)?),
+            (Some(_), Some(_)) => return None,
+        })
+    }
+}
+
 impl LogsPlan {
     /// The plan for these words, if there is one.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
@@ -64,12 +74,7 @@ impl LogsPlan {
             // kubectl refuses these, in its own words.
             _ => return None,
         };
-        let since = match (words.text("since"), words.text("since-time")) {
-            (None, None) => Since::Ever,
-            (Some(ago), None) => Since::Seconds(go_seconds(&ago)?),
-            (None, Some(time)) => Since::Time(time.parse::<jiff::Timestamp>().ok().map(|_| time)?),
-            (Some(_), Some(_)) => return None,
-        };
+        let since = Since::parse(words.text("since"), words.text("since-time"))?;
         let tail = match words.value("tail").map(str::parse::<i64>).transpose().ok()? {
             // kubectl shows the last ten lines of what a label chooses.
             None => matches!(pods, Pods::Selected(_)).then_some(10),
@@ -80,12 +85,14 @@ impl LogsPlan {
             pods,
             namespace: words.text("namespace"),
             containers,
-            follow: words.is_on("follow"),
-            previous: words.is_on("previous"),
+            options: LogOptions {
+                follow: words.is_on("follow"),
+                previous: words.is_on("previous"),
+                since,
+                tail,
+            },
             timestamps: words.is_on("timestamps"),
             prefix: words.is_on("prefix"),
-            since,
-            tail,
             most: words.value("max-log-requests").map_or(Ok(5), str::parse).ok()?,
         })
     }
@@ -128,11 +135,12 @@ mod tests {
         let named = plan("logs -f pod/web -c main --since=1h30m --tail=5 --timestamps").unwrap();
         assert_eq!(named.pods, Pods::Named("web".to_owned()));
         assert_eq!(named.containers, Containers::Named("main".to_owned()));
-        assert_eq!((named.since, named.tail, named.follow), (Since::Seconds(5400), Some(5), true));
+        let LogOptions { since, tail, follow, .. } = named.options;
+        assert_eq!((since, tail, follow), (Since::Seconds(5400), Some(5), true));
         let selected = plan("logs -lapp=web --all-containers --prefix").unwrap();
-        assert_eq!((selected.pods, selected.tail), (Pods::Selected("app=web".to_owned()), Some(10)));
+        assert_eq!((selected.pods, selected.options.tail), (Pods::Selected("app=web".to_owned()), Some(10)));
         assert_eq!(plan("logs web main").unwrap().containers, Containers::Named("main".to_owned()));
-        assert_eq!(plan("logs web --tail=-1").unwrap().tail, None);
+        assert_eq!(plan("logs web --tail=-1").unwrap().options.tail, None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::multi::direct::server_table::parse;
 #[serde(rename_all = "camelCase")]
 pub(super) struct Pod {
     pub(super) metadata: Metadata,
+    #[serde(default)]
     spec: Spec,
     #[serde(default)]
     status: PodStatus,
@@ -20,15 +21,23 @@ pub(super) struct Pod {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Metadata {
     pub(super) name: String,
+    #[serde(default)]
+    pub(super) namespace: String,
+    #[serde(default)]
+    pub(super) uid: String,
+    #[serde(default)]
+    pub(super) resource_version: String,
     /// The pod is being deleted since then.
     pub(super) deletion_timestamp: Option<String>,
     #[serde(default)]
     annotations: std::collections::BTreeMap<String, String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec {
+    #[serde(default)]
+    node_name: String,
     #[serde(default)]
     init_containers: Vec<Container>,
     #[serde(default)]
@@ -53,18 +62,48 @@ struct PodStatus {
     ephemeral_container_statuses: Vec<ContainerStatus>,
 }
 
+impl PodStatus {
+    fn all(&self) -> impl Iterator<Item = &ContainerStatus> {
+        let Self { init_container_statuses, container_statuses, ephemeral_container_statuses } = self;
+        init_container_statuses.iter().chain(container_statuses).chain(ephemeral_container_statuses)
+    }
+}
+
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ContainerStatus {
     name: String,
     #[serde(default, rename = "containerID")]
     id: String,
     #[serde(default)]
     state: State,
+    #[serde(default)]
+    last_state: State,
+}
+
+impl ContainerStatus {
+    /// What the run is known by that the log is of.
+    fn run(&self) -> Option<&str> {
+        let Self { id, state, last_state, .. } = self;
+        if state.running.is_some() {
+            return Some(id);
+        }
+        let ended = state.terminated.as_ref().or(last_state.terminated.as_ref())?;
+        Some(if ended.id.is_empty() { id } else { &ended.id })
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct State {
     running: Option<serde_json::Value>,
+    terminated: Option<Terminated>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Terminated {
+    #[serde(default, rename = "containerID")]
+    id: String,
 }
 
 #[derive(Deserialize)]
@@ -104,7 +143,7 @@ impl Pod {
         &self,
         wanted: &Containers,
     ) -> Result<(Vec<String>, Option<String>), MemberFailure> {
-        let Spec { init_containers, containers, ephemeral_containers } = &self.spec;
+        let Spec { init_containers, containers, ephemeral_containers, .. } = &self.spec;
         let mut all = init_containers.iter().chain(containers).chain(ephemeral_containers);
         let mut remark = None;
         let name = match wanted {
@@ -137,17 +176,26 @@ impl Pod {
 
     /// What a running container is known by: another one of the same name is a restart.
     pub(super) fn running(&self, container: &str) -> Option<&str> {
-        let PodStatus { init_container_statuses, container_statuses, ephemeral_container_statuses } =
-            &self.status;
-        let mut all =
-            init_container_statuses.iter().chain(container_statuses).chain(ephemeral_container_statuses);
+        let mut all = self.status.all();
         let status = all.find(|status| status.name == container && status.state.running.is_some())?;
         Some(&status.id)
     }
 
+    /// The containers that have a log, and the run of each that the log is of: that of a container which is about to
+    /// start again is the last one's.
+    pub(super) fn logs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let logs = self.status.all().filter_map(|status| Some((status.name.as_str(), status.run()?)));
+        logs.filter(|(_, id)| !id.is_empty())
+    }
+
+    /// The node that it runs on.
+    pub(super) fn node(&self) -> &str {
+        &self.spec.node_name
+    }
+
     /// kubectl's list of all containers.
     fn names(&self) -> String {
-        let Spec { init_containers, containers, ephemeral_containers } = &self.spec;
+        let Spec { init_containers, containers, ephemeral_containers, .. } = &self.spec;
         let plain = containers.iter().map(|container| container.name.clone());
         let ephemeral = ephemeral_containers.iter().map(|container| format!("{} (ephem)", container.name));
         let init = init_containers.iter().map(|container| format!("{} (init)", container.name));
@@ -182,6 +230,20 @@ mod tests {
         assert_eq!(pod("{}").containers(&Containers::All).unwrap().0, ["i", "a", "b"]);
         let failure = pod("{}").containers(&Containers::Named("z".to_owned())).unwrap_err();
         assert_eq!(failure.to_string(), "error: container z is not valid for pod p out of: a, b, i (init)");
+    }
+
+    #[test]
+    fn log_is_of_the_run_that_has_one() {
+        let json = r#"{"metadata": {"name": "p"}, "status": {
+            "initContainerStatuses": [{"name": "i", "containerID": "x://i", "state": {"terminated": {"containerID": "x://i"}}}],
+            "containerStatuses": [
+                {"name": "a", "containerID": "x://2", "state": {"running": {}}, "lastState": {"terminated": {"containerID": "x://1"}}},
+                {"name": "b", "containerID": "x://3", "state": {"waiting": {}}, "lastState": {"terminated": {"containerID": "x://3"}}},
+                {"name": "c", "state": {"waiting": {}}}],
+            "ephemeralContainerStatuses": [{"name": "e", "containerID": "x://e", "state": {"running": {}}}]}}"#;
+        let pod: Pod = serde_json::from_str(json).unwrap();
+        let logs: Vec<_> = pod.logs().collect();
+        assert_eq!(logs, [("i", "x://i"), ("a", "x://2"), ("b", "x://3"), ("e", "x://e")]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The log of one container.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
@@ -7,60 +8,124 @@ use tokio::sync::mpsc::Sender;
 
 use super::Said;
 use super::lines::{Cutter, without_time};
-use super::plan::{LogsPlan, Since};
+use super::plan::Since;
 use super::pods;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};
-use crate::server_text::escaped;
 
 /// Where it is, and how it is asked for.
 pub(super) struct LogStream {
-    pub(super) plan: LogsPlan,
+    pub(super) options: LogOptions,
     pub(super) member: Member,
     pub(super) namespace: String,
     pub(super) pod: String,
     pub(super) container: String,
     /// The container that runs when the log is first asked for.
     pub(super) id: Option<String>,
+    pub(super) format: Arc<dyn LineFormat>,
+    /// How this log is named in remarks.
+    pub(super) title: String,
+    /// Whether the first request is repeated too when its failure may pass.
+    pub(super) is_patient: bool,
+}
+
+/// What of a log is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LogOptions {
+    pub(super) follow: bool,
+    pub(super) previous: bool,
+    pub(super) since: Since,
+    pub(super) tail: Option<u64>,
+}
+
+impl LogOptions {
+    /// The same for all of a log.
+    pub(super) fn whole(&self) -> Self {
+        Self { follow: self.follow, previous: self.previous, since: Since::Ever, tail: None }
+    }
+}
+
+/// How a line is shown.
+pub(super) trait LineFormat: Send + Sync {
+    /// Adds a line with its timestamp, as the server sent it, to what is shown.
+    fn show(&self, line: &[u8], to: &mut Vec<u8>);
+}
+
+/// kubectl's format.
+pub(super) struct PlainLines {
+    pub(super) timestamps: bool,
+    /// kubectl's `--prefix`.
+    pub(super) prefix: String,
+}
+
+impl LineFormat for PlainLines {
+    fn show(&self, line: &[u8], to: &mut Vec<u8>) {
+        to.extend_from_slice(self.prefix.as_bytes());
+        to.extend_from_slice(if self.timestamps { line } else { without_time(line) });
+    }
 }
 
 impl LogStream {
-    /// The log as it is now.
-    pub(super) async fn read(&self, sender: &Sender<Said>) -> Result<(), MemberFailure> {
-        let query = self.query(self.plan.timestamps, None);
+    /// The log as it is now, byte for byte.
+    pub(super) async fn read(&self, plain: &PlainLines, sender: &Sender<Said>) -> Result<(), MemberFailure> {
+        let query = self.query(plain.timestamps, None);
         let mut body = self.member.open(&self.path(&query), "*/*").await?.into_body();
         let mut lines = Whole::default();
-        let prefix = self.prefix();
+        let prefix = &plain.prefix;
         while let Some(frame) = self.member.in_time(body.frame()).await? {
             let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
-            lines.take(&frame.into_data().unwrap_or_default(), &prefix);
+            lines.take(&frame.into_data().unwrap_or_default(), prefix);
             if !lines.ready.is_empty()
                 && sender.send(Said::Lines(std::mem::take(&mut lines.ready))).await.is_err()
             {
                 return Ok(());
             }
         }
-        lines.finish(&prefix);
+        lines.finish(prefix);
         let _ = sender.send(Said::Last(lines.ready)).await;
         Ok(())
     }
 
+    /// The log as it is now, line by line.
+    pub(super) async fn read_lines(
+        &self,
+        cutter: &mut Cutter,
+        sender: &Sender<Said>,
+    ) -> Result<(), MemberFailure> {
+        let mut body = self.member.open(&self.path(&self.query(true, None)), "*/*").await?.into_body();
+        while let Some(frame) = self.member.in_time(body.frame()).await? {
+            let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
+            let data = frame.into_data().unwrap_or_default();
+            self.send(sender, Said::Lines, |line| cutter.take(&data, line)).await;
+            if sender.is_closed() {
+                return Ok(());
+            }
+        }
+        self.send(sender, Said::Last, |line| cutter.finish(line)).await;
+        Ok(())
+    }
+
     /// The log as it grows, until the container ends. It always is asked for with timestamps: they are
-    /// what it goes on from.
-    pub(super) async fn follow(&self, sender: &Sender<Said>) -> Result<(), MemberFailure> {
-        let mut cutter = Cutter::default();
-        let mut since = None;
+    /// what it goes on from, also where another log of the same cutter ended.
+    pub(super) async fn follow(
+        &self,
+        cutter: &mut Cutter,
+        sender: &Sender<Said>,
+    ) -> Result<(), MemberFailure> {
+        let mut since = cutter.resume();
         let mut pause = FIRST_PAUSE;
         // None until the log was opened once.
         let mut lost = None;
         loop {
             let query = self.query(true, since.as_deref());
-            let ended = self.one(&query, &mut cutter, sender, &mut lost, &mut pause).await;
+            let ended = self.one(&query, cutter, sender, &mut lost, &mut pause).await;
             if sender.is_closed() {
                 return Ok(());
             }
             let why = match ended {
-                Err(failure) if lost.is_none() => return Err(failure),
+                Err(failure) if lost.is_none() && !(self.is_patient && failure.is_passing()) => {
+                    return Err(failure);
+                }
                 Err(failure) if failure.is_passing() => failure.to_string(),
                 // The end of the log, or a log that is gone when it is asked for again.
                 ended => match self.still_runs().await {
@@ -117,12 +182,8 @@ impl LogStream {
         said: fn(Vec<u8>) -> Said,
         cut: impl FnOnce(&mut dyn FnMut(&[u8])),
     ) {
-        let prefix = self.prefix();
         let mut lines = Vec::new();
-        cut(&mut |line| {
-            lines.extend_from_slice(prefix.as_bytes());
-            lines.extend_from_slice(if self.plan.timestamps { line } else { without_time(line) });
-        });
+        cut(&mut |line| self.format.show(line, &mut lines));
         if !lines.is_empty() {
             // The receiver may be gone.
             let _ = sender.send(said(lines)).await;
@@ -137,14 +198,7 @@ impl LogStream {
     }
 
     async fn remark(&self, sender: &Sender<Said>, remark: &str) {
-        let Self { pod, container, .. } = self;
-        let _ = sender.send(Said::Remark(format!("- pod/{pod}/{container}: {remark}"))).await;
-    }
-
-    /// kubectl's `--prefix`.
-    fn prefix(&self) -> String {
-        let Self { plan, pod, container, .. } = self;
-        if plan.prefix { escaped(&format!("[pod/{pod}/{container}] ")) } else { String::new() }
+        let _ = sender.send(Said::Remark(format!("- {}: {remark}", self.title))).await;
     }
 
     fn path(&self, query: &Query) -> String {
@@ -153,7 +207,7 @@ impl LogStream {
     }
 
     fn query(&self, timestamps: bool, resumed: Option<&str>) -> Query {
-        let LogsPlan { follow, previous, since, tail, .. } = &self.plan;
+        let LogOptions { follow, previous, since, tail } = &self.options;
         let on = |on: bool| on.then_some("true");
         let query = Query::default()
             .with("container", &self.container)

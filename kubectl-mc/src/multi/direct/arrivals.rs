@@ -1,0 +1,172 @@
+//! The clusters that become Ready, or join the choice of a command, while the command runs. The host's `clusters` are
+//! watched; what labels and sets mean is asked of the host again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kubectl_mc_api::{ClusterName, path};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::Task;
+use super::event_lines::EventLines;
+use super::login::Login;
+use crate::multi::ordered_output::Abort;
+use crate::multi::selection::{Growth, Lists, Readiness, SelectedCluster};
+use crate::server_text::ServerText;
+
+pub(super) type Names = BTreeSet<ClusterName>;
+
+/// The clusters that were not Ready at the start and are now, and those that have joined since.
+pub(super) struct Arrivals {
+    names: watch::Sender<Names>,
+    following: Option<Abort<()>>,
+}
+
+impl Arrivals {
+    /// Follows them until this is dropped.
+    pub(super) fn follow(login: &Login, task: &Task<'_>) -> Self {
+        let names = watch::Sender::new(Names::new());
+        let mut follower = Follower {
+            login: login.clone(),
+            awaited: task.not_ready.iter().map(|(name, _)| name.clone()).collect(),
+            known: task.clusters.iter().cloned().collect(),
+            growth: task.growth.cloned(),
+            arrived: names.clone(),
+        };
+        let is_needed = !follower.awaited.is_empty() || follower.growth.is_some();
+        let following = is_needed.then(|| {
+            Abort(tokio::spawn(async move {
+                loop {
+                    // A host that does not answer is asked again, as is one that ends the watch.
+                    let _ = follower.follow().await;
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }))
+        });
+        Self { names, following }
+    }
+
+    /// All that have arrived, if any can.
+    pub(super) fn subscribe(&self) -> Option<watch::Receiver<Names>> {
+        self.following.as_ref().map(|_| self.names.subscribe())
+    }
+}
+
+struct Follower {
+    login: Login,
+    /// Clusters of the command that were not Ready.
+    awaited: Names,
+    /// All clusters of the command at its start.
+    known: Names,
+    growth: Option<Growth>,
+    arrived: watch::Sender<Names>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    object: Value,
+}
+
+impl Follower {
+    /// One watch, to its end. It begins with all clusters that there are.
+    async fn follow(&mut self) -> Option<()> {
+        let mut body = self.open("?watch=true").await?;
+        let mut lines = EventLines::default();
+        // Clusters that the choice did not mean, by the labels that they had then.
+        let mut others = BTreeMap::new();
+        while let Some(frame) = body.frame().await {
+            let events = lines.take(&frame.ok()?.into_data().unwrap_or_default()).ok()?;
+            let mut is_new = false;
+            for event in events.iter() {
+                let Ok(Event { object }) = serde_json::from_slice(event) else { continue };
+                for cluster in SelectedCluster::of_list(&json!({"items": [object]})) {
+                    is_new |= self.look_at(cluster, &mut others);
+                }
+            }
+            if is_new {
+                self.grow().await?;
+            }
+        }
+        Some(())
+    }
+
+    /// Whether the cluster may be one that has joined the choice.
+    fn look_at(
+        &self,
+        cluster: SelectedCluster,
+        others: &mut BTreeMap<ClusterName, BTreeMap<ServerText, ServerText>>,
+    ) -> bool {
+        if !is_ready(&cluster) {
+            return false;
+        }
+        if self.awaited.contains(&cluster.name) {
+            self.arrived.send_if_modified(|arrived| arrived.insert(cluster.name));
+            return false;
+        }
+        if self.growth.is_none()
+            || self.known.contains(&cluster.name)
+            || self.arrived.borrow().contains(&cluster.name)
+        {
+            return false;
+        }
+        let labels = cluster.listed.unwrap_or_default().labels;
+        others.insert(cluster.name, labels.clone()).as_ref() != Some(&labels)
+    }
+
+    /// Resolves the choice again.
+    async fn grow(&self) -> Option<()> {
+        let Some(growth) = &self.growth else { return Some(()) };
+        let mut lists = Lists::new();
+        let chosen = loop {
+            match growth.resolve(&lists) {
+                Ok(chosen) => break chosen,
+                Err(selector) => {
+                    let list = self.list(selector.as_deref()).await?;
+                    lists.insert(selector, list);
+                }
+            }
+        };
+        let joined =
+            chosen.into_iter().filter(|cluster| is_ready(cluster) && !self.known.contains(&cluster.name));
+        let joined: Vec<_> = joined.map(|cluster| cluster.name).collect();
+        self.arrived.send_if_modified(|arrived| {
+            let before = arrived.len();
+            arrived.extend(joined);
+            arrived.len() > before
+        });
+        Some(())
+    }
+
+    async fn list(&self, selector: Option<&str>) -> Option<Vec<SelectedCluster>> {
+        let query = selector.map_or_else(String::new, |selector| {
+            format!("?labelSelector={}", utf8_percent_encode(selector, NON_ALPHANUMERIC))
+        });
+        let body = self.open(&query).await?.collect().await.ok()?.to_bytes();
+        Some(SelectedCluster::of_list(&serde_json::from_slice(&body).ok()?))
+    }
+
+    async fn open(&self, query: &str) -> Option<Body> {
+        let (client, round) = self.login.client();
+        let request = Request::get(format!("{}{query}", path::CLUSTERS_PATH))
+            .header(header::ACCEPT, "application/json")
+            .body(Body::empty())
+            .ok()?;
+        let response = client.send(request).await.ok()?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            let _ = self.login.renew(round).await;
+        }
+        response.status().is_success().then(|| response.into_body())
+    }
+}
+
+fn is_ready(cluster: &SelectedCluster) -> bool {
+    cluster.listed.as_ref().is_some_and(|listed| listed.ready == Readiness::Ready)
+}
+
+const PAUSE: Duration = Duration::from_secs(5);

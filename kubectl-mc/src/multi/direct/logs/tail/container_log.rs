@@ -1,0 +1,102 @@
+//! The log of one container over all its runs.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc::Sender;
+use tokio::sync::watch;
+
+use super::super::Said;
+use super::super::lines::Cutter;
+use super::super::pods::Pod;
+use super::super::stream::LogStream;
+use super::Tail;
+use super::line::{Origin, TailLines};
+use super::slots::Slots;
+use crate::multi::direct::failure::MemberFailure;
+use crate::multi::direct::member::Member;
+
+/// The logs of a pod that match.
+pub(super) fn streams_of<'a>(
+    tail: &'a Arc<Tail>,
+    member: &'a Member,
+    pod: &'a Pod,
+) -> impl Iterator<Item = LogStream> + 'a {
+    let wanted = pod.logs().filter(|(container, _)| tail.plan.containers.want(container.as_bytes()));
+    wanted.map(move |(container, run)| {
+        let metadata = &pod.metadata;
+        let origin = Origin {
+            cluster: member.name.clone(),
+            place: member.place,
+            namespace: metadata.namespace.clone(),
+            pod: metadata.name.clone(),
+            container: container.to_owned(),
+            node: pod.node().to_owned(),
+        };
+        LogStream {
+            options: tail.plan.options.clone(),
+            member: member.clone(),
+            namespace: metadata.namespace.clone(),
+            pod: metadata.name.clone(),
+            container: container.to_owned(),
+            id: Some(run.to_owned()),
+            format: Arc::new(TailLines::new(Arc::clone(tail), origin)),
+            title: match tail.look.namespace {
+                true => format!("{}/{}/{container}", metadata.namespace, metadata.name),
+                false => format!("{}/{container}", metadata.name),
+            },
+            is_patient: true,
+        }
+    })
+}
+
+/// One container, whose runs are followed one after the other.
+pub(super) struct ContainerLog {
+    pub(super) stream: LogStream,
+    /// The present run. Its sender is dropped with the pod.
+    pub(super) run: watch::Receiver<String>,
+    pub(super) slots: Arc<Slots>,
+    /// The place of the first of the cluster's logs among all streams.
+    pub(super) first_place: usize,
+    /// Logs of the cluster that are followed at a time.
+    pub(super) most: usize,
+}
+
+impl ContainerLog {
+    /// Follows it until the pod is gone. A failure ends only this log.
+    pub(super) async fn follow(mut self, sender: &Sender<Said>) {
+        // One for all runs: where a log of two runs is the same, no line is doubled.
+        let mut cutter = Cutter::with_longest_line(LONGEST_LINE);
+        loop {
+            self.stream.id = Some(self.run.borrow_and_update().clone());
+            let title = self.stream.title.clone();
+            let waits = || self.waits(&title, sender);
+            let slot = self.slots.take(waits).await;
+            self.stream.member = self.stream.member.at(self.first_place + slot.place);
+            let _ = sender.send(Said::Remark(format!("+ {title}"))).await;
+            match self.stream.follow(&mut cutter, sender).await {
+                // The pod is gone, or the container is about to start again.
+                Ok(()) | Err(MemberFailure::Server { code: 400 | 404, .. }) => {
+                    let _ = sender.send(Said::Remark(format!("- {title}"))).await;
+                }
+                Err(failure) => drop(sender.send(Said::Failed(failure)).await),
+            }
+            drop(slot);
+            if sender.is_closed() || self.run.changed().await.is_err() {
+                return;
+            }
+            // All of what comes later is new.
+            self.stream.options = self.stream.options.whole();
+        }
+    }
+
+    async fn waits(&self, title: &str, sender: &Sender<Said>) {
+        let remark = format!(
+            "{title} and later logs wait: {} are followed already; --max-log-requests raises the limit",
+            self.most
+        );
+        let _ = sender.send(Said::Remark(remark)).await;
+    }
+}
+
+/// Longer lines are shown in parts, so that one without end needs no memory.
+pub(super) const LONGEST_LINE: usize = 1024 * 1024;

@@ -1,0 +1,48 @@
+//! The logs of one cluster as they are now, pod by pod.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{self, Sender};
+
+use super::super::lines::Cutter;
+use super::super::stream::LogStream;
+use super::super::{Said, in_order};
+use super::Tail;
+use super::container_log::{LONGEST_LINE, streams_of};
+use super::pod_watch::PodWatch;
+use crate::multi::direct::failure::MemberFailure;
+use crate::multi::direct::member::Member;
+
+/// Reads them. The failure of one log is told at once, and the others are read.
+pub(super) async fn read(
+    tail: &Arc<Tail>,
+    member: &Member,
+    sender: &Sender<Said>,
+) -> Result<(), MemberFailure> {
+    let mut streams = Vec::new();
+    for namespace in &tail.namespaces {
+        let (pods, _) = PodWatch { tail, member, namespace: namespace.as_deref() }.list().await?;
+        streams.extend(pods.iter().flat_map(|pod| streams_of(tail, member, pod)));
+    }
+    if streams.is_empty() {
+        let _ = sender.send(Said::Remark("no log matches".to_owned())).await;
+    }
+    for (at, stream) in streams.iter_mut().enumerate() {
+        let most = tail.plan.most;
+        stream.member = member.at(member.place.saturating_mul(most) + at % most);
+    }
+    let (failed, mut failures) = mpsc::unbounded_channel();
+    let read = |stream: LogStream, sender: Sender<Said>| {
+        let failed = failed.clone();
+        async move {
+            let result = stream.read_lines(&mut Cutter::with_longest_line(LONGEST_LINE), &sender).await;
+            if let Err(failure) = result {
+                let _ = sender.send(Said::Failed(failure.clone())).await;
+                let _ = failed.send(failure);
+            }
+            Ok(())
+        }
+    };
+    in_order(streams, tail.plan.most, read, sender).await?;
+    failures.try_recv().map_or(Ok(()), Err)
+}

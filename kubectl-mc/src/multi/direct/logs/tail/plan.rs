@@ -1,0 +1,272 @@
+//! What one `kubectl mc tail` asks for.
+
+use regex::bytes::Regex;
+
+use super::super::plan::Since;
+use super::super::stream::LogOptions;
+use super::template::{Template, TemplateError};
+use crate::argv::{Scanned, TAIL};
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::multi::direct::kubectl_flags::{Grammar, Words};
+
+/// One `kubectl mc tail`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TailPlan {
+    /// None is all of them; without any it is the one of the kubeconfig.
+    namespaces: Option<Vec<String>>,
+    pub(super) selector: Option<String>,
+    pub(super) field_selector: Option<String>,
+    pub(super) pods: Patterns,
+    pub(super) containers: Patterns,
+    pub(super) lines: Patterns,
+    pub(super) options: LogOptions,
+    pub(super) format: Format,
+    /// How many logs of one cluster are open at a time.
+    pub(super) most: usize,
+}
+
+/// How a line is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Format {
+    Default { timestamps: bool },
+    Template(Template),
+    Json,
+}
+
+/// Which texts are wanted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Patterns {
+    /// One of these must match, if there are any.
+    include: Vec<Pattern>,
+    exclude: Vec<Pattern>,
+}
+
+impl Patterns {
+    pub(super) fn want(&self, text: &[u8]) -> bool {
+        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.0.is_match(text));
+        (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
+    }
+
+    fn read(words: &Words<'_>, include: &'static str, exclude: &'static str) -> Result<Self, TailError> {
+        Ok(Self { include: Pattern::of_flag(words, include)?, exclude: Pattern::of_flag(words, exclude)? })
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Pattern(Regex);
+
+impl Pattern {
+    /// The values of a flag; an empty one is an absent one, as for kubectl.
+    fn of_flag(words: &Words<'_>, flag: &'static str) -> Result<Vec<Self>, TailError> {
+        words.values(flag).filter(|text| !text.is_empty()).map(|text| Self::read(flag, text)).collect()
+    }
+
+    fn read(flag: &'static str, text: &str) -> Result<Self, TailError> {
+        let wrong = |error: regex::Error| {
+            // The last line says what; those before draw it.
+            let why = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
+            let why = why.strip_prefix("error: ").map_or(why.clone(), str::to_owned);
+            TailError::Pattern { flag, text: text.to_owned(), why }
+        };
+        Ok(Self(Regex::new(text).map_err(wrong)?))
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_str() == other.0.as_str()
+    }
+}
+
+impl TailPlan {
+    /// Reads the words of a command line.
+    pub(crate) fn parse(scanned: &Scanned) -> Result<Self, TailError> {
+        if let Some(word) = GRAMMAR.unknown(scanned) {
+            return Err(TailError::Flag(word.to_string_lossy().into_owned()));
+        }
+        let words = Words::read(scanned, TAIL, &GRAMMAR).ok_or(TailError::NotText)?;
+        let pod = match words.arguments.as_slice() {
+            [] => None,
+            [pod] if pod.contains('/') => return Err(TailError::Object(pod.clone())),
+            [pod] => Some(pod.as_str()).filter(|pod| !pod.is_empty()),
+            [_, other, ..] => return Err(TailError::Second(other.clone())),
+        };
+        let (selector, field_selector) = (words.text("selector"), words.text("field-selector"));
+        if pod.is_none() && selector.is_none() && field_selector.is_none() {
+            return Err(TailError::NoPods);
+        }
+        let invalid = |flag: &'static str| {
+            let value = words.value(flag).unwrap_or_default().to_owned();
+            TailError::Value { flag, value }
+        };
+        let since = Since::parse(words.text("since"), words.text("since-time")).ok_or_else(|| {
+            match (words.value("since"), words.value("since-time")) {
+                (Some(_), Some(_)) => TailError::Contradiction("--since", "--since-time"),
+                (None, _) => invalid("since-time"),
+                _ => invalid("since"),
+            }
+        })?;
+        let tail = match words.value("tail").map(str::parse::<i64>) {
+            None => (since == Since::Ever).then_some(LINES),
+            Some(Ok(-1)) => None,
+            Some(lines) => {
+                Some(lines.ok().and_then(|n| u64::try_from(n).ok()).ok_or_else(|| invalid("tail"))?)
+            }
+        };
+        let follow = words.is_on("follow");
+        let most = match words.value("max-log-requests").map(str::parse) {
+            None => {
+                if follow {
+                    FOLLOWED
+                } else {
+                    READ
+                }
+            }
+            Some(Ok(most)) if most > 0 => most,
+            Some(_) => return Err(invalid("max-log-requests")),
+        };
+        let namespaces = words.values("namespace").flat_map(|names| names.split(','));
+        let mut namespaces: Vec<_> = namespaces.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        namespaces.sort();
+        namespaces.dedup();
+        if namespaces.iter().any(|name| !is_name(name)) {
+            return Err(invalid("namespace"));
+        }
+        Ok(Self {
+            namespaces: (!words.is_on("all-namespaces")).then_some(namespaces),
+            selector,
+            field_selector,
+            pods: Patterns {
+                include: pod.map(|pod| Pattern::read("", pod)).transpose()?.into_iter().collect(),
+                exclude: Pattern::of_flag(&words, "exclude-pod")?,
+            },
+            containers: Patterns::read(&words, "container", "exclude-container")?,
+            lines: Patterns::read(&words, "include-line", "exclude-line")?,
+            options: LogOptions { follow, previous: false, since, tail },
+            format: format(&words)?,
+            most,
+        })
+    }
+
+    /// Where pods are looked for.
+    pub(super) fn namespaces(&self, default: impl FnOnce() -> String) -> Vec<Option<String>> {
+        match &self.namespaces {
+            None => vec![None],
+            Some(names) if names.is_empty() => vec![Some(default())],
+            Some(names) => names.iter().cloned().map(Some).collect(),
+        }
+    }
+
+    /// Whether it lasts.
+    pub(crate) fn follows(&self) -> bool {
+        self.options.follow
+    }
+}
+
+fn format(words: &Words<'_>) -> Result<Format, TailError> {
+    let timestamps = words.is_on("timestamps");
+    let output = words.text("output");
+    match (words.text("template"), output.as_deref()) {
+        (None, None) => Ok(Format::Default { timestamps }),
+        (Some(_), Some(_)) => Err(TailError::Contradiction("--template", "--output")),
+        _ if timestamps => Err(TailError::Contradiction(
+            if output.is_some() { "--output" } else { "--template" },
+            "--timestamps",
+        )),
+        (Some(template), None) => Ok(Format::Template(Template::parse(&template)?)),
+        (None, Some("json")) => Ok(Format::Json),
+        (None, Some(other)) => Err(TailError::Value { flag: "output", value: other.to_owned() }),
+    }
+}
+
+/// Whether this can be the name of a pod or a namespace. It becomes part of a path, and a member may say anything.
+pub(super) fn is_name(text: &str) -> bool {
+    let is_letter = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let bytes = text.as_bytes();
+    bytes.len() <= 253
+        && bytes.first().copied().is_some_and(is_letter)
+        && bytes.iter().all(|&letter| is_letter(letter) || letter == b'-' || letter == b'.')
+}
+
+const GRAMMAR: Grammar<'_> = Grammar {
+    values: &[
+        "container",
+        "exclude-container",
+        "exclude-line",
+        "exclude-pod",
+        "field-selector",
+        "include-line",
+        "max-log-requests",
+        "output",
+        "selector",
+        "since",
+        "since-time",
+        "tail",
+        "template",
+    ],
+    switches: &["all-namespaces", "follow", "timestamps"],
+};
+
+/// Of each log, as `tail` shows of each file.
+const LINES: u64 = 10;
+/// What stern follows.
+const FOLLOWED: usize = 50;
+/// What kubectl reads.
+const READ: usize = 5;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TailError {
+    #[error("`kubectl mc tail` has no flag {0}, or the flag lacks its value")]
+    Flag(String),
+    #[error("an argument is not UTF-8")]
+    NotText,
+    #[error("no pods chosen: give a regular expression that matches their names, or a label selector")]
+    NoPods,
+    #[error("{0:?} is an object, not a regular expression for names of pods")]
+    Object(String),
+    #[error("more than one regular expression: {0:?} is the second")]
+    Second(String),
+    #[error("invalid value {value:?} of --{flag}")]
+    Value { flag: &'static str, value: String },
+    #[error("invalid regular expression {text:?}{}: {why}", of_flag(flag))]
+    Pattern { flag: &'static str, text: String, why: String },
+    #[error("{0} and {1} contradict each other")]
+    Contradiction(&'static str, &'static str),
+    #[error("invalid --template")]
+    Template(#[from] TemplateError),
+}
+
+fn of_flag(flag: &str) -> String {
+    if flag.is_empty() { String::new() } else { format!(" of --{flag}") }
+}
+
+impl Explain for TailError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Flag(_) | Self::Second(_) => "`kubectl mc tail --help` shows its arguments".to_owned(),
+            Self::NoPods => "for example: kubectl mc tail '^web-' -f --all-clusters".to_owned(),
+            Self::Object(object) => format!("`kubectl mc logs {object}` shows the log of one of its pods"),
+            Self::Value { flag, .. } => match *flag {
+                "output" => "the formats are json, and --template".to_owned(),
+                "since" => "for example: --since=30s, --since=2h".to_owned(),
+                "since-time" => "for example: --since-time=2026-01-31T12:00:00Z".to_owned(),
+                "namespace" => "names, separated by commas; -A means all namespaces".to_owned(),
+                "tail" => "a number of lines, or -1 for all".to_owned(),
+                _ => "a number of at least 1".to_owned(),
+            },
+            Self::Template(_) => TemplateError::hint(),
+            Self::Contradiction("--template", "--timestamps") => {
+                "{time} is the time in a template".to_owned()
+            }
+            Self::NotText | Self::Pattern { .. } | Self::Contradiction(..) => return None,
+        })
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! A choice that may come to mean more clusters while a command runs: a pattern, a set, labels or all of them.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+
+use super::{Choice, SelectedCluster, SelectionError};
+use crate::cluster::inventory::InventoryError;
+use crate::config_file::ClusterSet;
+use crate::server_text::ServerText;
+
+/// Such a choice, and the sets that it may name.
+#[derive(Clone, Debug)]
+pub(crate) struct Growth {
+    choice: Choice,
+    sets: BTreeMap<String, ClusterSet>,
+}
+
+/// The host's lists of clusters, by label selector.
+pub(crate) type Lists = BTreeMap<Option<String>, Vec<SelectedCluster>>;
+
+impl Growth {
+    /// Exact names never mean more.
+    pub(crate) fn new(choice: &Choice, sets: &BTreeMap<String, ClusterSet>) -> Option<Self> {
+        choice.can_grow().then(|| Self { choice: choice.clone(), sets: sets.clone() })
+    }
+
+    /// The clusters that the choice means by these lists; an error is the selector of a list that is missing.
+    pub(crate) fn resolve(&self, lists: &Lists) -> Result<Vec<SelectedCluster>, Option<String>> {
+        let mut missing = None;
+        let mut list = |selector: Option<&str>| {
+            let selector = selector.map(str::to_owned);
+            lists.get(&selector).cloned().ok_or_else(|| {
+                missing = Some(selector);
+                InventoryError::Status {
+                    host: String::new(),
+                    status: StatusCode::NOT_FOUND,
+                    message: ServerText::default(),
+                }
+            })
+        };
+        let resolved: Result<_, SelectionError> = self.choice.resolve(&self.sets, &mut list);
+        match missing {
+            Some(selector) => Err(selector),
+            // A set or a name that is gone means nothing more.
+            None => Ok(resolved.map_or_else(|_| Vec::new(), |all| all.iter().cloned().collect())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn growth(terms: &[&str], selector: Option<&str>) -> Option<Growth> {
+        let choice = Choice::parse(terms, &[], selector, terms.is_empty()).unwrap().unwrap();
+        let set = ClusterSet { clusters: vec!["eu-*".to_owned()], selector: Some("env=prod".to_owned()) };
+        Growth::new(&choice, &BTreeMap::from([("prod".to_owned(), set)]))
+    }
+
+    fn clusters(names: &[&str]) -> Vec<SelectedCluster> {
+        names.iter().map(|name| SelectedCluster::unlisted(name.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn names_do_not_grow_and_everything_else_does() {
+        assert!(growth(&["m1", "m2"], None).is_none());
+        for (terms, selector) in [
+            (&["eu-*"][..], None),
+            (&["m1", "@prod"], None),
+            (&[], None),
+            (&["m1,m2"], Some("a=b")),
+            (&["!m1"], None),
+        ] {
+            assert!(growth(terms, selector).is_some(), "{terms:?} {selector:?}");
+        }
+    }
+
+    #[test]
+    fn missing_lists_are_named_until_the_choice_is_resolved() {
+        let growth = growth(&["@prod"], None).unwrap();
+        let mut lists = Lists::new();
+        assert_eq!(growth.resolve(&lists), Err(Some("env=prod".to_owned())));
+        lists.insert(Some("env=prod".to_owned()), clusters(&["eu-1", "us-1"]));
+        assert_eq!(growth.resolve(&lists), Ok(clusters(&["eu-1"])));
+    }
+}

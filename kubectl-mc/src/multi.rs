@@ -9,6 +9,7 @@ mod confirm;
 pub(crate) mod direct;
 mod document;
 mod dry_run;
+mod interrupt;
 mod keep;
 mod last_failed;
 mod lines;
@@ -110,7 +111,7 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
         tokio::select! {
             biased;
             // Dropping the rest takes the children and the files with it.
-            () = interrupted() => Ok(None),
+            () = interrupt::interrupted() => Ok(None),
             outcomes = run_all(job) => outcomes.map(Some),
         }
     })?;
@@ -140,6 +141,9 @@ async fn run_all(job: &Job<'_>) -> Result<Vec<Outcome>, Failure> {
     let progress = ClusterProgress::default();
     progress.wait_for(job.targets.names());
     let plan = Plan::for_many(job.scanned, job.env);
+    if plan.is_some() {
+        interrupt::end_soon_after();
+    }
     let means = if plan.is_some() { "direct requests" } else { "a kubectl for each cluster" };
     Log::new(job.env).decision("Run command", &[("by", &means)]);
     let all = async {
@@ -187,32 +191,6 @@ async fn turns(job: &Job<'_>, progress: &ClusterProgress) -> Result<Vec<Outcome>
     }
     output.finish();
     Ok(outcomes)
-}
-
-/// Resolves at SIGINT, SIGTERM or SIGHUP.
-#[cfg(unix)]
-async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let wait = |kind| async move {
-        match signal(kind) {
-            Ok(mut signal) => {
-                signal.recv().await;
-            }
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        () = wait(SignalKind::interrupt()) => {}
-        () = wait(SignalKind::terminate()) => {}
-        () = wait(SignalKind::hangup()) => {}
-    }
-}
-
-#[cfg(not(unix))]
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
-    }
 }
 
 /// Reads what each cluster is to find on its standard input, if the command reads it at all.

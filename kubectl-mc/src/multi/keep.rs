@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, Sender};
 
 use super::child::{self, Child, Event};
-use super::{Fault, interrupted};
+use super::{Fault, interrupt};
 use crate::cluster::client;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -69,7 +69,7 @@ pub(crate) fn run_one(
         tokio::select! {
             biased;
             // Dropping the rest ends the child.
-            () = interrupted() => None,
+            () = interrupt::interrupted() => None,
             (result, ()) = async { tokio::join!(run, print) } => Some(result),
         }
     });

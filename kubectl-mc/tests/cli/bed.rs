@@ -228,6 +228,11 @@ impl Stream {
         self.write(&format!("{:x}\r\n{text}\r\n", text.len()));
     }
 
+    /// The same, as long as the client reads it.
+    pub(crate) fn goes_on(&mut self, text: &str) -> bool {
+        write!(self.0.get_mut(), "{:x}\r\n{text}\r\n", text.len()).is_ok()
+    }
+
     pub(crate) fn end(&mut self) {
         self.write("0\r\n\r\n");
     }

@@ -20,6 +20,7 @@ mod preflight;
 mod promises;
 mod server_text;
 mod streams;
+mod tail;
 mod terminal;
 mod usage;
 mod use_cluster;

@@ -18,39 +18,42 @@ const POD: &str = r#"{"kind": "Pod", "metadata": {"name": "web", "DELETED": null
 const NOT_FOUND: &str =
     r#"{"kind": "Status", "code": 404, "reason": "NotFound", "message": "pods \"web\" not found"}"#;
 
-fn ok(body: &str) -> (u16, &'static str, String) {
+pub(crate) fn ok(body: &str) -> (u16, &'static str, String) {
     (200, "application/json", body.to_owned())
 }
 
 /// The plugin while it runs.
-struct Running {
-    child: Child,
+pub(crate) struct Running {
+    pub(crate) child: Child,
     out: Receiver<String>,
     err: Receiver<String>,
 }
 
 impl Running {
-    fn start(bed: &Bed, words: &[&str]) -> Self {
+    pub(crate) fn start(bed: &Bed, words: &[&str]) -> Self {
         let mut command = bed.command(words);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (out, err) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
         Self { child, out, err }
     }
 
-    fn out(&mut self) -> String {
+    pub(crate) fn out(&mut self) -> String {
         self.out.recv_timeout(DEADLINE).unwrap()
     }
 
-    fn err(&mut self) -> String {
+    pub(crate) fn err(&mut self) -> String {
         self.err.recv_timeout(DEADLINE).unwrap()
     }
 
-    fn interrupt(mut self) {
+    pub(crate) fn interrupt(mut self) {
         assert!(
             Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap().success()
         );
         assert_eq!(self.child.wait().unwrap().code(), Some(130));
     }
+
+    /// Whatever it would do next.
+    pub(crate) fn end(self) {}
 }
 
 impl Drop for Running {
@@ -59,7 +62,7 @@ impl Drop for Running {
     }
 }
 
-fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+pub(crate) fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))

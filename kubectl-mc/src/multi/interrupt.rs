@@ -1,0 +1,50 @@
+//! Ctrl-C and the other signals that end a command.
+
+use std::time::Duration;
+
+use crate::cluster::client;
+
+/// Resolves at SIGINT, SIGTERM or SIGHUP.
+#[cfg(unix)]
+pub(super) async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let wait = |kind| async move {
+        match signal(kind) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = wait(SignalKind::interrupt()) => {}
+        () = wait(SignalKind::terminate()) => {}
+        () = wait(SignalKind::hangup()) => {}
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// Ends the process soon after a signal, also while a reader that reads nothing holds up a write. Only for a command
+/// that leaves nothing behind.
+pub(super) fn end_soon_after() {
+    let wait = || {
+        let Ok(runtime) = client::runtime() else { return };
+        runtime.block_on(interrupted());
+        std::thread::sleep(SOON);
+        #[expect(clippy::exit, reason = "the thread that would return from main waits for the reader")]
+        std::process::exit(INTERRUPTED);
+    };
+    // Without a thread the signal takes effect when the write ends.
+    let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(wait);
+}
+
+/// What ends by itself ends sooner.
+const SOON: Duration = Duration::from_millis(500);
+/// The shells' code for it.
+const INTERRUPTED: i32 = 130;

@@ -10,5 +10,6 @@ mod logs;
 mod many_clusters;
 mod renewed_login;
 mod several_clusters;
+mod tail;
 mod version;
 mod walkthrough;

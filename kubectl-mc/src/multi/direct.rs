@@ -6,6 +6,7 @@
 //! - [`member`], [`member_deadline`], [`failure`]: one of them, how long it may take, and why it did not answer
 //! - [`arrivals`]: clusters that become Ready while a command runs
 //! - [`discovery`]: which type a word means
+//! - [`lasting`]: work that goes on until it is interrupted
 //! - [`run_job`]: from a job and to its outcomes
 //! - [`logs`]: the logs of pods; [`compare`]: what differs between clusters
 //! - [`get`]: lists and watches; [`server_table`]: the rows of a server's table
@@ -17,6 +18,7 @@ mod event_lines;
 mod failure;
 mod get;
 mod kubectl_flags;
+mod lasting;
 mod login;
 mod logs;
 mod member;
@@ -95,12 +97,13 @@ impl Plan {
         get::GetPlan::of(scanned).map(Self::Get).or_else(|| logs::LogsPlan::of(scanned).map(Self::Logs))
     }
 
-    /// Whether it lasts and shows objects, so that a cluster may come to it later.
+    /// Whether it lasts, so that a cluster may come to it later.
     fn is_watch(&self) -> bool {
         match self {
             Self::Get(plan) => plan.is_watch(),
             Self::Tail(plan) => plan.follows(),
-            Self::Logs(_) | Self::Compare(_) => false,
+            Self::Logs(plan) => plan.follows(),
+            Self::Compare(_) => false,
         }
     }
 
@@ -110,8 +113,8 @@ impl Plan {
         let named =
             |results: Vec<Result<(), MemberFailure>>| task.clusters.iter().cloned().zip(results).collect();
         let result = match self {
-            Self::Get(plan) => get::run(plan, task, text).await.map(named),
-            Self::Logs(plan) => logs::run(plan, task, text).await.map(named),
+            Self::Get(plan) => get::run(plan, task, text).await,
+            Self::Logs(plan) => logs::run(plan, task, text).await,
             Self::Tail(plan) => logs::run_tail(plan, task, text).await,
             Self::Compare(plan) => compare::run(plan, task).await.map(named),
         };

@@ -194,3 +194,103 @@ fn watch_takes_up_cluster_that_becomes_ready() {
     assert_eq!(rows, ["CLUSTER   NAME", "m1        a", "m2        b"]);
     running.interrupt();
 }
+
+#[test]
+fn watch_and_followed_logs_take_up_cluster_that_joins_the_choice() {
+    let cluster = |name: &str, labels: serde_json::Value, ready: &str| {
+        json!({"metadata": {"name": name, "labels": labels}, "status": {"conditions": [
+            {"type": "Ready", "status": ready, "message": "no route to host"}]}})
+    };
+    let prod = json!({"env": "prod"});
+    let all = |joined: &[serde_json::Value]| ok(&json!({"kind": "ClusterList", "items": joined}).to_string());
+    let first = [cluster("m1", prod.clone(), "True")];
+    // What the host evaluates: m4 has other labels.
+    let later = [first[0].clone(), cluster("m2", prod.clone(), "True"), cluster("m3", prod.clone(), "False")];
+    let m4 = cluster("m4", json!({"env": "test"}), "True");
+    let table = |row: &str| {
+        json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "1"},
+            "columnDefinitions": [{"name": "Name", "type": "string"}],
+            "rows": [{"cells": [row], "object": {"metadata": {"name": row}}}]})
+    };
+    for (words, expected) in [
+        (&["get", "configmaps", "-w", "--no-headers"][..], ["m1   a", "m2   a"]),
+        (&["logs", "-f", "web"], ["m1 | here", "m2 | here"]),
+    ] {
+        let (first, later, m4) = (first.clone(), later.clone(), m4.clone());
+        let listed = AtomicUsize::new(0);
+        let bed = Bed::streaming(move |path, stream: &mut Stream| match path {
+            path if path.ends_with("/clusters?watch=true") => {
+                stream.begin();
+                for cluster in later.iter().chain([&m4]) {
+                    stream.piece(&format!("{}\n", json!({"type": "ADDED", "object": cluster})));
+                }
+                stream.hold();
+            }
+            path if path.contains("/m3/") || path.contains("/m4/") => panic!("{path}"),
+            path if path.contains("watch=true") => {
+                stream.begin();
+                stream.hold();
+            }
+            path if path.contains("/log?") => {
+                stream.begin();
+                stream.piece("2026-01-01T00:00:00Z here\n");
+                stream.hold();
+            }
+            path if path.contains("/configmaps") => stream.answer(ok(&table("a").to_string())),
+            path if path.contains("/pods/web") => stream.answer(ok(POD)),
+            path => {
+                assert!(path.ends_with("labelSelector=env%3Dprod"), "{path}");
+                let joined = listed.fetch_add(1, Ordering::SeqCst) > 0;
+                stream.answer(if joined { all(&later) } else { all(&first) });
+            }
+        });
+        let mut running = Running::start(&bed, &[&["--cluster-selector=env=prod"], words].concat());
+        let mut lines =
+            [running.out(), running.out()].map(|line| line.split("   ").collect::<Vec<_>>().join("   "));
+        lines.sort();
+        let lines = lines.map(|line| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            if words.contains(&"|") { words.join(" ") } else { words.join("   ") }
+        });
+        assert_eq!(lines, expected, "{words:?}");
+        let remark = running.err();
+        assert!(remark.contains("m2") && remark.contains("ready, "), "{remark}");
+        running.interrupt();
+    }
+}
+
+#[test]
+fn followed_logs_take_up_cluster_that_becomes_ready() {
+    let cluster = |name: &str, ready: &str| {
+        json!({"metadata": {"name": name}, "status": {"conditions": [
+            {"type": "Ready", "status": ready, "message": "no route to host"}]}})
+    };
+    let list = json!({"kind": "ClusterList", "items": [cluster("m1", "True"), cluster("m2", "False")]});
+    let ready = cluster("m2", "True");
+    let asked = AtomicUsize::new(0);
+    let bed = Bed::streaming(move |path, stream: &mut Stream| match path {
+        path if path.ends_with("/clusters?watch=true") => {
+            stream.begin();
+            stream.piece(&format!("{}\n", json!({"type": "MODIFIED", "object": ready})));
+            stream.hold();
+        }
+        path if path.contains("/log?") => {
+            stream.begin();
+            stream.piece("2026-01-01T00:00:00Z here\n");
+            stream.hold();
+        }
+        // The first request fails yet.
+        path if path.contains("/m2/") && asked.fetch_add(1, Ordering::SeqCst) == 0 => {
+            stream.answer(status(502, "member unreachable", "not yet"));
+        }
+        path if path.contains("/pods/web") => stream.answer(ok(POD)),
+        _ => stream.answer(ok(&list.to_string())),
+    });
+    let mut running = Running::start(&bed, &["--all-clusters", "logs", "-f", "web"]);
+    assert_eq!(running.err(), "m2 | error: not ready: no route to host");
+    assert_eq!(running.err(), "m2 | ready, followed from now on");
+    let mut lines = [running.out(), running.out()];
+    lines.sort();
+    assert_eq!(lines, ["m1 | here", "m2 | here"]);
+    running.interrupt();
+}

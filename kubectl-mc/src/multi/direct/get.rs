@@ -21,10 +21,11 @@ use self::list::{ItemSink, Items};
 use self::resolve::{Round, Search, Wanted};
 use self::table::{Rows, TableSink};
 use super::failure::MemberFailure;
+use super::lasting::SPARE;
 use super::member::{Member, Members};
 use super::member_deadline::MemberDeadline;
 use super::server_table::Shown;
-use super::{Merge, Task, Text};
+use super::{Ended, Merge, Task, Text};
 use crate::cluster::client::ClientError;
 use crate::multi::Fault;
 use crate::multi::ordered_output::{self, Sink};
@@ -41,12 +42,17 @@ pub(super) async fn run(
     plan: &GetPlan,
     task: &Task<'_>,
     text: &mut dyn Text,
-) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
+) -> Result<Vec<Ended>, ClientError> {
     if plan.watch {
-        // One more follows the clusters themselves.
-        let members = task.members(task.clusters.len() + 1, MemberDeadline::each).await?;
-        return Ok(outcomes(watch::run(plan, task, &members, text).await));
+        // More follow the clusters themselves, and clusters that join.
+        let members = task.members(task.clusters.len() + SPARE, MemberDeadline::each).await?;
+        return Ok(watch::run(plan, task, &members, text).await);
     }
+    let results = list_all(plan, task).await?;
+    Ok(task.clusters.iter().cloned().zip(results).collect())
+}
+
+async fn list_all(plan: &GetPlan, task: &Task<'_>) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
     let mut members = task.members(0, MemberDeadline::whole).await?;
     let mut failures: Vec<Option<MemberFailure>> = vec![None; members.all.len()];
     let all = members.all.clone();

@@ -12,6 +12,7 @@ use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use kubectl_mc_api::ClusterName;
 use tokio::sync::mpsc::{self, Sender};
 
 pub(crate) use plan::LogsPlan;
@@ -21,9 +22,11 @@ pub(super) use tail::run as run_tail;
 use self::lines::Cutter;
 use self::stream::{LogStream, PlainLines};
 use super::failure::MemberFailure;
+use super::lasting::{self, Of, SPARE};
 use super::member::Member;
 use super::member_deadline::MemberDeadline;
-use super::{Merge, Task, Text};
+use super::pause::Pause;
+use super::{Ended, Merge, Task, Text};
 use crate::cluster::client::ClientError;
 use crate::multi::ordered_output::{self, Abort, Sink};
 use crate::server_text::escaped;
@@ -43,22 +46,34 @@ pub(super) async fn run(
     plan: &LogsPlan,
     task: &Task<'_>,
     text: &mut dyn Text,
-) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
-    let mut members = match plan.options.follow {
-        true => task.members(task.clusters.len().saturating_mul(plan.most), MemberDeadline::each).await?,
-        false => task.members(task.at_once().saturating_mul(BESIDE), MemberDeadline::whole).await?,
-    };
-    let namespace = task.namespace(plan.namespace.as_deref());
-    let (all, mut sink) = (members.all.clone(), Texts { task, text });
-    let results = if plan.options.follow {
-        let ask = |member: Member, sender| member_follow(plan.clone(), member, namespace.clone(), sender);
-        ordered_output::run_unordered(all, ask, &mut sink).await
-    } else {
-        let ask = |member: Member, sender| member_logs(plan.clone(), member, namespace.clone(), sender);
-        ordered_output::run(all, &task.way(&members.all), ask, &mut sink).await
-    };
+) -> Result<Vec<Ended>, ClientError> {
+    let mut sink = Texts { task, text };
+    let (plan, namespace) = (plan.clone(), task.namespace(plan.namespace.as_deref()));
+    if plan.options.follow {
+        let places = task.clusters.len().saturating_add(SPARE);
+        let mut members = task.members(places.saturating_mul(plan.most), MemberDeadline::each).await?;
+        let follow = move |member: Member, is_late, sender: Sender<Said>| {
+            let (plan, namespace) = (plan.clone(), namespace.clone());
+            member_follow(plan, member, namespace, is_late, sender)
+        };
+        let ended = lasting::run(task, &members, follow, &mut sink).await;
+        members.warn(task.printer);
+        return Ok(ended);
+    }
+    let mut members = task.members(task.at_once().saturating_mul(BESIDE), MemberDeadline::whole).await?;
+    let ask = |member: Member, sender| member_logs(plan.clone(), member, namespace.clone(), sender);
+    let results = ordered_output::run(members.all.clone(), &task.way(&members.all), ask, &mut sink).await;
     members.warn(task.printer);
-    Ok(results.unwrap_or_default().into_iter().map(|result| result.unwrap_or(Ok(()))).collect())
+    let results = results.unwrap_or_default().into_iter().map(|result| result.unwrap_or(Ok(())));
+    Ok(task.clusters.iter().cloned().zip(results).collect())
+}
+
+/// Tells of a member that has just become Ready.
+async fn greet(is_late: bool, sender: &Sender<Said>) {
+    if is_late {
+        // The receiver may be gone.
+        let _ = sender.send(Said::Remark("ready, followed from now on".to_owned())).await;
+    }
 }
 
 /// One member's logs in order. Some of those whose turn has not come are read already.
@@ -110,9 +125,19 @@ async fn member_follow(
     plan: LogsPlan,
     member: Member,
     namespace: String,
+    is_late: bool,
     sender: Sender<Said>,
 ) -> Result<(), MemberFailure> {
-    let streams = match streams(&plan, &member, &namespace, &sender).await {
+    greet(is_late, &sender).await;
+    let mut pause = Pause::default();
+    let streams = loop {
+        match streams(&plan, &member, &namespace, &sender).await {
+            // It has just become Ready, and may not be so for good.
+            Err(failure) if is_late && failure.is_passing() && !sender.is_closed() => pause.wait().await,
+            streams => break streams,
+        }
+    };
+    let streams = match streams {
         // kubectl's own words.
         Ok(streams) if streams.len() > plan.most => Err(MemberFailure::Said(format!(
             "error: you are attempting to follow {} log streams, but maximum allowed concurrency is {}, \
@@ -193,9 +218,8 @@ struct Texts<'a, 't> {
     text: &'t mut dyn Text,
 }
 
-impl Sink<Said> for Texts<'_, '_> {
-    fn take(&mut self, place: usize, said: Said) -> ControlFlow<()> {
-        let Some(cluster) = self.task.clusters.get(place) else { return ControlFlow::Continue(()) };
+impl Texts<'_, '_> {
+    fn print(&mut self, cluster: &ClusterName, said: Said) -> ControlFlow<()> {
         match said {
             Said::Lines(lines) => self.text.out(cluster, &lines),
             Said::Last(mut line) => {
@@ -214,6 +238,21 @@ impl Sink<Said> for Texts<'_, '_> {
                 ControlFlow::Continue(())
             }
         }
+    }
+}
+
+/// Logs that are followed.
+impl Sink<Of<Said>> for Texts<'_, '_> {
+    fn take(&mut self, _: usize, Of { member, piece }: Of<Said>) -> ControlFlow<()> {
+        self.print(&member.name, piece)
+    }
+}
+
+/// Logs that are read once.
+impl Sink<Said> for Texts<'_, '_> {
+    fn take(&mut self, place: usize, said: Said) -> ControlFlow<()> {
+        let Some(cluster) = self.task.clusters.get(place) else { return ControlFlow::Continue(()) };
+        self.print(cluster, said)
     }
 
     fn end(&mut self, place: usize) {

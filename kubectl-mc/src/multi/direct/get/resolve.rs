@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::plan::{GetPlan, Objects};
 use super::{Ask, legacy};
 use crate::cache::Cache;
+use crate::cluster::context::ClusterContext;
 use crate::multi::StragglerTimer;
 use crate::multi::direct::discovery::{self, ApiResource, Discovery, Document, NoSuchType, Store};
 use crate::multi::direct::failure::MemberFailure;
@@ -204,18 +205,24 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The one word of a plan at a member that is not asked yet.
-pub(super) struct Later {
+/// The one word of a plan at any member.
+#[derive(Clone)]
+pub(super) struct LaterWord {
     word: String,
     names: Option<Vec<String>>,
-    member: Member,
     store: Arc<Store>,
-    key: String,
+    host: Arc<ClusterContext>,
 }
 
-impl Later {
-    /// None when the plan has several words.
-    pub(super) fn new(plan: &GetPlan, task: &Task<'_>, member: &Member) -> Option<Self> {
+/// The same at a member that is not asked yet.
+pub(super) struct Later {
+    word: LaterWord,
+    member: Member,
+}
+
+impl LaterWord {
+    /// None when the plan has no word.
+    pub(super) fn new(plan: &GetPlan, task: &Task<'_>) -> Option<Self> {
         let (word, names) = match &plan.objects {
             Objects::All(types) => (types.first()?.clone(), None),
             Objects::Named(named) => {
@@ -224,13 +231,19 @@ impl Later {
             }
         };
         let store = Arc::new(Store::new(Cache::open(task.env).ok()));
-        let key = Store::key(task.host, &member.name);
-        Some(Self { word, names, member: member.clone(), store, key })
+        Some(Self { word, names, store, host: Arc::new(task.host.clone()) })
     }
 
+    pub(super) fn at(self, member: Member) -> Later {
+        Later { word: self, member }
+    }
+}
+
+impl Later {
     /// The question; none when the member has no such type.
     pub(super) async fn ask(&self) -> Result<Option<Ask>, MemberFailure> {
-        let Self { word, names, member, store, key } = self;
+        let Self { word: LaterWord { word, names, store, host }, member } = self;
+        let key = &Store::key(host, &member.name);
         let meant = match discovery::everywhere(word) {
             Some(resource) => vec![resource],
             None => {

@@ -1,6 +1,6 @@
 //! `get --watch` on many clusters as one stream of whole lines. Each member is listed, then watched from there. A
 //! watch that ends resumes from the last version, and one whose version is too old starts again. A cluster that is
-//! not ready at the beginning is watched from when it is.
+//! not ready at the beginning, or joins the choice later, is watched from when it is ready.
 
 mod screen;
 
@@ -10,21 +10,20 @@ use http_body_util::BodyExt;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
-use tokio::sync::watch;
 
 use self::screen::Screen;
 use super::list::Source;
 use super::plan::{GetPlan, Output};
-use super::resolve::{Later, Search, Wanted};
+use super::resolve::{Later, LaterWord, Search, Wanted};
 use super::table::ACCEPT;
 use super::{Ask, Member, Members};
-use crate::multi::direct::arrivals::{Arrivals, Names};
 use crate::multi::direct::event_lines::EventLines;
 use crate::multi::direct::failure::{MemberFailure, Status};
+use crate::multi::direct::lasting;
 use crate::multi::direct::pause::Pause;
 use crate::multi::direct::server_table::{Column, Shown, Table, TableLines, parse};
-use crate::multi::direct::{Task, Text};
-use crate::multi::ordered_output::{self, Sink};
+use crate::multi::direct::{Ended, Task, Text};
+use crate::multi::ordered_output::Sink;
 
 /// What the watch of one member tells.
 enum Told {
@@ -38,14 +37,14 @@ enum Told {
     Ended(MemberFailure),
 }
 
-/// Watches until standard output is closed, or every member that was ready has failed. The failures of all members.
+/// Watches until standard output is closed, or every member that was ready has failed.
 pub(super) async fn run(
     plan: &GetPlan,
     task: &Task<'_>,
     members: &Members,
     text: &mut dyn Text,
-) -> Vec<Option<MemberFailure>> {
-    let Output::Table(columns) = &plan.output else { return vec![None; members.all.len()] };
+) -> Vec<Ended> {
+    let Output::Table(columns) = &plan.output else { return Vec::new() };
     let shown = Shown { columns: columns.clone(), namespace: plan.all_namespaces, prefix: None };
     let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
     let source = Source::new(plan, namespace);
@@ -54,81 +53,55 @@ pub(super) async fn run(
     let ready: Vec<Member> = members.all.iter().filter(is_ready).cloned().collect();
     let search = Search::begin(plan, task, &ready, false).await;
     let mut unknown = vec![None; ready.len()];
-    let mut parts: Vec<_> = search.each(&mut unknown).into_iter().map(Part::Now).collect();
-    let (going, _) = watch::channel(parts.len());
-    let arrivals = Arrivals::follow(&members.login, task);
-    let later = members.all.iter().filter(|member| !is_ready(member));
-    parts.extend(later.filter_map(|member| {
-        let (later, ready) = (Later::new(plan, task, member)?, arrivals.subscribe()?);
-        Some(Part::Later { member: member.clone(), later, ready })
-    }));
+    let wanted = search.each(&mut unknown);
+    let mut screen = Screen::new(task, text, &shown, wanted.len());
+    let unknown = ready.iter().zip(unknown).filter_map(|(member, failure)| Some((member.clone(), failure?)));
+    let unknown: Vec<(Member, MemberFailure)> = unknown.collect();
+    unknown.iter().for_each(|(member, failure)| screen.failed(member, failure));
 
-    let mut screen = Screen::new(task, text, &shown, &parts);
-    screen.not_found(ready.iter().zip(unknown));
-    let follow = |part: Part, sender: Sender<Told>| {
-        let (source, shown, going) = (source.clone(), shown.clone(), going.clone());
+    let unknown: HashMap<_, _> = unknown.into_iter().map(|(member, why)| (member.name, why)).collect();
+    let wanted: HashMap<_, _> =
+        wanted.into_iter().map(|wanted| (wanted.member.name.clone(), wanted)).collect();
+    let later = LaterWord::new(plan, task);
+    let watch = move |member: Member, is_late: bool, sender: Sender<Told>| {
+        let (source, shown, later) = (source.clone(), shown.clone(), later.clone());
+        let (unknown, wanted) = (unknown.get(&member.name).cloned(), wanted.get(&member.name).cloned());
         async move {
-            let ended = part.follow(source, shown, &sender, &going).await;
-            if let Err(failure) = ended {
-                // The receiver may be gone.
-                let _ = sender.send(Told::Ended(failure)).await;
+            if is_late {
+                let _ = sender.send(Told::Begun).await;
             }
+            let result = match (unknown, wanted, later) {
+                (Some(failure), _, _) => return Err(failure),
+                (None, Some(wanted), _) => first(wanted, source, shown, &sender).await,
+                (None, None, Some(later)) if is_late => {
+                    later_on(&later.at(member), source, shown, &sender).await
+                }
+                // The word means nothing there.
+                _ => Ok(()),
+            };
+            if let Err(failure) = &result {
+                // The receiver may be gone.
+                let _ = sender.send(Told::Ended(failure.clone())).await;
+            }
+            result
         }
     };
-    if ordered_output::run_unordered(parts, follow, &mut screen).await.is_some() {
-        let _ = screen.show();
-    }
-    screen.failures
+    let ended = lasting::run(task, members, watch, &mut screen).await;
+    let _ = screen.show();
+    ended
 }
 
-/// The part of one member.
-enum Part {
-    Now(Wanted),
-    /// When it is ready.
-    Later {
-        member: Member,
-        later: Later,
-        ready: watch::Receiver<Names>,
-    },
-}
-
-impl Part {
-    fn member(&self) -> &Member {
-        match self {
-            Self::Now(wanted) => &wanted.member,
-            Self::Later { member, .. } => member,
-        }
-    }
-
-    async fn follow(
-        self,
-        source: Source,
-        shown: Shown,
-        sender: &Sender<Told>,
-        going: &watch::Sender<usize>,
-    ) -> Result<(), MemberFailure> {
-        let result = match self {
-            Self::Now(wanted) => match wanted.ask().await {
-                Ok(Some(ask)) => Watch::new(source, shown, ask, sender.clone()).follow().await,
-                // The word means nothing there that could be watched.
-                Ok(None) => Ok(()),
-                Err(failure) => Err(failure),
-            },
-            Self::Later { member, later, mut ready } => {
-                let mut others = going.subscribe();
-                tokio::select! {
-                    biased;
-                    // Waiting alone, it would wait for ever.
-                    _ = others.wait_for(|going| *going == 0) => return Ok(()),
-                    _ = ready.wait_for(|names| names.contains(&member.name)) => {}
-                }
-                going.send_modify(|going| *going += 1);
-                let _ = sender.send(Told::Begun).await;
-                later_on(&later, source, shown, sender).await
-            }
-        };
-        going.send_modify(|going| *going -= 1);
-        result
+/// The watch of a member that was ready at the start.
+async fn first(
+    wanted: Wanted,
+    source: Source,
+    shown: Shown,
+    sender: &Sender<Told>,
+) -> Result<(), MemberFailure> {
+    match wanted.ask().await? {
+        Some(ask) => Watch::new(source, shown, ask, sender.clone()).follow().await,
+        // The word means nothing there that could be watched.
+        None => Ok(()),
     }
 }
 

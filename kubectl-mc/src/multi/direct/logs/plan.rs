@@ -57,6 +57,11 @@ impl Since {
 }
 
 impl LogsPlan {
+    /// Whether it lasts.
+    pub(crate) fn follows(&self) -> bool {
+        self.options.follow
+    }
+
     /// The plan for these words, if there is one.
     pub(crate) fn of(scanned: &Scanned) -> Option<Self> {
         let words = Words::read(scanned, "logs", &GRAMMAR)?;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Part, Told};
+use super::Told;
 use crate::multi::direct::failure::MemberFailure;
+use crate::multi::direct::lasting::Of;
 use crate::multi::direct::member::Member;
 use crate::multi::direct::server_table::{Shown, TableLines};
 use crate::multi::direct::{Merge, Task, Text};
@@ -18,12 +19,8 @@ pub(super) struct Screen<'a, 't> {
     task: &'a Task<'a>,
     text: &'t mut dyn Text,
     no_headers: bool,
-    /// The members of the parts.
-    members: Vec<Member>,
-    /// By the members' own places.
-    pub(super) failures: Vec<Option<MemberFailure>>,
-    /// What is held back until all have listed: by place.
-    lists: Vec<(usize, TableLines)>,
+    /// What is held back until all have listed.
+    lists: Vec<(Member, TableLines)>,
     unlisted: usize,
     due: Option<Instant>,
     header: String,
@@ -31,68 +28,52 @@ pub(super) struct Screen<'a, 't> {
 }
 
 impl<'a, 't> Screen<'a, 't> {
-    pub(super) fn new(task: &'a Task<'_>, text: &'t mut dyn Text, shown: &Shown, parts: &[Part]) -> Self {
-        let reason = |name| task.not_ready.iter().find(|(other, _)| other == name);
-        let failure = |name| reason(name).map(|(_, reason)| MemberFailure::NotReady(reason.clone()));
+    /// `unlisted` members will list.
+    pub(super) fn new(task: &'a Task<'_>, text: &'t mut dyn Text, shown: &Shown, unlisted: usize) -> Self {
         Self {
             task,
             text,
             no_headers: shown.columns.no_headers,
-            members: parts.iter().map(|part| part.member().clone()).collect(),
-            failures: task.clusters.iter().map(failure).collect(),
             lists: Vec::new(),
-            unlisted: parts.iter().filter(|part| matches!(part, Part::Now(_))).count(),
+            unlisted,
             due: None,
             header: String::new(),
             writer: TabWriter::default(),
         }
     }
 
-    /// Members that have nothing of what is to be watched.
-    pub(super) fn not_found<'m>(
-        &mut self,
-        failures: impl Iterator<Item = (&'m Member, Option<MemberFailure>)>,
-    ) {
-        for (member, failure) in failures {
-            if let Some(failure) = failure {
-                self.failed(member, failure);
-            }
-        }
+    pub(super) fn failed(&mut self, member: &Member, failure: &MemberFailure) {
+        self.text.failed(&member.name, failure);
     }
 
-    fn failed(&mut self, member: &Member, failure: MemberFailure) {
-        self.text.failed(&member.name, &failure);
-        self.failures[member.place] = Some(failure);
-    }
-
-    fn listed(&mut self, place: usize, lines: TableLines) -> ControlFlow<()> {
+    fn listed(&mut self, member: Member, lines: TableLines) -> ControlFlow<()> {
         self.unlisted = self.unlisted.saturating_sub(1);
         self.due.get_or_insert_with(|| Instant::now() + HELD);
-        self.lists.push((place, lines));
+        self.lists.push((member, lines));
         if self.unlisted == 0 { self.show() } else { ControlFlow::Continue(()) }
     }
 
-    fn changed(&mut self, place: usize, lines: TableLines) -> ControlFlow<()> {
-        if self.lists.iter().any(|(other, _)| *other == place) {
+    fn changed(&mut self, member: &Member, lines: TableLines) -> ControlFlow<()> {
+        if self.lists.iter().any(|(other, _)| other.name == member.name) {
             self.show()?;
         }
-        self.lines(place, lines);
+        self.lines(member, lines);
         self.flush()
     }
 
-    fn remark(&mut self, place: usize, remark: &str) -> ControlFlow<()> {
+    fn remark(&mut self, member: &Member, remark: &str) -> ControlFlow<()> {
         self.show()?;
-        let name = &self.members[place].name;
+        let name = &member.name;
         self.task.printer.note_line(&format!("- {name}: {remark}"));
         ControlFlow::Continue(())
     }
 
-    fn lines(&mut self, place: usize, lines: TableLines) {
+    fn lines(&mut self, member: &Member, lines: TableLines) {
         if lines.rows.is_empty() {
             return;
         }
         let name = match self.task.merge {
-            Merge::Marked => self.members[place].name.as_str(),
+            Merge::Marked => member.name.as_str(),
             Merge::Plain => "",
         };
         let marked = |line: &str, first: &str| match self.task.merge {
@@ -112,19 +93,16 @@ impl<'a, 't> Screen<'a, 't> {
     }
 }
 
-impl Sink<Told> for Screen<'_, '_> {
-    fn take(&mut self, place: usize, told: Told) -> ControlFlow<()> {
-        match told {
-            Told::Listed(lines) => self.listed(place, lines),
-            Told::Changed(lines) => self.changed(place, lines),
-            Told::Remark(remark) => self.remark(place, &remark),
-            Told::Begun => {
-                self.failures[self.members[place].place] = None;
-                self.remark(place, "ready, watched from now on")
-            }
+impl Sink<Of<Told>> for Screen<'_, '_> {
+    fn take(&mut self, _: usize, Of { member, piece }: Of<Told>) -> ControlFlow<()> {
+        match piece {
+            Told::Listed(lines) => self.listed(member, lines),
+            Told::Changed(lines) => self.changed(&member, lines),
+            Told::Remark(remark) => self.remark(&member, &remark),
+            Told::Begun => self.remark(&member, "ready, watched from now on"),
             Told::Ended(failure) => {
-                self.failed(&self.members[place].clone(), failure);
-                self.listed(place, TableLines::default())
+                self.failed(&member, &failure);
+                self.listed(member, TableLines::default())
             }
         }
     }
@@ -137,8 +115,8 @@ impl Sink<Told> for Screen<'_, '_> {
     fn show(&mut self) -> ControlFlow<()> {
         self.due = None;
         let mut lists = std::mem::take(&mut self.lists);
-        lists.sort_by_key(|(place, _)| *place);
-        lists.into_iter().for_each(|(place, lines)| self.lines(place, lines));
+        lists.sort_by_key(|(member, _)| member.place);
+        lists.into_iter().for_each(|(member, lines)| self.lines(&member, lines));
         self.flush()
     }
 }

@@ -1,0 +1,154 @@
+//! Work that lasts (watches, followed logs) at all clusters of a command, and at those that become Ready or join the
+//! choice of the command while it runs.
+
+use std::collections::{BTreeMap, HashSet};
+use std::future::Future;
+use std::sync::Arc;
+
+use kubectl_mc_api::ClusterName;
+use tokio::sync::mpsc::{self, Sender};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::arrivals::{Arrivals, Names};
+use super::failure::MemberFailure;
+use super::member::{Member, Members};
+use super::{Ended, Task};
+use crate::multi::ordered_output::{self, Sink};
+
+/// Something of a member.
+pub(super) struct Of<P> {
+    pub(super) member: Member,
+    pub(super) piece: P,
+}
+
+/// Does `work` at each member, with whether the member has just become Ready, and gives the pieces to the sink as they
+/// come. It ends with standard output, or when all work has ended. What came of it: first at the clusters of the
+/// command in their order, then at those that joined.
+pub(super) async fn run<P, F>(
+    task: &Task<'_>,
+    members: &Members,
+    work: impl Fn(Member, bool, Sender<P>) -> F + Send + Sync + 'static,
+    sink: &mut impl Sink<Of<P>>,
+) -> Vec<Ended>
+where
+    P: Send + 'static,
+    F: Future<Output = Result<(), MemberFailure>> + Send + 'static,
+{
+    let not_ready = |name: &ClusterName| task.not_ready.iter().find(|(other, _)| other == name);
+    let ready = members.all.iter().filter(|member| not_ready(&member.name).is_none());
+    let mut parts: Vec<_> = ready.cloned().map(Part::Now).collect();
+    let (going, _) = watch::channel(parts.len());
+    let arrivals = Arrivals::follow(&members.login, task);
+    if let (Some(names), Some(model)) = (arrivals.subscribe(), members.all.first()) {
+        let known = members.all.iter().map(|member| (member.name.clone(), member.clone())).collect();
+        parts.push(Part::Later(Later { known, model: model.clone(), names }));
+    }
+    let work = Arc::new(work);
+    let follow = |part: Part, sender| {
+        let (work, going) = (Arc::clone(&work), going.clone());
+        async move {
+            match part {
+                Part::Now(member) => {
+                    let ended = at(member, false, &*work, sender).await;
+                    going.send_modify(|going| *going -= 1);
+                    vec![ended]
+                }
+                Part::Later(later) => later.follow(work, sender, going).await,
+            }
+        }
+    };
+    let ended = ordered_output::run_unordered(parts, follow, sink).await;
+    let ended = ended.into_iter().flatten().flatten().flatten();
+    let (at_start, joined): (Vec<_>, Vec<_>) = ended.partition(|(name, _)| task.clusters.contains(name));
+    let mut at_start: BTreeMap<_, _> = at_start.into_iter().collect();
+    let results = task.clusters.iter().map(|name| {
+        let absent = || not_ready(name).map_or(Ok(()), |(_, why)| Err(MemberFailure::NotReady(why.clone())));
+        (name.clone(), at_start.remove(name).unwrap_or_else(absent))
+    });
+    results.chain(joined).collect()
+}
+
+/// What runs beside each other.
+enum Part {
+    /// A cluster that was Ready at the start.
+    Now(Member),
+    /// All that become so.
+    Later(Later),
+}
+
+struct Later {
+    known: BTreeMap<ClusterName, Member>,
+    /// Any member, of which one for a cluster that joins is made.
+    model: Member,
+    names: watch::Receiver<Names>,
+}
+
+impl Later {
+    async fn follow<P, F, W>(
+        mut self,
+        work: Arc<W>,
+        sender: Sender<Of<P>>,
+        going: watch::Sender<usize>,
+    ) -> Vec<Ended>
+    where
+        P: Send + 'static,
+        F: Future<Output = Result<(), MemberFailure>> + Send + 'static,
+        W: Fn(Member, bool, Sender<P>) -> F + Send + Sync + 'static,
+    {
+        let (mut others, mut running) = (going.subscribe(), JoinSet::new());
+        let (mut taken, mut all) = (HashSet::new(), Vec::new());
+        let mut next = self.known.len();
+        loop {
+            tokio::select! {
+                biased;
+                // Waiting alone, it would wait for ever.
+                _ = others.wait_for(|going| *going == 0) => return all,
+                Some(ended) = running.join_next() => {
+                    all.extend(ended);
+                    going.send_modify(|going| *going -= 1);
+                    continue;
+                }
+                Ok(()) = self.names.changed() => {}
+            }
+            let arrived: Vec<_> = self.names.borrow_and_update().iter().cloned().collect();
+            for name in arrived.into_iter().filter(|name| taken.insert(name.clone())) {
+                let member = self.known.get(&name).cloned().unwrap_or_else(|| {
+                    next += 1;
+                    self.model.another(name, next - 1)
+                });
+                going.send_modify(|going| *going += 1);
+                let (work, sender) = (Arc::clone(&work), sender.clone());
+                running.spawn(async move { at(member, true, &*work, sender).await });
+            }
+        }
+    }
+}
+
+/// The work of one member, whose pieces name it.
+async fn at<P, F>(
+    member: Member,
+    is_late: bool,
+    work: impl Fn(Member, bool, Sender<P>) -> F,
+    sender: Sender<Of<P>>,
+) -> Ended
+where
+    F: Future<Output = Result<(), MemberFailure>>,
+{
+    let (own, mut pieces) = mpsc::channel(1);
+    let name = member.name.clone();
+    let work = work(member.clone(), is_late, own);
+    let pass_on = async {
+        while let Some(piece) = pieces.recv().await {
+            if sender.send(Of { member: member.clone(), piece }).await.is_err() {
+                // Without a receiver the work ends.
+                pieces.close();
+                return;
+            }
+        }
+    };
+    (name, tokio::join!(work, pass_on).0)
+}
+
+/// Streams for this many clusters that may join while a command runs, at least.
+pub(super) const SPARE: usize = 8;

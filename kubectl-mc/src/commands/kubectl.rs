@@ -18,11 +18,11 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::Kubectl;
 use crate::kubectl::overlay;
-use crate::kubectl::preflight;
+use crate::kubectl::preflight::{self, PreflightError};
 use crate::kubectl::rewrite::{self, RawPath};
 use crate::kubectl::verb::Effect;
 use crate::log::Log;
-use crate::multi::direct::{Merge, OneCluster, Plan, TailPlan, Task};
+use crate::multi::direct::{MemberFailure, Merge, OneCluster, Plan, TailPlan, Task};
 use crate::multi::selection::Choice;
 use crate::multi::{self, ClusterProgress};
 use crate::printer::Printer;
@@ -145,11 +145,15 @@ fn native(
     };
     let mut text = OneCluster::new(printer);
     let results = client::runtime()?.block_on(plan.run(&task, &mut text))?;
-    let failed = results.into_iter().find_map(|(_, result)| result.err());
-    Ok(failed.map_or(ExitStatus::Success, |failure| {
-        text.end(&failure);
-        ExitStatus::Failed
-    }))
+    let Some((cluster, failure)) = results.into_iter().find_map(|(name, ended)| Some((name, ended.err()?)))
+    else {
+        return Ok(ExitStatus::Success);
+    };
+    if let MemberFailure::Refused(refusal) = &failure {
+        return Err(PreflightError::new("kubectl mc", scanned, host, &cluster, refusal).into());
+    }
+    text.end(&failure);
+    Ok(ExitStatus::Failed)
 }
 
 #[derive(Debug, thiserror::Error)]

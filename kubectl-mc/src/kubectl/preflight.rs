@@ -46,13 +46,7 @@ pub(crate) fn run(
 ) -> Result<(), PreflightError> {
     let path = format!("{}/version", path::member_root(cluster));
     let refusal = of_answer(client::get(host, scanned, env, &path, "application/json"));
-    let Some(refusal) = refusal else { return Ok(()) };
-    let verb = scanned.verb().unwrap_or_default().to_string_lossy();
-    Err(PreflightError {
-        message: format!("kubectl {verb} on cluster {cluster} through {}: {refusal}", host.describe()),
-        hint: refusal.hint(host, Some(cluster)),
-        status: refusal.exit_status(),
-    })
+    refusal.map_or(Ok(()), |refusal| Err(PreflightError::new("kubectl", scanned, host, cluster, &refusal)))
 }
 
 /// The same for one of several clusters, by a client that is there already.
@@ -78,6 +72,24 @@ pub(crate) struct PreflightError {
     message: String,
     hint: String,
     status: ExitStatus,
+}
+
+impl PreflightError {
+    /// Why a command of `program` on one cluster was refused.
+    pub(crate) fn new(
+        program: &str,
+        scanned: &Scanned,
+        host: &ClusterContext,
+        cluster: &ClusterName,
+        refusal: &Refusal,
+    ) -> Self {
+        let verb = scanned.verb().unwrap_or_default().to_string_lossy();
+        Self {
+            message: format!("{program} {verb} on cluster {cluster} through {}: {refusal}", host.describe()),
+            hint: refusal.hint(host, Some(cluster)),
+            status: refusal.exit_status(),
+        }
+    }
 }
 
 impl Explain for PreflightError {

@@ -167,8 +167,11 @@ impl Text for OneCluster<'_> {
     }
 
     fn failed(&mut self, _: &ClusterName, failure: &MemberFailure) {
-        self.has_failed = true;
-        self.printer.note_line(&failure.to_string());
+        // What a hop refuses ends the command, with a hint.
+        if !matches!(failure, MemberFailure::Refused(_)) {
+            self.has_failed = true;
+            self.printer.note_line(&failure.to_string());
+        }
     }
 
     fn end(&mut self, _: &ClusterName) {}

@@ -2,8 +2,8 @@
 
 use std::io::Read;
 use std::process::{ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -125,6 +125,27 @@ fn forbidden() -> Answer {
 }
 
 #[test]
+fn refusal_on_one_cluster_names_hop_and_next_step() {
+    for (answer, expected) in [
+        (
+            status(502, "member unreachable", "connection refused"),
+            (1, "member unreachable: connection refused"),
+        ),
+        (status(404, "cluster unknown", "no cluster m1"), (3, "cluster unknown: no cluster m1")),
+    ] {
+        let bed = Bed::answering(answer);
+        for words in [&["tail", "web", "-C", "m1"][..], &["tail", "web", "-f", "-C", "m1"]] {
+            let ran = bed.run(words);
+            let error =
+                format!("error: kubectl mc tail on cluster m1 through {}: {}\n", bed.host(), expected.1);
+            assert_eq!(ran.code, Some(expected.0), "{ran:?}");
+            assert!(ran.err.starts_with(&format!("{error}hint: ")), "{ran:?}");
+            assert_eq!(ran.err.lines().count(), 2, "{ran:?}");
+        }
+    }
+}
+
+#[test]
 fn new_pods_and_new_runs_are_followed_and_no_line_is_doubled() {
     let asked = AtomicUsize::new(0);
     let bed = Bed::streaming(move |path, stream: &mut Stream| match log_of(path) {
@@ -140,7 +161,8 @@ fn new_pods_and_new_runs_are_followed_and_no_line_is_doubled() {
                     stream.end();
                 }
                 _ => {
-                    stream.piece("2026-01-01T00:00:04Z of the next run\n");
+                    // The log of a run that was asked for too late is already that of the next one.
+                    stream.piece("2026-01-01T00:00:03Z three\n2026-01-01T00:00:04Z of the next run\n");
                     stream.hold();
                 }
             }
@@ -262,10 +284,48 @@ fn more_logs_than_the_limit_are_an_error_that_names_the_flag() {
         Some(_) => stream.hold(),
         None => stream.answer(list(&[pod("a", "x://1"), pod("b", "x://2"), pod("c", "x://3")])),
     });
-    let ran = bed.run(&["tail", ".", "-f", "--max-log-requests=2", "-C", "m1"]);
-    let error = "error: 3 logs match, but at most 2 are followed at a time: match fewer pods, or use \
-                 --max-log-requests=3\n";
-    assert_eq!(ran, Ran::new(1, "", error));
+    let mut running = Running::start(&bed, &["tail", ".", "-f", "--max-log-requests=2", "-C", "m1"]);
+    assert_eq!(
+        running.err(),
+        "error: 3 logs match, but at most 2 are followed at a time: match fewer pods, or use --max-log-requests=3"
+    );
+    assert_eq!(running.child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn log_above_the_limit_waits_for_one_that_ends() {
+    let told = Arc::new(Barrier::new(2));
+    let ends = Arc::clone(&told);
+    let bed = Bed::streaming(move |path, stream: &mut Stream| match log_of(path) {
+        Some(name) => {
+            stream.begin();
+            stream.piece(&format!("2026-01-01T00:00:01Z {name}\n"));
+            match name {
+                "b" => stream.hold(),
+                // Its end makes room.
+                _ => drop(ends.wait()),
+            }
+            stream.end();
+        }
+        None if path.contains("watch=true") => {
+            stream.begin();
+            stream.piece(&event("ADDED", &pod("b", "x://2")));
+            stream.hold();
+        }
+        None if path.ends_with("/pods/a") => stream.answer(ok(&pod("a", "x://9").to_string())),
+        None => stream.answer(list(&[pod("a", "x://1")])),
+    });
+    let mut running = Running::start(&bed, &["tail", ".", "-f", "--max-log-requests=1", "-C", "m1"]);
+    assert_eq!(
+        [running.err(), running.err()],
+        [
+            "+ a/main",
+            "b/main and later logs wait: 1 are followed already; --max-log-requests raises the limit"
+        ]
+    );
+    told.wait();
+    assert_eq!([running.out(), running.out()], ["a main | a", "b main | b"]);
+    running.end();
 }
 
 #[test]

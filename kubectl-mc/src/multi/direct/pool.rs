@@ -42,7 +42,9 @@ pub(super) async fn open(
         return Ok(client::logged(kube::Client::try_from(config).map_err(setup)?, &host.server, log));
     }
     let connections = streams.div_ceil(STREAMS).max(1);
-    let shards = (0..connections).map(|_| Shard::new(&config)).collect::<Result<_, _>>().map_err(setup)?;
+    // Read once: certificates may come from files.
+    let tls = config.rustls_client_config().map_err(setup)?;
+    let shards = (0..connections).map(|_| Shard::new(&config, tls.clone())).collect();
     let service = config.base_uri_layer().layer(Shards(shards));
     let service = config.extra_headers_layer().map_err(setup)?.layer(service);
     let client = match config.auth_layer().map_err(setup)? {
@@ -79,13 +81,12 @@ struct Shard {
 }
 
 impl Shard {
-    fn new(config: &kube::Config) -> Result<Self, kube::Error> {
+    fn new(config: &kube::Config, tls: rustls::ClientConfig) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(config.connect_timeout);
-        let mut https =
-            HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+        let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         if let Some(name) = config.tls_server_name.clone().and_then(|name| name.try_into().ok()) {
             https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
         }
@@ -96,7 +97,7 @@ impl Shard {
             .http2_keep_alive_interval(PING)
             .http2_keep_alive_timeout(PONG)
             .build(https.enable_all_versions().wrap_connector(tcp));
-        Ok(Self { client, first: Semaphore::new(1), tried: AtomicBool::new(false) })
+        Self { client, first: Semaphore::new(1), tried: AtomicBool::new(false) }
     }
 
     async fn send(&self, mut request: Request<Body>) -> Result<Response<Incoming>, legacy::Error> {

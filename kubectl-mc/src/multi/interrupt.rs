@@ -35,8 +35,10 @@ pub(super) async fn interrupted() {
 pub(super) fn end_soon_after() {
     let wait = || {
         let Ok(runtime) = client::runtime() else { return };
-        runtime.block_on(interrupted());
-        std::thread::sleep(SOON);
+        runtime.block_on(async {
+            interrupted().await;
+            tokio::time::sleep(SOON).await;
+        });
         #[expect(clippy::exit, reason = "the thread that would return from main waits for the reader")]
         std::process::exit(INTERRUPTED);
     };

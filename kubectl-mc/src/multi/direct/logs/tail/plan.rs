@@ -65,8 +65,9 @@ impl Pattern {
     fn read(flag: &'static str, text: &str) -> Result<Self, TailError> {
         let wrong = |error: regex::Error| {
             // The last line says what; those before draw it.
-            let why = error.to_string().lines().last().unwrap_or_default().trim().to_owned();
-            let why = why.strip_prefix("error: ").map_or(why.clone(), str::to_owned);
+            let words = error.to_string();
+            let why = words.lines().last().unwrap_or_default().trim();
+            let why = why.strip_prefix("error: ").unwrap_or(why).to_owned();
             TailError::Pattern { flag, text: text.to_owned(), why }
         };
         Ok(Self(Regex::new(text).map_err(wrong)?))

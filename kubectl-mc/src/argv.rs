@@ -207,7 +207,7 @@ pub(crate) fn is_choice(word: &OsStr) -> bool {
     let word = word.to_string_lossy();
     let name = word.split('=').next().unwrap_or_default();
     word.starts_with("-C")
-        || ["--cluster", "--cluster-selector", "--all-clusters", "--exclude", "--retry-failed"]
+        || ["--cluster", "--cluster-selector", "--where", "--all-clusters", "--exclude", "--retry-failed"]
             .contains(&name)
 }
 

@@ -57,6 +57,9 @@ pub(crate) struct Flags {
     /// Clusters by label, as in env=prod,tier!=dev
     #[arg(long, value_name = "SELECTOR", global = true, help_heading = CHOICE)]
     pub(crate) cluster_selector: Option<String>,
+    /// Clusters by field, as in 'status.version>=v1.34,ready!=False'; narrows every other choice
+    #[arg(long, value_name = "FIELDS", global = true, help_heading = CHOICE)]
+    pub(crate) r#where: Vec<String>,
     /// All clusters behind the host
     #[arg(long, global = true, help_heading = CHOICE)]
     pub(crate) all_clusters: bool,
@@ -105,6 +108,11 @@ pub(crate) struct Flags {
 impl Flags {
     /// Whether clusters are chosen by a flag.
     pub(crate) fn chooses_clusters(&self) -> bool {
+        !self.r#where.is_empty() || self.chooses_besides_where()
+    }
+
+    /// Whether clusters are chosen by a flag other than `--where`.
+    pub(crate) fn chooses_besides_where(&self) -> bool {
         let excludes = !self.exclude.is_empty() || self.retry_failed;
         !self.cluster.is_empty() || self.cluster_selector.is_some() || self.all_clusters || excludes
     }

@@ -38,11 +38,13 @@ pub(crate) struct ConfigFile {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ClusterSet {
-    /// Names, globs, /regexes/, @sets and !exclusions, as for --cluster. Absent: all that the selector chooses.
+    /// Names, globs, /regexes/, @sets and !exclusions, as for --cluster. Absent: all that the selector and `where` choose.
     #[serde(default)]
     pub(crate) clusters: Vec<String>,
     /// A label selector, as for --cluster-selector; it narrows what `clusters` chooses.
     pub(crate) selector: Option<String>,
+    /// Requirements on fields, as for --where; they narrow what `clusters` and `selector` choose.
+    pub(crate) r#where: Option<String>,
 }
 
 /// What flags default to.

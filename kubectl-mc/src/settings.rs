@@ -16,7 +16,7 @@ use crate::config_file::{ClusterSet, ConfigFile, ConfigFileError};
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
-use crate::multi::selection::{Choice, TermError};
+use crate::multi::selection::{Choice, FieldFilter, FieldFilterError, TermError};
 use crate::multi::{self, Batches};
 
 /// The choice of clusters and host, and how to work on several.
@@ -40,6 +40,7 @@ impl Settings {
         let Flags {
             cluster,
             cluster_selector,
+            r#where,
             all_clusters,
             exclude,
             retry_failed,
@@ -56,7 +57,8 @@ impl Settings {
             v: _,
         } = flags;
         let selector = cluster_selector.as_deref();
-        let by_flags = !cluster.is_empty() || selector.is_some() || *all_clusters || *retry_failed;
+        let chooses_all = selector.is_some() || !r#where.is_empty() || *all_clusters;
+        let by_flags = !cluster.is_empty() || chooses_all || *retry_failed;
         let (terms, origin) = if by_flags {
             (cluster.clone(), "--cluster")
         } else {
@@ -65,13 +67,12 @@ impl Settings {
         if *all_clusters && !cluster.is_empty() {
             return Err(SettingsError::Contradiction("--all-clusters", "--cluster"));
         }
-        if *retry_failed
-            && (!cluster.is_empty() || selector.is_some() || *all_clusters || !exclude.is_empty())
-        {
+        if *retry_failed && (!cluster.is_empty() || chooses_all || !exclude.is_empty()) {
             return Err(SettingsError::Contradiction("--retry-failed", "another choice of clusters"));
         }
         let choice = Choice::parse(&terms, exclude, selector, *all_clusters)
             .map_err(|source| SettingsError::Term { origin, source })?;
+        let choice = Choice::filtered(choice, FieldFilter::parse(r#where).map_err(SettingsError::Where)?);
         Ok(Self {
             choice,
             retry_failed: *retry_failed,
@@ -129,6 +130,8 @@ fn text(env: &Env, name: &'static str) -> Result<Option<String>, SettingsError> 
 pub(crate) enum SettingsError {
     #[error("{origin}")]
     Term { origin: &'static str, source: TermError },
+    #[error("--where")]
+    Where(#[source] FieldFilterError),
     #[error("{0} and {1} contradict each other")]
     Contradiction(&'static str, &'static str),
     #[error("--batch")]
@@ -145,6 +148,7 @@ impl Explain for SettingsError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Term { source, .. } => source.hint(),
+            Self::Where(source) => source.hint(),
             Self::Batches(_) => Some("for example: --batch=1,25%,rest".to_owned()),
             Self::ConfigFile(error) => error.hint(),
             Self::Contradiction(..) | Self::NotText { .. } | Self::LogLevel(_) => None,
@@ -191,6 +195,14 @@ mod tests {
     }
 
     #[test]
+    fn filter_wins_over_the_variable() {
+        let filtered = Flags { r#where: vec!["ready=True".to_owned()], ..Flags::default() };
+        let choice = |env: &Env| Settings::resolve(&filtered, env).unwrap().choice;
+        assert_eq!(choice(&env(&[(env::CLUSTER, "m1")])), choice(&env(&[])));
+        assert!(choice(&env(&[])).is_some());
+    }
+
+    #[test]
     fn variable_takes_the_whole_grammar() {
         let settings = Settings::resolve(&flags(&[]), &env(&[(env::CLUSTER, "eu-*,!eu-9")])).unwrap();
         assert_eq!(settings.choice, Choice::parse(&["eu-*,!eu-9"], &[], None, false).unwrap());
@@ -216,7 +228,9 @@ mod tests {
     fn choices_that_contradict_each_other_are_refused() {
         let all = Flags { all_clusters: true, ..flags(&["m1"]) };
         let retry = Flags { retry_failed: true, ..flags(&["m1"]) };
-        for flags in [all, retry] {
+        let filtered = vec!["ready=True".to_owned()];
+        let filtered = Flags { retry_failed: true, r#where: filtered, ..Flags::default() };
+        for flags in [all, retry, filtered] {
             let error = Settings::resolve(&flags, &env(&[])).unwrap_err();
             assert!(matches!(error, SettingsError::Contradiction(..)), "{flags:?}: {error}");
             assert_eq!(error.status(), ExitStatus::Usage);

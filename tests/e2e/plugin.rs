@@ -13,3 +13,4 @@ mod several_clusters;
 mod tail;
 mod version;
 mod walkthrough;
+mod where_fields;

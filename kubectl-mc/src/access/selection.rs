@@ -68,6 +68,7 @@ pub(super) fn resolve(
         .chain(flags.cluster.iter().map(String::as_str))
         .flat_map(|text| split("", text))
         .chain(excluded)
+        .chain(flags.r#where.iter().flat_map(|text| split("where ", text)))
         .collect();
     terms.sort_unstable();
     match choice {

@@ -139,6 +139,7 @@ const BUILTIN_FLAGS: &[(&str, BuiltinFlag)] = &[
     ("context", flag(FlagKind::Value, Place::EveryVerb)),
     ("kubeconfig", flag(FlagKind::Value, Place::EveryVerb)),
     ("exclude", flag(FlagKind::Value, Place::KnownVerbs)),
+    ("where", flag(FlagKind::Value, Place::KnownVerbs)),
     ("retry-failed", flag(FlagKind::Switch, Place::KnownVerbs)),
     ("cluster-concurrency", flag(FlagKind::Value, Place::KnownVerbs)),
     ("cluster-timeout", flag(FlagKind::Value, Place::KnownVerbs)),

@@ -19,6 +19,8 @@ use crate::server_text::ServerText;
 pub(crate) enum ListFormat {
     /// To be shown: the server's table.
     Table,
+    /// The same with the whole object beside each row.
+    TableWithObjects,
     Objects,
 }
 
@@ -30,12 +32,18 @@ pub(crate) fn list(
     selector: Option<&str>,
     form: ListFormat,
 ) -> Result<Value, InventoryError> {
+    let selector =
+        selector.map(|text| format!("labelSelector={}", utf8_percent_encode(text, NON_ALPHANUMERIC)));
+    let objects = (form == ListFormat::TableWithObjects).then(|| "includeObject=Object".to_owned());
+    let query: Vec<_> = selector.into_iter().chain(objects).collect();
     let mut path = path::CLUSTERS_PATH.to_owned();
-    if let Some(selector) = selector {
-        path = format!("{path}?labelSelector={}", utf8_percent_encode(selector, NON_ALPHANUMERIC));
+    if !query.is_empty() {
+        path = format!("{path}?{}", query.join("&"));
     }
     let accept = match form {
-        ListFormat::Table => "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+        ListFormat::Table | ListFormat::TableWithObjects => {
+            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+        }
         ListFormat::Objects => "application/json",
     };
     let refused = |refusal: Refusal| InventoryError::Refused {

@@ -36,6 +36,8 @@ pub(super) struct BuiltinVerb {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Clusters {
     None,
+    /// A filter of the list.
+    Where,
     /// Exact names: an argument or `--cluster`.
     ByName,
     /// All of them.
@@ -51,16 +53,25 @@ impl Clusters {
     fn shown(self) -> &'static [&'static str] {
         match self {
             Self::None => &["context", "kubeconfig", "v"],
+            Self::Where => &["context", "kubeconfig", "v", "where"],
             Self::ByName => &["context", "kubeconfig", "v", "cluster"],
-            Self::Choice => {
-                &["context", "kubeconfig", "v", "cluster", "cluster_selector", "all_clusters", "exclude"]
-            }
+            Self::Choice => &[
+                "context",
+                "kubeconfig",
+                "v",
+                "cluster",
+                "cluster_selector",
+                "where",
+                "all_clusters",
+                "exclude",
+            ],
             Self::Any => &[
                 "context",
                 "kubeconfig",
                 "v",
                 "cluster",
                 "cluster_selector",
+                "where",
                 "all_clusters",
                 "exclude",
                 "cluster_concurrency",
@@ -89,7 +100,7 @@ const VERBS: &[BuiltinVerb] = &[
         name: "clusters",
         about: "List the clusters behind the host",
         arguments: ClustersArgs::augment_args,
-        clusters: Clusters::None,
+        clusters: Clusters::Where,
         effect: |_| Effect::Reads,
         run: |matches, flags, env, printer| clusters::run(&read(matches)?, flags, env, printer),
     },
@@ -215,6 +226,10 @@ pub(super) fn parser() -> Command {
                     "Clusters: names, globs, /regexes/, @sets, !exclusions; repeated or separated by commas",
                 );
             }
+            if clusters == Clusters::Where && flag.get_id() == "where" {
+                let flag = flag.help_heading(None::<&str>);
+                return flag.help("Filter by fields, as in 'status.version>=v1.34,ready!=False'");
+            }
             let is_shown = clusters.shown().contains(&flag.get_id().as_str());
             flag.hide(!is_shown)
         };
@@ -240,7 +255,12 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
     let flags = flags(matches)?;
     let Some((name, matches)) = matches.subcommand() else { return Ok(help(printer)) };
     let Some(verb) = find(OsStr::new(name)) else { return Ok(help(printer)) };
-    if verb.clusters == Clusters::None && flags.chooses_clusters() {
+    let is_refused = match verb.clusters {
+        Clusters::None => flags.chooses_clusters(),
+        Clusters::Where => flags.chooses_besides_where(),
+        Clusters::ByName | Clusters::Choice | Clusters::Any => false,
+    };
+    if is_refused {
         return Err(FlagError::NoChoice { verb: verb.name }.into());
     }
     if let Some(flag) = flags.of_kubectl_only() {
@@ -305,7 +325,7 @@ impl Explain for FlagError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NoChoice { verb: "clusters" } => {
-                "--selector=KEY=VALUE narrows the list by labels".to_owned()
+                "--selector=KEY=VALUE narrows the list by labels, --where=FIELDS by fields".to_owned()
             }
             Self::NoChoice { verb: "install" | "uninstall" } => {
                 "--context=NAME names another host".to_owned()

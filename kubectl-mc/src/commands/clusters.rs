@@ -10,11 +10,12 @@ use crate::cli::{ClustersArgs, Flags, Output};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::inventory::{self, ListFormat};
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::json;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::multi::direct::render_table;
+use crate::multi::selection::{FieldFilter, FieldFilterError, SelectedCluster};
 use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::yaml;
@@ -28,16 +29,27 @@ pub(super) fn run(
     let ClustersArgs { names, output, selector, no_headers, show_labels, sort_by, watch } = arguments;
     // A default cluster narrows nothing here, so its variable is not even read.
     let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
+    let filter = FieldFilter::parse(&flags.r#where).map_err(InvalidFilter)?;
     let is_template = matches!(output, Some(Output::Template(_)));
+    if !filter.is_empty()
+        && let Some(other) = not_filtered(arguments)
+    {
+        return Err(NotFiltered(other).into());
+    }
     if !names.is_empty() || *show_labels || sort_by.is_some() || *watch || is_template {
         return by_kubectl(arguments, &host, env);
     }
     let form = if matches!(output, Some(Output::Json | Output::Yaml)) {
         ListFormat::Objects
-    } else {
+    } else if filter.is_empty() {
         ListFormat::Table
+    } else {
+        ListFormat::TableWithObjects
     };
-    let answer = inventory::list(&host, &Scanned::default(), env, selector.as_deref(), form)?;
+    let mut answer = inventory::list(&host, &Scanned::default(), env, selector.as_deref(), form)?;
+    if !filter.is_empty() {
+        retain(&mut answer, &filter);
+    }
     match output {
         None => table(&answer, false, *no_headers, printer),
         Some(Output::Wide | Output::Template(_)) => table(&answer, true, *no_headers, printer),
@@ -50,6 +62,32 @@ pub(super) fn run(
         Some(Output::Yaml) => printer.out(&yaml::text(&as_list(answer), 0)),
     }
     Ok(ExitStatus::Success)
+}
+
+/// Keeps the clusters of a list, or the rows of a table, that match.
+fn retain(answer: &mut Value, filter: &FieldFilter) {
+    let matches =
+        |item: &Value| SelectedCluster::of_item(item).is_some_and(|cluster| filter.matches(&cluster));
+    if let Some(items) = answer.get_mut("items").and_then(Value::as_array_mut) {
+        items.retain(matches);
+    }
+    if let Some(rows) = answer.get_mut("rows").and_then(Value::as_array_mut) {
+        rows.retain(|row| row.get("object").is_some_and(matches));
+    }
+}
+
+/// What kubectl prints, which knows no such filter.
+fn not_filtered(arguments: &ClustersArgs) -> Option<&'static str> {
+    let ClustersArgs { names, output, selector: _, no_headers: _, show_labels, sort_by, watch } = arguments;
+    [
+        (!names.is_empty(), "names of clusters"),
+        (*show_labels, "--show-labels"),
+        (sort_by.is_some(), "--sort-by"),
+        (*watch, "--watch"),
+        (matches!(output, Some(Output::Template(_))), "a template"),
+    ]
+    .into_iter()
+    .find_map(|(is_given, name)| is_given.then_some(name))
 }
 
 /// kubectl lists what it has more to say of: names, watches, orders, labels and templates.
@@ -95,4 +133,32 @@ fn as_list(answer: Value) -> Value {
         })
         .collect();
     serde_json::json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("--where")]
+struct InvalidFilter(#[source] FieldFilterError);
+
+impl Explain for InvalidFilter {
+    fn hint(&self) -> Option<String> {
+        self.0.hint()
+    }
+
+    fn status(&self) -> ExitStatus {
+        self.0.status()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("--where cannot be combined with {0}")]
+struct NotFiltered(&'static str);
+
+impl Explain for NotFiltered {
+    fn hint(&self) -> Option<String> {
+        Some("--where takes the table, -o wide, json, yaml or name, and -l".to_owned())
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
 }

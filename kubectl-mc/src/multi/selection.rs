@@ -1,6 +1,7 @@
-//! Resolves the choice of clusters (`--cluster`, sets, exclusions, labels) to an ordered list of targets. Exact
+//! Resolves the choice of clusters (`--cluster`, sets, exclusions, labels, fields) to an ordered list of targets. Exact
 //! names need no list of the host, so they need no right to one.
 
+mod field_filter;
 mod growth;
 mod picker;
 mod selected_clusters;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use kubectl_mc_api::ClusterName;
 
+pub(crate) use field_filter::{FieldFilter, FieldFilterError};
 pub(crate) use growth::{Growth, Lists};
 pub(crate) use picker::pick;
 pub(crate) use selected_clusters::{Readiness, SelectedCluster, SelectedClusters};
@@ -28,6 +30,7 @@ use crate::suggestion;
 pub(crate) struct Choice {
     terms: Vec<Term>,
     selector: Option<String>,
+    filter: FieldFilter,
 }
 
 impl Choice {
@@ -46,19 +49,35 @@ impl Choice {
             parsed.extend(term::parse_list(text)?.into_iter().map(Term::excluding));
         }
         let chosen = all || !parsed.is_empty() || selector.is_some();
-        Ok(chosen.then(|| Self { terms: parsed, selector: selector.map(str::to_owned) }))
+        Ok(chosen.then(|| Self {
+            terms: parsed,
+            selector: selector.map(str::to_owned),
+            filter: FieldFilter::default(),
+        }))
+    }
+
+    /// The choice without the clusters that a filter leaves out; alone, a filter chooses of all clusters.
+    pub(crate) fn filtered(choice: Option<Self>, filter: FieldFilter) -> Option<Self> {
+        match filter.is_empty() {
+            true => choice,
+            false => Some(Self { filter, ..choice.unwrap_or_default() }),
+        }
     }
 
     /// These very clusters.
     pub(crate) fn names(names: impl IntoIterator<Item = ClusterName>) -> Self {
         let terms = names.into_iter().map(|name| Term::include(Pattern::Exact(name))).collect();
-        Self { terms, selector: None }
+        Self { terms, ..Self::default() }
     }
 
     /// The one cluster, when it was named and nothing else: kubectl then takes our place.
     pub(crate) fn exact(&self) -> Option<&ClusterName> {
         match self.terms.as_slice() {
-            [Term { exclude: false, pattern: Pattern::Exact(name) }] if self.selector.is_none() => Some(name),
+            [Term { exclude: false, pattern: Pattern::Exact(name) }]
+                if self.selector.is_none() && self.filter.is_empty() =>
+            {
+                Some(name)
+            }
             _ => None,
         }
     }
@@ -67,6 +86,7 @@ impl Choice {
     fn can_grow(&self) -> bool {
         let mut included = self.terms.iter().filter(|term| !term.exclude).peekable();
         self.selector.is_some()
+            || !self.filter.is_empty()
             || included.peek().is_none()
             || included.any(|term| !matches!(term.pattern, Pattern::Exact(_)))
     }
@@ -79,7 +99,7 @@ impl Choice {
         list: &mut List<'_>,
     ) -> Result<SelectedClusters, SelectionError> {
         let mut resolver = Resolver { sets, list, lists: BTreeMap::new(), open: Vec::new() };
-        let chosen = resolver.choose(&self.terms, self.selector.as_deref())?;
+        let chosen = resolver.choose(&self.terms, self.selector.as_deref(), &self.filter)?;
         if chosen.is_empty() {
             // What there is helps more than that there is nothing; without the right to a list it stays unsaid.
             let known = resolver.universe(None).map(|all| all.iter().map(|t| t.name.clone()).collect());
@@ -106,23 +126,25 @@ impl Resolver<'_, '_> {
         &mut self,
         terms: &[Term],
         selector: Option<&str>,
+        filter: &FieldFilter,
     ) -> Result<Vec<SelectedCluster>, SelectionError> {
         let included = || terms.iter().filter(|term| !term.exclude).map(|term| &term.pattern);
         let mut chosen = Vec::new();
         if included().next().is_none() {
             chosen = self.universe(selector)?.to_vec();
         }
-        let listed = selector.is_some() || included().any(Pattern::needs_list);
+        // A selector leaves out what is there, and a filter matches nothing of a set that is gone.
+        let may_be_absent = selector.is_some() || (!filter.is_empty() && !self.open.is_empty());
+        let listed = selector.is_some() || !filter.is_empty() || included().any(Pattern::needs_list);
         for pattern in included() {
             match pattern {
                 Pattern::Exact(name) if !listed => chosen.push(SelectedCluster::unlisted(name.clone())),
                 Pattern::Exact(name) => match self.universe(selector)?.iter().find(|t| t.name == *name) {
                     Some(target) => chosen.push(target.clone()),
-                    // A selector leaves out what is there.
-                    None if selector.is_some() => {}
+                    None if may_be_absent => {}
                     None => return Err(self.unknown(name.clone())),
                 },
-                Pattern::Set(name) => chosen.extend(self.set(name, selector)?),
+                Pattern::Set(name) => chosen.extend(self.set(name, selector, filter)?),
                 pattern => {
                     let all = self.universe(selector)?;
                     chosen.extend(all.iter().filter(|target| pattern.matches(&target.name)).cloned());
@@ -137,16 +159,22 @@ impl Resolver<'_, '_> {
                 self.check_excluded(name, &chosen)?;
             }
             if let Pattern::Set(name) = &term.pattern {
-                let out = self.set(name, selector)?;
+                let out = self.set(name, selector, &FieldFilter::default())?;
                 chosen.retain(|target| !out.iter().any(|other| other.name == target.name));
             } else {
                 chosen.retain(|target| !term.pattern.matches(&target.name));
             }
         }
+        chosen.retain(|target| filter.matches(target));
         Ok(chosen)
     }
 
-    fn set(&mut self, name: &str, selector: Option<&str>) -> Result<Vec<SelectedCluster>, SelectionError> {
+    fn set(
+        &mut self,
+        name: &str,
+        selector: Option<&str>,
+        filter: &FieldFilter,
+    ) -> Result<Vec<SelectedCluster>, SelectionError> {
         let Some(set) = self.sets.get(name) else {
             return Err(SelectionError::NoSet {
                 name: name.to_owned(),
@@ -165,8 +193,10 @@ impl Resolver<'_, '_> {
         // Requirements of label selectors are joined by a comma, and all must hold.
         let both: Vec<_> = [selector, set.selector.as_deref()].into_iter().flatten().collect();
         let both = (!both.is_empty()).then(|| both.join(","));
+        let own = FieldFilter::parse(set.r#where.as_slice());
+        let own = own.map_err(|source| SelectionError::SetFilter { name: name.to_owned(), source })?;
         self.open.push(name.to_owned());
-        let chosen = self.choose(&terms, both.as_deref());
+        let chosen = self.choose(&terms, both.as_deref(), &filter.and(&own));
         self.open.pop();
         chosen
     }
@@ -220,6 +250,8 @@ pub(crate) enum SelectionError {
     Circle { name: String },
     #[error("the set @{name} of the configuration")]
     Set { name: String, source: TermError },
+    #[error("the set @{name} of the configuration: where")]
+    SetFilter { name: String, source: FieldFilterError },
     #[error(transparent)]
     List(#[from] InventoryError),
 }
@@ -257,6 +289,7 @@ impl Explain for SelectionError {
             }
             Self::Circle { .. } => None,
             Self::Set { source, .. } => source.hint(),
+            Self::SetFilter { source, .. } => source.hint(),
             Self::List(error) => error.hint(),
         }
     }
@@ -264,7 +297,9 @@ impl Explain for SelectionError {
     fn status(&self) -> ExitStatus {
         match self {
             Self::Nothing { .. } | Self::Unknown { .. } | Self::Excluded { .. } => ExitStatus::NoSuchCluster,
-            Self::NoSet { .. } | Self::Circle { .. } | Self::Set { .. } => ExitStatus::Usage,
+            Self::NoSet { .. } | Self::Circle { .. } | Self::Set { .. } | Self::SetFilter { .. } => {
+                ExitStatus::Usage
+            }
             Self::List(error) => error.status(),
         }
     }

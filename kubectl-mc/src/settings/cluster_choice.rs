@@ -4,12 +4,12 @@
 use crate::cli::Flags;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
-use crate::multi::selection::{Choice, TermError};
+use crate::multi::selection::{Choice, FieldFilter, FieldFilterError, TermError};
 
 /// Which clusters are meant.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ClusterChoice {
-    /// These now: names, patterns and sets without the excluded ones.
+    /// These now: names, patterns, sets and filters, without the excluded ones.
     Now(Choice),
     /// All that a label selector selects, also later; all clusters without one.
     Kept(Option<String>),
@@ -20,7 +20,7 @@ pub(crate) fn cluster_choice(
     argument: Option<&str>,
     flags: &Flags,
 ) -> Result<Option<ClusterChoice>, ClusterChoiceError> {
-    let Flags { cluster, cluster_selector, all_clusters, exclude, retry_failed, .. } = flags;
+    let Flags { cluster, cluster_selector, r#where, all_clusters, exclude, retry_failed, .. } = flags;
     if *retry_failed {
         return Err(ClusterChoiceError::RetryFailed);
     }
@@ -43,11 +43,12 @@ pub(crate) fn cluster_choice(
     let Some(flag) = kept else {
         let choice = Choice::parse(&terms, exclude, None, false);
         let choice = choice.map_err(|source| ClusterChoiceError::Term { origin, source })?;
+        let filter = FieldFilter::parse(r#where).map_err(ClusterChoiceError::Where)?;
         // Without a choice, an exclusion would mean all others.
-        return match terms.is_empty() {
+        return match terms.is_empty() && filter.is_empty() {
             true if !exclude.is_empty() => Err(ClusterChoiceError::OnlyExcluded),
             true => Ok(None),
-            false => Ok(choice.map(ClusterChoice::Now)),
+            false => Ok(Choice::filtered(choice, filter).map(ClusterChoice::Now)),
         };
     };
     if !terms.is_empty() {
@@ -55,6 +56,9 @@ pub(crate) fn cluster_choice(
     }
     if !exclude.is_empty() {
         return Err(ClusterChoiceError::Excluded(flag));
+    }
+    if !r#where.is_empty() {
+        return Err(ClusterChoiceError::Filtered(flag));
     }
     Ok(Some(ClusterChoice::Kept(cluster_selector.clone())))
 }
@@ -71,6 +75,10 @@ pub(crate) enum ClusterChoiceError {
     Two(&'static str, &'static str),
     #[error("--exclude cannot be combined with {0} in a maintained grant")]
     Excluded(&'static str),
+    #[error("--where cannot be combined with {0} in a maintained grant, which selects by labels only")]
+    Filtered(&'static str),
+    #[error("--where")]
+    Where(#[source] FieldFilterError),
     #[error("--exclude needs names or patterns of clusters to exclude from")]
     OnlyExcluded,
     #[error("{origin}")]
@@ -84,10 +92,15 @@ impl Explain for ClusterChoiceError {
                 "exclude by a label: --cluster-selector='NAME!=VALUE'; or choose by patterns: -C '*' --exclude=NAME"
                     .to_owned()
             }
+            Self::Filtered(_) => {
+                "--where alone grants on the clusters that match now: --where='metadata.labels.NAME=VALUE,ready=True'"
+                    .to_owned()
+            }
+            Self::Where(source) => return source.hint(),
             Self::OnlyExcluded => "for example: -C '*' --exclude=NAME".to_owned(),
             Self::Term { source, .. } => return source.hint(),
             Self::NoCluster | Self::RetryFailed | Self::Different { .. } | Self::Two(..) => {
-                "choose clusters by an argument, by -C NAMES, by --cluster-selector=LABELS or by --all-clusters; `kubectl mc clusters` lists the clusters"
+                "choose clusters by an argument, by -C NAMES, by --cluster-selector=LABELS, by --where=FIELDS or by --all-clusters; `kubectl mc clusters` lists the clusters"
                     .to_owned()
             }
         })
@@ -130,12 +143,27 @@ mod tests {
     }
 
     #[test]
+    fn filter_chooses_now() {
+        let flags = |clusters: &[&str]| Flags { r#where: vec!["ready=True".to_owned()], ..flags(clusters) };
+        let now = |choice| {
+            let filter = FieldFilter::parse(&["ready=True"]).unwrap();
+            Some(ClusterChoice::Now(Choice::filtered(choice, filter).unwrap()))
+        };
+        assert_eq!(cluster_choice(None, &flags(&[])).unwrap(), now(None));
+        let m1 = Choice::parse(&["m1"], &[], None, false).unwrap();
+        assert_eq!(cluster_choice(Some("m1"), &flags(&[])).unwrap(), now(m1.clone()));
+        assert_eq!(cluster_choice(None, &flags(&["m1"])).unwrap(), now(m1));
+    }
+
+    #[test]
     fn contradictions_are_refused() {
-        let exclude = vec!["m2".to_owned()];
+        let (exclude, filter) = (vec!["m2".to_owned()], vec!["ready=True".to_owned()]);
         for (flags, said) in [
             (Flags { all_clusters: true, ..flags(&["m1"]) }, "contradict"),
             (Flags { all_clusters: true, exclude: exclude.clone(), ..Flags::default() }, "--exclude"),
             (Flags { exclude, ..Flags::default() }, "--exclude needs"),
+            (Flags { r#where: filter.clone(), all_clusters: true, ..Flags::default() }, "--where cannot"),
+            (Flags { r#where: vec!["x=1".to_owned()], ..flags(&["m1"]) }, "--where"),
             (Flags { retry_failed: true, ..Flags::default() }, "--retry-failed"),
             (
                 Flags { all_clusters: true, cluster_selector: Some("a=b".to_owned()), ..Flags::default() },

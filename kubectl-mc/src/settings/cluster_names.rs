@@ -8,8 +8,9 @@ use crate::exit::ExitStatus;
 
 /// The clusters that the argument or the flag names. Both may be given when they say the same.
 fn cluster_names(argument: Option<&str>, flags: &Flags) -> Result<Vec<ClusterName>, ClusterNamesError> {
-    let Flags { cluster, cluster_selector, all_clusters, exclude, retry_failed, .. } = flags;
-    if cluster_selector.is_some() || *all_clusters || !exclude.is_empty() || *retry_failed {
+    let Flags { cluster, cluster_selector, r#where, all_clusters, exclude, retry_failed, .. } = flags;
+    let by_list = cluster_selector.is_some() || !r#where.is_empty() || *all_clusters;
+    if by_list || !exclude.is_empty() || *retry_failed {
         return Err(ClusterNamesError::ByName);
     }
     let by_flag = parse("--cluster", cluster.iter().map(String::as_str))?;
@@ -96,6 +97,7 @@ mod tests {
         for flags in [
             Flags { exclude: vec!["m2".to_owned()], ..Flags::default() },
             Flags { all_clusters: true, ..Flags::default() },
+            Flags { r#where: vec!["ready=True".to_owned()], ..Flags::default() },
         ] {
             let error = cluster_names(Some("m1"), &flags).unwrap_err();
             assert!(matches!(error, ClusterNamesError::ByName), "{error}");

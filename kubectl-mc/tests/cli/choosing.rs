@@ -6,7 +6,7 @@ use crate::bed::Bed;
 
 const LIST: &str = r#"{"kind": "ClusterList", "apiVersion": "proxy.kubectl-mc.dev/v1alpha1", "items": [
   {"metadata": {"name": "eu-2", "labels": {"env": "prod"}}},
-  {"metadata": {"name": "eu-1", "labels": {"env": "prod"}}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+  {"metadata": {"name": "eu-1", "labels": {"env": "prod"}}, "status": {"version": "v1.34.4", "conditions": [{"type": "Ready", "status": "True"}]}},
   {"metadata": {"name": "us-1"}, "status": {"conditions": [
     {"type": "Ready", "status": "False", "reason": "Unreachable", "message": "no route to host"}]}}]}"#;
 
@@ -82,6 +82,11 @@ fn each_way_to_choose_chooses() {
         (&["--all-clusters", "--exclude=us-*"], &["eu-1", "eu-2"]),
         (&["get", "pods", "--cluster=*", "--exclude=us-1"], &["eu-1", "eu-2"]),
         (&["get", "pods", "-C", "*", "--exclude", "eu-*"], &["us-1"]),
+        (&["--where=status.version>=1.34"], &["eu-1"]),
+        (&["get", "pods", "--where", "ready!=False"], &["eu-1", "eu-2"]),
+        (&["get", "pods", "--where=ready!=False", "--where", "metadata.name!=eu-1"], &["eu-2"]),
+        (&["-C", "us-1,eu-2", "--where=ready=False"], &["us-1"]),
+        (&["--all-clusters", "--exclude=eu-2", "--where=ready!=True"], &["us-1"]),
         (&["--cluster=@eu"], &["eu-1", "eu-2"]),
     ] {
         let verb: &[&str] = if words[0] == "get" { &[] } else { &["get", "pods"] };
@@ -91,6 +96,34 @@ fn each_way_to_choose_chooses() {
     }
     let ran = bed.run_with("KUBECTL_MC_CLUSTER", "*,!us-1", &["--dry-run=clusters", "get", "pods"]);
     assert_eq!(ran.out.lines().count(), 3, "{ran:?}");
+}
+
+#[test]
+fn mistaken_filter_is_refused_before_a_request() {
+    let bed = bed();
+    for (filter, said) in [
+        (
+            "verison=v1.34",
+            "error: --where: unknown field \"verison\"\n\
+             hint: did you mean version? the fields are metadata.name, metadata.labels.KEY, status.version, status.server, \
+             status.conditions.TYPE; for short name, version, ready\n",
+        ),
+        (
+            "",
+            "error: --where: empty requirement\nhint: for example: --where='status.version>=v1.34,ready=True'\n",
+        ),
+    ] {
+        for words in
+            [&["get", "pods", "--all-clusters"][..], &["clusters"], &["access", "grant", "view", "--user=x"]]
+        {
+            let ran = bed.run(&[words, &["--where", filter]].concat());
+            assert_eq!(ran.failed(), (2, said), "{words:?}");
+        }
+    }
+    assert!(bed.requests().is_empty());
+    // One cluster by its name is one that the filter may leave out.
+    let ran = bed.run(&["-C", "us-1", "--where=ready=True", "get", "pods"]);
+    assert_eq!(ran.failed(), (3, "error: no cluster matches\nhint: there are eu-1, eu-2, us-1\n"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `kubectl mc clusters`.
 
-use crate::bed::{Bed, status};
+use crate::bed::{Bed, Ran, status};
 
 const TABLE: &str = r#"{"kind": "Table", "apiVersion": "meta.k8s.io/v1",
   "columnDefinitions": [
@@ -49,6 +49,50 @@ fn the_servers_table_is_shown_with_kubectls_look() {
     assert_eq!(wide.lines().next(), Some("eu-prod-1   True    v1.36.3   5d    https://a"));
     let names = bed.run(&["clusters", "-oname"]).out;
     assert_eq!(names, "cluster.proxy.kubectl-mc.dev/eu-prod-1\ncluster.proxy.kubectl-mc.dev/m1\n");
+}
+
+/// The objects beside the rows.
+const TABLE_WITH_OBJECTS: &str = r#"{"kind": "Table", "apiVersion": "meta.k8s.io/v1",
+  "columnDefinitions": [{"name": "Name"}, {"name": "Ready"}, {"name": "Version"}],
+  "rows": [
+    {"cells": ["m1", "True", "v1.36.3"], "object": {"metadata": {"name": "m1"},
+     "status": {"version": "v1.36.3", "conditions": [{"type": "Ready", "status": "True"}]}}},
+    {"cells": ["m2", "Unknown", ""], "object": {"metadata": {"name": "m2"}}}]}"#;
+
+#[test]
+fn list_is_filtered_by_fields() {
+    let bed = answering(TABLE_WITH_OBJECTS);
+    let ran = bed.run(&["clusters", "--where=status.version>=1.36"]);
+    assert_eq!(ran, Ran::new(0, "NAME   READY   VERSION\nm1     True    v1.36.3\n", ""));
+    assert!(
+        bed.requests()[0]
+            .starts_with("GET /pre/apis/proxy.kubectl-mc.dev/v1alpha1/clusters?includeObject=Object ")
+    );
+    let ran = bed.run(&["clusters", "-o", "name", "-l", "env", "--where", "ready!=True"]);
+    assert_eq!(ran.out, "cluster.proxy.kubectl-mc.dev/m2\n");
+    assert!(bed.requests()[0].contains("/clusters?labelSelector=env&includeObject=Object "));
+    assert_eq!(bed.run(&["clusters", "--where=ready=False"]), Ran::new(0, "", "No resources found\n"));
+    let json = answering(LIST).run(&["clusters", "-o", "json", "--where=ready=True"]).out;
+    assert!(json.contains("\"items\": []"), "{json}");
+}
+
+#[test]
+fn filter_refuses_what_kubectl_prints() {
+    let bed = answering(TABLE_WITH_OBJECTS);
+    for (words, said) in [
+        (&["m1"][..], "names of clusters"),
+        (&["--watch"], "--watch"),
+        (&["--show-labels"], "--show-labels"),
+        (&["--sort-by=.metadata.name"], "--sort-by"),
+        (&["-o", "jsonpath={.items}"], "a template"),
+    ] {
+        let ran = bed.run(&[&["clusters", "--where=ready=True"], words].concat());
+        let said = format!(
+            "error: --where cannot be combined with {said}\nhint: --where takes the table, -o wide, json, yaml or name, and -l\n"
+        );
+        assert_eq!(ran.failed(), (2, said.as_str()));
+    }
+    assert!(bed.requests().is_empty());
 }
 
 #[test]

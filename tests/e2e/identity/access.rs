@@ -43,6 +43,17 @@ fn grant_takes_effect_at_once_and_revoke_ends_it() -> Result<()> {
 }
 
 #[test]
+fn grant_by_fields_is_for_clusters_that_match_now() -> Result<()> {
+    let scene = Scene::on("m2", "access-where")?;
+    let grant = ["access", "grant", "view", "--user=e2e-access-where", "-n", &scene.name, "-C", "m1,m2"];
+    let said = admin()?.ok(&[&grant[..], &["--where=name!=m1,ready!=False"]].concat())?;
+    ensure!(said.contains("m2: ") && !said.contains("m1: "), "{said}");
+    let kept = [&grant[..6], &["--where=ready=True", "--all-clusters"]].concat();
+    admin()?.run(&kept)?.failure(&["--where cannot be combined with --all-clusters"])?;
+    Ok(())
+}
+
+#[test]
 fn groups_and_service_accounts_are_granted_alike() -> Result<()> {
     let scene = Scene::on("m2", "access-subjects")?;
     let member = Caller::certificate("e2e-access-member", &["e2e/access group"])?;

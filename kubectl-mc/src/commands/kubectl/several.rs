@@ -134,7 +134,7 @@ struct NoCluster {
 impl Explain for NoCluster {
     fn hint(&self) -> Option<String> {
         Some(format!(
-            "choose by --cluster=NAME, --cluster-selector, {} or `kubectl mc use NAME`; {}, see `kubectl mc --help`",
+            "choose by --cluster=NAME, --cluster-selector, --where, {} or `kubectl mc use NAME`; {}, see `kubectl mc --help`",
             env::CLUSTER,
             selection::what_there_is(&self.known)
         ))

@@ -24,6 +24,9 @@ pub(crate) struct SelectedCluster {
 pub(crate) struct Listed {
     pub(crate) labels: BTreeMap<ServerText, ServerText>,
     pub(crate) version: Option<ServerText>,
+    pub(crate) server: Option<ServerText>,
+    /// The status of each condition, by its type.
+    pub(crate) conditions: BTreeMap<String, ServerText>,
     pub(crate) ready: Readiness,
 }
 
@@ -84,7 +87,8 @@ impl SelectedCluster {
         }
     }
 
-    fn of_item(item: &Value) -> Option<Self> {
+    /// One cluster of the host's list.
+    pub(crate) fn of_item(item: &Value) -> Option<Self> {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let name = text(item.pointer("/metadata/name"))?.parse().ok()?;
         let labels = item.pointer("/metadata/labels").and_then(Value::as_object);
@@ -92,9 +96,12 @@ impl SelectedCluster {
             .into_iter()
             .flatten()
             .filter_map(|(key, value)| Some((key.clone().into(), value.as_str()?.into())));
-        let conditions = item.pointer("/status/conditions").and_then(Value::as_array);
-        let mut conditions = conditions.into_iter().flatten();
-        let ready = conditions.find(|condition| condition.get("type").is_some_and(|kind| kind == "Ready"));
+        let listed = item.pointer("/status/conditions").and_then(Value::as_array);
+        let listed = || listed.into_iter().flatten();
+        let conditions = listed().filter_map(|condition| {
+            Some((text(condition.get("type"))?, text(condition.get("status"))?.into()))
+        });
+        let ready = listed().find(|condition| condition.get("type").is_some_and(|kind| kind == "Ready"));
         let ready = ready.map_or(Readiness::Unknown, |condition| {
             match condition.get("status").and_then(Value::as_str) {
                 Some("True") => Readiness::Ready,
@@ -108,7 +115,13 @@ impl SelectedCluster {
                 _ => Readiness::Unknown,
             }
         });
-        let version = text(item.pointer("/status/version")).map(Into::into);
-        Some(Self { name, listed: Some(Listed { labels: labels.collect(), version, ready }) })
+        let listed = Listed {
+            labels: labels.collect(),
+            version: text(item.pointer("/status/version")).map(Into::into),
+            server: text(item.pointer("/status/server")).map(Into::into),
+            conditions: conditions.collect(),
+            ready,
+        };
+        Some(Self { name, listed: Some(listed) })
     }
 }

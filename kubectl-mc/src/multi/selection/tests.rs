@@ -2,11 +2,14 @@ use super::selected_clusters::Listed;
 use super::*;
 use crate::server_text::ServerText;
 
+/// The clusters with a hyphen run v1.34.4, the others v1.33.9.
 fn target(name: &str, label: &str) -> SelectedCluster {
     let labels = BTreeMap::from([("env".into(), label.into())]);
+    let version = if name.contains('-') { "v1.34.4" } else { "v1.33.9" };
+    let version = Some(version.into());
     SelectedCluster {
         name: name.parse().unwrap(),
-        listed: Some(Listed { labels, version: None, ready: Readiness::Ready }),
+        listed: Some(Listed { labels, version, ready: Readiness::Ready, ..Listed::default() }),
     }
 }
 
@@ -21,6 +24,16 @@ fn resolve(choice: &Choice) -> (Result<Vec<String>, SelectionError>, Vec<Option<
         ("eu", ClusterSet { clusters: vec!["eu-*".to_owned(), "!eu-2".to_owned()], ..Default::default() }),
         ("named", ClusterSet { clusters: vec!["m1,x9".to_owned()], ..Default::default() }),
         ("both", ClusterSet { clusters: vec!["@named".to_owned(), "@eu".to_owned()], ..Default::default() }),
+        ("old", ClusterSet { r#where: Some("version<1.34".to_owned()), ..Default::default() }),
+        (
+            "odd",
+            ClusterSet {
+                clusters: vec!["eu-*,m1".to_owned()],
+                selector: Some("env=prod".to_owned()),
+                r#where: Some("name!=eu-1".to_owned()),
+            },
+        ),
+        ("bad", ClusterSet { r#where: Some("verison<1.34".to_owned()), ..Default::default() }),
         ("loop", ClusterSet { clusters: vec!["@loop".to_owned()], ..Default::default() }),
     ]
     .map(|(name, set)| (name.to_owned(), set))
@@ -64,6 +77,10 @@ fn patterns_sets_exclusions_and_labels_choose() {
     let all = || Choice::parse::<&str>(&[], &[], None, true).unwrap().unwrap();
     let selected =
         |terms: &[&str], selector| Choice::parse(terms, &[], Some(selector), false).unwrap().unwrap();
+    let filtered = |terms: &[&str], filter| {
+        let choice = Choice::parse(terms, &[], None, false).unwrap();
+        Choice::filtered(choice, FieldFilter::parse(&[filter]).unwrap()).unwrap()
+    };
     let without =
         |terms: &[&str], out: &str| Choice::parse(terms, &[out.to_owned()], None, false).unwrap().unwrap();
     for (choice, expected) in [
@@ -76,6 +93,15 @@ fn patterns_sets_exclusions_and_labels_choose() {
         (selected(&[], "env=prod"), &["eu-1", "eu-2", "us-1"]),
         (selected(&["m1", "eu-1"], "env=prod"), &["eu-1"]),
         (selected(&["@eu"], "env=prod"), &["eu-1"]),
+        (filtered(&[], "version<1.34"), &["m1"]),
+        (filtered(&["us-*,m1"], "version=1.34"), &["us-1"]),
+        (filtered(&["m1,eu-2"], "version=1.34"), &["eu-2"]),
+        (filtered(&["@both"], "name!=m1"), &["eu-1"]),
+        (filtered(&["*,!@named"], "version=1.34"), &["eu-1", "eu-2", "us-1"]),
+        (filtered(&["@eu,@old"], "version=1.34"), &["eu-1"]),
+        (choice("@old"), &["m1"]),
+        (choice("@odd"), &["eu-2"]),
+        (choice("*,!@old"), &["eu-1", "eu-2", "us-1"]),
         (choice("@prod"), &["eu-1", "eu-2", "us-1"]),
         (choice("@both"), &["m1", "x9", "eu-1"]),
     ] {
@@ -104,7 +130,10 @@ fn pattern_without_match_lists_the_clusters() {
     let error = resolve(&choice("@pord")).0.unwrap_err();
     assert_eq!(
         (error.hint().as_deref(), error.status()),
-        (Some("did you mean @prod? there are @both, @eu, @loop, @named, @prod"), ExitStatus::Usage)
+        (
+            Some("did you mean @prod? there are @bad, @both, @eu, @loop, @named, @odd, @old, @prod"),
+            ExitStatus::Usage
+        )
     );
     assert!(matches!(resolve(&choice("@loop")).0.unwrap_err(), SelectionError::Circle { .. }));
 }
@@ -116,6 +145,9 @@ fn one_name_alone_is_kubectls_own_case() {
         assert_eq!(choice(terms).exact(), None, "{terms}");
     }
     assert_eq!(Choice::parse::<&str>(&[], &[], None, false).unwrap(), None);
+    let filter = FieldFilter::parse(&["ready=True"]).unwrap();
+    assert_eq!(Choice::filtered(Some(choice("m1")), filter).unwrap().exact(), None);
+    assert_eq!(Choice::filtered(None, FieldFilter::default()), None);
 }
 
 #[test]
@@ -132,6 +164,21 @@ fn the_list_tells_labels_and_readiness() {
         ("prod", Some("v1.36.3"))
     );
     assert_eq!(targets[1].listed.as_ref().unwrap().ready, Readiness::Unknown);
+}
+
+#[test]
+fn filter_never_selects_an_unknown_name() {
+    let filtered = |terms| {
+        let filter = FieldFilter::parse(&["ready!=False"]).unwrap();
+        resolve(&Choice::filtered(Some(choice(terms)), filter).unwrap()).0.unwrap_err()
+    };
+    assert_eq!(filtered("m1,x9").to_string(), "cluster unknown: x9");
+    let error = resolve(&choice("@bad")).0.unwrap_err();
+    assert_eq!(
+        crate::error::chain(&error),
+        "the set @bad of the configuration: where: unknown field \"verison\""
+    );
+    assert_eq!(error.status(), ExitStatus::Usage);
 }
 
 #[test]

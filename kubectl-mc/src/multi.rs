@@ -22,6 +22,8 @@ mod ports;
 mod progress;
 mod run_folder;
 pub(crate) mod selection;
+#[cfg(unix)]
+mod signals;
 mod straggler_timer;
 mod summary;
 mod tables;

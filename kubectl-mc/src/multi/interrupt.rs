@@ -8,6 +8,7 @@ use crate::cluster::client;
 #[cfg(unix)]
 pub(super) async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
+    super::signals::handle();
     let wait = |kind| async move {
         match signal(kind) {
             Ok(mut signal) => {

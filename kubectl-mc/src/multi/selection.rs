@@ -14,7 +14,7 @@ use kubectl_mc_api::ClusterName;
 
 pub(crate) use field_filter::{FieldFilter, FieldFilterError};
 pub(crate) use growth::{Growth, Lists};
-pub(crate) use picker::pick;
+pub(crate) use picker::{Picked, pick};
 pub(crate) use selected_clusters::{Readiness, SelectedCluster, SelectedClusters};
 pub(crate) use term::TermError;
 use term::{Pattern, Term};

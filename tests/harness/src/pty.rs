@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{InputModes, LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::tool::{Tool, contains};
 
@@ -33,7 +34,7 @@ impl Terminal {
         Self::of(&command, rows, columns)
     }
 
-    /// The same for any program, in the command's own environment and nothing else.
+    /// The same for any program, in the command's own environment and nothing else; `TERM` is xterm by default.
     pub fn of(wanted: &Command, rows: u16, columns: u16) -> Result<Self> {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         grantpt(&controller)?;
@@ -47,8 +48,8 @@ impl Terminal {
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait"]).arg(wanted.get_program()).args(wanted.get_args());
         command.env_clear().current_dir(wanted.get_current_dir().unwrap_or_else(|| Path::new("/")));
-        command.envs(wanted.get_envs().filter_map(|(name, value)| Some((name, value?))));
         command.env("TERM", "xterm");
+        command.envs(wanted.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let side = |terminal: &OwnedFd| anyhow::Ok(Stdio::from(terminal.try_clone()?));
         command.stdin(side(&terminal)?).stdout(side(&terminal)?).stderr(side(&terminal)?);
         let child = command.spawn().context("cannot start setsid(1)")?;
@@ -103,8 +104,26 @@ impl Terminal {
         Ok(())
     }
 
+    /// Whether it echoes what is typed, and gives it to programs line by line, as a shell expects it.
+    pub fn is_restored(&self) -> Result<bool> {
+        let modes = tcgetattr(&self.controller)?;
+        let line_ends = modes.input_modes.contains(InputModes::ICRNL);
+        Ok(line_ends && modes.local_modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG))
+    }
+
+    /// Sends the program a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let id = Pid::from_raw(i32::try_from(self.child.id())?).context("a process id")?;
+        Ok(kill_process(id, signal)?)
+    }
+
     /// Waits for its end and gives its exit code and what then is on the screen.
     pub fn end(mut self, deadline: Duration) -> Result<(i32, String)> {
+        self.wait_for_end(deadline)
+    }
+
+    /// The same, to look at the terminal afterwards.
+    pub fn wait_for_end(&mut self, deadline: Duration) -> Result<(i32, String)> {
         let begin = Instant::now();
         loop {
             match self.output.recv_timeout(deadline.saturating_sub(begin.elapsed())) {

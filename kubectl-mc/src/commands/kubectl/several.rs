@@ -1,7 +1,5 @@
 //! Runs a command of kubectl on several clusters: resolves the choice, checks the command, and runs the job.
 
-use std::io::{self, BufReader, IsTerminal};
-
 use kubectl_mc_api::ClusterName;
 
 use crate::argv::Scanned;
@@ -18,7 +16,7 @@ use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::rewrite;
 use crate::kubectl::verb;
 use crate::log::Log;
-use crate::multi::selection::{self, Choice, Growth, List, SelectedCluster};
+use crate::multi::selection::{self, Choice, Growth, List, Picked, SelectedCluster};
 use crate::multi::{self, Job};
 use crate::printer::Printer;
 use crate::settings::Settings;
@@ -46,7 +44,10 @@ pub(super) fn run(
             let names = multi::recall(Cache::open(env)?.folder(), &host)?;
             (Choice::names(names), false)
         }
-        None => (ask(&mut list)?, true),
+        None => match ask(&mut list, env)? {
+            Some(choice) => (choice, true),
+            None => return Ok(ExitStatus::Interrupted),
+        },
     };
     let targets = choice.resolve(&settings.sets, &mut list);
     let targets = targets.map_err(|error| error.in_file(config_file::path(env)))?;
@@ -95,17 +96,16 @@ fn local(scanned: Scanned, host: &HostOptions, env: &Env) -> Result<ExitStatus, 
     Ok(Kubectl::find(env)?.run(Invocation { arguments: scanned.kubectl, kubeconfig }, None)?)
 }
 
-/// Nothing was chosen: a person is asked, everybody else is told what there is.
-fn ask(list: &mut List<'_>) -> Result<Choice, Failure> {
+/// Nothing was chosen: asks at a terminal, and elsewhere fails with the clusters there are; `None` if the user cancels.
+fn ask(list: &mut List<'_>, env: &Env) -> Result<Option<Choice>, Failure> {
     let all = list(None).unwrap_or_default();
-    let asks = !all.is_empty() && io::stdin().is_terminal() && io::stderr().is_terminal();
-    if asks {
-        let picked = selection::pick(&all, &mut BufReader::new(io::stdin()), &mut io::stderr());
-        if let Some(choice) = picked.ok().flatten() {
-            return Ok(choice);
+    match selection::pick(&all, env) {
+        Picked::Choice(choice) => Ok(Some(choice)),
+        Picked::Cancelled => Ok(None),
+        Picked::Nothing => {
+            Err(NoCluster { known: all.into_iter().map(|target| target.name).collect() }.into())
         }
     }
-    Err(NoCluster { known: all.into_iter().map(|target| target.name).collect() }.into())
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -1,0 +1,62 @@
+//! A terminal that sends each key at once and echoes none, until this is dropped (termios(3)).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
+
+/// Restores the terminal when it is dropped, also by a panic.
+pub(super) struct RawMode<'a> {
+    terminal: BorrowedFd<'a>,
+    before: Termios,
+}
+
+impl<'a> RawMode<'a> {
+    pub(super) fn enter(terminal: &'a impl AsFd) -> io::Result<Self> {
+        let terminal = terminal.as_fd();
+        let before = tcgetattr(terminal)?;
+        let mut raw = before.clone();
+        // Ctrl-C, Ctrl-Z and Ctrl-\ are keys too. Output stays as it is: a panic's message needs its line ends.
+        raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN;
+        raw.input_modes -= InputModes::ICRNL | InputModes::INLCR | InputModes::IXON;
+        raw.special_codes[SpecialCodeIndex::VMIN] = 1;
+        raw.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(terminal, OptionalActions::Now, &raw)?;
+        Ok(Self { terminal, before })
+    }
+}
+
+impl Drop for RawMode<'_> {
+    fn drop(&mut self) {
+        // A terminal that has gone needs no more.
+        let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::pty::{OpenptFlags, openpt, unlockpt};
+
+    use super::*;
+
+    #[test]
+    fn terminal_is_restored_also_by_a_panic() {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        unlockpt(&terminal).unwrap();
+        let is_raw =
+            || !tcgetattr(&terminal).unwrap().local_modes.contains(LocalModes::ICANON | LocalModes::ECHO);
+        assert!(!is_raw());
+        let entered = RawMode::enter(&terminal).unwrap();
+        assert!(is_raw());
+        drop(entered);
+        assert!(!is_raw());
+        let panicked = std::panic::catch_unwind(|| {
+            let _entered = RawMode::enter(&terminal).unwrap();
+            assert!(!is_raw(), "this panics");
+        });
+        assert!(panicked.is_err());
+        assert!(!is_raw());
+    }
+}

@@ -20,6 +20,7 @@ use crate::kubectl::exec::Kubectl;
 use crate::kubectl::overlay;
 use crate::kubectl::preflight::{self, PreflightError};
 use crate::kubectl::rewrite::{self, RawPath};
+use crate::kubectl::self_review;
 use crate::kubectl::verb::Effect;
 use crate::log::Log;
 use crate::multi::direct::{MemberFailure, Merge, OneCluster, Plan, TailPlan, Task};
@@ -99,6 +100,9 @@ fn one(
     let now = SystemTime::now();
     if preflight::is_needed(&scanned, &host, &cluster, env, cache.holds(&overlay), now) {
         preflight::run(&host, &cluster, &scanned, env)?;
+    }
+    if self_review::is_sent(&scanned) {
+        self_review::check(&host, &cluster, &scanned, env)?;
     }
     // Stored only now: a cluster whose overlay is in the cache was not refused before.
     let overlay = cache.store(&overlay, now)?;

@@ -26,6 +26,7 @@ use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::overlay;
 use crate::kubectl::preflight;
 use crate::kubectl::rewrite::{self, RawPath};
+use crate::kubectl::self_review;
 use crate::kubectl::verb::{self, Effect};
 use crate::multi::selection::SelectedCluster;
 
@@ -121,6 +122,7 @@ impl<'a> Children<'a> {
             parsed: self.job.parses_output(),
             input: self.input.clone(),
             timeout: self.timeout,
+            reviews: self_review::is_sent(self.job.scanned),
             may_say_no: verb::may_say_no(self.job.scanned),
             keep: self.job.options.keep,
             client: self.client.clone(),
@@ -155,6 +157,8 @@ struct Start {
     parsed: bool,
     input: Option<Arc<[u8]>>,
     timeout: Option<Duration>,
+    /// It asks about the caller, by a POST.
+    reviews: bool,
     may_say_no: bool,
     keep: bool,
     client: Option<kube::Client>,
@@ -168,7 +172,7 @@ impl Start {
         let (permits, asks) = (self.permits.clone(), self.asks.clone());
         let ask = asks.acquire_owned().await;
         let begin = Instant::now();
-        let refused = refusal(client, &self.cluster, timeout).await;
+        let refused = refusal(client, &self.cluster, self.reviews, timeout).await;
         drop(ask);
         let result = match refused {
             Ok(()) => {
@@ -268,10 +272,16 @@ impl Sink<Event> for Results<'_, '_> {
 async fn refusal(
     client: Option<&kube::Client>,
     cluster: &ClusterName,
+    reviews: bool,
     timeout: Option<Duration>,
 ) -> Result<(), Fault> {
     let Some(client) = client else { return Ok(()) };
-    let asked = preflight::refusal(client, cluster);
+    let asked = async {
+        match preflight::refusal(client, cluster).await {
+            None if reviews => self_review::refusal(client, cluster).await,
+            refusal => refusal,
+        }
+    };
     let refusal = match timeout {
         Some(timeout) => tokio::time::timeout(timeout, asked).await.map_err(|_| Fault::TimedOut(timeout))?,
         None => asked.await,

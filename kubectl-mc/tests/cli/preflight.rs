@@ -22,6 +22,61 @@ fn a_cold_cache_costs_one_request_and_a_warm_one_none() {
     assert_eq!(bed.requests().len(), 1, "a cluster that was not seen before is asked");
 }
 
+/// A host that lets every read through, and says whether the caller may create.
+fn reviewing(allowed: bool) -> Bed {
+    Bed::serving(move |path| match path.ends_with("/selfsubjectaccessreviews") {
+        true => (201, "application/json", format!(r#"{{"status": {{"allowed": {allowed}}}}}"#)),
+        false => (200, "application/json", "{}".to_owned()),
+    })
+}
+
+#[test]
+fn refused_self_review_names_the_command_that_reads() {
+    let bed = reviewing(false);
+    bed.warm();
+    for (words, hint) in [
+        (
+            &["auth", "can-i", "get", "pods", "-n", "a b", "--subresource=log"][..],
+            "ask by reads: kubectl mc --context=host access explain -C m1 get pods/log '--namespace=a b'",
+        ),
+        (
+            &["auth", "can-i", "--list"],
+            "ask by reads: kubectl mc --context=host access explain -C m1 VERB RESOURCE",
+        ),
+        (&["auth", "whoami"], "m1 sees the user that the host sees: kubectl --context=host auth whoami"),
+    ] {
+        let ran = bed.run(&[&["-C", "m1"], words].concat());
+        let said = format!(
+            "error: kubectl auth {} on cluster m1 through {}: host authorization: you may not create clusters/proxy of \
+             m1, which a review needs: it is a POST\nhint: {hint}\n",
+            words[1],
+            bed.host()
+        );
+        assert_eq!(ran.failed(), (1, said.as_str()));
+    }
+    let ran = bed.run(&["-C", "m1,m2", "auth", "whoami"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(5), ""));
+    assert!(
+        ran.err.contains("m2 | error: host authorization: you may not create clusters/proxy of m2"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn allowed_self_review_is_kubectls() {
+    let bed = reviewing(true);
+    for words in [&["auth", "can-i", "get", "pods"][..], &["auth", "whoami", "-o", "json"]] {
+        let ran = bed.run(&[&["-C", "m1"], words].concat());
+        assert_eq!((ran.code, ran.arguments().as_slice()), (Some(42), words));
+        let reviews = bed.requests().into_iter().filter(|head| head.starts_with("POST ")).count();
+        assert_eq!(reviews, 1, "{words:?}");
+    }
+    // What needs no server, and what the host does not answer.
+    bed.run(&["-C", "m1", "auth", "can-i", "--help"]);
+    assert!(bed.requests().is_empty());
+    assert_eq!(Bed::with_kubectl("echo ran").run(&["-C", "m1", "auth", "whoami"]).out, "ran\n");
+}
+
 #[test]
 fn local_commands_send_no_request() {
     let bed = Bed::unreachable();

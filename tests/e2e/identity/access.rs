@@ -172,6 +172,32 @@ fn unprivileged_caller_gets_an_explanation_of_own_access() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn reader_without_create_learns_how_to_ask_by_reads() -> Result<()> {
+    let scene = Scene::on("m2", "access-reader")?;
+    let reader = Caller::certificate("e2e-access-reader", &[])?;
+    let words = grant_words("view", "--user=e2e-access-reader", &scene);
+    admin()?.ok(&to("grant", &words))?;
+    eventually("the reader reads", SOON, || reads(&reader, &scene.name).map(Some))?;
+    let plugin = plugin(&reader)?;
+    let can_i = plugin.run(&["-C", "m2", "auth", "can-i", "list", "pods", "-n", &scene.name])?;
+    let said =
+        can_i.failure(&["host authorization", "may not create clusters/proxy of m2", "ask by reads"])?;
+    let (_, explain) = said.split_once("access explain ").context("a command to ask by")?;
+    let explain: Vec<_> = ["access", "explain"].into_iter().chain(explain.split_whitespace()).collect();
+    let answer = plugin.ok(&explain)?;
+    ensure!(answer.contains("member authorization  yes"), "{answer}");
+    plugin.run(&["-C", "m2", "auth", "whoami"])?.failure(&["host authorization", "auth whoami"])?;
+
+    // Who may write there asks as with kubectl.
+    let writer = scene.caller()?;
+    let who = crate::plugin(&writer)?.ok(&["-C", "m2", "auth", "whoami"])?;
+    let can =
+        crate::plugin(&writer)?.ok(&["-C", "m2", "auth", "can-i", "create", "pods", "-n", &scene.name])?;
+    ensure!(can.trim() == "yes" && who.contains("e2e-access-reader-user"), "{can} {who}");
+    Ok(())
+}
+
 /// An administrator of the host, and so of the members.
 fn admin() -> Result<Tool> {
     plugin(&Caller::certificate("e2e-access-admin", &["system:masters"])?)

@@ -1,5 +1,8 @@
 //! Shows the steps of a long command: a spinner on a terminal's standard error, else one line for each step.
 
+#[cfg(unix)]
+mod interrupt;
+
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -24,9 +27,12 @@ impl<'a> Progress<'a> {
         let text = escaped(text.trim());
         let bar = self.terminal.then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+            if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
                 bar.set_style(style);
             }
+            // Before it is drawn for the first time.
+            #[cfg(unix)]
+            interrupt::clears(Some(bar.clone()));
             bar.set_message(text.clone());
             bar.enable_steady_tick(TICK);
             bar
@@ -67,6 +73,8 @@ impl Step<'_> {
     fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
+            #[cfg(unix)]
+            interrupt::clears(None);
         }
     }
 }
@@ -77,4 +85,6 @@ impl Drop for Step<'_> {
     }
 }
 
+/// The cursor goes back to the beginning: the terminal echoes `^C` on this line, and both are cleared.
+const TEMPLATE: &str = "{spinner} {wide_msg}\r";
 const TICK: Duration = Duration::from_millis(100);

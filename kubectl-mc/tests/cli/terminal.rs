@@ -179,7 +179,7 @@ fn dumb_terminal_gets_a_numbered_list() {
     Clusters (numbers, names or patterns, as in 1-3,5 or 'eu-*'; other text filters):
     ");
     terminal.type_in("7\r").unwrap();
-    shows(&mut terminal, "7 is not among 1-3");
+    shows(&mut terminal, "7 is not among 1-3\nClusters (");
     terminal.type_in("1, eu-2\r").unwrap();
     let (code, screen) = terminal.end(DEADLINE).unwrap();
     assert_eq!(code, 0);
@@ -263,6 +263,24 @@ fn interrupt_clears_progress_line() {
     terminal.type_in("\x03").unwrap();
     let (code, screen) = terminal.end(DEADLINE).unwrap();
     assert_eq!((code, screen.trim()), (130, ""));
+}
+
+#[test]
+fn signal_clears_the_step_of_an_installation() {
+    let bed = Bed::streaming(|_, stream| stream.hold());
+    for key in [Some("\x03"), None] {
+        let mut terminal = terminal(&bed, &["install", "--image=i"]);
+        shows(&mut terminal, "checking the host");
+        match key {
+            Some(key) => terminal.type_in(key).unwrap(),
+            None => terminal.signal(Signal::TERM).unwrap(),
+        }
+        let (code, screen) = terminal.wait_for_end(DEADLINE).unwrap();
+        // By the signal itself, as a shell expects it.
+        assert_eq!((code, screen.trim()), (-1, ""), "{key:?}");
+        assert!(terminal.is_restored().unwrap());
+        assert_eq!(terminal.cursor(), (0, 0), "{key:?}");
+    }
 }
 
 #[test]

@@ -147,6 +147,11 @@ impl Terminal {
         format!("{}\n", text.trim_end())
     }
 
+    /// The row and the column of the cursor.
+    pub fn cursor(&self) -> (u16, u16) {
+        self.screen.screen().cursor_position()
+    }
+
     fn take(&mut self, bytes: &[u8]) {
         self.screen.process(bytes);
         self.seen.extend_from_slice(bytes);

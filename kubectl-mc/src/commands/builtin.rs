@@ -83,6 +83,7 @@ impl Clusters {
                 "v",
                 "cluster",
                 "cluster_selector",
+                "where",
                 "all_clusters",
                 "exclude",
                 "retry_failed",
@@ -258,7 +259,7 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
     let is_refused = match verb.clusters {
         Clusters::None => flags.chooses_clusters(),
         Clusters::Where => flags.chooses_besides_where(),
-        Clusters::ByName | Clusters::Choice | Clusters::Any => false,
+        Clusters::ByName | Clusters::Choice | Clusters::Any | Clusters::Lines => false,
     };
     if is_refused {
         return Err(FlagError::NoChoice { verb: verb.name }.into());

@@ -54,7 +54,11 @@ mod tests {
 
     fn growth(terms: &[&str], selector: Option<&str>) -> Option<Growth> {
         let choice = Choice::parse(terms, &[], selector, terms.is_empty()).unwrap().unwrap();
-        let set = ClusterSet { clusters: vec!["eu-*".to_owned()], selector: Some("env=prod".to_owned()), r#where: None };
+        let set = ClusterSet {
+            clusters: vec!["eu-*".to_owned()],
+            selector: Some("env=prod".to_owned()),
+            r#where: None,
+        };
         Growth::new(&choice, &BTreeMap::from([("prod".to_owned(), set)]))
     }
 

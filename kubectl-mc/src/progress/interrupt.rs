@@ -26,7 +26,8 @@ static SHOWN: LazyLock<watch::Sender<Option<ProgressBar>>> = LazyLock::new(|| {
     sender
 });
 
-/// Each signal ends the program as if nobody had waited for it.
+/// Each signal ends the program by its default action.
+#[expect(clippy::disallowed_methods, reason = "nothing tells when the terminal has echoed the key")]
 fn wait(shown: &watch::Receiver<Option<ProgressBar>>, ready: mpsc::Sender<()>) {
     let Ok(mut signals) = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]) else { return };
     drop(ready);

@@ -181,12 +181,13 @@ fn command_without_a_cluster_prompts_for_clusters() -> Result<()> {
     pair.one.let_list(&pair.caller)?;
     let words = ["describe", "configmap", "kube-root-ca.crt"];
     let mut terminal = Terminal::start(&pair.plugin()?, &words, 60, 120)?;
-    terminal.wait_for("  m2", SOON)?;
-    terminal.wait_for(
-        "Clusters (numbers, names or patterns, as in 1-3,5 or 'eu-*'; other text filters): ",
-        SOON,
-    )?;
-    terminal.type_in("m1, m2\r")?;
+    terminal.wait_for("Clusters: ", SOON)?;
+    terminal.type_in("m1 ")?;
+    terminal.wait_for("1 marked", SOON)?;
+    // Ctrl-U clears the text.
+    terminal.type_in("\u{15}m2 ")?;
+    terminal.wait_for("2 marked", SOON)?;
+    terminal.type_in("\r")?;
     for line in ["m1\u{1b}[0m | Name:", "m2\u{1b}[0m | Name:"] {
         terminal.wait_for(line, SOON)?;
     }

@@ -46,7 +46,7 @@ pub(crate) struct TailArgs {
     /// Lines not older than this time (RFC 3339)
     #[arg(long = "since-time", value_name = "TIME")]
     _since_time: Option<OsString>,
-    /// Number of lines at the end of each log to begin with; -1 means all [default: 10, with --since all]
+    /// Number of lines at the end of each log to begin with; -1 means all [default: 10; all with --since]
     #[arg(long = "tail", value_name = "NUMBER", allow_hyphen_values = true)]
     _tail: Option<OsString>,
     /// Show the time of each line
@@ -66,8 +66,8 @@ pub(crate) struct TailArgs {
 const USAGE: &str = "kubectl mc tail [PODS] [FLAGS] --cluster=CLUSTERS";
 
 const EXAMPLES: &str = "\
-Expressions match anywhere in a text; ^ and $ mean its beginning and its end. Flags that leave out come last. A line of
-more than 1 MiB is shown in parts.
+Expressions match anywhere in a text; ^ and $ mean its beginning and its end.
+A line of more than 1 MiB is shown in parts.
 
 Examples:
   # Two Deployments in a namespace of every cluster, as they go on

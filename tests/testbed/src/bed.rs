@@ -140,7 +140,13 @@ impl Cluster {
 
     /// The same with flags more, until it is restarted again.
     pub fn restart_apiserver_with(&self, flags: &[&str]) -> Result<()> {
-        control_plane::restart_apiserver(&self.dir, &self.server, &self.ca_certificate, flags)
+        control_plane::restart_apiserver(&self.dir, &self.server, &self.ca_certificate, None, flags)
+    }
+
+    /// The same for one that looks up names in the file `hosts` of the cluster's folder (hosts(5)), and not in the
+    /// machine's. That file may be written anew while it runs.
+    pub fn restart_apiserver_with_hosts(&self, hosts: &str, flags: &[&str]) -> Result<()> {
+        control_plane::restart_apiserver(&self.dir, &self.server, &self.ca_certificate, Some(hosts), flags)
     }
 }
 

@@ -89,8 +89,20 @@ pub(crate) fn stop_apiserver(dir: &Path) -> Result<()> {
     process::stop(dir, APISERVER).map(drop)
 }
 
-pub(crate) fn restart_apiserver(dir: &Path, server: &str, ca: &Path, flags: &[&str]) -> Result<()> {
-    let mut apiserver = process::stop(dir, APISERVER)?.start_with(flags)?;
+/// `hosts`: what it can look up beside the DNS (hosts(5)), in the place of the machine's own file.
+pub(crate) fn restart_apiserver(
+    dir: &Path,
+    server: &str,
+    ca: &Path,
+    hosts: Option<&str>,
+    flags: &[&str],
+) -> Result<()> {
+    let mut launch = process::stop(dir, APISERVER)?;
+    launch.within.clear();
+    if let Some(hosts) = hosts {
+        launch.find_hosts(hosts)?;
+    }
+    let mut apiserver = launch.start_with(flags)?;
     let address = server.trim_start_matches("https://").parse().context("not an address")?;
     ready(&mut apiserver, address, ca)
 }

@@ -51,6 +51,13 @@ impl Launch {
         self.start_with(&[])
     }
 
+    /// Lets it find these names (hosts(5)) in the place of the machine's `/etc/hosts`.
+    pub(crate) fn find_hosts(&mut self, hosts: &str) -> Result<()> {
+        fs::write(self.dir.join(HOSTS), hosts)?;
+        self.within.extend(OWN_HOSTS.iter().map(|&word| word.to_owned()));
+        Ok(())
+    }
+
     /// With arguments more, this time only.
     pub(crate) fn start_with(self, more: &[&str]) -> Result<Daemon> {
         let log = File::options().create(true).append(true).open(self.log())?;
@@ -143,6 +150,11 @@ fn tail(log: &Path) -> String {
     let last = &lines[lines.len().saturating_sub(15)..];
     last.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
+
+const HOSTS: &str = "hosts";
+/// Becomes the program in a mount namespace where it finds that file, in its own folder, in the place of the machine's.
+const OWN_HOSTS: &[&str] =
+    &["unshare", "--mount", "sh", "-ec", "mount --bind hosts /etc/hosts; exec \"$@\"", "program"];
 
 fn record_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.json"))

@@ -145,8 +145,7 @@ fn serve(
     // The roots of its system: for members and their proxies that bring no CA of their own.
     launch.within.extend(["env".to_owned(), format!("SSL_CERT_FILE={}", authority.certificate.display())]);
     if !site.loopback {
-        fs::write(dir.join(HOSTS), hosts(bed))?;
-        launch.within.extend(OWN_HOSTS.iter().map(|&word| word.to_owned()));
+        launch.find_hosts(&hosts(bed))?;
     }
     let log = launch.log();
     let mut daemon = launch.start()?;
@@ -226,10 +225,6 @@ fn single(file: &str) -> Result<Value> {
 
 /// A member that lets the sidecar be anybody and has no manager: nothing keeps its rights.
 const WIDE_MEMBER: &str = include_str!("../member.yaml");
-const HOSTS: &str = "hosts";
-/// Becomes the program in a mount namespace where it finds that file, in its own folder, in the place of the machine's.
-const OWN_HOSTS: &[&str] =
-    &["unshare", "--mount", "sh", "-ec", "mount --bind hosts /etc/hosts; exec \"$@\"", "sidecar"];
 const NAMESPACE: &str = "kubectl-mc-system";
 const NAME: &str = "mc-sidecar";
 const CRD: &str = "customresourcedefinition/memberclusters.fleet.kubectl-mc.dev";

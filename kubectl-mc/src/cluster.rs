@@ -12,3 +12,4 @@ pub(crate) mod context;
 pub(crate) mod credential;
 pub(crate) mod hop;
 pub(crate) mod inventory;
+pub(crate) mod own_server;

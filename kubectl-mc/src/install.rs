@@ -86,6 +86,10 @@ pub(crate) enum InstallError {
     ScrapedElsewhere,
     #[error("certificates is Secret, and tls.secretName is empty")]
     NoServingSecret,
+    #[error(
+        "nothing was applied: the host's server {server} is {what}: the sidecars in the other cluster cannot reach it"
+    )]
+    LocalHost { server: String, what: &'static str, likely: Option<String> },
     #[error("the host has not created the token of the sidecar's account")]
     NoToken,
     #[error("cannot read the certificate authority of the context for the sidecar: {0}")]
@@ -123,6 +127,12 @@ impl Explain for InstallError {
             Self::ScrapedElsewhere => Some(
                 "create a PodMonitor in that cluster, with a token of this host (docs/how-to/monitoring.md)".to_owned(),
             ),
+            Self::LocalHost { likely: Some(server), .. } => {
+                Some(format!("the host is likely reached by --host-server={server}"))
+            }
+            Self::LocalHost { likely: None, .. } => Some(
+                "set the host's address in the network of the sidecars: --host-server=https://…".to_owned(),
+            ),
             Self::NoServingSecret => Some("set tls.secretName to the name of the Secret".to_owned()),
             Self::NoImage => Some(
                 "--image=IMAGE names the image, and `make image` builds it; a release build needs no flag".to_owned(),
@@ -141,6 +151,7 @@ impl Explain for InstallError {
             | Self::ScrapedElsewhere
             | Self::NoServingSecret
             | Self::NoImage
+            | Self::LocalHost { .. }
             | Self::Values { .. } => ExitStatus::Usage,
             _ => ExitStatus::Failed,
         }

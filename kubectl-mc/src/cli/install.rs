@@ -72,7 +72,7 @@ pub(crate) struct InstallArgs {
     #[arg(long, value_name = "IP:PORT", group = "reach", requires = "run_on")]
     pub(crate) endpoint: Vec<SocketAddr>,
     /// With --run-on: URL of the host as the sidecars reach it [default: that of the context]
-    #[arg(long, value_name = "URL", requires = "run_on")]
+    #[arg(long, value_name = "URL", requires = "run_on", value_parser = host_server)]
     pub(crate) host_server: Option<String>,
 
     /// Validate with a server-side dry run; change nothing
@@ -123,6 +123,15 @@ fn image(text: &str) -> Result<String, &'static str> {
         "" => Err("it is empty"),
         _ if text.contains(char::is_whitespace) => Err("it has white space in it"),
         _ => Ok(text.to_owned()),
+    }
+}
+
+/// The kubeconfig of the sidecars holds this, and nothing else of the user's.
+fn host_server(text: &str) -> Result<String, &'static str> {
+    let uri = text.parse::<http::Uri>().ok().filter(|uri| uri.authority().is_some());
+    match uri {
+        Some(uri) if uri.scheme_str() == Some("https") => Ok(text.trim_end_matches('/').to_owned()),
+        _ => Err("expected https://HOST[:PORT]"),
     }
 }
 

@@ -1,6 +1,8 @@
 //! `kubectl mc install`: checks the host, validates every object by a dry run, applies them in an order that breaks
 //! nothing, and waits until the sidecar is available.
 
+use std::ffi::OsStr;
+
 use kubectl_mc_api::manifests::Certificates;
 use kubectl_mc_api::names;
 
@@ -18,6 +20,7 @@ use crate::install::plan::InstallPlan;
 use crate::install::remote::{self, Remote};
 use crate::install::wait::{self, Deadline};
 use crate::install::{HOST, InstallError, RUNS_ON, host};
+use crate::next_command::quoted;
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::settings::Settings;
@@ -60,6 +63,9 @@ async fn install(
     let runs_on = remote.as_ref().map_or(&host, |remote| &remote.connection);
     let checked = host::check(&host.client, &plan.parameters.namespace).await;
     checked.map_err(|error| error.from(host.target(HOST)))?;
+    if remote.is_some() {
+        remote::check_server(&host, arguments.host_server.as_deref()).await?;
+    }
     let mut objects = plan.host()?;
     let kept = host::keep_foreign_namespace(&host.client, &mut objects).await?;
     let mut elsewhere = match &remote {
@@ -121,13 +127,15 @@ async fn install(
     report(&applied, printer);
 
     let mut step = progress.step("waiting for the sidecars");
-    wait::deployment(runs_on, &plan.parameters.namespace, &deadline, &mut step).await?;
+    let namespace = &plan.parameters.namespace;
+    let uninstall = uninstall(&host, namespace, plan.run_on.as_deref());
+    wait::deployment(runs_on, &uninstall, namespace, &deadline, &mut step).await?;
     step.done();
     let surplus = handover.finish(Delete { dry_run: false, timeout: arguments.timeout }).await?;
     surplus.iter().for_each(|one| printer.out_line(&format!("{one} deleted")));
     report(&applying.all(host.target(HOST), registration).await?, printer);
     let mut step = progress.step("waiting for the host to reach the sidecars");
-    wait::registration(&host.client, &deadline, &mut step).await?;
+    wait::registration(&host.client, plan.reach(), &deadline, &mut step).await?;
     step.done();
     printer.note(&next(&host));
     Ok(())
@@ -135,6 +143,13 @@ async fn install(
 
 fn report(applied: &[Applied], printer: &Printer) {
     applied.iter().for_each(|one| printer.out_line(&one.line(false)));
+}
+
+/// The command that takes away what was applied.
+fn uninstall(host: &Connection, namespace: &str, run_on: Option<&str>) -> String {
+    let run_on =
+        run_on.map_or_else(String::new, |context| format!(" --run-on={}", quoted(OsStr::new(context))));
+    format!("{} uninstall -n {namespace}{run_on}", host.cluster.kubectl_mc())
 }
 
 fn next(host: &Connection) -> String {

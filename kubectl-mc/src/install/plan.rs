@@ -37,6 +37,11 @@ impl InstallPlan {
         Ok(Self { parameters, run_on: arguments.run_on.clone(), reach })
     }
 
+    /// How the host reaches sidecars in another cluster.
+    pub(crate) fn reach(&self) -> Option<&Reach> {
+        self.reach.as_ref()
+    }
+
     /// The host's objects, the registration last.
     pub(crate) fn host(&self) -> Result<Vec<Value>, InstallError> {
         match &self.reach {

@@ -15,7 +15,9 @@ use super::{InstallError, get};
 use crate::cluster::connection::{self, ConnectError, Connection};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::context::HostOptions;
+use crate::cluster::own_server;
 use crate::env::Env;
+use crate::join::address;
 
 /// The other cluster.
 pub(crate) struct Remote {
@@ -28,6 +30,24 @@ impl Remote {
         let options = HostOptions { kubeconfig: host.kubeconfig.clone(), context: Some(context.to_owned()) };
         Ok(Self { connection: connection::connect(&options, env).await? })
     }
+}
+
+/// Fails when the kubeconfig's address of the host is local to this machine: the sidecars would reach themselves by it.
+pub(crate) async fn check_server(host: &Connection, given: Option<&str>) -> Result<(), InstallError> {
+    let ClusterContext { server, context, .. } = &host.cluster;
+    let Some(local) = address::local(server).filter(|_| given.is_none()) else { return Ok(()) };
+    let info = get(&host.client, own_server::CLUSTER_INFO).await.unwrap_or_default();
+    let mut own = own_server::published(&info);
+    if own.is_none() {
+        let slice = get(&host.client, own_server::ENDPOINTS).await.unwrap_or_default();
+        own = own_server::of_endpoints(&slice);
+    }
+    let own = own.filter(|server| !address::is_local(server));
+    Err(InstallError::LocalHost {
+        server: server.clone(),
+        what: local.what,
+        likely: own.or_else(|| address::of_context(context.as_deref()?)),
+    })
 }
 
 /// The host's kubeconfig for the sidecars, as soon as the host has made their token.

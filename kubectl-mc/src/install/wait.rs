@@ -1,10 +1,12 @@
 //! Waits until the sidecars are available and the host reaches them, reports the progress, and stops early on
 //! problems that waiting cannot solve.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use kubectl_mc_api::manifests::SELECTOR;
+use kubectl_mc_api::manifests::{Reach, SELECTOR};
 use kubectl_mc_api::names::{API_SERVICE, SIDECAR};
+use kubectl_mc_api::path::PROXY_GROUP_VERSION;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -29,6 +31,7 @@ impl Deadline {
 /// Until all replicas of the new version are available.
 pub(crate) async fn deployment(
     runs_on: &Connection,
+    uninstall: &str,
     namespace: &str,
     deadline: &Deadline,
     step: &mut Step<'_>,
@@ -58,7 +61,7 @@ pub(crate) async fn deployment(
             if let Some(pod) = problem.as_ref().and_then(Problem::crashed) {
                 reason = format!("{reason}{}", last_words(client, namespace, pod).await);
             }
-            return Err(InstallError::NotAvailable { reason, hint: hint(runs_on, namespace) });
+            return Err(InstallError::NotAvailable { reason, hint: hint(runs_on, namespace, uninstall) });
         }
         step.update(&state);
         sleep(POLL).await;
@@ -105,41 +108,75 @@ async fn last_words(client: &kube::Client, namespace: &str, pod: &str) -> String
     String::new()
 }
 
-fn hint(runs_on: &Connection, namespace: &str) -> String {
+fn hint(runs_on: &Connection, namespace: &str, uninstall: &str) -> String {
     let kubectl = runs_on.cluster.kubectl();
     format!(
         "`{kubectl} -n {namespace} describe pods -l {SELECTOR}` shows the details; sidecars that ran before keep serving; \
-         run install again, or `kubectl mc uninstall -n {namespace}`"
+         run install again, or `{uninstall}`"
     )
 }
 
-/// Until the host's kube-apiserver has reached a sidecar.
+/// Until the host's kube-apiserver hands requests to a sidecar. An APIService is Available as soon as a sidecar can be
+/// connected to, whatever its certificate: only an answer shows that the host has its authority too.
 pub(crate) async fn registration(
     client: &kube::Client,
+    reach: Option<&Reach>,
     deadline: &Deadline,
     step: &mut Step<'_>,
 ) -> Result<(), InstallError> {
-    let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}");
     loop {
-        let registration = get(client, &path).await?;
-        let conditions = registration["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let available = conditions.into_iter().find(|condition| condition["type"] == "Available");
-        let available = available.unwrap_or_default();
-        if available["status"] == "True" {
-            return Ok(());
-        }
-        let text = |field: &str| available[field].as_str().unwrap_or_default().to_owned();
-        let state = match text("reason") {
-            reason if reason.is_empty() => "the host has not tried it yet".to_owned(),
-            reason => format!("{reason}: {}", text("message")),
-        };
+        let Some(state) = obstacle(client).await? else { return Ok(()) };
         if deadline.is_over() {
-            let hint = "the host's kube-apiserver must reach the pods' port: a firewall may need to admit it \
-                        (--secure-port), or pods are not reachable at all (--host-network)";
-            return Err(InstallError::NotReached { reason: state, hint: hint.to_owned() });
+            return Err(InstallError::NotReached { reason: state, hint: way(reach) });
         }
         step.update(&state);
         sleep(POLL).await;
+    }
+}
+
+/// Why the host hands no requests to a sidecar, if it does not.
+async fn obstacle(host: &kube::Client) -> Result<Option<String>, InstallError> {
+    let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{API_SERVICE}");
+    if let Some(reason) = unavailable(&get(host, &path).await?) {
+        return Ok(Some(reason));
+    }
+    Ok(match get(host, &format!("/apis/{PROXY_GROUP_VERSION}")).await {
+        Ok(served) if served["resources"].is_array() => None,
+        Ok(_) => Some(format!("{PROXY_GROUP_VERSION} is not served yet")),
+        Err(error) => Some(error.to_string()),
+    })
+}
+
+/// Why an APIService is not available, if it is not.
+fn unavailable(registration: &Value) -> Option<String> {
+    let conditions = registration["status"]["conditions"].as_array().into_iter().flatten();
+    let available = conditions.into_iter().find(|condition| condition["type"] == "Available");
+    let text = |field: &str| available.and_then(|available| available[field].as_str()).unwrap_or_default();
+    match (text("status"), text("reason")) {
+        ("True", _) => None,
+        (_, "") => Some("the host has not tried it yet".to_owned()),
+        (_, reason) => Some(format!("{reason}: {}", text("message"))),
+    }
+}
+
+/// What must hold for the host to reach the sidecars.
+fn way(reach: Option<&Reach>) -> String {
+    match reach {
+        None => "the host's kube-apiserver must reach the pods' port: a firewall may need to admit it \
+                 (--secure-port), or pods are not reachable at all (--host-network)"
+            .to_owned(),
+        Some(Reach::Name(name)) => format!(
+            "the host's kube-apiserver must look up {name} and reach its port 443, and must run without \
+             --enable-aggregator-routing; --endpoint=IP:PORT needs neither"
+        ),
+        Some(Reach::Addresses(addresses, port)) => {
+            let addresses = addresses.iter().map(|address| SocketAddr::new(*address, *port).to_string());
+            format!(
+                "the host's kube-apiserver must reach the sidecars at {}: --endpoint=IP:PORT names their addresses, \
+                 and --host-network serves them on the nodes' port 10260",
+                addresses.collect::<Vec<_>>().join(", ")
+            )
+        }
     }
 }
 
@@ -147,6 +184,7 @@ const POLL: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
+    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
@@ -174,6 +212,37 @@ mod tests {
         assert_eq!(available(&deployment(json!({}))), "0 of 2 available");
         let both = json!({"replicas": 3, "updatedReplicas": 1, "availableReplicas": 2});
         assert_eq!(available(&deployment(both)), "2 of 2 available, 2 of the old version not replaced yet");
+    }
+
+    #[tokio::test]
+    async fn available_registration_is_not_enough_while_the_host_refuses_the_certificate() {
+        let untrusted = "error trying to reach service: x509: certificate signed by unknown authority";
+        let answers =
+            [(503, untrusted.to_owned()), (404, String::new()), (200, json!({"resources": []}).to_string())];
+        let mut found = Vec::new();
+        for answer in answers {
+            let host = tower::service_fn(move |request: http::Request<Body>| {
+                let available = json!({"conditions": [{"type": "Available", "status": "True"}]});
+                let registration = (200, json!({"status": available}).to_string());
+                let is_registration = request.uri().path().contains("apiservices");
+                let (code, body) = if is_registration { registration } else { answer.clone() };
+                let answer = http::Response::builder().status(code).body(Body::from(body.into_bytes()));
+                std::future::ready(answer.map_err(std::io::Error::other))
+            });
+            found.push(obstacle(&kube::Client::new(host, "default")).await.unwrap());
+        }
+        let [refused, missing, served] = &found[..] else { panic!("{found:?}") };
+        assert!(refused.as_ref().is_some_and(|state| state.contains(untrusted)), "{refused:?}");
+        assert_eq!(missing.as_deref(), Some("proxy.kubectl-mc.dev/v1alpha1 is not served yet"));
+        assert_eq!(*served, None);
+    }
+
+    #[test]
+    fn hint_names_the_way_that_was_given() {
+        assert!(way(None).contains("--host-network"));
+        assert!(way(Some(&Reach::Name("sidecar.example".to_owned()))).contains("look up sidecar.example"));
+        let addresses = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        assert!(way(Some(&Reach::Addresses(addresses, 10260))).contains(" 10.0.0.1:10260, [fd00::1]:10260:"));
     }
 
     #[test]

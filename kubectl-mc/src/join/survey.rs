@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use super::bindable_roles;
 use super::refusals::{self, Variables};
 use super::side::{Side, SideError};
+use crate::cluster::own_server;
 
 /// The host, as far as a join wants to know it.
 #[derive(Clone, Debug, Default)]
@@ -200,23 +201,12 @@ fn in_words(attributes: &Value) -> String {
 
 /// kubeadm, kind and others publish it for nodes that join; else where the API server says that it is.
 async fn own_server(member: &Side) -> Option<String> {
-    let info = member.get("/api/v1/namespaces/kube-public/configmaps/cluster-info").await.ok().flatten();
-    let published = info.as_ref().and_then(|info| info["data"]["kubeconfig"].as_str()).and_then(|text| {
-        let kubeconfig = kube::config::Kubeconfig::from_yaml(text).ok()?;
-        kubeconfig.clusters.into_iter().next()?.cluster?.server
-    });
-    if published.is_some() {
-        return published;
+    let info = member.get(own_server::CLUSTER_INFO).await.ok().flatten();
+    if let Some(published) = info.as_ref().and_then(own_server::published) {
+        return Some(published);
     }
-    let slice = member
-        .get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes")
-        .await
-        .ok()
-        .flatten()?;
-    let address = slice["endpoints"][0]["addresses"][0].as_str()?;
-    let port = slice["ports"][0]["port"].as_u64()?;
-    let address = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
-    Some(format!("https://{address}:{port}"))
+    let slice = member.get(own_server::ENDPOINTS).await.ok().flatten()?;
+    own_server::of_endpoints(&slice)
 }
 
 fn items(list: Option<Value>) -> Vec<Value> {

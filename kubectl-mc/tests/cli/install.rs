@@ -119,6 +119,8 @@ fn conflicting_flags_are_usage_errors() {
         &["install"] as &[&str],
         &["install", "--image=i", "--run-on=c"],
         &["install", "--image=i", "--endpoint=10.0.0.1:1"],
+        &["install", "--image=i", "--run-on=c", "--endpoint=10.0.0.1:1", "--host-server=host.example"],
+        &["install", "--image=i", "--run-on=c", "--endpoint=10.0.0.1:1", "--host-server=http://host.example"],
         &["install", "--image=i", "--dry-run", "--diff"],
         &["install", "--image=i", "--replicas=0"],
         &["install", "--image=i", "--toleration=a:Sometimes"],

@@ -12,4 +12,5 @@ pub(crate) mod context;
 pub(crate) mod credential;
 pub(crate) mod hop;
 pub(crate) mod inventory;
+pub(crate) mod kubernetes_version;
 pub(crate) mod own_server;

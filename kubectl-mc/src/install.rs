@@ -24,6 +24,7 @@ use serde_json::Value;
 
 use crate::apply::{self, object::with_retries};
 use crate::cluster::connection::NamedCluster;
+use crate::cluster::kubernetes_version::HOST_MINIMUM;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
@@ -65,6 +66,10 @@ pub(crate) enum InstallError {
     Get { path: String, reason: String },
     #[error("cannot get {path} from the {cluster}: {reason}")]
     GetFrom { path: String, cluster: String, reason: String },
+    #[error(
+        "nothing was applied: the host is Kubernetes {version}; a host must have Kubernetes {HOST_MINIMUM} or later"
+    )]
+    OldHost { version: String },
     #[error(
         "nothing was applied: the host's kube-apiserver has no front proxy configured: {missing} in ConfigMap \
          kube-system/extension-apiserver-authentication"
@@ -115,6 +120,9 @@ impl Explain for InstallError {
                  \"Configure the aggregation layer\")"
                     .to_owned(),
             ),
+            Self::OldHost { .. } => {
+                Some("upgrade the host, or name another: --context=NAME; clusters that are older can be members".to_owned())
+            }
             Self::Foreign { hint, .. } | Self::NotAvailable { hint, .. } | Self::NotReached { hint, .. } => {
                 Some(hint.clone())
             }

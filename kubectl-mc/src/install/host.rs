@@ -4,9 +4,15 @@ use kubectl_mc_api::names::{KUBECTL_MC, MANAGED_BY, SIDECAR};
 use serde_json::Value;
 
 use super::{InstallError, get};
+use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 
 /// Fails when the sidecar could not work, or was installed by another tool.
 pub(crate) async fn check(client: &kube::Client, namespace: &str) -> Result<(), InstallError> {
+    let version = get(client, "/version").await?;
+    let version = version["gitVersion"].as_str().unwrap_or_default();
+    if KubernetesVersion::parse(version).is_some_and(|version| version < HOST_MINIMUM) {
+        return Err(InstallError::OldHost { version: version.to_owned() });
+    }
     let published =
         get(client, "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication").await?;
     let missing = missing(&published["data"]);

@@ -10,6 +10,7 @@ use super::address;
 use super::endpoint::Endpoint;
 use super::side::apart;
 use super::survey::{HostSurvey, MemberSurvey, Sidecar};
+use crate::cluster::kubernetes_version::{KubernetesVersion, MEMBER_MINIMUM};
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,6 +179,14 @@ fn rights(side: &str, kubectl: &str, missing: &[String]) -> Option<Finding> {
 
 fn version(member: &MemberSurvey) -> Finding {
     let version = &member.version;
+    if KubernetesVersion::parse(version).is_some_and(|version| version < MEMBER_MINIMUM) {
+        return Finding::Refused(
+            format!(
+                "the member is Kubernetes {version}; a member must have Kubernetes {MEMBER_MINIMUM} or later"
+            ),
+            "upgrade the member first".to_owned(),
+        );
+    }
     if member.validates {
         return Finding::Fine(format!("the member is Kubernetes {version}"));
     }

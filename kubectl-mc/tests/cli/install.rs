@@ -19,6 +19,22 @@ fn host_without_front_proxy_stops_install_before_apply() {
 }
 
 #[test]
+fn host_before_the_minimum_stops_install_before_apply() {
+    let bed = Bed::answering((200, "application/json", r#"{"gitVersion": "v1.29.14-gke.7"}"#.to_owned()));
+    let ran = bed.run(&["install", "--image=i"]);
+    let (code, error) = ran.failed();
+    assert_eq!(code, 1);
+    assert!(
+        error.contains(
+            "nothing was applied: the host is Kubernetes v1.29.14-gke.7; a host must have Kubernetes 1.30"
+        ),
+        "{error}"
+    );
+    assert!(error.contains("hint: upgrade the host"), "{error}");
+    assert!(bed.requests().iter().all(|head| head.starts_with("GET ")), "something was written");
+}
+
+#[test]
 fn install_refuses_a_helm_release() {
     let keys = ["client-ca-file", "username-headers", "group-headers"]
         .map(|key| format!(r#""requestheader-{key}": "x""#));

@@ -179,6 +179,18 @@ fn clocks_may_differ_less_than_a_third_of_a_tokens_life() {
 }
 
 #[test]
+fn member_before_the_minimum_is_refused() {
+    let version = |version: &str| MemberSurvey { validates: false, version: version.to_owned(), ..member() };
+    refused(
+        &host(),
+        &version("v1.21.14"),
+        &["the member is Kubernetes v1.21.14", "Kubernetes 1.22 or later"],
+    );
+    assert_eq!(refusals(&host(), &version("v1.22.0")), Vec::<String>::new());
+    assert_eq!(refusals(&host(), &version("of an unknown version")), Vec::<String>::new());
+}
+
+#[test]
 fn member_without_policies_warns_and_without_tokens_fails() {
     let old = MemberSurvey { validates: false, version: "v1.29.9".to_owned(), ..member() };
     let findings = findings(&host(), &old, &endpoint("https://m"));

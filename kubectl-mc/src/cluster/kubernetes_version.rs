@@ -1,0 +1,63 @@
+//! The versions of Kubernetes that a host and a member must have at least.
+
+use std::fmt;
+
+/// `1.36`; a cluster's `gitVersion` has a patch and its vendor's suffix too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct KubernetesVersion {
+    major: u32,
+    minor: u32,
+}
+
+/// The first that serves ValidatingAdmissionPolicies, which limit what a stolen credential of the sidecar can do.
+pub(crate) const HOST_MINIMUM: KubernetesVersion = KubernetesVersion { major: 1, minor: 30 };
+/// The first with server-side apply and `Impersonate-Uid`: the join applies, and the sidecar forwards the uids of callers.
+pub(crate) const MEMBER_MINIMUM: KubernetesVersion = KubernetesVersion { major: 1, minor: 22 };
+
+impl KubernetesVersion {
+    /// Of a `gitVersion`, such as `v1.29.4-gke.100`; none of what is no version.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.strip_prefix('v').unwrap_or(text).split('.');
+        let major = numbers.next()?.parse().ok()?;
+        let minor = numbers.next()?;
+        let digits = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
+        Some(Self { major, minor: minor[..digits].parse().ok()? })
+    }
+}
+
+impl fmt::Display for KubernetesVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suffixes_of_vendors_do_not_count() {
+        for text in ["v1.29.4", "v1.29.4-gke.100", "v1.29.4+k3s1", "v1.29", "1.29+", "v1.29.0-rc.1"] {
+            assert_eq!(
+                KubernetesVersion::parse(text).map(|version| version.to_string()).as_deref(),
+                Some("1.29")
+            );
+        }
+        for text in ["", "v1", "of an unknown version", "vx.y"] {
+            assert_eq!(KubernetesVersion::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn minor_versions_are_numbers() {
+        assert!(KubernetesVersion::parse("v1.9.0") < Some(HOST_MINIMUM));
+        assert!(KubernetesVersion::parse("v1.30.0") >= Some(HOST_MINIMUM));
+        assert!(KubernetesVersion::parse("v2.0.0") >= Some(HOST_MINIMUM));
+    }
+
+    #[test]
+    fn chart_refuses_the_same_hosts() {
+        let chart = include_str!("../../../sidecar/deploy/chart/Chart.yaml");
+        assert!(chart.contains(&format!("kubeVersion: \">= {HOST_MINIMUM}.0-0\"")), "{chart}");
+    }
+}

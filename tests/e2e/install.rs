@@ -8,3 +8,4 @@ pub(crate) mod in_pods;
 mod platforms;
 mod removal;
 mod run_on;
+mod versions;

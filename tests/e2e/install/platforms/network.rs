@@ -73,6 +73,29 @@ fn pods(scene: &Scene) -> Result<(String, IpAddr)> {
     Ok((route.split(' ').next().unwrap_or_default().to_owned(), node.parse()?))
 }
 
+/// A way to a Service of the host from outside, through its node, as load balancers and pods of that cluster have one.
+pub(crate) struct WayToService {
+    pub(crate) address: IpAddr,
+    node: IpAddr,
+}
+
+impl WayToService {
+    pub(crate) fn open(scene: &Scene, namespace: &str) -> Result<Self> {
+        let (_, node) = pods(scene)?;
+        let path = format!("/api/v1/namespaces/{namespace}/services/mc-sidecar");
+        let service = scene.api()?.get(&path)?;
+        let address = service["spec"]["clusterIP"].as_str().context("no address")?.parse()?;
+        system(&format!("ip route replace {address} via {node}"), "")?;
+        Ok(Self { address, node })
+    }
+}
+
+impl Drop for WayToService {
+    fn drop(&mut self) {
+        let _ = system(&format!("ip route del {} via {}", self.address, self.node), "");
+    }
+}
+
 /// Where the host's kube-apiserver finds its one sidecar.
 pub(crate) fn endpoints(scene: &Scene, namespace: &str) -> Result<Vec<SocketAddr>> {
     let selector = "labelSelector=kubernetes.io%2Fservice-name%3Dmc-sidecar";

@@ -4,6 +4,7 @@ mod authority;
 mod cert_manager;
 mod check;
 mod fleet;
+mod helm;
 pub(crate) mod in_pods;
 mod platforms;
 mod removal;

@@ -103,7 +103,8 @@ const KINDS: [(&str, &str); 8] = [
     ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings"),
 ];
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
-const OURS: &str = "app.kubernetes.io/managed-by%3Dkubectl-mc";
+/// Installed by the plugin or by Helm.
+const OURS: &str = "app.kubernetes.io/managed-by%20in%20(kubectl-mc,Helm)";
 const MEMBER_CLUSTERS: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters";
 /// Annotation of a MemberCluster: the uid of the member's kube-system.
 const UID: &str = "fleet.kubectl-mc.dev/uid";

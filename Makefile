@@ -38,7 +38,7 @@ lint: ## Format, clippy (of the plugin also for macOS and Windows), dependencies
 	cargo deny --log-level error check bans licenses sources
 	cargo run --quiet --package sidecar -- crds | diff -u sidecar/deploy/crd.yaml -
 	tests/cli-reference.sh | diff -u docs/reference/cli.md -
-	for picture in path terminal; do for theme in light dark; do \
+	for picture in path terminal quickstart quickstart-session quickstart-explain; do for theme in light dark; do \
 		tests/diagrams.py $$picture $$theme | diff -u docs/images/$$picture-$$theme.svg -; \
 	done; done
 	for table in requests queries; do \

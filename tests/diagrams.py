@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints one of the README's pictures as SVG: tests/diagrams.py path|terminal light|dark.
+"""Prints a picture of the documentation as SVG: tests/diagrams.py NAME light|dark.
 
 The files in docs/images/ are this output: `make lint` compares them, and `tests/diagrams.py --write` writes all.
 """
@@ -79,10 +79,9 @@ def path(c):
     return svg(880, 344, "kubectl mc sends a request to the host, whose sidecar forwards it to a member as the caller", parts, c)
 
 
-def terminal(c):
-    """The session of terminal.txt."""
-    lines = (IMAGES / "terminal.txt").read_text().splitlines()
-    parts = [rectangle(1, 1, 718, 28 + 20 * len(lines), c["screen"], c["line"])]
+def screen(lines, width, title, c):
+    """Commands and what they print."""
+    parts = [rectangle(1, 1, width - 2, 28 + 20 * len(lines), c["screen"], c["line"])]
     for at, line in enumerate(lines):
         y = 28 + 20 * at
         if line.startswith("$ "):
@@ -91,10 +90,55 @@ def terminal(c):
         else:
             failed = "error: " in line or " failed: " in line
             parts.append(text(18, y, line, c["error"] if failed else c["text"], font=MONO))
-    return svg(720, 30 + 20 * len(lines), "kubectl mc lists clusters and merges the pods of several into one table", parts, c)
+    return svg(width, 30 + 20 * len(lines), title, parts, c)
 
 
-PICTURES = {"path": path, "terminal": terminal}
+def terminal(c):
+    """The session of terminal.txt."""
+    lines = (IMAGES / "terminal.txt").read_text().splitlines()
+    return screen(lines, 720, "kubectl mc lists clusters and merges the pods of several into one table", c)
+
+
+def quickstart(c):
+    """The clusters of the quickstart: what reaches what, and by which address."""
+    parts = [rectangle(262, 12, 606, 276, c["frame"], c["line"])]
+    parts.append(text(278, 36, "Docker's network “kind”", c["soft"], 12, "600"))
+    parts += box(12, 96, 172, "your machine", ["kubectl mc", "your login of the host"], c)
+    parts += box(282, 96, 232, "host-control-plane", ["kube-apiserver", "mc-sidecar, in a pod"], c, accent=True)
+    for at, name in enumerate(["m1", "m2"]):
+        parts += box(634, 60 + 116 * at, 214, f"{name}-control-plane", [f"member {name}", "kube-apiserver"], c)
+    parts.append(arrow(184, 134, 280, 134, c["accent"]))
+    parts.append(text(190, 126, "127.0.0.1", c["soft"], 12, font=MONO))
+    for at in range(2):
+        parts.append(arrow(514, 134, 632, 97 + 116 * at, c["accent"]))
+        parts.append(text(634, 150 + 116 * at, "by its name, port 6443", c["soft"], 12))
+    return svg(880, 300, "kubectl mc reaches the host on a port of your machine, and mc-sidecar the members by their names", parts, c)
+
+
+def quickstart_text(begin, end=None):
+    """A part of what the quickstart prints, without the empty lines between its commands."""
+    whole = (IMAGES / "quickstart.txt").read_text()
+    part = whole[whole.index(begin):]
+    return [line for line in part[: part.index(end) if end else None].splitlines() if line]
+
+
+def quickstart_session(c):
+    lines = quickstart_text("$ kubectl mc clusters", "# Another user")
+    return screen(lines, 560, "the quickstart lists two members and creates a deployment on both", c)
+
+
+def quickstart_explain(c):
+    lines = quickstart_text("$ kubectl mc access explain --as=jane -C m1 delete pods")
+    return screen(lines, 820, "access explain names each hop that refuses jane's request, and the command that would allow it", c)
+
+
+PICTURES = {
+    "path": path,
+    "terminal": terminal,
+    "quickstart": quickstart,
+    "quickstart-session": quickstart_session,
+    "quickstart-explain": quickstart_explain,
+}
 
 
 def main(arguments):

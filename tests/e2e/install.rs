@@ -7,6 +7,7 @@ mod fleet;
 mod helm;
 pub(crate) mod in_pods;
 mod platforms;
+mod quickstart;
 mod removal;
 mod run_on;
 mod versions;

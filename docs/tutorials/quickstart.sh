@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# The quickstart on kind: makes a host and two members, installs the sidecar, joins the members, and shows each command
+# with its output. Run it again to go on after an error.
+#
+#   docs/tutorials/quickstart.sh        make and show
+#   docs/tutorials/quickstart.sh down   delete the clusters that it made
+#
+#   QUICKSTART_HOST     kind's name of the host; host without it
+#   QUICKSTART_MEMBERS  kind's names of the two members; "m1 m2" without it
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+host=${QUICKSTART_HOST:-host} image=mc-sidecar:quickstart
+read -ra members <<<"${QUICKSTART_MEMBERS:-m1 m2}"
+first=${members[0]} second=${members[1]:?QUICKSTART_MEMBERS needs two names}
+folder=$PWD/target/quickstart
+# Your own kubeconfig stays as it is.
+export KUBECONFIG=$folder/kubeconfig PATH="$PWD/target/debug:$PATH"
+
+show() {
+    printf '\n$ %s\n' "$*"
+    "$@"
+}
+is_made() { kubectl config get-contexts "kind-$1" >/dev/null 2>&1; }
+
+for need in kind=https://kind.sigs.k8s.io docker=https://docs.docker.com/engine/install kubectl=https://kubernetes.io/docs/tasks/tools cargo=https://rustup.rs; do
+    command -v "${need%%=*}" >/dev/null || {
+        echo "quickstart: ${need%%=*} is needed: ${need#*=}" >&2
+        exit 2
+    }
+done
+mkdir -p "$folder"
+
+if [ "${1:-}" = down ]; then
+    for cluster in "$host" "${members[@]}"; do
+        if is_made "$cluster"; then show kind delete cluster --name "$cluster"; fi
+    done
+    rm -rf "$folder"
+    exit
+fi
+
+echo "# Three clusters"
+for cluster in "${members[@]}" "$host"; do
+    if is_made "$cluster"; then continue; fi
+    if kind get clusters 2>/dev/null | grep -qx "$cluster"; then
+        echo "quickstart: kind has a cluster $cluster that this script did not make: set QUICKSTART_HOST or QUICKSTART_MEMBERS" >&2
+        exit 1
+    fi
+    show kind create cluster --name "$cluster"
+done
+kubectl config use-context "kind-$host" >/dev/null
+
+printf '\n# The plugin, and the image of the sidecar on the node of the host\n'
+show cargo build --package kubectl-mc
+show make image IMAGE=$image PROFILE=dev BUILDER=docker
+show kind load docker-image $image --name "$host"
+
+printf '\n# The sidecar, and the members\n'
+show kubectl mc install --image=$image
+for member in "${members[@]}"; do
+    show kubectl mc join "$member" --member-context="kind-$member" --server="https://$member-control-plane:6443"
+done
+
+printf '\n# Commands on one member, and on all\n'
+show kubectl mc clusters
+if ! kubectl mc --cluster="$first" get deployment web >/dev/null 2>&1; then
+    show kubectl mc -C "$first,$second" create deployment web --image=nginx --yes
+fi
+show kubectl mc --cluster="$first" get deployments -o name
+show kubectl mc --all-clusters get deployments -o name
+
+printf '\n# Another user\n'
+show kubectl mc access grant view --user=jane -C "$first"
+show kubectl mc access explain --as=jane -C "$first" get pods
+show kubectl mc access explain --as=jane -C "$first" delete pods || true
+
+printf '\n# Go on:\nexport KUBECONFIG=%s PATH=%s:$PATH\n' "$KUBECONFIG" "$PWD/target/debug"

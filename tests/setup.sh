@@ -69,7 +69,8 @@ fi
 for tool in cargo:Rust go:Go; do
     command -v "${tool%%:*}" >/dev/null 2>&1 || { echo "setup: ${tool##*:} is needed and not here" >&2; exit 1; }
 done
-if [ "${1:-}" != --no-deny ] && ! cargo deny --version >/dev/null 2>&1; then
+# A release is of a commit that passed, so it checks no dependencies.
+if [[ "${1:-}" != --@(no-deny|release) ]] && ! cargo deny --version >/dev/null 2>&1; then
     echo "setup: installing cargo-deny (cargo install)"
     CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
         cargo install --quiet --locked --root target/tools cargo-deny@0.20.2 || exit 1

@@ -73,11 +73,7 @@ fn hostile_clients_delay_no_good_caller() -> Result<()> {
         ensure!(tally.sent > 0, "{name} was no attack");
     }
     // Two a second of each, which is little: the machine is the attackers' as well.
-    let least = time.as_secs() as usize * 2;
-    measured
-        .iter()
-        .zip(&beside)
-        .try_for_each(|(measured, beside)| measured.is_as_well_served_as(beside, least))
+    measured.iter().try_for_each(|measured| measured.is_well_served(time.as_secs() as usize * 2))
 }
 
 fn stopped(callers: Vec<GoodCaller>) -> Result<Vec<Measured>> {

@@ -417,33 +417,4 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_role_that_only_reads_gets_get_and_no_more() {
-        let role = |verbs: Value| json!({"rules": [{"verbs": ["get"]}, {"verbs": verbs}]});
-        assert_eq!(Reach::of(&role(json!(["list", "watch"]))), Reach::Read);
-        assert_eq!(Reach::of(&role(json!(["list", "create"]))), Reach::Write);
-        assert_eq!(Reach::of(&role(json!(["*"]))), Reach::Write);
-    }
-
-    #[test]
-    fn grant_names_only_its_cluster() {
-        let cluster: ClusterName = "m1".parse().unwrap();
-        let subject = GrantSubject::User("jane".to_owned());
-        let grant = |namespace| Grant { cluster: &cluster, role: "view", namespace, subject: &subject };
-        let role = grant(None).host_role(Reach::Read);
-        assert!(role["rules"].as_array().unwrap().iter().all(|rule| rule["resourceNames"] == json!(["m1"])));
-        assert_eq!(role["rules"][1]["verbs"], json!(["get"]));
-        let everywhere = grant(None);
-        let shop = grant(Some("shop"));
-        assert_eq!(everywhere.on_member()["kind"], "ClusterRoleBinding");
-        assert_eq!(shop.on_member()["kind"], "RoleBinding");
-        assert_eq!(shop.on_member()["metadata"]["namespace"], "shop");
-        // Revoking the one must not take the other away.
-        let name = |grant: &Grant<'_>| grant.host_binding()["metadata"]["name"].clone();
-        assert_eq!(name(&shop), "kubectl-mc:m1:view@shop:user:jane");
-        assert_ne!(name(&shop), name(&everywhere));
-    }
-}
+mod tests;

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn available_registration_is_not_enough_while_the_host_refuses_the_certificate() {
+    async fn install_waits_while_host_refuses_the_certificate() {
         let untrusted = "error trying to reach service: x509: certificate signed by unknown authority";
         let answers =
             [(503, untrusted.to_owned()), (404, String::new()), (200, json!({"resources": []}).to_string())];

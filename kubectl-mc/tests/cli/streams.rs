@@ -196,7 +196,7 @@ fn watch_takes_up_cluster_that_becomes_ready() {
 }
 
 #[test]
-fn watch_and_followed_logs_take_up_cluster_that_joins_the_choice() {
+fn watch_and_logs_take_up_cluster_that_joins_the_choice() {
     let cluster = |name: &str, labels: serde_json::Value, ready: &str| {
         json!({"metadata": {"name": name, "labels": labels}, "status": {"conditions": [
             {"type": "Ready", "status": ready, "message": "no route to host"}]}})

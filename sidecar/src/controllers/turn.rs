@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pause_doubles_up_to_a_minute_and_is_forgotten_when_it_succeeds() {
+    async fn pause_doubles_up_to_a_minute_and_success_resets_it() {
         let mut turn = Turn::now();
         let mut pause_after = |retry| {
             turn.begin(Duration::from_secs(3600));

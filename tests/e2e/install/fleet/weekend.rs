@@ -21,7 +21,7 @@ use serde_json::json;
 use super::{Member, NAMESPACE};
 
 #[test]
-fn group_keeps_its_access_while_members_join_and_the_host_is_away() -> Result<()> {
+fn group_keeps_access_while_members_join_and_host_is_away() -> Result<()> {
     let story = Story::begin()?;
     let before = story.everything()?;
     story.install()?;

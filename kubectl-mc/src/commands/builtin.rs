@@ -49,49 +49,19 @@ enum Clusters {
 }
 
 impl Clusters {
-    /// The flags of every verb of the plugin that the help of this verb shows.
-    fn shown(self) -> &'static [&'static str] {
-        match self {
-            Self::None => &["context", "kubeconfig", "v"],
-            Self::Where => &["context", "kubeconfig", "v", "where"],
-            Self::ByName => &["context", "kubeconfig", "v", "cluster"],
-            Self::Choice => &[
-                "context",
-                "kubeconfig",
-                "v",
-                "cluster",
-                "cluster_selector",
-                "where",
-                "all_clusters",
-                "exclude",
-            ],
-            Self::Any => &[
-                "context",
-                "kubeconfig",
-                "v",
-                "cluster",
-                "cluster_selector",
-                "where",
-                "all_clusters",
-                "exclude",
-                "cluster_concurrency",
-                "cluster_timeout",
-            ],
-            Self::Lines => &[
-                "context",
-                "kubeconfig",
-                "v",
-                "cluster",
-                "cluster_selector",
-                "where",
-                "all_clusters",
-                "exclude",
-                "retry_failed",
-                "cluster_concurrency",
-                "cluster_timeout",
-                "color",
-            ],
-        }
+    /// Whether the help of the verb shows this flag of the plugin.
+    fn shows(self, flag: &str) -> bool {
+        let chooses = ["cluster", "cluster_selector", "where", "all_clusters", "exclude"].contains(&flag);
+        let runs_on_several = ["cluster_concurrency", "cluster_timeout"].contains(&flag);
+        ["context", "kubeconfig", "v"].contains(&flag)
+            || match self {
+                Self::None => false,
+                Self::Where => flag == "where",
+                Self::ByName => flag == "cluster",
+                Self::Choice => chooses,
+                Self::Any => chooses || runs_on_several,
+                Self::Lines => chooses || runs_on_several || ["retry_failed", "color"].contains(&flag),
+            }
     }
 }
 
@@ -231,7 +201,7 @@ pub(super) fn parser() -> Command {
                 let flag = flag.help_heading(None::<&str>);
                 return flag.help("Filter by fields, as in 'status.version>=v1.34,ready!=False'");
             }
-            let is_shown = clusters.shown().contains(&flag.get_id().as_str());
+            let is_shown = clusters.shows(flag.get_id().as_str());
             flag.hide(!is_shown)
         };
         flags.map(adapt).collect()

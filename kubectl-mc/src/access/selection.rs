@@ -19,7 +19,7 @@ use crate::settings::{ClusterChoice, ClusterChoiceError, cluster_choice};
 pub(super) struct Selection {
     pub(super) host: ClusterContext,
     pub(super) clusters: Clusters,
-    /// The names and patterns as they were typed: the same for the same command, whoever joined meanwhile.
+    /// The names and patterns as they were typed, sorted. They do not depend on the clusters that they match.
     pub(super) terms: Vec<String>,
 }
 

@@ -46,7 +46,7 @@ pub(super) fn run(
         return several::run(scanned, settings, env, printer);
     }
     if scanned.verb().is_some_and(|verb| verb == builtin::TAIL) {
-        // What is wrong with its words is told before anything is sent.
+        // Invalid arguments are an error before any request.
         TailPlan::parse(&scanned)?;
     }
     let settings = Settings { choice: choice(&scanned, &settings, env, printer)?, ..settings };

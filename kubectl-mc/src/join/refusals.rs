@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn policy_of_an_earlier_join_keeps_what_was_written_by_hand() {
-        assert_eq!(chosen(None, Some(&policy())), Variables::new(), "nobody has written anything");
+        assert_eq!(chosen(None, Some(&policy())), Variables::new(), "a policy without changes");
         let (mut before, mut after) = (policy(), policy());
         token_policy::set(&mut before, "anyUser", "true");
         token_policy::set(&mut before, "refusedGroups", "['wheel'] + ['staff']");

@@ -9,7 +9,7 @@ use crate::identity::authentication::By;
 use crate::request::request_info::MemberPath;
 use crate::upstream::Error;
 
-/// Where the answer leads, if it is a redirect: the `Location` that the caller is told.
+/// The `Location` for the caller, if the answer is a redirect.
 ///
 /// # Errors
 ///
@@ -51,11 +51,11 @@ mod tests {
 
     const UI: &str = "api/v1/namespaces/shop/services/https:web:443/proxy";
 
-    fn told(requested: &str, location: &str, by: By) -> Result<Option<String>, Error> {
+    fn location_of(requested: &str, location: &str, by: By) -> Result<Option<String>, Error> {
         let response = Response::builder().status(StatusCode::FOUND).header(header::LOCATION, location);
         let requested = MemberPath::parse(requested).unwrap();
-        let told = checked(&response.body(()).unwrap(), &"m1".parse().unwrap(), &requested, by)?;
-        Ok(told.map(|location| location.to_str().unwrap().to_owned()))
+        let found = checked(&response.body(()).unwrap(), &"m1".parse().unwrap(), &requested, by)?;
+        Ok(found.map(|location| location.to_str().unwrap().to_owned()))
     }
 
     #[test]
@@ -65,9 +65,10 @@ mod tests {
         {
             for target in ["/", "/login?next=%2Fa#top", "/a/%2e%2fb"] {
                 let location = format!("/{UI}{target}");
-                match told(&requested, &location, By::Token) {
-                    Ok(Some(told)) => assert_eq!(told, format!("{root}{location}")),
-                    other => assert!(target.contains("%2e"), "{requested} {location}: {other:?}"),
+                match location_of(&requested, &location, By::Token) {
+                    Ok(Some(found)) => assert_eq!(found, format!("{root}{location}")),
+                    Err(Error::Redirect { .. }) if target.contains("%2e") => {}
+                    other => panic!("{requested} {location}: {other:?}"),
                 }
             }
         }
@@ -94,22 +95,22 @@ mod tests {
             &escaped_dots,
             &longer,
         ] {
-            let error = told(UI, location, By::Token).unwrap_err();
+            let error = location_of(UI, location, By::Token).unwrap_err();
             assert!(matches!(error, Error::Redirect { .. }), "{location}: {error}");
         }
-        let of_the_api = told("api/v1/nodes", "/api/v1/nodes/", By::Token).unwrap_err();
+        let of_the_api = location_of("api/v1/nodes", "/api/v1/nodes/", By::Token).unwrap_err();
         assert!(matches!(of_the_api, Error::Redirect { .. }));
     }
 
     #[test]
-    fn caller_through_the_host_is_told_where_it_leads() {
-        let error = told(UI, &format!("/{UI}/login"), By::RequestHeader).unwrap_err();
+    fn error_through_the_host_names_the_path() {
+        let error = location_of(UI, &format!("/{UI}/login"), By::RequestHeader).unwrap_err();
         let text = error.to_string();
         assert!(text.contains(&format!("clusters/m1/proxy/{UI}/login")) && text.contains("host"), "{text}");
     }
 
     #[test]
-    fn other_answers_lead_nowhere() {
+    fn other_answers_have_no_location() {
         let response =
             Response::builder().header(header::LOCATION, "https://elsewhere.example/").body(()).unwrap();
         let requested = MemberPath::parse(UI).unwrap();

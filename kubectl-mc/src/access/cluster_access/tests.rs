@@ -51,7 +51,7 @@ fn different_grants_have_different_names() {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         assert!(name.len() < 100 && name.bytes().all(plain) && !name.contains("--"), "{name}");
     }
-    // Whoever joined since: the same words mean the same grant.
+    // The same pattern names the same grant, also after another cluster joined.
     let pattern = ["eu-*".to_owned()];
     let (before, after) = (named_clusters(&["eu-1"]), named_clusters(&["eu-1", "eu-2"]));
     let name = |clusters| KeptGrant { terms: &pattern, ..grant(&jane, clusters) }.name();

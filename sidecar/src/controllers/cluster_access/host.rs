@@ -92,7 +92,7 @@ where
     K: Clone + DeserializeOwned + Debug,
 {
     let mut left = BTreeMap::new();
-    // A label alone makes nobody's object ours.
+    // An object of somebody else may have the label too, so the name is checked as well.
     for name in actual.keys().filter(|name| name.starts_with(HOST_PREFIX) && !wanted.contains(*name)) {
         match api.delete(name, &DeleteParams::default()).await {
             Ok(_) => {}

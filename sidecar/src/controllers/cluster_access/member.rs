@@ -85,7 +85,7 @@ async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube
             wanted.into_iter().filter(|&(place, subjects)| actual.get(place) != Some(subjects))
         {
             if let Err(error) = write(member, place, subjects).await {
-                // Those who lose it do so, whoever keeps others from getting it.
+                // The write failed, perhaps for a new subject: removed subjects must lose the role in any case.
                 let before = actual.get(place).cloned().unwrap_or_default();
                 let kept: BTreeSet<Subject> = before.intersection(subjects).cloned().collect();
                 if kept.len() < before.len() {

@@ -140,7 +140,7 @@ async fn an_end_is_noticed_without_any_event() {
     // As if it had come meanwhile.
     controller.accesses.insert("a".to_owned(), Arc::new(ending(-1)));
     controller.begin(&mut JoinSet::new());
-    assert_eq!(controller.wanted.host.len(), 1, "nobody has looked at the clock");
+    assert_eq!(controller.wanted.host.len(), 1, "the end is not due yet");
     controller.wanted.next_end = Some(Timestamp::now());
     controller.begin(&mut JoinSet::new());
     assert!(controller.wanted.host.is_empty());

@@ -13,7 +13,7 @@ use super::pod_watch::PodWatch;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
 
-/// Reads them. The failure of one log is told at once, and the others are read.
+/// Reads the logs. The error of one log is printed at once, and the other logs are still read.
 pub(super) async fn read(
     tail: &Arc<Tail>,
     member: &Member,

@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, mpsc};
 pub(super) struct Slots {
     free: Mutex<mpsc::UnboundedReceiver<usize>>,
     back: mpsc::UnboundedSender<usize>,
-    /// The first log that waits is told of.
+    /// Whether the note about a waiting log was printed.
     is_told: AtomicBool,
 }
 

@@ -1,0 +1,119 @@
+//! What `kubectl mc tail` costs and how it ends when a pod floods or nothing reads its output.
+
+use super::*;
+
+/// A pod that says the same again and again, as fast as it is read.
+fn flood(line: &'static str) -> Bed {
+    Bed::streaming(move |path, stream: &mut Stream| match log_of(path) {
+        Some("web") => {
+            stream.begin();
+            let piece = line.repeat(65_536 / line.len());
+            while stream.goes_on(&piece) {}
+        }
+        Some(_) => {
+            stream.begin();
+            stream.piece("2026-01-01T00:00:01Z quiet\n");
+            stream.hold();
+        }
+        None if path.contains("watch=true") => {
+            stream.begin();
+            stream.hold();
+        }
+        None => stream.answer(list(&[pod("web", "x://1"), pod("quiet", "x://2")])),
+    })
+}
+
+const AGAIN: &str = "2026-01-01T00:00:01Z again and again\n";
+
+#[test]
+fn closed_pipe_ends_it_quietly() {
+    let bed = flood(AGAIN);
+    let mut child = bed
+        .command(&["tail", ".", "-f", "-C", "m1,m2"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0; 100]).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(0) && err.lines().all(|line| line.contains("| + ")), "{err}");
+}
+
+#[test]
+fn flooding_pod_does_not_silence_another() {
+    let bed = flood(AGAIN);
+    let mut running = Running::start(&bed, &["tail", ".", "-f", "-C", "m1"]);
+    while running.out() != "quiet main | quiet" {}
+    running.end();
+}
+
+#[test]
+fn interrupt_ends_it_although_nothing_is_read() {
+    let bed = flood(AGAIN);
+    for clusters in ["m1", "m1,m2"] {
+        let mut command = bed.command(&["tail", ".", "-f", "-C", clusters]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        wait_until(|| is_full(child.stdout.as_ref().unwrap()));
+        let begun = Instant::now();
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+        let mut status = None;
+        while status.is_none() && begun.elapsed() < Duration::from_secs(3) {
+            status = child.try_wait().unwrap();
+            std::thread::yield_now();
+        }
+        let took = begun.elapsed();
+        let _ = child.kill();
+        let _ = child.wait();
+        let status = status.unwrap_or_else(|| panic!("{clusters}: it goes on after {took:?}"));
+        // The shell makes 130 of a signal.
+        assert!(matches!(status.code(), None | Some(130)), "{status}");
+    }
+}
+
+#[test]
+fn line_without_end_needs_little_memory() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&sent);
+    let bed = Bed::streaming(move |path, stream: &mut Stream| match log_of(path) {
+        Some(_) => {
+            stream.begin();
+            stream.piece("2026-01-01T00:00:01Z ");
+            let piece = "x".repeat(1 << 16);
+            while count.fetch_add(1, Ordering::SeqCst) < 100 << 4 && stream.goes_on(&piece) {}
+            stream.piece("\n2026-01-01T00:00:02Z end\n");
+            stream.hold();
+        }
+        None if path.contains("watch=true") => stream.hold(),
+        None => stream.answer(list(&[pod("web", "x://1")])),
+    });
+    let mut running = Running::start(&bed, &["tail", ".", "-f", "-C", "m1"]);
+    let mut length = 0;
+    loop {
+        let line = running.out();
+        if line == "web main | end" {
+            break;
+        }
+        assert!(line.len() < 2 << 20, "{}", line.len());
+        length += line.strip_prefix("web main | ").unwrap().len();
+    }
+    assert_eq!(length, 100 << 20);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", running.child.id())).unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let most: usize = most.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+    assert!(most < 64 << 10, "{most} KiB");
+    running.end();
+}
+
+/// Whether a pipe has no room for what is written at a time.
+fn is_full(pipe: &ChildStdout) -> bool {
+    rustix::io::ioctl_fionread(pipe).unwrap() > 32 << 10
+}
+
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::yield_now();
+    }
+}

@@ -36,7 +36,8 @@ lint: ## Format, clippy (of the plugin also for macOS and Windows), dependencies
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items --quiet
 	tests/other-systems.sh
 	cargo deny --log-level error check bans licenses sources
-	cargo run --quiet --package sidecar -- crds | diff -u sidecar/deploy/crd.yaml -
+	cargo build-all --quiet --bins
+	target/debug/mc-sidecar crds | diff -u sidecar/deploy/crd.yaml -
 	tests/cli-reference.sh | diff -u docs/reference/cli.md -
 	for picture in path terminal quickstart quickstart-session quickstart-explain; do for theme in light dark; do \
 		tests/diagrams.py $$picture $$theme | diff -u docs/images/$$picture-$$theme.svg -; \
@@ -47,8 +48,8 @@ lint: ## Format, clippy (of the plugin also for macOS and Windows), dependencies
 
 .PHONY: unit
 unit: ## Unit tests
-	cargo test --workspace --exclude fuzz --lib --bins
-	cargo test --package kubectl-mc --test cli --test krew
+	cargo test-all --lib --bins
+	cargo test-all --test cli --test krew --test chart_files --test rights --test closed_pipe
 
 .PHONY: e2e
 e2e: kubernetes ## End-to-end tests on a real Kubernetes
@@ -74,17 +75,17 @@ mutants: ## Change the code of identity, rights and limits in small ways, and se
 .PHONY: soak
 soak: kubernetes ## SOAK_REQUESTS (1,000,000) mixed requests and SOAK_TUNNEL_MIB (10,240) through tunnels, with faults; ENDURANCE_SECONDS (1,800) of restarts, SOAK_HOSTILE_SECONDS (600) among hostile clients
 	$(MAKE) program
-	cargo test --package kubectl-mc --test e2e --no-run
+	cargo test-all --test e2e --no-run
 	SOAK_REQUESTS=$${SOAK_REQUESTS:-1000000} SOAK_TUNNEL_MIB=$${SOAK_TUNNEL_MIB:-10240} \
 		ENDURANCE_SECONDS=$${ENDURANCE_SECONDS:-1800} ENDURANCE_RATE=$${ENDURANCE_RATE:-200} \
 		SOAK_HOSTILE_SECONDS=$${SOAK_HOSTILE_SECONDS:-600} SOAK_HOSTILE_SCALE=$${SOAK_HOSTILE_SCALE:-5} \
 		$(TESTBED) run --members 2 --node m1 --sidecar $(PROGRAM) -- \
-		cargo test --offline --package kubectl-mc --test e2e -- --nocapture --test-threads 1 soak::
+		cargo test-all --offline --test e2e -- --nocapture --test-threads 1 soak::
 
 .PHONY: bench
 bench: ## Measure against nginx and the member itself; see docs/dev/benchmarks.md (BENCH=--quick: only try it)
 	@tests/setup.sh --bench
-	cargo build --package testbed --package bench
+	cargo build-all --bins
 	cargo build --release --package kubectl-mc
 	$(MAKE) program
 	cargo build --release --package kubectl-mc-api --example access_cost
@@ -92,7 +93,7 @@ bench: ## Measure against nginx and the member itself; see docs/dev/benchmarks.m
 
 .PHONY: kubernetes
 kubernetes: ## Build the real Kubernetes of the tests (minutes once, then nothing)
-	cargo build --package testbed --package sidecar --package kubectl-mc
+	cargo build-all --bins
 	$(TESTBED) build
 
 # A target that is named makes the flags those of the program alone, and not of what runs while it is built. All relocations
@@ -134,7 +135,7 @@ release: ## All files of a release in target/dist, from a clean checkout; IMAGE=
 image-test: ## Look into the image, and run its programs (PLATFORMS=linux/amd64,linux/arm64: both, arm64 by qemu)
 	@tests/setup.sh $(if $(findstring arm64,$(PLATFORMS)),--arm64)
 	@ARCHIVE=target/image/mc-sidecar.tar BUILDER=buildah sidecar/image/build.sh testbed.local/mc-sidecar:1
-	cargo test --workspace --exclude fuzz --test image -- $(if $(filter dev,$(PROFILE)),$(NOT_OF_A_DEBUG_BUILD))
+	cargo test-all --test image -- $(if $(filter dev,$(PROFILE)),$(NOT_OF_A_DEBUG_BUILD))
 
 # It is large, and its C tells where it lay.
 NOT_OF_A_DEBUG_BUILD := --skip it_is_small_to_fetch --skip its_program_tells_nothing_of_the_machine_that_built_it

@@ -9,7 +9,7 @@ if [ "$(uname -s)" != Linux ] || [ "$(id -u)" -ne 0 ]; then
     echo "conformance: it needs a node, and that needs root on Linux" >>"${SKIPPED:-/dev/stderr}"
     exit 0
 fi
-cargo build --package conformance
+cargo build-all --bins
 target/debug/conformance build
 exec target/debug/testbed run --members 1 --node m1 --sidecar target/debug/mc-sidecar -- \
     target/debug/conformance run "$@"

@@ -19,7 +19,7 @@ if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
 else
     echo "tests of the image: pods are needed to run it, and those need root on Linux" >>"${SKIPPED:-/dev/stderr}"
     for filter in attach:: clients:: copy:: endurance:: exec:: install:: killed_pods:: kubectl_versions:: logs:: \
-        port_forward:: tail:: vanished:: may_not_exec past_two_dashes in_a_pod_no_kubeconfig; do
+        port_forward:: tail:: upgrades::konnectivity:: vanished:: may_not_exec past_two_dashes in_a_pod_no_kubeconfig; do
         leave_out "$filter" "they need a node, and that needs root on Linux"
     done
 fi
@@ -31,18 +31,30 @@ if [ "$(uname -sm)" != "Linux x86_64" ]; then
 elif ! tests/clients/install.sh kubectl; then
     leave_out kubectl_versions:: "not all versions of kubectl could be installed"
 fi
-cargo build --package rust-client
-cargo test --package kubectl-mc --test chart
-cargo test --package kubectl-mc --test e2e --no-run
+cargo build-all --bins
+cargo test-all --test chart
+cargo test-all --test e2e --no-run
 # What takes all that the machine has comes last, and alone; and so does what promises that something is done
 # within seconds, or that nobody notices it.
 export alone='authority:: crowds:: fleet:: hostile:: killed_pods:: soak:: unified_auth::'
 e2e() { # WHAT IS LEFT OUT
-    local of_many=(--test-threads 4) filter
-    for filter in $alone; do of_many+=(--skip "$filter"); done
-    cargo test --offline --package kubectl-mc --test e2e -- "${of_many[@]}" "$@"
+    local others=("$@") filter folder process processes=() status=0
+    for filter in $alone; do others+=(--skip "$filter"); done
+    run() { cargo test-all --offline --test e2e -- "$@"; }
+    # Those of installations and of members wait for one cluster most of the time: they are processes of their own beside
+    # the others. Their output comes after theirs.
+    folder="$(mktemp -d)"
+    run --test-threads 2 "${others[@]}" install:: agent_pods:: >"$folder/installations" 2>&1 &
+    processes+=($!)
+    run --test-threads 2 "${others[@]}" --skip install:: --skip agent_pods:: members:: >"$folder/members" 2>&1 &
+    processes+=($!)
+    run --test-threads 3 "${others[@]}" --skip install:: --skip members:: || status=$?
+    for process in "${processes[@]}"; do wait "$process" || status=$?; done
+    cat "$folder"/*
+    rm -r "$folder"
+    [ "$status" = 0 ] || return "$status"
     # shellcheck disable=SC2086 # several filters
-    cargo test --offline --package kubectl-mc --test e2e -- --test-threads 1 --nocapture "$@" $alone
+    run --test-threads 1 --nocapture "$@" $alone
 }
 export -f e2e
 exec target/debug/testbed run "${bed[@]}" -- bash -euo pipefail -c 'e2e "$@"' e2e "${left_out[@]}"

@@ -9,7 +9,7 @@ export out="$PWD/target/fuzz" programs="${CARGO_TARGET_DIR:-target}/${profile/de
 mkdir -p "$out/found"
 
 # Only the project's own crates are built apart for it; their dependencies are those of every build.
-RUSTC_WORKSPACE_WRAPPER="$PWD/tests/fuzz/instrumented.sh" cargo build --package fuzz --bins --profile "$profile"
+RUSTC_WORKSPACE_WRAPPER="$PWD/tests/fuzz/instrumented.sh" cargo build --workspace --bin "fuzz-*" --profile "$profile"
 
 fuzz() { # TARGET
     mkdir -p "$out/corpus/$1"

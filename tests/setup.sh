@@ -72,12 +72,12 @@ done
 # A release is of a commit that passed, so it checks no dependencies.
 if [[ "${1:-}" != --@(no-deny|release) ]] && ! cargo deny --version >/dev/null 2>&1; then
     echo "setup: installing cargo-deny (cargo install)"
-    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=0 \
         cargo install --quiet --locked --root target/tools cargo-deny@0.20.2 || exit 1
 fi
 if [ "${1:-}" = --mutants ] && ! cargo mutants --version >/dev/null 2>&1; then
     echo "setup: installing cargo-mutants (cargo install)"
-    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=0 \
         cargo install --quiet --locked --root target/tools cargo-mutants@27.1.0 || exit 1
 fi
 echo "setup: complete"

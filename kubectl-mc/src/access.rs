@@ -9,6 +9,8 @@ mod identity;
 mod kinds;
 mod label_selector;
 mod list;
+mod outcomes;
+mod role;
 mod rules;
 mod selection;
 mod subject;

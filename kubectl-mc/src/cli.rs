@@ -2,6 +2,7 @@
 //! parser: [`crate::argv`] takes them out first.
 
 mod access;
+mod agent;
 mod compare;
 mod install;
 mod join;
@@ -21,8 +22,9 @@ use kubectl_mc_api::go_duration::parse_flag;
 pub(crate) use access::{
     AccessArgs, AccessCommand, AccessFormat, AccessListArgs, DiffArgs, ExplainArgs, GrantArgs, WhoArgs,
 };
+pub(crate) use agent::{AgentArgs, AgentTokenLife};
 pub(crate) use compare::CompareArgs;
-pub(crate) use install::{Certificates, InstallArgs, PullPolicy, UninstallArgs};
+pub(crate) use install::{Certificates, InstallArgs, PullPolicy, RELEASED_IMAGE, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
 pub(crate) use tail::TailArgs;
 pub(crate) use use_cluster::UseArgs;

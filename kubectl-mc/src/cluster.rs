@@ -5,6 +5,7 @@
 //! - [`connection`]: a cluster that the plugin's own verbs write to
 //! - [`hop`]: which hop refused a request
 //! - [`inventory`]: the list of clusters behind the host
+//! - [`pods`]: why pods are not ready
 
 pub(crate) mod client;
 pub(crate) mod connection;
@@ -14,3 +15,4 @@ pub(crate) mod hop;
 pub(crate) mod inventory;
 pub(crate) mod kubernetes_version;
 pub(crate) mod own_server;
+pub(crate) mod pods;

@@ -4,7 +4,7 @@
 //! - [`host`]: what the host must have before anything is applied
 //! - [`certificate_rotation`]: from one way to make the serving certificate to another
 //! - [`remote`]: the cluster that runs the sidecars where the host has no nodes
-//! - [`wait`], [`pods`]: until it works, or why it does not
+//! - [`wait`]: until it works, or why it does not
 //! - [`cleanup`]: what there is to take away
 
 pub(crate) mod certificate_rotation;
@@ -12,7 +12,6 @@ pub(crate) mod cleanup;
 pub(crate) mod command;
 pub(crate) mod host;
 pub(crate) mod plan;
-pub(crate) mod pods;
 pub(crate) mod remote;
 pub(crate) mod uninstall;
 pub(crate) mod wait;

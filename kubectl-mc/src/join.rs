@@ -6,6 +6,7 @@
 //! the last step.
 
 pub(crate) mod address;
+pub(crate) mod agent;
 pub(crate) mod bindable_roles;
 pub(crate) mod cleanup;
 pub(crate) mod command;
@@ -15,6 +16,7 @@ pub(crate) mod next;
 pub(crate) mod objects;
 pub(crate) mod preflight;
 pub(crate) mod print;
+pub(crate) mod proxy_tls;
 pub(crate) mod refusals;
 pub(crate) mod renew;
 pub(crate) mod side;

@@ -1,11 +1,13 @@
-//! The Helm chart and `kubectl mc install` are two ways to the same objects: for each set of values, what real
-//! Helm renders is what the plugin prints.
+//! The Helm charts and the plugin are two ways to the same objects: for each set of values, what real Helm renders is
+//! what `kubectl mc install` prints, and what a join by an agent applies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use kubectl_mc_api::manifests::{Agent, AgentValues};
+use kubectl_mc_api::names::AGENTS;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
@@ -125,27 +127,31 @@ fn image_must_be_named() -> Result<()> {
 
 #[test]
 fn helm_finds_nothing_to_criticize() -> Result<()> {
-    succeed(helm("lint", &["--strict"])?.arg("--set=image.repository=i")).map(drop)
+    succeed(helm("lint", &["--strict"])?.arg("--set=image.repository=i"))?;
+    succeed(&mut helm_agent("lint", &["--strict", "--set=image.repository=i,cluster=m1"])?).map(drop)
 }
 
 #[test]
-fn packed_chart_names_its_image_and_is_reproducible() -> Result<()> {
+fn packed_charts_name_their_image_and_are_reproducible() -> Result<()> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/package.sh");
     let image = format!("r.example/mc-sidecar@sha256:{}", "0".repeat(64));
     let (first, second) = (tempfile::tempdir()?, tempfile::tempdir()?);
-    let archive = concat!("mc-sidecar-", env!("CARGO_PKG_VERSION"), ".tgz");
     for folder in [&first, &second] {
         succeed(Command::new(script).arg(folder.path()).arg(&image))?;
     }
-    let packed = first.path().join(archive);
-    ensure!(std::fs::read(&packed)? == std::fs::read(second.path().join(archive))?, "two archives");
-    let listed = succeed(Command::new("tar").args(["--utc", "-tvzf"]).arg(&packed))?;
-    let has_time = |line: &&str| !line.contains(" 0/0 ") || !line.contains("1970-01-01 00:00");
-    ensure!(listed.lines().find(has_time).is_none(), "of a moment or a user: {listed}");
-    let mut command = Command::new(testbed::programs::build_helm()?);
-    let rendered =
-        succeed(command.args(["template", "mc-sidecar"]).arg(&packed).arg("--kube-version=1.36.3"))?;
-    ensure!(rendered.contains(&format!("image: {image}\n")), "no {image}");
+    for chart in ["mc-sidecar", "mc-agent"] {
+        let archive = format!("{chart}-{}.tgz", env!("CARGO_PKG_VERSION"));
+        let packed = first.path().join(&archive);
+        ensure!(std::fs::read(&packed)? == std::fs::read(second.path().join(archive))?, "two archives");
+        let listed = succeed(Command::new("tar").args(["--utc", "-tvzf"]).arg(&packed))?;
+        let has_time = |line: &&str| !line.contains(" 0/0 ") || !line.contains("1970-01-01 00:00");
+        ensure!(listed.lines().find(has_time).is_none(), "of a moment or a user: {listed}");
+        let mut command = Command::new(testbed::programs::build_helm()?);
+        command.args(["template", chart]).arg(&packed).arg("--kube-version=1.36.3");
+        // A value that the sidecar's chart does not have.
+        command.args((chart == "mc-agent").then_some("--set=cluster=m1"));
+        ensure!(succeed(&mut command)?.contains(&format!("image: {image}\n")), "no {image}");
+    }
     Ok(())
 }
 
@@ -163,6 +169,54 @@ fn release_name_is_the_instance_and_names_the_test() -> Result<()> {
     ensure!(test["metadata"]["annotations"]["helm.sh/hook"] == "test", "{test:#}");
     ensure!(test["spec"]["containers"][0]["args"] == serde_json::json!(["check"]), "{test:#}");
     ensure!(!test.to_string().contains("runAsUser"), "OpenShift chooses the user: {test:#}");
+    Ok(())
+}
+
+#[test]
+fn agent_chart_renders_what_a_join_applies() -> Result<()> {
+    for values in ["", EVERY_VALUE_OF_AN_AGENT, "resources: {limits: {memory: null}}\nglobal: {any: thing}\n"]
+    {
+        let agent = Agent {
+            values: AgentValues::parse(values)?,
+            ..Agent::new("m1".parse().context("no name")?, "registry.example/mc-sidecar:v1")
+        };
+        let file = file(values)?;
+        let values = format!("--values={}", file.path().display());
+        let image = "--set=cluster=m1,image.repository=registry.example/mc-sidecar,image.tag=v1";
+        let mut chart = helm_agent("template", &["--name-template=mc-agent", &values, image])?;
+        let theirs = objects(&succeed(chart.arg("--namespace=kubectl-mc-agent"))?)?;
+        let ours = by_name(agent.objects()?)?;
+        ensure!(ours.keys().eq(theirs.keys()), "{:?}\nand\n{:?}", ours.keys(), theirs.keys());
+        for (name, object) in &ours {
+            ensure!(*object == theirs[name], "{name}:\n{object:#}\nand\n{:#}", theirs[name]);
+        }
+        ensure!(ours.len() == 6, "these are all: {:?}", ours.keys());
+    }
+    Ok(())
+}
+
+#[test]
+fn agent_chart_is_for_the_namespace_of_its_release() -> Result<()> {
+    let mut chart = helm_agent("template", &["--set=cluster=m1,image.repository=i", "--namespace=edge"])?;
+    let rendered = succeed(&mut chart)?;
+    ensure!(
+        rendered.contains("--token-secret=edge/mc-agent") && !rendered.contains("kubectl-mc-agent"),
+        "{rendered}"
+    );
+    Ok(())
+}
+
+#[test]
+fn agent_chart_refuses_wrong_values() -> Result<()> {
+    for (set, said) in [
+        ("--set=cluster=m1", "image.repository is required"),
+        ("--set=image.repository=i", "cluster is required"),
+        ("--set=cluster=m1,image.repository=i,token=t", "token"),
+    ] {
+        let output = helm_agent("template", &[set])?.output()?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(!output.status.success() && told.contains(said), "{set}: {told}");
+    }
     Ok(())
 }
 
@@ -211,11 +265,15 @@ fn compare(plugin: &mut Command, chart: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// By kind and name, without what each way adds by its nature: Helm makes no namespace, labels what it makes
-/// when it installs, and is told to keep the definitions.
 fn objects(text: &str) -> Result<BTreeMap<String, Value>> {
-    let objects: Vec<Value> = serde_saphyr::from_multiple(text)?;
-    let objects = objects.into_iter().filter(|object| object.is_object() && object["kind"] != "Namespace");
+    by_name(serde_saphyr::from_multiple(text)?)
+}
+
+/// By kind and name, without the known differences: Helm does not create the namespace of its release, adds labels at
+/// the installation, and has an annotation that keeps the CustomResourceDefinitions.
+fn by_name(objects: Vec<Value>) -> Result<BTreeMap<String, Value>> {
+    let is_release = |object: &Value| object["kind"] == "Namespace" && object["metadata"]["name"] != AGENTS;
+    let objects = objects.into_iter().filter(|object| object.is_object() && !is_release(object));
     let named = objects.map(|mut object| {
         let metadata = object["metadata"].as_object_mut().context("no metadata")?;
         for (field, key) in [
@@ -238,8 +296,15 @@ fn objects(text: &str) -> Result<BTreeMap<String, Value>> {
 }
 
 fn helm(verb: &str, flags: &[&str]) -> Result<Command> {
+    helm_of(concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/chart"), verb, flags)
+}
+
+fn helm_agent(verb: &str, flags: &[&str]) -> Result<Command> {
+    helm_of(concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/agent-chart"), verb, flags)
+}
+
+fn helm_of(chart: &str, verb: &str, flags: &[&str]) -> Result<Command> {
     let mut command = Command::new(testbed::programs::build_helm()?);
-    let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/chart");
     // Nothing of the user's own Helm.
     command.arg(verb).args([chart, "--kube-version=1.36.3"]).args(flags);
     command.env_clear().env("HOME", env!("CARGO_TARGET_TMPDIR"));
@@ -257,6 +322,22 @@ const IMAGE: [&str; 3] = [
     "--skip-tests",
     "--set=image.repository=registry.example/mc-sidecar,image.tag=v1",
 ];
+/// Each value of an agent otherwise than by default, but for its cluster and image.
+const EVERY_VALUE_OF_AN_AGENT: &str = "
+image: {pullPolicy: Always}
+imagePullSecrets: [{name: one}]
+replicas: 3
+target: 10.96.0.1:443
+resources: {requests: {cpu: 2}, limits: {ephemeral-storage: 1Gi}}
+nodeSelector: {pool: infra}
+affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}
+tolerations: [{operator: Exists}]
+priorityClassName: high
+podAnnotations: {sidecar.istio.io/inject: 'false'}
+podLabels: {team: platform, app.kubernetes.io/name: not-this}
+extraArgs: [--tunnels=1]
+extraEnv: [{name: RUST_LOG, value: debug}]
+";
 /// Each value otherwise than by default.
 const EVERY_VALUE: &str = "
 image: {pullPolicy: Always}

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use arc_swap::ArcSwap;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kubectl_mc_api::names;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -17,7 +18,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{info, warn};
 
 use crate::config::{Certificate, Config};
-use crate::controllers::{self, Controllers};
+use crate::controllers::{self, Controllers, leader};
 use crate::endpoints::clusters::Registry;
 use crate::identity::authentication::token_review::TokenReviews;
 use crate::identity::authentication::{self, Authenticator};
@@ -37,7 +38,11 @@ use crate::server::admin;
 use crate::server::listener;
 use crate::server::tls;
 use crate::server::tls::certificates::ServingCertificate;
+use crate::server::tls::replicas::ReplicaTls;
 use crate::server::tls::rotation::SelfManaged;
+use crate::tunnel::accounts::Accounts;
+use crate::tunnel::peers::Peers;
+use crate::tunnel::registry::AgentTunnels;
 use crate::workers::Workers;
 
 /// A server whose ports are bound.
@@ -76,6 +81,8 @@ impl Bound {
             max_member_inflight,
             max_queued_per_caller: queued_per_caller,
             max_tunnels,
+            max_agent_tunnels,
+            peers,
             max_watches,
             max_member_watches,
             request_timeout,
@@ -86,16 +93,19 @@ impl Bound {
         } = config;
         let host = host(kubeconfig.as_deref()).await?;
         let readiness = Readiness::default();
+        let replicas = Arc::new(ReplicaTls::default());
         let certificates = match certificate {
             Certificate::Files(files) => {
                 let certificates = Arc::new(ServingCertificate::from_files(&files)?);
-                tokio::spawn(certificates.clone().follow(files));
+                let (replicas, name) = (replicas.clone(), names::service(&namespace));
+                tokio::spawn(certificates.clone().follow(files, replicas, name));
                 certificates
             }
             Certificate::SelfManaged => {
                 let certificates = self_signed()?;
                 let pending = readiness.pending();
-                let made = SelfManaged::new(host.clone(), &namespace, certificates.clone(), pending);
+                let (shown, replicas) = (certificates.clone(), replicas.clone());
+                let made = SelfManaged::new(host.clone(), &namespace, shown, replicas, pending);
                 tokio::spawn(made.run());
                 certificates
             }
@@ -112,11 +122,23 @@ impl Bound {
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
         let size = |places| limits::Size::new(places, queued_per_caller);
+        let peers = Peers::new(peers, replicas);
+        tokio::spawn(peers.clone().run());
+        let agent_tunnels = AgentTunnels::new(&leader::identity(), peers, &mut metrics);
+        let agent_accounts = Accounts::new(host.clone());
+        tokio::spawn(agent_accounts.clone().run());
         let inventory = Arc::new(Inventory::new(renewals, OnDemandAccess::new(host.clone(), &namespace)));
         let (registry, writer) = Registry::new();
         let (fleet, told) = watch::channel(Arc::default());
         let controller_metrics = Arc::new(controllers::metrics::Metrics::register(&mut metrics));
-        let controllers = Controllers::start(controllers, host.clone(), &namespace, told, controller_metrics);
+        let controllers = Controllers::start(
+            controllers,
+            host.clone(),
+            &namespace,
+            told,
+            controller_metrics,
+            agent_tunnels.clone(),
+        );
         let watch = inventory::watch::Watch {
             namespace,
             inventory: inventory.clone(),
@@ -124,6 +146,7 @@ impl Bound {
             registry: writer,
             fleet,
             metrics: inventory::Metrics::register(&mut metrics),
+            tunnels: agent_tunnels.clone(),
             size_per_member: limits::MemberSize {
                 in_flight: size(max_member_inflight),
                 watches: limits::Size::without_queue(max_member_watches),
@@ -138,12 +161,20 @@ impl Bound {
         let services = Services {
             authenticator: Authenticator::new(trust, tokens, anonymous_auth, failures),
             authorizer: Arc::new(Authorizer::new(host)),
-            limits: Limits::new(size(max_inflight), size(max_mutating_inflight), max_tunnels, max_watches),
+            limits: Limits::new(
+                size(max_inflight),
+                size(max_mutating_inflight),
+                max_tunnels,
+                max_watches,
+                max_agent_tunnels,
+            ),
             inventory,
             registry,
             rules,
             request_timeout,
             tunnels: Tunnels::new(&mut metrics),
+            agent_tunnels,
+            agent_accounts,
             metrics: Arc::new(record::Metrics::register(&mut metrics)),
             metric_registry: metrics,
             readiness,
@@ -189,7 +220,8 @@ impl Bound {
         let stop_admin = CancellationToken::new();
         let _cutoffs = AbortOnDropHandle::new(tokio::spawn(services.cutoffs.clone().run()));
         let _caches = AbortOnDropHandle::new(tokio::spawn(forget_expired(services.clone())));
-        probes.spawn(admin::run(admin, services.clone(), probes.clone(), stop_admin.clone()));
+        let respond = admin::of_services(services.clone(), &admin);
+        probes.spawn(admin::run(admin, respond, probes.clone(), stop_admin.clone()));
         let last_call = CancellationToken::new();
         let serving = listener::run(
             secure,
@@ -204,8 +236,10 @@ impl Bound {
             shutdown.cancelled().await;
             services.readiness.drain();
             info!(connections = connections.len(), tunnels = services.tunnels.tasks.len(), "shutting down");
-            // Until the host knows that this replica is not ready, it sends it connections.
-            sleep(shutdown_delay).await;
+            // Until the host knows that this replica is not ready, it sends it connections; agents find another one.
+            let leaving = timeout(DRAIN_TIMEOUT, services.agent_tunnels.drain());
+            let _ = tokio::join!(sleep(shutdown_delay), leaving);
+            services.inventory.sweep();
             services.readiness.close();
             last_call.cancel();
         };
@@ -286,5 +320,7 @@ const BACKLOG: u32 = 65_535;
 
 /// As long as most of it is kept.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);
+/// What telling an agent takes, be it around the world.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// What closing a tunnel takes: a TLS alert and a FIN.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use http::uri::Authority;
 use kubectl_mc_api::go_duration::{self, parse_flag};
 use kubectl_mc_api::token_life::RENEWAL_FRACTION;
 
@@ -22,6 +23,8 @@ pub struct Cli {
 pub enum Command {
     /// Serve the cluster proxy.
     Serve(Box<Serve>),
+    /// Connect this member to its host: keep a tunnel for members that the host cannot reach.
+    Agent(Box<Agent>),
     /// Print the custom resource definitions.
     Crds,
     /// Check that the host reaches a sidecar.
@@ -36,6 +39,59 @@ pub struct Check {
     /// How long to repeat the check until it succeeds.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_flag)]
     pub timeout: Duration,
+}
+
+#[derive(Debug, Args)]
+pub struct Agent {
+    /// Name of this member on the host.
+    #[arg(long, value_name = "NAME")]
+    pub cluster: String,
+    /// Folder with the connection to the host: files server, ca.crt, tls-server-name, token, tls.crt, tls.key and
+    /// proxy-url, as a mounted Secret has them. They are read at each attempt to connect.
+    #[arg(long, value_name = "DIR")]
+    pub connection_dir: Option<PathBuf>,
+    /// URL of the host's API server, or of the sidecar.
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
+    /// File with the CA of the server (PEM). Default: the CAs of the system.
+    #[arg(long, value_name = "FILE")]
+    pub server_ca_file: Option<PathBuf>,
+    /// Name that the server's certificate must have. Default: the host of the URL.
+    #[arg(long, value_name = "NAME")]
+    pub tls_server_name: Option<String>,
+    /// File with the token of service account kubectl-mc-agents/NAME on the host.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// File with a client certificate for the host, instead of a token (PEM).
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    pub client_certificate: Option<PathBuf>,
+    /// File with the key of the client certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "client_certificate")]
+    pub client_key: Option<PathBuf>,
+    /// Proxy on the way to the server: http, https or socks5. Default: HTTPS_PROXY, unless NO_PROXY has the server.
+    #[arg(long, value_name = "URL")]
+    pub proxy_url: Option<String>,
+    /// Secret of this member in which the agent keeps a renewed token.
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub token_secret: Option<String>,
+    /// The only address that the agent connects to for the host: the API server of this member.
+    #[arg(long, value_name = "HOST:PORT", default_value = "kubernetes.default.svc:443")]
+    pub target: String,
+    /// Number of tunnels, each to another replica of the sidecar. A replica without one asks the others.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub tunnels: u8,
+    /// Maximum number of connections in one tunnel. Each watch and each exec is one.
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=2048))]
+    pub max_streams: u32,
+    /// How much of one connection may be on its way to this member unread.
+    #[arg(long, value_name = "BYTES", default_value = "512Ki")]
+    pub stream_window: String,
+    /// Address on which to serve /livez and /readyz over plain HTTP.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
+    pub admin_bind_address: SocketAddr,
+    /// Log format.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
 }
 
 #[derive(Debug, Args)]
@@ -131,6 +187,17 @@ pub struct Serve {
     /// means no limit.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub max_tunnels: usize,
+    /// Maximum number of open tunnels of members' agents; 0 means no limit.
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    pub max_agent_tunnels: usize,
+    /// Addresses of the other replicas, or names that resolve to them (this replica's own address does no harm). A replica
+    /// without a tunnel of a member's agent asks them. They verify each other's serving certificates.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    pub peers: Vec<Authority>,
+    /// CA of the other replicas' serving certificates, which are for client authentication too and have the URI
+    /// kubectl-mc:peer. Default: the CA in Secret mc-sidecar-ca, with --rotate-server-certificates.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    pub peer_ca_file: Option<PathBuf>,
     /// Maximum number of open watches, followed logs and other long-running requests without an upgrade, of which
     /// one caller can have three quarters; 0 means no limit.
     #[arg(long, value_name = "N", default_value_t = 16_384)]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use http::uri::Authority;
 use kubectl_mc_api::access::sent;
 use kubectl_mc_api::names;
 
@@ -35,6 +36,8 @@ pub struct Config {
     pub max_member_inflight: usize,
     pub max_queued_per_caller: usize,
     pub max_tunnels: usize,
+    pub max_agent_tunnels: usize,
+    pub peers: Vec<Authority>,
     pub max_watches: usize,
     pub max_member_watches: usize,
     pub request_timeout: Duration,
@@ -84,6 +87,9 @@ impl TryFrom<Serve> for Config {
             max_member_requests_inflight,
             max_requests_queued_per_caller,
             max_tunnels,
+            max_agent_tunnels,
+            peers,
+            peer_ca_file,
             max_watches,
             max_member_watches,
             request_timeout,
@@ -127,7 +133,9 @@ impl TryFrom<Serve> for Config {
             address: SocketAddr::new(bind_address, secure_port),
             admin_address: admin_bind_address,
             certificate: match tls_cert_file.zip(tls_private_key_file) {
-                Some((certificate, key)) => Certificate::Files(Files { certificate, key }),
+                Some((certificate, key)) => {
+                    Certificate::Files(Files { certificate, key, peer_ca: peer_ca_file })
+                }
                 None if rotate_server_certificates => Certificate::SelfManaged,
                 None => Certificate::SelfSigned,
             },
@@ -149,6 +157,8 @@ impl TryFrom<Serve> for Config {
             max_member_inflight: max_member_requests_inflight,
             max_queued_per_caller: max_requests_queued_per_caller,
             max_tunnels,
+            max_agent_tunnels,
+            peers,
             max_watches,
             max_member_watches,
             request_timeout,
@@ -213,7 +223,7 @@ mod tests {
         let cli = Cli::try_parse_from(["mc-sidecar", "serve"].iter().chain(flags)).unwrap();
         match cli.command {
             Command::Serve(serve) => Config::try_from(*serve),
-            Command::Crds | Command::Check(_) => unreachable!(),
+            Command::Agent(_) | Command::Crds | Command::Check(_) => unreachable!(),
         }
     }
 

@@ -22,8 +22,10 @@ use tracing::{error, info, warn};
 
 use crate::members::inventory::fleet::Fleet;
 use crate::retry;
+use crate::tunnel::registry::AgentTunnels;
 
 mod access;
+mod agents;
 mod cluster_access;
 pub mod conditions;
 pub mod credentials;
@@ -51,6 +53,8 @@ pub struct Context {
     pub verdicts: Arc<watch::Sender<HashMap<ClusterName, Verdict>>>,
     pub settings: Settings,
     pub metrics: Arc<Metrics>,
+    /// The way to members that have an agent.
+    pub tunnels: Arc<AgentTunnels>,
     /// Groups that members are never shown (`--admin-groups`).
     pub admin_groups: Arc<[String]>,
     /// Cancelled when this replica leads no more. The controller is dropped then, wherever it waits.
@@ -89,6 +93,7 @@ struct Controller {
 /// Every controller that there is.
 const ALL: &[Controller] = &[
     Controller { name: "access", aspect: Some(Aspect::AuthSynced), run: access::run },
+    Controller { name: "agents", aspect: None, run: |context| Box::pin(agents::run(context)) },
     Controller { name: "cluster-access", aspect: None, run: cluster_access::run },
     Controller {
         name: "credentials",
@@ -170,6 +175,7 @@ impl Controllers {
         namespace: &str,
         fleet: watch::Receiver<Arc<Fleet>>,
         metrics: Arc<Metrics>,
+        tunnels: Arc<AgentTunnels>,
     ) -> Self {
         let Config { enabled, election, settings, admin_groups } = config;
         let stop = CancellationToken::new();
@@ -194,6 +200,7 @@ impl Controllers {
                     verdicts: Arc::default(),
                     settings: settings.clone(),
                     metrics: metrics.clone(),
+                    tunnels: tunnels.clone(),
                     admin_groups: admin_groups.clone(),
                     leadership,
                 };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 #[rustfmt::skip]
 const LAYERS: &[&str] = &[
-    "metrics", "panics", "random", "read_hook", "readiness", "retry", "ttl_cache", "workers",
+    "metrics", "panics", "random", "read_hook", "readiness", "retry", "tcp", "token", "ttl_cache", "workers",
     "request::unescape", "request::query", "request::field_selector", "request::deadline", "request::audit_id",
     "request::headers", "request::protocol", "request::offer", "request::request_info",
     "request::limits", "request::cutoff",
@@ -12,13 +12,13 @@ const LAYERS: &[&str] = &[
     "server::head_limit", "server::goaway", "server::tls", "server::places", "server::peer",
     "identity::authentication", "identity::authorization", "identity::impersonation",
     "request::revalidation",
-    "upstream",
+    "tunnel", "upstream",
     "request::body", "server::cors", "endpoints::clusters", "endpoints::discovery",
     "members::waiter_limit", "members::cluster", "members::on_demand_access", "members::inventory",
-    "request::error", "request::hold", "request::record", "request::guarded", "request::status", "request::redirect", "request::proxy", "request::upgrade",
-    "request::services", "request::handler",
+    "request::agent_handshake", "request::error", "request::hold", "request::record", "request::guarded", "request::status", "request::redirect", "request::proxy", "request::upgrade",
+    "request::services", "request::attach", "request::handler",
     "server::admin", "server::listener", "server::shutdown",
-    "controllers", "crds", "args", "config", "log", "app", "check", "main",
+    "controllers", "crds", "args", "config", "log", "app", "agent", "check", "main",
 ];
 
 #[test]

@@ -4,7 +4,8 @@
 //! [`request::handler`] is the request's path, read downwards; `docs/explanation/request-path.md` tells it in prose
 //! and `docs/explanation/architecture.md` is the map of these modules. Imports point one way: see `layers.rs`.
 
-// The program
+// The programs
+pub mod agent;
 pub mod app;
 pub mod args;
 pub mod check;
@@ -16,6 +17,7 @@ pub mod log;
 pub mod identity;
 pub mod request;
 pub mod server;
+pub mod tunnel;
 pub mod upstream;
 
 // The members, and what keeps the fleet right
@@ -32,6 +34,8 @@ mod random;
 mod read_hook;
 pub mod readiness;
 mod retry;
+mod tcp;
+mod token;
 mod ttl_cache;
 pub mod workers;
 

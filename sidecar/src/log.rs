@@ -13,8 +13,9 @@ use crate::args::LogFormat;
 
 /// Starts the log; `RUST_LOG` says how much of it there is.
 pub fn start(format: LogFormat) {
-    // rustls warns of what any stranger sends before it is known who they are.
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,rustls=error"));
+    // rustls and h2 warn of what any stranger, or agent, sends.
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,rustls=error,h2=error"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let log = log.with_ansi(std::io::stderr().is_terminal());
     match format {

@@ -1,6 +1,6 @@
 //! `mc-sidecar`: arguments, configuration, server, exit code.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -10,12 +10,12 @@ use sidecar::args::{Check, Cli, Command};
 use sidecar::config::Config;
 use sidecar::server::{shutdown, tls};
 use sidecar::workers::Workers;
-use sidecar::{check, crds, log};
+use sidecar::{agent, check, crds, log};
 
 fn main() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
-        Err(help) if !help.use_stderr() => return printed(help.print().map_err(Into::into)),
+        Err(help) if !help.use_stderr() => return printed(help.print()),
         Err(error) => {
             // Nobody is left to tell if this fails.
             let _ = error.print();
@@ -27,11 +27,20 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, BAD_CONFIGURATION),
         },
-        Command::Crds => printed(crds::yaml().and_then(|yaml| {
-            std::io::stdout().lock().write_all(yaml.as_bytes())?;
-            Ok(())
-        })),
-        Command::Check(check) => printed(start_check(check)),
+        Command::Agent(agent) => {
+            match agent::config::Config::try_from(*agent).map_err(Into::into).and_then(run_agent) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(&error, BAD_CONFIGURATION),
+            }
+        }
+        Command::Crds => match crds::yaml() {
+            Ok(yaml) => printed(std::io::stdout().lock().write_all(yaml.as_bytes())),
+            Err(error) => fail(&error, 1),
+        },
+        Command::Check(check) => match start_check(check) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, 1),
+        },
     }
 }
 
@@ -52,16 +61,27 @@ async fn run(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Carries a member's connections until a signal. One thread does: it copies bytes, and encrypts them once.
+#[tokio::main(flavor = "current_thread")]
+async fn run_agent(config: agent::config::Config) -> anyhow::Result<()> {
+    log::start(config.log_format);
+    tls::install_provider();
+    raise_open_files();
+    agent::run(config, shutdown::on_signal()?).await
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn start_check(options: Check) -> anyhow::Result<()> {
     tls::install_provider();
     check::run(options).await
 }
 
-fn printed(printed: anyhow::Result<()>) -> ExitCode {
+/// If the pipe closes (`| head -1`), printing stops quietly.
+fn printed(printed: io::Result<()>) -> ExitCode {
     match printed {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error, 1),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => fail(&error.into(), 1),
     }
 }
 

@@ -33,6 +33,10 @@ impl<S, H: ReadHook> Hooked<S, H> {
     pub(crate) fn hook(&self) -> &H {
         &self.hook
     }
+
+    pub(crate) fn get_ref(&self) -> &S {
+        &self.stream
+    }
 }
 
 impl<S: AsyncRead + Unpin, H: ReadHook> AsyncRead for Hooked<S, H> {

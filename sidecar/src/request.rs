@@ -2,6 +2,8 @@
 //! ([`limits`]), until when it may go on ([`deadline`], [`cutoff`], [`revalidation`]), what is sent to the member
 //! ([`proxy`], [`upgrade`]), and what is said of it ([`record`], [`status`]).
 
+pub mod agent_handshake;
+pub mod attach;
 pub mod audit_id;
 pub mod body;
 pub mod cutoff;

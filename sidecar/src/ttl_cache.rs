@@ -107,6 +107,14 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         }
     }
 
+    /// Forgets one answer.
+    pub(crate) fn forget<Q: Hash + Eq + ?Sized>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        self.answers().pop(key);
+    }
+
     /// Forgets everything, and what is under way for those who come from now on.
     pub(crate) fn clear(&self) {
         self.answers().clear();

@@ -20,6 +20,8 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::retry;
+use crate::tcp;
+use crate::tunnel::registry::{AgentTunnels, DialError};
 
 pub mod breaker;
 pub mod connect;
@@ -76,20 +78,26 @@ pub struct OwnConnection {
 }
 
 impl Upstream {
-    /// `unreachable` counts the members that cannot be reached.
+    /// `unreachable` counts the members that cannot be reached; `tunnels` lead to those that have an agent.
     pub fn new(
         cluster: ClusterName,
         connection: Connection,
         unreachable: Gauge,
+        tunnels: &Arc<AgentTunnels>,
     ) -> Result<Self, connection::Error> {
         let breaker = Arc::new(Breaker::new(cluster.clone(), unreachable));
-        let connector = Connector::new(&connection, breaker.clone())?;
+        let connector = Connector::new(&cluster, &connection, breaker.clone(), tunnels)?;
         let pool = Pool::new(connector.clone());
         Ok(Self { cluster, connection, breaker, connector, pool, grant: OnceLock::new() })
     }
 
     pub fn connection(&self) -> &Connection {
         &self.connection
+    }
+
+    /// Closes idle connections that should not be kept any longer.
+    pub fn sweep(&self) {
+        self.pool.sweep();
     }
 
     /// What the leader's probes say of the member: since when it is unreachable and why, or that it is reachable.
@@ -207,13 +215,16 @@ impl Upstream {
         let cluster = self.cluster.clone();
         match failed {
             // The connector has told the breaker.
-            Failed::Connect(error) => Error::Unreachable { cluster, reason: innermost(error.as_ref()) },
+            Failed::Connect(error) => match error.downcast() {
+                Ok(cause) => Error::Agent { cluster, cause },
+                Err(error) => Error::Unreachable { cluster, reason: innermost(error.as_ref()) },
+            },
             Failed::New(error) | Failed::Pooled(error) if error.is_parse() || is::<TooMuch>(&error) => {
                 Error::Malformed { cluster, reason: innermost(&error) }
             }
             Failed::New(error) | Failed::Pooled(error) if is_timeout(&error) => {
                 let reason = innermost(&error);
-                self.breaker.failed(connect::USER_TIMEOUT, &reason);
+                self.breaker.failed(tcp::USER_TIMEOUT, &reason);
                 Error::Unreachable { cluster, reason }
             }
             Failed::Pooled(error) if retry::is_lost_connection(&error) => {
@@ -277,6 +288,8 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
 pub enum Error {
     #[error("member {cluster} is unreachable: {reason}")]
     Unreachable { cluster: ClusterName, reason: String },
+    #[error("member {cluster} is unreachable: {cause}")]
+    Agent { cluster: ClusterName, cause: Box<DialError> },
     /// A connection that had served others ended before it answered this request.
     #[error("member {cluster} is unreachable: {reason}")]
     Stale { cluster: ClusterName, reason: String },
@@ -336,6 +349,7 @@ impl Error {
     pub fn cluster(&self) -> Option<&ClusterName> {
         match self {
             Self::Unreachable { cluster, .. }
+            | Self::Agent { cluster, .. }
             | Self::Stale { cluster, .. }
             | Self::Open { cluster, .. }
             | Self::Malformed { cluster, .. }

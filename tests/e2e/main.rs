@@ -1,6 +1,7 @@
 //! End-to-end tests on a real Kubernetes: a folder for each area, a file for each subject. All tests share one test
 //! bed, in any order and in parallel; each creates its own namespace, users and members. `make test` starts the bed.
 
+mod agents;
 mod faults;
 mod identity;
 mod install;

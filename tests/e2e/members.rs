@@ -1,14 +1,19 @@
 //! Registered clusters: join, connection, credential, health, change and removal.
 
+pub(crate) mod agent_join;
+mod agent_pods;
 pub(crate) mod changes;
 mod cluster_access;
+mod cluster_access_role;
 mod clusters;
 mod connection;
 mod health;
 mod join;
 pub(crate) mod joined;
+mod konnectivity;
 mod old_members;
 mod outage;
+mod proxy_tls;
 mod recipes;
 mod refusals;
 mod tokens;

@@ -3,6 +3,7 @@
 mod attach;
 mod copy;
 mod exec;
+mod konnectivity;
 pub(crate) mod port_forward;
 pub(crate) mod protocol;
 mod refused;

@@ -6,5 +6,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$(printf '%s\n' "$here"/../kubernetes/v* | sort --version-sort | tail -n 1)"
 export CGO_ENABLED=0 GOTOOLCHAIN=local
+# Where it is, `go list` knows only once it is there.
+go mod download k8s.io/kubernetes
 upstream=$(go list -mod=readonly -m -f '{{.Dir}}' k8s.io/kubernetes)
 exec go run -mod=readonly -trimpath "$here/main.go" -kubernetes "$upstream" "$1"

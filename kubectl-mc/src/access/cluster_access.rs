@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::grant::Reach;
+use super::role::GrantedRole;
 use super::selection::{Clusters, names};
 use super::subject::GrantSubject;
 use super::{label_selector, through};
@@ -26,10 +27,9 @@ use crate::printer::Printer;
 use crate::progress::Progress;
 
 /// One role for subjects on clusters, as long as the object is there.
-pub(super) struct KeptGrant<'a> {
-    pub(super) role: &'a str,
+pub(super) struct MaintainedGrant<'a> {
+    pub(super) role: GrantedRole<'a>,
     pub(super) subjects: &'a [GrantSubject],
-    pub(super) namespace: Option<&'a str>,
     pub(super) clusters: &'a Clusters,
     /// How the clusters were named.
     pub(super) terms: &'a [String],
@@ -37,7 +37,7 @@ pub(super) struct KeptGrant<'a> {
     pub(super) name: Option<&'a str>,
 }
 
-impl KeptGrant<'_> {
+impl MaintainedGrant<'_> {
     /// Writes the ClusterAccess and waits for its status.
     pub(super) async fn write(
         &self,
@@ -47,7 +47,6 @@ impl KeptGrant<'_> {
         env: &Env,
         printer: &Printer,
     ) -> Result<ExitStatus, Failure> {
-        check_role(self.role)?;
         let clock = served(host).await?;
         let end = duration.map(|duration| end(clock, duration)).transpose()?;
         let verbs = self.proxy_verbs(host, env).await;
@@ -101,10 +100,11 @@ impl KeptGrant<'_> {
             Clusters::Labelled { text: None, selector } => (json!(selector), "all".to_owned()),
             Clusters::Labelled { selector, .. } => (json!(selector), label_selector::words(selector)),
         };
-        let all = json!([self.role, self.namespace, subjects, clusters]).to_string();
+        let role = self.role.to_string();
+        let all = json!([role, self.role.namespace, subjects, clusters]).to_string();
         let hash = digest(&SHA256, all.as_bytes());
         let hash: String = hash.as_ref()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
-        let words = [self.role, self.namespace.unwrap_or_default(), &subjects.join("-"), &shown];
+        let words = [&role, self.role.namespace.unwrap_or_default(), &subjects.join("-"), &shown];
         let mut name = String::new();
         for letter in words.join("-").chars() {
             let letter = if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
@@ -119,12 +119,13 @@ impl KeptGrant<'_> {
 
     fn object(&self, verbs: Option<&[&str]>, end: Option<Timestamp>) -> Value {
         let subjects: Vec<_> = self.subjects.iter().map(GrantSubject::rbac).collect();
-        let mut spec = json!({"subjects": subjects, "roleRef": {"kind": "ClusterRole", "name": self.role}});
+        let role = json!({"kind": self.role.kind.as_str(), "name": self.role.name});
+        let mut spec = json!({"subjects": subjects, "roleRef": role});
         match self.clusters {
             Clusters::Named(clusters) => spec["clusters"] = json!(names(clusters)),
             Clusters::Labelled { selector, .. } => spec["clusterSelector"] = json!(selector),
         }
-        if let Some(namespace) = self.namespace {
+        if let Some(namespace) = self.role.namespace {
             spec["namespaces"] = json!([namespace]);
         }
         if let Some(verbs) = verbs {
@@ -144,7 +145,7 @@ impl KeptGrant<'_> {
         for cluster in self.candidates(host).await.iter().take(MEMBERS_TRIED) {
             let read = timeout(READ_TIMEOUT, async {
                 let member = through::member(&host.at.cluster, &cluster.name, env).await?;
-                let role = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{}", self.role);
+                let role = self.role.path();
                 through::ask(&member, &host.at.cluster, &cluster.name, Method::GET, &role, None).await
             });
             if let Ok(Ok(answer)) = read.await
@@ -153,7 +154,7 @@ impl KeptGrant<'_> {
                 return verbs(Reach::of(&answer.json()));
             }
         }
-        verbs(if self.role == "view" { Reach::Read } else { Reach::Write })
+        verbs(self.role.assumed_reach())
     }
 
     /// The selected clusters that may answer.
@@ -179,7 +180,7 @@ impl KeptGrant<'_> {
         if summary.starts_with("0/") {
             return format!("{subject} has {role} on no cluster yet; see: {kubectl_mc} access list");
         }
-        let place = self.namespace.map_or_else(|| " -A".to_owned(), |namespace| format!(" -n {namespace}"));
+        let place = role.namespace.map_or_else(|| " -A".to_owned(), |namespace| format!(" -n {namespace}"));
         let clusters = self.clusters.flags();
         format!(
             "{subject} has {role} on {summary} clusters{end}; next, as that user: {kubectl_mc} {clusters} get pods{place}"
@@ -214,7 +215,7 @@ pub(super) async fn served(host: &Side) -> Result<Timestamp, Failure> {
         .is_some_and(|resources| resources.iter().any(|resource| resource["name"] == "clusteraccesses"));
     // Without the right to discovery it shows later.
     if answer.status == StatusCode::NOT_FOUND || (answer.status.is_success() && !is_there) {
-        return Err(KeptError::NotServed.into());
+        return Err(ClusterAccessError::NotServed.into());
     }
     Ok(answer.date.unwrap_or_else(Timestamp::now))
 }
@@ -233,26 +234,16 @@ fn named(name: &str) -> Value {
 
 fn missing_kind(error: ApplyError) -> Failure {
     match error {
-        ApplyError::Refused { status, .. } if status.code == 404 => KeptError::NotServed.into(),
+        ApplyError::Refused { status, .. } if status.code == 404 => ClusterAccessError::NotServed.into(),
         error => error.into(),
     }
 }
 
-/// The role is a segment of a path, and part of a name.
-fn check_role(role: &str) -> Result<(), KeptError> {
-    let is_segment =
-        !matches!(role, "" | "." | "..") && !role.contains(|c: char| c.is_control() || "/%?".contains(c));
-    match is_segment && role.chars().count() <= 200 {
-        true => Ok(()),
-        false => Err(KeptError::NoRole(role.to_owned())),
-    }
-}
-
 /// When it ends, in whole seconds.
-fn end(now: Timestamp, duration: Duration) -> Result<Timestamp, KeptError> {
+fn end(now: Timestamp, duration: Duration) -> Result<Timestamp, ClusterAccessError> {
     let seconds = i64::try_from(duration.as_secs().max(1)).ok();
     let end = seconds.and_then(|seconds| now.as_second().checked_add(seconds));
-    end.and_then(|end| Timestamp::from_second(end).ok()).ok_or(KeptError::TooLong)
+    end.and_then(|end| Timestamp::from_second(end).ok()).ok_or(ClusterAccessError::TooLong)
 }
 
 /// Waits until the status is about this generation and knows every cluster. `None` after the timeout.
@@ -315,22 +306,19 @@ fn ungranted(access: &Value) -> Vec<String> {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum KeptError {
+pub(super) enum ClusterAccessError {
     #[error("the host does not serve ClusterAccess: its installation is older than this plugin")]
     NotServed,
-    #[error("invalid name of a ClusterRole: {0:?}")]
-    NoRole(String),
     #[error("--for is too long")]
     TooLong,
 }
 
-impl Explain for KeptError {
+impl Explain for ClusterAccessError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NotServed => {
                 "an admin of the host runs: kubectl mc install; grants by name need no ClusterAccess: -C m1,m2".to_owned()
             }
-            Self::NoRole(_) => "view, edit and admin are Kubernetes' own".to_owned(),
             Self::TooLong => "leave --for out for access that does not end".to_owned(),
         })
     }
@@ -338,7 +326,7 @@ impl Explain for KeptError {
     fn status(&self) -> ExitStatus {
         match self {
             Self::NotServed => ExitStatus::Failed,
-            Self::NoRole(_) | Self::TooLong => ExitStatus::Usage,
+            Self::TooLong => ExitStatus::Usage,
         }
     }
 }

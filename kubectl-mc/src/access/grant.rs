@@ -4,11 +4,15 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use kubectl_mc_api::access::objects::RBAC_GROUP;
+use kubectl_mc_api::cluster_access::RoleKind;
 use kubectl_mc_api::names::{HOST_GRANT, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
-use super::cluster_access::{self, KeptGrant};
+use super::cluster_access::{self, MaintainedGrant};
+use super::outcomes::Outcomes;
+use super::role::{GrantedRole, RoleError};
 use super::selection::{Clusters, Selection, names};
 use super::subject::GrantSubject;
 use super::through;
@@ -29,34 +33,28 @@ pub(super) async fn grant(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let GrantArgs { who, namespace, duration, name, dry_run, .. } = arguments;
+    let GrantArgs { who, duration, name, dry_run, .. } = arguments;
     let (role, subjects) = (role_of(arguments)?, GrantSubject::of(who)?);
     let Selection { host, clusters, terms } = selection;
     let host = Side { role: "host", at: connection::to(host, env).await? };
     announce(&clusters, printer);
-    let kept = KeptGrant {
+    let maintained = MaintainedGrant {
         role,
         subjects: &subjects,
-        namespace: namespace.as_deref(),
         clusters: &clusters,
         terms: &terms,
         name: name.as_deref(),
     };
     match &clusters {
         Clusters::Named(clusters) if duration.is_none() && name.is_none() => {
-            let now = ImmediateGrant {
-                role,
-                subjects: &subjects,
-                namespace: namespace.as_deref(),
-                dry_run: *dry_run,
-            };
+            let now = ImmediateGrant { role, subjects: &subjects, dry_run: *dry_run };
             let mut outcomes = Outcomes::new(clusters.len(), printer);
             for SelectedCluster { name, .. } in clusters {
                 outcomes.add(name, now.grant(name, &host, env, printer).await)?;
             }
             Ok(outcomes.status())
         }
-        _ => kept.write(*duration, *dry_run, &host, env, printer).await,
+        _ => maintained.write(*duration, *dry_run, &host, env, printer).await,
     }
 }
 
@@ -66,43 +64,41 @@ pub(super) async fn revoke(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let GrantArgs { who, namespace, name, dry_run, .. } = arguments;
+    let GrantArgs { who, name, dry_run, .. } = arguments;
     let (role, subjects) = (role_of(arguments)?, GrantSubject::of(who)?);
     let Selection { host, clusters, terms } = selection;
     let host = Side { role: "host", at: connection::to(host, env).await? };
     announce(&clusters, printer);
     let delete = Delete { dry_run: *dry_run, timeout: TIMEOUT };
-    let kept = KeptGrant {
+    let maintained = MaintainedGrant {
         role,
         subjects: &subjects,
-        namespace: namespace.as_deref(),
         clusters: &clusters,
         terms: &terms,
         name: name.as_deref(),
     };
     let Clusters::Named(clusters) = &clusters else {
         cluster_access::served(&host).await?;
-        if !kept.delete(delete, &host, printer).await? {
-            nothing(&format!("there is no ClusterAccess {}", kept.name()), &host, printer);
+        if !maintained.delete(delete, &host, printer).await? {
+            nothing(&format!("there is no ClusterAccess {}", maintained.name()), &host, printer);
         }
         return Ok(ExitStatus::Success);
     };
     // A caller who may not read ClusterAccesses has written none.
-    let is_kept = host.readable(&cluster_access::path(&kept.name())).await?.is_some();
-    if is_kept {
-        kept.delete(delete, &host, printer).await?;
+    let is_maintained = host.readable(&cluster_access::path(&maintained.name())).await?.is_some();
+    if is_maintained {
+        maintained.delete(delete, &host, printer).await?;
     }
     if arguments.duration.is_some() || name.is_some() {
-        if !is_kept {
-            nothing(&format!("there is no ClusterAccess {}", kept.name()), &host, printer);
+        if !is_maintained {
+            nothing(&format!("there is no ClusterAccess {}", maintained.name()), &host, printer);
         }
         return Ok(ExitStatus::Success);
     }
-    let now =
-        ImmediateGrant { role, subjects: &subjects, namespace: namespace.as_deref(), dry_run: *dry_run };
+    let now = ImmediateGrant { role, subjects: &subjects, dry_run: *dry_run };
     let mut outcomes = Outcomes::new(clusters.len(), printer);
     for SelectedCluster { name, .. } in clusters {
-        outcomes.add(name, now.revoke(name, is_kept, delete, &host, env, printer).await)?;
+        outcomes.add(name, now.revoke(name, is_maintained, delete, &host, env, printer).await)?;
     }
     Ok(outcomes.status())
 }
@@ -124,9 +120,8 @@ pub(super) async fn revoke_named(
 
 /// A grant that is written at once, with the caller's own rights.
 struct ImmediateGrant<'a> {
-    role: &'a str,
+    role: GrantedRole<'a>,
     subjects: &'a [GrantSubject],
-    namespace: Option<&'a str>,
     dry_run: bool,
 }
 
@@ -138,12 +133,12 @@ impl ImmediateGrant<'_> {
         env: &Env,
         printer: &Printer,
     ) -> Result<(), Failure> {
-        let Self { role, subjects, namespace, dry_run } = *self;
+        let Self { role, subjects, dry_run } = *self;
         let apply = Apply { dry_run, force_conflicts: true };
         let member = through::member(&host.at.cluster, cluster, env).await?;
         let reach = reach(role, cluster, host, &member).await?;
         for subject in subjects {
-            let grant = Grant { cluster, role, namespace, subject };
+            let grant = Grant { cluster, role, subject };
             // The member first: the right to enter is useless without a right on the member.
             let on_member = apply.all(member.target(), [grant.on_member()]).await?;
             let on_host = apply.all(host.target(), [grant.host_role(reach), grant.host_binding()]).await?;
@@ -151,28 +146,28 @@ impl ImmediateGrant<'_> {
             on_member.iter().for_each(|one| printer.out_line(&format!("{cluster}: {}", one.line(dry_run))));
         }
         if !dry_run {
-            printer.out(&next(host, cluster, role, namespace, &subjects[0]));
+            printer.out(&next(host, cluster, role, &subjects[0]));
         }
         Ok(())
     }
 
-    /// With `is_kept`, a ClusterAccess was revoked already, so a missing grant is no remark.
+    /// With `is_maintained`, a ClusterAccess was revoked already, so a missing grant is no remark.
     async fn revoke(
         &self,
         cluster: &ClusterName,
-        is_kept: bool,
+        is_maintained: bool,
         delete: Delete,
         host: &Side,
         env: &Env,
         printer: &Printer,
     ) -> Result<(), Failure> {
-        let Self { role, subjects, namespace, dry_run } = *self;
+        let Self { role, subjects, dry_run } = *self;
         let remark = if dry_run { " (server dry run)" } else { "" };
         let member = through::member(&host.at.cluster, cluster, env).await?;
         through::ask(&member, &host.at.cluster, cluster, Method::GET, "/version", None).await?;
         let mut any = false;
         for subject in subjects {
-            let grant = Grant { cluster, role, namespace, subject };
+            let grant = Grant { cluster, role, subject };
             // The host first: that ends the access at once.
             let on_host = delete.all(host.target(), std::iter::once(grant.host_binding())).await?;
             let on_member = delete.all(member.target(), std::iter::once(grant.on_member())).await?;
@@ -180,46 +175,12 @@ impl ImmediateGrant<'_> {
             on_member.iter().for_each(|one| printer.out_line(&format!("{cluster}: {one} deleted{remark}")));
             any |= !on_host.is_empty() || !on_member.is_empty();
         }
-        if !any && !is_kept {
+        if !any && !is_maintained {
             nothing(&format!("`kubectl mc access grant` made no such grant on {cluster}"), host, printer);
         } else if any && !dry_run {
             sweep(host, cluster, role, delete, printer).await?;
         }
         Ok(())
-    }
-}
-
-/// How a command on several clusters goes: a failure on one of several does not end it.
-struct Outcomes<'a> {
-    clusters: usize,
-    failed: usize,
-    printer: &'a Printer,
-}
-
-impl<'a> Outcomes<'a> {
-    fn new(clusters: usize, printer: &'a Printer) -> Self {
-        Self { clusters, failed: 0, printer }
-    }
-
-    fn add(&mut self, cluster: &ClusterName, outcome: Result<(), Failure>) -> Result<(), Failure> {
-        let Err(failure) = outcome else { return Ok(()) };
-        if self.clusters == 1 {
-            return Err(failure);
-        }
-        self.failed += 1;
-        self.printer.note_line(&format!("{cluster}: error: {}", failure.to_string().trim()));
-        if let Some(hint) = &failure.hint {
-            self.printer.note_line(&format!("{cluster}: hint: {}", hint.trim()));
-        }
-        Ok(())
-    }
-
-    fn status(&self) -> ExitStatus {
-        match self.failed {
-            0 => ExitStatus::Success,
-            failed if failed == self.clusters => ExitStatus::AllFailed,
-            _ => ExitStatus::SomeFailed,
-        }
     }
 }
 
@@ -237,21 +198,22 @@ fn nothing(why: &str, host: &Side, printer: &Printer) {
     printer.note_line(&format!("nothing to revoke: {why}; see: {kubectl_mc} access list"));
 }
 
-fn role_of(arguments: &GrantArgs) -> Result<&str, GrantError> {
-    arguments.role.as_deref().ok_or(GrantError::RoleUnnamed)
+fn role_of(arguments: &GrantArgs) -> Result<GrantedRole<'_>, RoleError> {
+    let role = arguments.role.as_deref().ok_or(RoleError::Unnamed)?;
+    GrantedRole::parse(role, arguments.namespace.as_deref())
 }
 
 /// Deletes the host's role of a cluster when no grant uses it any more.
 async fn sweep(
     host: &Side,
     cluster: &ClusterName,
-    role: &str,
+    role: GrantedRole<'_>,
     delete: Delete,
     printer: &Printer,
 ) -> Result<(), Failure> {
     let path = format!("/apis/{RBAC}/clusterrolebindings?labelSelector={HOST_GRANT}={cluster}");
     let bindings = host.get(&path).await?.unwrap_or_default();
-    let role = host_role(cluster, role);
+    let role = role.host_role(cluster);
     let mut bindings = bindings["items"].as_array().into_iter().flatten();
     if bindings.all(|binding| binding["roleRef"]["name"] != role.as_str()) {
         let deleted = delete.all(host.target(), std::iter::once(object("ClusterRole", &role, None))).await?;
@@ -261,20 +223,18 @@ async fn sweep(
 }
 
 /// What a role needs of the proxy. A role that only reads gets no more of it.
-async fn reach(role: &str, cluster: &ClusterName, host: &Side, member: &Side) -> Result<Reach, Failure> {
-    let path = format!("/apis/{RBAC}/clusterroles/{role}");
-    if role.is_empty() || role.contains(['/', '%', '?']) {
-        return Err(GrantError::NoRole { role: role.to_owned(), cluster: cluster.clone() }.into());
-    }
-    let answer = through::ask(member, &host.at.cluster, cluster, Method::GET, &path, None).await?;
+async fn reach(
+    role: GrantedRole<'_>,
+    cluster: &ClusterName,
+    host: &Side,
+    member: &Side,
+) -> Result<Reach, Failure> {
+    let answer = through::ask(member, &host.at.cluster, cluster, Method::GET, &role.path(), None).await?;
     match answer.status {
-        StatusCode::NOT_FOUND => {
-            Err(GrantError::NoRole { role: role.to_owned(), cluster: cluster.clone() }.into())
-        }
+        StatusCode::NOT_FOUND => Err(NoRole::new(role, cluster).into()),
         status if status.is_success() => Ok(Reach::of(&answer.json())),
-        // The right to bind a role does not include the right to read it.
-        StatusCode::FORBIDDEN => Ok(if role == "view" { Reach::Read } else { Reach::Write }),
-        _ => Err(member.refused(format!("get ClusterRole {role}"), &answer).into()),
+        StatusCode::FORBIDDEN => Ok(role.assumed_reach()),
+        _ => Err(member.refused(format!("get {} {}", role.kind.as_str(), role.name), &answer).into()),
     }
 }
 
@@ -286,7 +246,7 @@ pub(super) enum Reach {
 }
 
 impl Reach {
-    /// Of a ClusterRole; get, list and watch are all GETs.
+    /// Of a ClusterRole or a Role; get, list and watch are all GETs.
     pub(super) fn of(role: &Value) -> Self {
         let verbs =
             role["rules"].as_array().into_iter().flatten().filter_map(|rule| rule["verbs"].as_array());
@@ -302,23 +262,17 @@ impl Reach {
     }
 }
 
-/// The host's role for those who have `role` on a cluster.
-fn host_role(cluster: &ClusterName, role: &str) -> String {
-    format!("kubectl-mc:{cluster}:{role}")
-}
-
 /// One role for one subject on one cluster.
 struct Grant<'a> {
     cluster: &'a ClusterName,
-    role: &'a str,
-    namespace: Option<&'a str>,
+    role: GrantedRole<'a>,
     subject: &'a GrantSubject,
 }
 
 impl Grant<'_> {
     fn host_role(&self, reach: Reach) -> Value {
         let cluster = self.cluster.as_str();
-        let mut role = object("ClusterRole", &host_role(self.cluster, self.role), None);
+        let mut role = object("ClusterRole", &self.role.host_role(self.cluster), None);
         role["metadata"]["labels"] = json!({MANAGED_BY: KUBECTL_MC, HOST_GRANT: cluster});
         role["rules"] = json!([
             {"apiGroups": [path::PROXY_GROUP], "resources": ["clusters"], "resourceNames": [cluster], "verbs": ["get"]},
@@ -331,18 +285,22 @@ impl Grant<'_> {
     }
 
     fn host_binding(&self) -> Value {
-        let namespace = self.namespace.map(|namespace| format!("@{namespace}")).unwrap_or_default();
-        let role = host_role(self.cluster, self.role);
+        let role = self.role.host_role(self.cluster);
+        // A Role's namespace is in the name of the role.
+        let namespace = self.role.namespace.filter(|_| self.role.kind == RoleKind::ClusterRole);
+        let namespace = namespace.map(|namespace| format!("@{namespace}")).unwrap_or_default();
         let name = format!("{role}{namespace}:{}", self.subject.tag());
         let labels = json!({MANAGED_BY: KUBECTL_MC, HOST_GRANT: self.cluster.as_str()});
-        binding("ClusterRoleBinding", &name, None, &labels, &role, self.subject)
+        let role = json!({"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role});
+        binding("ClusterRoleBinding", &name, None, &labels, role, self.subject)
     }
 
     fn on_member(&self) -> Value {
-        let name = format!("kubectl-mc:{}:{}", self.role, self.subject.tag());
+        let GrantedRole { namespace, .. } = self.role;
+        let name = self.role.member_binding(&self.subject.tag());
         let labels = json!({MANAGED_BY: KUBECTL_MC, MEMBER_GRANT: "true"});
-        let kind = if self.namespace.is_some() { "RoleBinding" } else { "ClusterRoleBinding" };
-        binding(kind, &name, self.namespace, &labels, self.role, self.subject)
+        let kind = if namespace.is_some() { "RoleBinding" } else { "ClusterRoleBinding" };
+        binding(kind, &name, namespace, &labels, self.role.reference(), self.subject)
     }
 }
 
@@ -351,13 +309,12 @@ fn binding(
     name: &str,
     namespace: Option<&str>,
     labels: &Value,
-    role: &str,
+    role: Value,
     subject: &GrantSubject,
 ) -> Value {
     let mut binding = object(kind, name, namespace);
     binding["metadata"]["labels"] = labels.clone();
-    binding["roleRef"] =
-        json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role});
+    binding["roleRef"] = role;
     binding["subjects"] = json!([subject.rbac()]);
     binding
 }
@@ -370,45 +327,44 @@ fn object(kind: &str, name: &str, namespace: Option<&str>) -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata})
 }
 
-fn next(
-    host: &Side,
-    cluster: &ClusterName,
-    role: &str,
-    namespace: Option<&str>,
-    subject: &GrantSubject,
-) -> String {
+fn next(host: &Side, cluster: &ClusterName, role: GrantedRole<'_>, subject: &GrantSubject) -> String {
     let kubectl_mc = host.at.cluster.kubectl_mc();
-    let place = namespace.map_or_else(|| " -A".to_owned(), |namespace| format!(" -n {namespace}"));
+    let place = role.namespace.map_or_else(|| " -A".to_owned(), |namespace| format!(" -n {namespace}"));
     format!(
         "{subject} has {role} on {cluster}; next, as that user: {kubectl_mc} --cluster={cluster} get pods{place}\n"
     )
 }
 
+/// The member does not have the role.
 #[derive(Debug, thiserror::Error)]
-enum GrantError {
-    #[error("cluster {cluster} has no ClusterRole {role:?}")]
-    NoRole { role: String, cluster: ClusterName },
-    #[error("no ClusterRole is named")]
-    RoleUnnamed,
+#[error("cluster {cluster} has no {role}")]
+struct NoRole {
+    /// With its kind, and its namespace.
+    role: String,
+    cluster: ClusterName,
+    /// kubectl's words that list the roles of that kind.
+    list: String,
 }
 
-impl Explain for GrantError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::NoRole { cluster, .. } => format!(
-                "view, edit and admin are Kubernetes' own; see: kubectl mc --cluster={cluster} get clusterroles"
-            ),
-            Self::RoleUnnamed => {
-                "for example: kubectl mc access grant view --user=NAME -C CLUSTER".to_owned()
+impl NoRole {
+    fn new(role: GrantedRole<'_>, cluster: &ClusterName) -> Self {
+        let GrantedRole { kind, name, namespace } = role;
+        let (role, list) = match (kind, namespace) {
+            (RoleKind::Role, Some(namespace)) => {
+                (format!("Role {name:?} in namespace {namespace:?}"), format!("roles -n {namespace}"))
             }
-        })
+            _ => (format!("ClusterRole {name:?}"), "clusterroles".to_owned()),
+        };
+        Self { role, cluster: cluster.clone(), list }
     }
+}
 
-    fn status(&self) -> ExitStatus {
-        match self {
-            Self::NoRole { .. } => ExitStatus::Failed,
-            Self::RoleUnnamed => ExitStatus::Usage,
-        }
+impl Explain for NoRole {
+    fn hint(&self) -> Option<String> {
+        let Self { cluster, list, .. } = self;
+        Some(format!(
+            "view, edit and admin are Kubernetes' own ClusterRoles; see: kubectl mc --cluster={cluster} get {list}"
+        ))
     }
 }
 

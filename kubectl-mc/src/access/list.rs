@@ -2,10 +2,12 @@
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
+use kubectl_mc_api::cluster_access::RoleKind;
 use kubectl_mc_api::names::{FLEET_GROUP, FLEET_GROUP_VERSION, HOST_GRANT};
 use kubectl_mc_api::{ClusterName, age, path};
 use serde_json::{Value, json};
 
+use super::role::host_prefix;
 use crate::cli::{AccessFormat, AccessListArgs};
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -120,7 +122,7 @@ fn of_access(access: &Value, now: Timestamp) -> Vec<String> {
     vec![
         name(access).to_owned(),
         subjects(&spec["subjects"]),
-        text(&spec["roleRef"], "name").to_owned(),
+        role(&spec["roleRef"]),
         names(&spec["namespaces"]).unwrap_or_else(|| ALL.to_owned()),
         status["summary"].as_str().unwrap_or("-").to_owned(),
         spec["expirationTimestamp"].as_str().map_or_else(|| "-".to_owned(), |end| remaining(end, now)),
@@ -133,12 +135,25 @@ fn of_access(access: &Value, now: Timestamp) -> Vec<String> {
 fn of_binding(binding: &Value) -> Vec<String> {
     let cluster = granted_cluster(binding);
     let host_role = text(&binding["roleRef"], "name");
-    let role = host_role.strip_prefix(&format!("kubectl-mc:{cluster}:")).unwrap_or(host_role);
-    // kubectl-mc:CLUSTER:ROLE@NAMESPACE:SUBJECT
-    let rest = name(binding).strip_prefix(host_role).and_then(|rest| rest.strip_prefix('@'));
-    let namespace = rest.and_then(|rest| rest.split(':').next()).unwrap_or(ALL);
-    let row = ["-", &subjects(&binding["subjects"]), role, namespace, cluster, "-", "-", cluster, ""];
+    let of_role = host_role.strip_prefix(&host_prefix(RoleKind::Role, cluster));
+    let (role, namespace) = match of_role.and_then(|rest| rest.split_once(':')) {
+        Some((namespace, role)) => (format!("role/{role}"), namespace),
+        None => {
+            let role = host_role.strip_prefix(&host_prefix(RoleKind::ClusterRole, cluster));
+            // kubectl-mc:CLUSTER:ROLE@NAMESPACE:SUBJECT
+            let rest = name(binding).strip_prefix(host_role).and_then(|rest| rest.strip_prefix('@'));
+            let namespace = rest.and_then(|rest| rest.split(':').next()).unwrap_or(ALL);
+            (role.unwrap_or(host_role).to_owned(), namespace)
+        }
+    };
+    let row = ["-", &subjects(&binding["subjects"]), &role, namespace, cluster, "-", "-", cluster, ""];
     row.map(str::to_owned).to_vec()
+}
+
+/// A reference to a role as `access grant` takes it.
+fn role(reference: &Value) -> String {
+    let name = text(reference, "name");
+    if reference["kind"] == "Role" { format!("role/{name}") } else { name.to_owned() }
 }
 
 /// The cluster of a grant by name.
@@ -261,6 +276,8 @@ mod tests {
         ];
         assert_eq!(of_access(&access, now()), row);
         assert_eq!(clusters_of(&access), ["m1"]);
+        assert_eq!(role(&json!({"kind": "Role", "name": "deployer"})), "role/deployer");
+        assert_eq!(role(&json!({"kind": "ClusterRole", "name": "view"})), "view");
         let bare = of_access(
             &json!({"spec": {"clusters": ["m1"], "expirationTimestamp": "2026-11-23T09:00:00Z"}}),
             now(),
@@ -279,6 +296,9 @@ mod tests {
         let row = of_binding(&binding("kubectl-mc:m1:view@shop:group:dev"));
         assert_eq!(row[..5], ["-", "group:dev", "view", "shop", "m1"]);
         assert_eq!(of_binding(&binding("kubectl-mc:m1:view:group:dev"))[3], "<all>");
+        let mut of_role = binding("kubectl-mc-role:m1:shop:deployer:group:dev");
+        of_role["roleRef"]["name"] = "kubectl-mc-role:m1:shop:deployer".into();
+        assert_eq!(of_binding(&of_role)[2..4], ["role/deployer", "shop"]);
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(super) fn resolve(
         .collect();
     terms.sort_unstable();
     match choice {
-        ClusterChoice::Kept(text) => {
+        ClusterChoice::Selector(text) => {
             let selector = text.as_deref().map(label_selector::parse).transpose()?.unwrap_or_default();
             Ok(Selection { host: found, clusters: Clusters::Labelled { text, selector }, terms })
         }
@@ -91,9 +91,9 @@ pub(super) fn filter(
 ) -> Result<(ClusterContext, Option<Vec<ClusterName>>), Failure> {
     let found = ClusterContext::load(options, env)?;
     let choice = match cluster_choice(None, flags)? {
-        None | Some(ClusterChoice::Kept(None)) => return Ok((found, None)),
+        None | Some(ClusterChoice::Selector(None)) => return Ok((found, None)),
         Some(ClusterChoice::Now(choice)) => Some(choice),
-        Some(ClusterChoice::Kept(selector)) => {
+        Some(ClusterChoice::Selector(selector)) => {
             Choice::parse::<&str>(&[], &[], selector.as_deref(), false).unwrap_or_default()
         }
     };

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use kubectl_mc_api::access::builtin;
 use kubectl_mc_api::access::sent::{AUTHENTICATED, BUILTIN_ADMIN_GROUPS, UNAUTHENTICATED};
+use kubectl_mc_api::access::{Subject, builtin};
 use kubectl_mc_api::names::HOST_ADMINS;
 use serde_json::{Value, json};
 
@@ -12,13 +12,9 @@ use crate::cli::WhoArgs;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
-/// A subject of RBAC.
+/// A subject that may be granted something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum GrantSubject {
-    User(String),
-    Group(String),
-    ServiceAccount { namespace: String, name: String },
-}
+pub(crate) struct GrantSubject(Subject);
 
 impl GrantSubject {
     /// All that were named, each checked.
@@ -31,7 +27,7 @@ impl GrantSubject {
         if subjects.is_empty() { Err(SubjectError::None) } else { Ok(subjects) }
     }
 
-    fn user(name: &str) -> Result<Self, SubjectError> {
+    pub(super) fn user(name: &str) -> Result<Self, SubjectError> {
         if let Some(account) = name.strip_prefix("system:serviceaccount:") {
             return Err(SubjectError::IsServiceAccount { flag: account.to_owned() });
         }
@@ -39,7 +35,7 @@ impl GrantSubject {
             "" => "it is empty",
             "system:anonymous" => "it stands for every caller without a credential",
             _ if builtin::is_privileged_user(name) => CONTROL_PLANE,
-            _ => return Ok(Self::User(name.to_owned())),
+            _ => return Ok(Self(Subject::User(name.to_owned()))),
         };
         Err(SubjectError::Senseless { what: "user", name: name.to_owned(), reason })
     }
@@ -53,7 +49,7 @@ impl GrantSubject {
             }
             HOST_ADMINS => "join binds it for the host's administrators; see --no-host-admins",
             _ if builtin::is_privileged_group(name) => CONTROL_PLANE,
-            _ => return Ok(Self::Group(name.to_owned())),
+            _ => return Ok(Self(Subject::Group(name.to_owned()))),
         };
         Err(SubjectError::Senseless { what: "group", name: name.to_owned(), reason })
     }
@@ -72,27 +68,20 @@ impl GrantSubject {
                 reason: CONTROL_PLANE,
             });
         }
-        Ok(Self::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() })
+        Ok(Self(Subject::ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() }))
     }
 
     /// As a binding names it.
     pub(crate) fn rbac(&self) -> Value {
-        const GROUP: &str = "rbac.authorization.k8s.io";
-        match self {
-            Self::User(name) => json!({"apiGroup": GROUP, "kind": "User", "name": name}),
-            Self::Group(name) => json!({"apiGroup": GROUP, "kind": "Group", "name": name}),
-            Self::ServiceAccount { namespace, name } => {
-                json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
-            }
-        }
+        json!(self.0.to_rbac())
     }
 
     /// Itself in the name of an object: readable where that is possible, and never that of another.
     pub(crate) fn tag(&self) -> String {
-        let text = match self {
-            Self::User(name) => format!("user:{name}"),
-            Self::Group(name) => format!("group:{name}"),
-            Self::ServiceAccount { namespace, name } => format!("serviceaccount:{namespace}:{name}"),
+        let text = match &self.0 {
+            Subject::User(name) => format!("user:{name}"),
+            Subject::Group(name) => format!("group:{name}"),
+            Subject::ServiceAccount { namespace, name } => format!("serviceaccount:{namespace}:{name}"),
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | ':');
         if text.len() <= MAX_PLAIN && text.chars().all(plain) {
@@ -110,10 +99,12 @@ impl GrantSubject {
 /// `user "jane"`
 impl fmt::Display for GrantSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::User(name) => write!(f, "user {name:?}"),
-            Self::Group(name) => write!(f, "group {name:?}"),
-            Self::ServiceAccount { namespace, name } => write!(f, "service account \"{namespace}:{name}\""),
+        match &self.0 {
+            Subject::User(name) => write!(f, "user {name:?}"),
+            Subject::Group(name) => write!(f, "group {name:?}"),
+            Subject::ServiceAccount { namespace, name } => {
+                write!(f, "service account \"{namespace}:{name}\"")
+            }
         }
     }
 }
@@ -201,7 +192,7 @@ mod tests {
 
     #[test]
     fn any_name_becomes_part_of_an_objects_name_and_no_two_the_same() {
-        let tag = |name: &str| GrantSubject::User(name.to_owned()).tag();
+        let tag = |name: &str| GrantSubject(Subject::User(name.to_owned())).tag();
         for name in ["https://issuer.example/#jane", "a/b", "a%b", "Jürgen", &"x".repeat(300)] {
             let tag = tag(name);
             assert!(tag.len() < 128 && !tag.contains(['/', '%']) && tag.is_ascii(), "{tag}");

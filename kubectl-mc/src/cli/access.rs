@@ -16,7 +16,7 @@ pub(crate) struct AccessArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccessCommand {
-    /// Grant a user, a group or a service account access to clusters, and a ClusterRole there
+    /// Grant a user, a group or a service account access to clusters, and a role there
     #[command(override_usage = "kubectl mc access grant [CLUSTER] ROLE [OPTIONS]", after_help = GRANT_EXAMPLES)]
     Grant(GrantArgs),
     /// Revoke what grant has granted, by the same flags
@@ -35,7 +35,8 @@ pub(crate) enum AccessCommand {
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct GrantArgs {
-    /// Clusters, unless chosen by a flag, then the ClusterRole there: view, edit, admin or any other
+    /// Clusters, unless chosen by a flag, then the ClusterRole there: view, edit, admin or any other; role/NAME is the Role of
+    /// a namespace, with -n
     #[arg(value_name = "[CLUSTER] ROLE")]
     pub(crate) role: Option<String>,
     #[arg(hide = true)]
@@ -176,6 +177,9 @@ Examples:
 
   # The group dev may edit one namespace of m1
   kubectl mc access grant edit --group=dev -n shop -C m1
+
+  # The Role deployer of one namespace of m1
+  kubectl mc access grant role/deployer --user=jane -n shop -C m1
 
   # A service account of the host
   kubectl mc access grant m1 edit --serviceaccount=ci:deployer -n shop

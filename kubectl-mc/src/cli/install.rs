@@ -118,7 +118,7 @@ fn namespace(text: &str) -> Result<String, &'static str> {
 }
 
 /// What is no image at all; the rest is the nodes' to judge.
-fn image(text: &str) -> Result<String, &'static str> {
+pub(super) fn image(text: &str) -> Result<String, &'static str> {
     match text {
         "" => Err("it is empty"),
         _ if text.contains(char::is_whitespace) => Err("it has white space in it"),
@@ -127,7 +127,7 @@ fn image(text: &str) -> Result<String, &'static str> {
 }
 
 /// The kubeconfig of the sidecars holds this, and nothing else of the user's.
-fn host_server(text: &str) -> Result<String, &'static str> {
+pub(super) fn host_server(text: &str) -> Result<String, &'static str> {
     let uri = text.parse::<http::Uri>().ok().filter(|uri| uri.authority().is_some());
     match uri {
         Some(uri) if uri.scheme_str() == Some("https") => Ok(text.trim_end_matches('/').to_owned()),
@@ -187,6 +187,9 @@ pub(crate) enum Certificates {
 pub(crate) enum Output {
     Yaml,
 }
+
+/// The image of this release, pinned by digest.
+pub(crate) const RELEASED_IMAGE: Option<&str> = option_env!("KUBECTL_MC_IMAGE");
 
 const INSTALL_EXAMPLES: &str = "\
 Examples:

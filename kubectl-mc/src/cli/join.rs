@@ -5,7 +5,11 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::cluster_access::RoleRef;
 use kubectl_mc_api::go_duration::parse_flag;
+
+use super::agent::AgentArgs;
 
 #[derive(Debug, Args)]
 #[command(after_help = JOIN_EXAMPLES)]
@@ -20,18 +24,20 @@ pub(crate) struct JoinArgs {
     pub(crate) labels: Vec<(String, String)>,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
+    #[command(flatten)]
+    pub(crate) by_agent: AgentArgs,
     /// Do not grant the host's administrators cluster-admin on the member
     #[arg(long)]
     pub(crate) no_host_admins: bool,
-    /// ClusterRoles of the member that a ClusterAccess may bind, as in view,edit; empty for none [default: those that the
-    /// member lists]
+    /// Roles of the member that a ClusterAccess may bind: ClusterRoles and Roles, as in view,NAMESPACE/NAME; empty for none
+    /// [default: those that the member lists]
     #[arg(long, value_name = "ROLE,...", value_parser = roles)]
     pub(crate) bindable_roles: Option<BTreeSet<String>>,
     /// Lifetime of the sidecar's token, which it renews; the token that renews it lives half as long again
     #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = life)]
     pub(crate) token_duration: Duration,
-    /// Only give new tokens to a cluster that is joined already
-    #[arg(long, conflicts_with_all = ["labels", "no_host_admins", "bindable_roles", "dry_run", "print"])]
+    /// Only give new tokens to a cluster that is joined already, and to its agent
+    #[arg(long, conflicts_with_all = ["labels", "no_host_admins", "bindable_roles", "dry_run", "print", "agent_image", "agent_values", "agent_server", "agent_server_ca", "agent_tls_server_name", "agent_proxy"])]
     pub(crate) renew: bool,
     /// Give new tokens to every member that needs them, through its context in the kubeconfig
     #[arg(long, conflicts_with_all = ["name", "renew", "member_context", "labels", "no_host_admins", "bindable_roles", "dry_run", "print"])]
@@ -45,9 +51,17 @@ pub(crate) struct JoinArgs {
     /// Continue after warnings without asking for confirmation
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,
-    /// Timeout for the sidecar to reach the member, and then for the member to become ready
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
-    pub(crate) timeout: Duration,
+    /// Timeout for the sidecar to reach the member, and then for the member to become ready [default: 60s; with --agent
+    /// 180s, which includes the pull of its image]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+}
+
+impl JoinArgs {
+    /// That of the flag; the default depends on whether an agent is waited for.
+    pub(crate) fn timeout(&self, by_agent: bool) -> Duration {
+        self.timeout.unwrap_or(if by_agent { AGENT_TIMEOUT } else { TIMEOUT })
+    }
 }
 
 /// Which kubeconfig context is the member.
@@ -73,6 +87,15 @@ pub(crate) struct ConnectionArgs {
     /// URL of the proxy between the sidecar and the member (http, https, socks5)
     #[arg(long, value_name = "URL")]
     pub(crate) proxy_url: Option<String>,
+    /// Certificate authority of an https proxy [default: the system's where the sidecar runs]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["renew", "all_expired"])]
+    pub(crate) proxy_certificate_authority: Option<OsString>,
+    /// Client certificate that the sidecar shows an https proxy
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["renew", "all_expired"])]
+    pub(crate) proxy_client_certificate: Option<OsString>,
+    /// Private key of that client certificate, stored in the member's Secrets
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["renew", "all_expired"])]
+    pub(crate) proxy_client_key: Option<OsString>,
     /// Server name for the verification of the member's certificate
     #[arg(long, value_name = "NAME")]
     pub(crate) tls_server_name: Option<String>,
@@ -109,7 +132,7 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// The names of ClusterRoles; each is a line of a ConfigMap and a segment of a path.
+/// The names of ClusterRoles, and those of Roles behind their namespaces; each is a line of a ConfigMap.
 fn roles(text: &str) -> Result<BTreeSet<String>, String> {
     if text.is_empty() {
         return Ok(BTreeSet::new());
@@ -117,15 +140,22 @@ fn roles(text: &str) -> Result<BTreeSet<String>, String> {
     text.split(',').map(role).collect()
 }
 
-fn role(name: &str) -> Result<String, String> {
+fn role(entry: &str) -> Result<String, String> {
+    let (RoleRef { name, .. }, namespace) = RoleRef::from_entry(entry);
+    // A namespace is a label, as a cluster's name is.
+    if namespace.is_some_and(|namespace| namespace.parse::<ClusterName>().is_err()) {
+        return Err(format!("invalid namespace of a role: {entry:?}"));
+    }
     if name.is_empty() {
         Err("a role needs a name".to_owned())
     } else if name.chars().count() > 200 {
         Err(format!("{name:?} is longer than 200 characters"))
-    } else if matches!(name, "." | "..") || name.contains(|c: char| c.is_control() || "/%".contains(c)) {
+    } else if matches!(name.as_str(), "." | "..")
+        || name.contains(|c: char| c.is_control() || "/%".contains(c))
+    {
         Err(format!("invalid name of a role: {name:?}"))
     } else {
-        Ok(name.to_owned())
+        Ok(entry.to_owned())
     }
 }
 
@@ -138,21 +168,27 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Kubernetes gives no token for less.
-fn life(text: &str) -> Result<Duration, String> {
+pub(super) fn life(text: &str) -> Result<Duration, String> {
     let life = duration(text)?;
     if life < Duration::from_secs(600) { Err("a token lives for 10m at least".to_owned()) } else { Ok(life) }
 }
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+const AGENT_TIMEOUT: Duration = Duration::from_secs(180);
 
 const JOIN_EXAMPLES: &str = "\
 Examples:
   # The cluster of context m1-admin becomes m1 behind the current context
   kubectl mc join m1 --member-context=m1-admin --labels=env=prod,region=eu
 
-  # Let the host's ClusterAccesses bind view and edit there
-  kubectl mc join m1 --member-context=m1-admin --bindable-roles=view,edit
+  # Let the host's ClusterAccesses bind a ClusterRole there, and a Role of namespace shop
+  kubectl mc join m1 --member-context=m1-admin --bindable-roles=view,shop/ci
 
   # The kubeconfig has an address that the sidecar cannot reach
   kubectl mc join m1 --member-context=m1 --server=https://m1-control-plane:6443
+
+  # The host cannot reach the member, but the member reaches the host
+  kubectl mc join m1 --member-context=m1-admin --agent
 
   # Another person administers the host
   kubectl mc join m1 --member-context=m1-admin --print
@@ -183,7 +219,8 @@ mod tests {
         assert_eq!(roles("view,edit").unwrap().into_iter().collect::<Vec<_>>(), ["edit", "view"]);
         assert!(roles("").unwrap().is_empty());
         assert!(roles("system:aggregate-to-view").is_ok());
-        for text in ["view,", ",", "a\nb", "a/b", "..", &"x".repeat(201)] {
+        assert!(roles("shop/deployer").is_ok());
+        for text in ["view,", ",", "a\nb", "Shop/a", "/a", "a/", "a/b/c", "..", &"x".repeat(201)] {
             assert!(roles(text).is_err(), "{text:?}");
         }
     }

@@ -120,6 +120,12 @@ fn hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> Strin
             "{name} has no credential; an admin of the host and of {name} runs: \
              {kubectl_mc} join {name} --member-context=NAME"
         ),
+        Hop::Agent => format!(
+            "see condition Connected: {kubectl} get membercluster {name} -o yaml; on {name}, an admin reads the log of the \
+             agent: kubectl --context=NAME -n {} logs deploy/{}",
+            names::AGENT_NAMESPACE,
+            names::AGENT
+        ),
         Hop::MemberUnreachable => "`kubectl mc clusters` shows the state of the clusters".to_owned(),
         Hop::MemberAuthentication => format!(
             "{name} refuses the sidecar's credential; an admin of the host and of {name} renews it: \

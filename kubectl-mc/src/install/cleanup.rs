@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use kubectl_mc_api::manifests::{Certificates, ISSUER, Parameters, Reach, SERVED};
 use kubectl_mc_api::names::{
-    ACCESS, FLEET_GROUP_VERSION, HOST_GRANT, HOST_UID, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, SECRET_TYPE,
-    SIDECAR,
+    ACCESS, AGENTS, FLEET_GROUP_VERSION, HOST_GRANT, HOST_UID, IMPERSONATOR, KUBECTL_MC, MANAGED_BY,
+    SECRET_TYPE, SIDECAR,
 };
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
@@ -180,8 +180,11 @@ async fn labelled(cluster: NamedCluster<'_>, candidates: Vec<Value>) -> Result<V
     Ok(ours)
 }
 
-/// Whether the namespace has the account of a member.
+/// Whether the namespace has the account of a member. Of the agents' accounts one can have the same name.
 async fn is_member(cluster: NamedCluster<'_>, namespace: &Value) -> Result<bool, Failure> {
+    if namespace["metadata"]["name"] == AGENTS {
+        return Ok(false);
+    }
     let metadata = json!({"name": IMPERSONATOR, "namespace": namespace["metadata"]["name"]});
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
     Ok(Object::new(account)?.get(cluster).await?.is_some())

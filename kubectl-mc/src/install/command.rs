@@ -67,7 +67,7 @@ async fn install(
         remote::check_server(&host, arguments.host_server.as_deref()).await?;
     }
     let mut objects = plan.host()?;
-    let kept = host::keep_foreign_namespace(&host.client, &mut objects).await?;
+    let kept = host::keep_foreign_namespaces(&host.client, &mut objects).await?;
     let mut elsewhere = match &remote {
         Some(_) => plan.parameters.remote("").map_err(InstallError::Manifest)?,
         None => Vec::new(),
@@ -76,10 +76,9 @@ async fn install(
     let judged_elsewhere = judging.all(runs_on.target(RUNS_ON), elsewhere.clone()).await?;
     let handover = CertificateRotation::find(host.target(HOST), &plan).await?;
     step.done();
-    if kept {
+    for namespace in kept {
         printer.note_line(&format!(
-            "namespace {} was not created by kubectl-mc and is left unchanged, including its pod security level",
-            plan.parameters.namespace
+            "namespace {namespace} was not created by kubectl-mc and is left unchanged, including its pod security level"
         ));
     }
     let judged = judged.into_iter().chain(judged_elsewhere).collect::<Vec<_>>();

@@ -44,21 +44,26 @@ fn missing(published: &Value) -> Vec<String> {
     missing.map(|key| format!("no {key}")).collect()
 }
 
-/// A namespace that was there before us is not changed; whether that is so.
-pub(crate) async fn keep_foreign_namespace(
+/// Leaves out the namespaces that the plugin did not create, and gives their names: they are not changed.
+pub(crate) async fn keep_foreign_namespaces(
     client: &kube::Client,
     objects: &mut Vec<Value>,
-) -> Result<bool, InstallError> {
-    let Some(namespace) = objects.iter().position(|object| object["kind"] == "Namespace") else {
-        return Ok(false);
-    };
-    let name = objects[namespace]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let found = get(client, &format!("/api/v1/namespaces/{name}")).await?;
-    let foreign = !found.is_null() && found["metadata"]["labels"][MANAGED_BY] != KUBECTL_MC;
-    if foreign {
-        objects.remove(namespace);
+) -> Result<Vec<String>, InstallError> {
+    let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let namespaces: Vec<_> = objects.iter().filter(|object| is_namespace(object)).map(name).collect();
+    let mut foreign = Vec::new();
+    for name in namespaces {
+        let found = get(client, &format!("/api/v1/namespaces/{name}")).await?;
+        if !found.is_null() && found["metadata"]["labels"][MANAGED_BY] != KUBECTL_MC {
+            foreign.push(name);
+        }
     }
+    objects.retain(|object| !is_namespace(object) || !foreign.contains(&name(object)));
     Ok(foreign)
+}
+
+fn is_namespace(object: &Value) -> bool {
+    object["kind"] == "Namespace"
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use kubectl_mc_api::manifests::{self, Parameters, Reach, Values};
 use serde_json::{Value, json};
 
 use super::InstallError;
-use crate::cli::{Certificates, InstallArgs, PullPolicy};
+use crate::cli::{Certificates, InstallArgs, PullPolicy, RELEASED_IMAGE};
 
 /// What is to be installed, and where.
 pub(crate) struct InstallPlan {
@@ -109,9 +109,6 @@ fn merged(arguments: &InstallArgs) -> Result<Values, InstallError> {
     }
     Ok(values)
 }
-
-/// A release pins its image by digest.
-const RELEASED_IMAGE: Option<&str> = option_env!("KUBECTL_MC_IMAGE");
 
 #[cfg(test)]
 mod tests {

@@ -10,9 +10,9 @@ use kubectl_mc_api::path::PROXY_GROUP_VERSION;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::pods::{self, Problem};
 use super::{InstallError, get, items};
 use crate::cluster::connection::Connection;
+use crate::cluster::pods::{self, Problem};
 use crate::progress::Step;
 
 /// When waiting ends; never, for a duration of 0.
@@ -59,7 +59,7 @@ pub(crate) async fn deployment(
         if deadline.is_over() || problem.as_ref().is_some_and(Problem::is_final) {
             let mut reason = state;
             if let Some(pod) = problem.as_ref().and_then(Problem::crashed) {
-                reason = format!("{reason}{}", last_words(client, namespace, pod).await);
+                reason = format!("{reason}{}", pods::last_words(client, namespace, pod, SIDECAR).await);
             }
             return Err(InstallError::NotAvailable { reason, hint: hint(runs_on, namespace, uninstall) });
         }
@@ -90,22 +90,6 @@ fn rolled_out(deployment: &Value) -> bool {
         && count("updatedReplicas") >= wanted
         && count("replicas") == count("updatedReplicas")
         && count("availableReplicas") >= wanted
-}
-
-/// The last line that the container which crashed has written.
-async fn last_words(client: &kube::Client, namespace: &str, pod: &str) -> String {
-    for previous in ["&previous=true", ""] {
-        let path = format!(
-            "/api/v1/namespaces/{namespace}/pods/{pod}/log?container={SIDECAR}&tailLines=1{previous}"
-        );
-        let Ok(request) = http::Request::get(path).body(Vec::new()) else { continue };
-        if let Ok(text) = client.request_text(request).await
-            && !text.trim().is_empty()
-        {
-            return format!("; last log line: {}", text.trim());
-        }
-    }
-    String::new()
 }
 
 fn hint(runs_on: &Connection, namespace: &str, uninstall: &str) -> String {

@@ -1,16 +1,18 @@
-//! The ClusterRoles of a member that a ClusterAccess may bind: the list in the member's ConfigMap, the manager's rights to
+//! The roles of a member that a ClusterAccess may bind, ClusterRoles and Roles: the list in the member's ConfigMap, the manager's rights to
 //! the bindings of these roles, and the list in the member's policy.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
+use kubectl_mc_api::access::builtin::is_privileged_namespace;
 use kubectl_mc_api::access::policy::{BINDABLE_ROLES, Policy};
-use kubectl_mc_api::cluster_access::{MEMBER_PREFIX, member_name};
+use kubectl_mc_api::cluster_access::{RoleKind, RoleRef};
 use kubectl_mc_api::names::{ACCESS, MANAGER, NAMESPACE};
 use serde_json::{Value, json};
 
 use super::preflight::Finding;
 use super::side::{Side, SideError};
+use super::survey::MemberSurvey;
 use super::{cleanup, token_policy};
 use crate::apply::FIELD_MANAGER;
 
@@ -36,20 +38,27 @@ pub(crate) fn set(object: &mut Value, roles: &BTreeSet<String>) {
 
 /// The manager's rights to the bindings of these roles.
 fn rules_for(roles: &BTreeSet<String>) -> Vec<Value> {
-    if roles.is_empty() {
-        return Vec::new();
-    }
-    let bindings: Vec<_> = roles.iter().map(|role| member_name(role)).collect();
-    let rule = |resource: &str, names: Value, verbs: &[&str]| {
-        json!({
-            "apiGroups": ["rbac.authorization.k8s.io"], "resources": [resource], "resourceNames": names, "verbs": verbs,
+    let roles: BTreeSet<RoleRef> = roles.iter().map(|entry| RoleRef::from_entry(entry).0).collect();
+    let rule = |resource: &str, names: Vec<String>, verbs: &[&str]| {
+        // Without names the rule would be for all.
+        (!names.is_empty()).then(|| {
+            json!({
+                "apiGroups": ["rbac.authorization.k8s.io"], "resources": [resource], "resourceNames": names,
+                "verbs": verbs,
+            })
         })
     };
-    vec![
-        rule("clusterrolebindings", json!(bindings), &["get", "create", "patch", "delete"]),
-        rule("rolebindings", json!(bindings), &["get", "list", "create", "patch", "delete"]),
-        rule("clusterroles", json!(roles), &["bind"]),
-    ]
+    let of = |kind: RoleKind| roles.iter().filter(move |role| role.kind == kind);
+    let names = |kind| of(kind).map(|role| role.name.clone()).collect();
+    let bindings = of(RoleKind::ClusterRole).map(RoleRef::binding_name).collect();
+    let all_bindings = roles.iter().map(RoleRef::binding_name).collect();
+    let rules = [
+        rule("clusterrolebindings", bindings, &["get", "create", "patch", "delete"]),
+        rule("rolebindings", all_bindings, &["get", "list", "create", "patch", "delete"]),
+        rule("clusterroles", names(RoleKind::ClusterRole), &["bind"]),
+        rule("roles", names(RoleKind::Role), &["bind"]),
+    ];
+    rules.into_iter().flatten().collect()
 }
 
 /// The roles in the member's ConfigMap.
@@ -59,11 +68,11 @@ pub(crate) fn listed(config_map: Option<&Value>) -> BTreeSet<String> {
     Policy::parse(&data.collect()).bindable_roles
 }
 
-/// The roles that the manager may bind by its ClusterRole of an earlier join.
-pub(crate) fn granted(manager: Option<&Value>) -> BTreeSet<String> {
+/// The names of the bindings that the manager may write by its ClusterRole of an earlier join.
+pub(crate) fn bindings(manager: Option<&Value>) -> BTreeSet<String> {
     let rules = manager.and_then(|role| role["rules"].as_array()).into_iter().flatten();
     let names = rules.filter_map(|rule| rule["resourceNames"].as_array()).flatten().filter_map(Value::as_str);
-    names.filter_map(|name| name.strip_prefix(MEMBER_PREFIX)).map(str::to_owned).collect()
+    names.filter(|name| RoleRef::of_binding(name).is_some()).map(str::to_owned).collect()
 }
 
 /// The change of a ConfigMap that stays, if there is one.
@@ -88,10 +97,11 @@ pub(crate) async fn write(member: &Side, patch: &Value, dry_run: bool) -> Result
 /// The bindings of roles that were listed before and are not any more.
 pub(crate) async fn surplus(
     member: &Side,
-    before: &BTreeSet<String>,
+    before: &MemberSurvey,
     roles: &BTreeSet<String>,
 ) -> Result<Vec<Value>, SideError> {
-    if before.is_subset(roles) {
+    let names = roles.iter().map(|entry| RoleRef::from_entry(entry).0.binding_name()).collect();
+    if listed(before.policy.as_ref()).is_subset(roles) && before.bindings.is_subset(&names) {
         return Ok(Vec::new());
     }
     let bindings = cleanup::labelled(member, &["rolebindings", "clusterrolebindings"], ACCESS).await?;
@@ -100,35 +110,57 @@ pub(crate) async fn surplus(
 
 fn is_surplus(binding: &Value, roles: &BTreeSet<String>) -> bool {
     let name = binding["metadata"]["name"].as_str().unwrap_or_default();
-    name.strip_prefix(MEMBER_PREFIX).is_some_and(|role| !roles.contains(role))
+    let namespace = binding["metadata"]["namespace"].as_str();
+    RoleRef::of_binding(name).is_some_and(|role| !roles.contains(&role.entry(namespace)))
 }
 
-/// A warning about a role that makes administrators.
-pub(crate) fn finding(roles: &BTreeSet<String>) -> Option<Finding> {
-    roles.contains("cluster-admin").then(|| {
-        Finding::Warning(
-            "with cluster-admin among the bindable roles, a ClusterAccess of the host makes any user an administrator of the member"
-                .to_owned(),
-        )
+/// Warnings about roles that make administrators, or may.
+pub(crate) fn findings(roles: &BTreeSet<String>) -> impl Iterator<Item = Finding> {
+    roles.iter().filter_map(|entry| {
+        let effect = match RoleRef::from_entry(entry).1 {
+            Some(namespace) if is_privileged_namespace(namespace) => {
+                "gives any user rights in a system namespace"
+            }
+            None if entry == "cluster-admin" => "makes any user an administrator",
+            _ => return None,
+        };
+        Some(Finding::Warning(format!(
+            "with {entry} among the bindable roles, a ClusterAccess of the host {effect} of the member"
+        )))
     })
 }
 
 /// Commands that delete the bindings of the roles that are not listed.
 pub(crate) fn shell(kubectl: &str, roles: &BTreeSet<String>) -> String {
-    let others: Vec<_> = roles.iter().map(|role| format!("metadata.name!={}", member_name(role))).collect();
-    let others = match others.is_empty() {
-        true => String::new(),
-        false => format!(" --field-selector={}", quoted(&others.join(","))),
+    let mut namespaces = BTreeMap::<RoleRef, Vec<String>>::new();
+    for entry in roles {
+        let (role, namespace) = RoleRef::from_entry(entry);
+        let others = namespace.map(|namespace| format!("metadata.namespace!={namespace}"));
+        namespaces.entry(role).or_default().extend(others);
+    }
+    let delete = |what: &str, fields: Vec<String>| {
+        let fields = match fields.is_empty() {
+            true => String::new(),
+            false => format!(" --field-selector={}", quoted(&fields.join(","))),
+        };
+        format!("{kubectl} delete {what} -l {ACCESS}=true{fields}\n")
     };
-    let delete = |what: &str| format!("{kubectl} delete {what} -l {ACCESS}=true{others}\n");
-    delete("clusterrolebindings") + &delete("rolebindings --all-namespaces")
+    let others = || namespaces.keys().map(|role| format!("metadata.name!={}", role.binding_name())).collect();
+    let in_namespaces = "rolebindings --all-namespaces";
+    let mut text = delete("clusterrolebindings", others()) + &delete(in_namespaces, others());
+    // A Role is listed for some namespaces.
+    for (role, others) in namespaces.into_iter().filter(|(_, others)| !others.is_empty()) {
+        let named = format!("metadata.name={}", role.binding_name());
+        text += &delete(in_namespaces, std::iter::once(named).chain(others).collect());
+    }
+    text
 }
 
 fn quoted(word: &str) -> String {
     crate::next_command::quoted(word.as_ref())
 }
 
-/// One name a line.
+/// One entry a line.
 fn lines(roles: &BTreeSet<String>) -> String {
     roles.iter().map(|role| format!("{role}\n")).collect()
 }
@@ -151,13 +183,15 @@ mod tests {
 
     #[test]
     fn list_is_written_in_all_three_places() {
-        let names = ["edit", "say \"hi\""];
+        let names = ["edit", "say \"hi\"", "shop/deployer"];
         assert_eq!(listed(Some(&prepared(&names, "ConfigMap"))), roles(&names));
-        assert_eq!(granted(Some(&prepared(&names, "ClusterRole"))), roles(&names));
+        let expected =
+            ["kubectl-mc-bound:edit", "kubectl-mc-bound:say \"hi\"", "kubectl-mc-bound-role:deployer"];
+        assert_eq!(bindings(Some(&prepared(&names, "ClusterRole"))), roles(&expected));
         let policy = prepared(&names, "ValidatingAdmissionPolicy");
         let variables = policy["spec"]["variables"].as_array().unwrap();
         let variable = variables.iter().find(|variable| variable["name"] == "bindableRoles").unwrap();
-        assert_eq!(variable["expression"], r#"["edit","say \"hi\""]"#);
+        assert_eq!(variable["expression"], r#"["edit","say \"hi\"","shop/deployer"]"#);
     }
 
     #[test]
@@ -180,6 +214,16 @@ mod tests {
                 rule("clusterroles", "view", &["bind"]),
             ]
         );
+        // Not one rule without a name.
+        let of_role = prepared(&["shop/deployer", "web/deployer"], "ClusterRole");
+        let binding = "kubectl-mc-bound-role:deployer";
+        assert_eq!(
+            of_role["rules"].as_array().unwrap()[before.len()..],
+            [
+                rule("rolebindings", binding, &["get", "list", "create", "patch", "delete"]),
+                rule("roles", "deployer", &["bind"]),
+            ]
+        );
     }
 
     #[test]
@@ -198,6 +242,9 @@ mod tests {
         assert!(is_surplus(&binding("kubectl-mc-bound:edit"), &roles(&["view"])));
         assert!(!is_surplus(&binding("kubectl-mc-bound:view"), &roles(&["view"])));
         assert!(!is_surplus(&binding("theirs"), &roles(&[])));
+        let of_role = json!({"metadata": {"name": "kubectl-mc-bound-role:deployer", "namespace": "web"}});
+        assert!(is_surplus(&of_role, &roles(&["shop/deployer", "deployer"])));
+        assert!(!is_surplus(&of_role, &roles(&["web/deployer"])));
     }
 
     #[test]
@@ -208,11 +255,20 @@ mod tests {
              kubectl delete rolebindings --all-namespaces -l fleet.kubectl-mc.dev/access=true --field-selector='metadata.name!=kubectl-mc-bound:view'\n"
         );
         assert!(!shell("kubectl", &roles(&[])).contains("field-selector"));
+        // The Role is spared in its namespaces only.
+        let of_role = shell("kubectl", &roles(&["shop/deployer", "web/deployer"]));
+        assert_eq!(
+            of_role.lines().last().unwrap(),
+            "kubectl delete rolebindings --all-namespaces -l fleet.kubectl-mc.dev/access=true \
+             --field-selector='metadata.name=kubectl-mc-bound-role:deployer,metadata.namespace!=shop,metadata.namespace!=web'"
+        );
+        assert_eq!(of_role.matches("metadata.name!=kubectl-mc-bound-role:deployer'").count(), 2, "{of_role}");
     }
 
     #[test]
-    fn cluster_admin_is_warned_of() {
-        assert!(matches!(finding(&roles(&["cluster-admin"])), Some(Finding::Warning(_))));
-        assert_eq!(finding(&roles(&["view"])), None);
+    fn powerful_roles_are_warned_of() {
+        let warned = |names: &[&str]| findings(&roles(names)).count();
+        assert_eq!(warned(&["cluster-admin", "kube-system/deployer", "view", "shop/cluster-admin"]), 2);
+        assert_eq!(warned(&["view"]), 0);
     }
 }

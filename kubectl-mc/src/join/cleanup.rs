@@ -1,12 +1,15 @@
 //! The objects of a join on both sides, which an unjoin deletes.
 
+use kubectl_mc_api::manifests::{Agent, HostConnection};
 use kubectl_mc_api::names::{
-    ACCESS, CLUSTER, HOST_GRANT, HOST_UID, IMPERSONATOR, KUBECTL_MC, MANAGED_BY, MEMBER_GRANT, NAMESPACE,
-    SECRET_TYPE,
+    ACCESS, AGENT_NAMESPACE, CLUSTER, HOST_GRANT, HOST_UID, IMPERSONATOR, KUBECTL_MC, MANAGED_BY,
+    MEMBER_GRANT, NAMESPACE, SECRET_TYPE,
 };
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
+use super::agent::account;
+use super::agent::survey::Found;
 use super::objects;
 use super::side::{Side, SideError};
 
@@ -28,15 +31,45 @@ pub(crate) async fn on_host(host: &Side, namespace: &str, name: &ClusterName) ->
         named("Secret", &name.manager_secret()),
         named("Secret", &name.member_secret()),
     ]);
+    objects.extend(agent_on_host(host, name).await?);
     objects.push(objects::member_cluster(name, &[], None));
     Ok(Remains { objects, kept_for: Vec::new() })
+}
+
+/// The account of the cluster's agent, if it has one, and the Secret of a token that lives forever.
+pub(crate) async fn agent_on_host(host: &Side, name: &ClusterName) -> Result<Vec<Value>, SideError> {
+    let is_there = host.readable(&account::path_of(name)).await?.is_some();
+    Ok(if is_there { vec![account::object(name), account::token_secret(name)] } else { Vec::new() })
+}
+
+/// The agent on the member, unless another tool made it: then that keeps it, without its Secret.
+pub(crate) async fn agent_on_member(member: &Side) -> Result<Remains, SideError> {
+    let found = Found::of(member).await?;
+    if found.namespace.is_none() {
+        return Ok(Remains::default());
+    }
+    let secret = HostConnection::default().secret();
+    if let Some(owner) = found.owner() {
+        let kept_for = vec![format!("the agent of {owner}")];
+        return Ok(Remains { objects: vec![secret], kept_for });
+    }
+    // Of the manifest only the names count.
+    let any = "any".parse().ok().and_then(|name| Agent::new(name, "").objects().ok()).unwrap_or_default();
+    let (namespaces, mut objects): (Vec<_>, Vec<_>) =
+        any.into_iter().partition(|object| object["kind"] == "Namespace");
+    objects.push(secret);
+    let kept_for = strangers(member, AGENT_NAMESPACE, &objects).await?;
+    if kept_for.is_empty() && !found.has_foreign_namespace() {
+        objects.splice(0..0, namespaces);
+    }
+    Ok(Remains { objects, kept_for })
 }
 
 /// The objects of the manifest, what the controllers made of them in other namespaces, and grants, also of ClusterAccesses.
 pub(crate) async fn on_member(member: &Side, manifest: Vec<Value>) -> Result<Remains, SideError> {
     let (namespaces, others): (Vec<_>, Vec<_>) =
         manifest.into_iter().partition(|object| object["kind"] == "Namespace");
-    let kept_for = strangers(member, &others).await?;
+    let kept_for = strangers(member, NAMESPACE, &others).await?;
     let namespace = member.get(&format!("/api/v1/namespaces/{NAMESPACE}")).await?;
     let mut objects = Vec::new();
     if kept_for.is_empty() && namespace.is_some() && !objects::is_foreign(namespace.as_ref()) {
@@ -64,11 +97,11 @@ pub(crate) async fn forget(member: &Side) -> Result<(), SideError> {
     Ok(())
 }
 
-/// What is in the namespace beside our own: it would go with the namespace.
-async fn strangers(member: &Side, ours: &[Value]) -> Result<Vec<String>, SideError> {
+/// What is in a namespace beside our own: it would go with the namespace.
+async fn strangers(member: &Side, namespace: &str, ours: &[Value]) -> Result<Vec<String>, SideError> {
     let mut strangers = Vec::new();
     for (kind, path) in OF_NAMESPACE {
-        let list = member.get(&path.replace("{}", NAMESPACE)).await?.unwrap_or_default();
+        let list = member.get(&path.replace("{}", namespace)).await?.unwrap_or_default();
         let names = list["items"].as_array().into_iter().flatten();
         for object in names {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -76,7 +109,9 @@ async fn strangers(member: &Side, ours: &[Value]) -> Result<Vec<String>, SideErr
             // Tokens of accounts of our own, made before 1.24 or by hand.
             let of_account =
                 object["metadata"]["annotations"]["kubernetes.io/service-account.name"].is_string();
-            if !is_ours && !of_account && !MADE_BY_KUBERNETES.contains(&name) {
+            // Those that our own objects made go with them.
+            let is_owned = object["metadata"]["ownerReferences"].is_array();
+            if !is_ours && !of_account && !is_owned && !MADE_BY_KUBERNETES.contains(&name) {
                 strangers.push(format!("{}/{name}", kind.to_lowercase()));
             }
         }

@@ -12,14 +12,17 @@ use crate::confirm::confirm;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
+use crate::join::agent::plan::{AgentPlan, PlanError};
+use crate::join::agent::steps::AgentSteps;
+use crate::join::agent::survey::AgentSurvey;
 use crate::join::endpoint::Endpoint;
 use crate::join::objects::{self, MemberSide};
 use crate::join::preflight::{self, Finding, Names};
 use crate::join::print::Halves;
 use crate::join::side::Side;
-use crate::join::steps::{StepError, Steps};
+use crate::join::steps::{Joined, StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
-use crate::join::{bindable_roles, manifest, next, renew};
+use crate::join::{agent, bindable_roles, manifest, next, renew};
 use crate::printer::Printer;
 use crate::settings::{self, Settings};
 
@@ -38,11 +41,18 @@ pub(crate) fn run(
         return renew::run(Some(&name), arguments, &options, env, printer);
     }
     let member = member(&arguments.member, &options, env)?;
-    let endpoint = Endpoint::new(&member.server, &member.cluster, &arguments.connection)?;
+    let direct = match arguments.by_agent.agent {
+        true => None,
+        false => Some(Endpoint::new(&member.server, &member.cluster, &arguments.connection)?),
+    };
     if arguments.print {
-        return print(&name, arguments, &member, &endpoint, &options, env, printer);
+        return print(&name, arguments, &member, direct, &options, env, printer);
     }
     let host = ClusterContext::load(&options, env)?;
+    let way = match direct {
+        Some(endpoint) => Way::Direct(endpoint),
+        None => Way::Agent(Box::new(agent_plan(&name, arguments, Some(&host))?)),
+    };
     if host.context.is_some()
         && host.context == member.context
         && arguments.member.member_kubeconfig.is_none()
@@ -52,8 +62,23 @@ pub(crate) fn run(
     connection::run(async {
         let host = Side { role: "host", at: connection::to(host, env).await? };
         let member = Side { role: "member", at: connection::to(member, env).await? };
-        join(&name, arguments, &endpoint, &host, &member, printer).await
+        join(&name, arguments, way, &host, &member, printer).await
     })
+}
+
+/// How the sidecar is to reach the member.
+enum Way {
+    Direct(Endpoint),
+    Agent(Box<AgentPlan>),
+}
+
+/// The agent that the flags describe.
+fn agent_plan(
+    name: &ClusterName,
+    arguments: &JoinArgs,
+    host: Option<&ClusterContext>,
+) -> Result<AgentPlan, PlanError> {
+    AgentPlan::of(name, &arguments.by_agent, host.map(|host| (host.server.as_str(), &host.cluster)))
 }
 
 /// Asks only the host, and only for its identity, if it answers.
@@ -61,12 +86,19 @@ fn print(
     name: &ClusterName,
     arguments: &JoinArgs,
     member: &ClusterContext,
-    endpoint: &Endpoint,
+    direct: Option<Endpoint>,
     options: &HostOptions,
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let host = ClusterContext::load(options, env).ok();
+    let (endpoint, plan) = match direct {
+        Some(endpoint) => (endpoint, None),
+        None => {
+            let plan = agent_plan(name, arguments, host.as_ref())?.for_others()?;
+            (plan.endpoint(None, None), Some(plan))
+        }
+    };
     let host_kubectl = host.as_ref().map_or_else(|| "kubectl".to_owned(), ClusterContext::kubectl);
     let asked = host.and_then(|host| {
         connection::run(async {
@@ -79,7 +111,8 @@ fn print(
     let halves = Halves {
         name,
         arguments,
-        endpoint,
+        endpoint: &endpoint,
+        agent: plan.as_ref(),
         host_kubectl: &host_kubectl,
         member_kubectl: &member.kubectl(),
         host_uid: Some(host_uid.as_str()).filter(|uid| !uid.is_empty()),
@@ -92,15 +125,15 @@ fn print(
 async fn join(
     name: &ClusterName,
     arguments: &JoinArgs,
-    endpoint: &Endpoint,
+    way: Way,
     host: &Side,
     member: &Side,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let JoinArgs { labels, no_host_admins, token_duration, dry_run, yes, timeout, bindable_roles, .. } =
-        arguments;
-    let (on_host, on_member) =
-        (HostSurvey::of(host).await?, MemberSurvey::of(member, endpoint.locality().is_some()).await?);
+    let JoinArgs { labels, no_host_admins, token_duration, dry_run, yes, bindable_roles, .. } = arguments;
+    let timeout = arguments.timeout(matches!(way, Way::Agent(_)));
+    let is_local = matches!(&way, Way::Direct(endpoint) if endpoint.locality().is_some());
+    let (on_host, on_member) = (HostSurvey::of(host).await?, MemberSurvey::of(member, is_local).await?);
     let (host_kubectl, member_kubectl) = (host.at.cluster.kubectl(), member.at.cluster.kubectl());
     let names = Names {
         cluster: name,
@@ -108,8 +141,29 @@ async fn join(
         member_kubectl: &member_kubectl,
         member_context: member.at.cluster.context.as_deref(),
     };
-    let mut findings = preflight::check(&names, &on_host, &on_member, endpoint, *token_duration);
-    findings.extend(bindable_roles.as_ref().and_then(bindable_roles::finding));
+    let has_agent = agent::renew::is_by_agent(host, &on_host.namespace, name).await?;
+    let (endpoint, by_agent) = match way {
+        Way::Direct(endpoint) => (endpoint, None),
+        Way::Agent(plan) => {
+            let survey = AgentSurvey::of(&plan, host, member).await?;
+            (plan.endpoint(Some(&survey.found), survey.root_ca.clone()), Some((plan, survey)))
+        }
+    };
+    let mut findings = preflight::check(&names, &on_host, &on_member, &endpoint, *token_duration);
+    match &by_agent {
+        Some((plan, survey)) => findings.extend(survey.findings(&names, plan)),
+        None => findings.extend(preflight::agent_is_kept(name, has_agent, &endpoint)),
+    }
+    let endpoint = &endpoint;
+    let agent_steps = by_agent.as_ref().map(|(plan, survey)| AgentSteps {
+        name,
+        plan,
+        found: &survey.found,
+        host,
+        member,
+        clock: on_host.clock,
+    });
+    findings.extend(bindable_roles.iter().flat_map(bindable_roles::findings));
     judge(findings, *yes || *dry_run, printer)?;
 
     // Without the flag, the list of the member's administrators counts.
@@ -129,21 +183,25 @@ async fn join(
     };
     let member_objects = side.objects(manifest::member()?);
     let mut surplus = side.surplus(member.readable(&host_admins_binding()).await?.as_ref());
-    surplus.extend(bindable_roles::surplus(member, &on_member.bound_roles, &roles).await?);
+    surplus.extend(bindable_roles::surplus(member, &on_member, &roles).await?);
     let registration = objects::member_cluster(name, labels, Some(&on_member.uid));
     // Admission and the check against escalation are asked too, before anything is written anywhere.
     let try_only = Apply { dry_run: true, force_conflicts: true };
-    let judged = try_only.all(member.target(), member_objects.clone()).await?;
+    let agent_objects = agent_steps.as_ref().map(AgentSteps::on_member).transpose()?.unwrap_or_default();
+    let judged =
+        try_only.all(member.target(), agent_objects.into_iter().chain(member_objects.clone())).await?;
     if *dry_run {
         let secrets = [name.member_secret(), name.manager_secret()];
         let secrets = secrets.iter().map(|secret| objects::secret(&on_host.namespace, secret, endpoint));
-        let registered = try_only.all(host.target(), std::iter::once(registration).chain(secrets)).await?;
+        let account = agent_steps.as_ref().map(AgentSteps::on_host).unwrap_or_default();
+        let on_host = account.into_iter().chain([registration]).chain(secrets);
+        let registered = try_only.all(host.target(), on_host).await?;
         registered.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(true))));
         judged.iter().for_each(|one| printer.out_line(&format!("member: {}", one.line(true))));
         if let Some(list) = &list {
             printer.out_line(&format!("member: {}", bindable_roles::write(member, list, true).await?));
         }
-        let try_only = Delete { dry_run: true, timeout: *timeout };
+        let try_only = Delete { dry_run: true, timeout };
         let deleted = try_only.all(member.target(), surplus.into_iter()).await?;
         deleted.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted (server dry run)")));
         return Ok(ExitStatus::Success);
@@ -153,16 +211,18 @@ async fn join(
         host,
         member,
         endpoint,
+        agent: agent_steps,
+        removes_agent: has_agent && by_agent.is_none(),
         namespace: &on_host.namespace,
         registration,
         member_objects,
         bindable_roles: list,
         surplus,
         token_life: *token_duration,
-        timeout: *timeout,
+        timeout,
         printer,
     };
-    let granted = tokio::select! {
+    let Joined { granted, agent: of_agent } = tokio::select! {
         biased;
         // Dropping it loses nothing: each of its requests is a step that can be taken again.
         _ = tokio::signal::ctrl_c() => return Err(Interrupted(name.clone()).into()),
@@ -170,9 +230,13 @@ async fn join(
     };
 
     let next = next::command(host, name).await?;
-    printer.out_line(&format!("{name} is joined: Kubernetes {} at {}", on_member.version, endpoint.server));
+    let place = if endpoint.via_agent { "through its agent" } else { &format!("at {}", endpoint.server) };
+    printer.out_line(&format!("{name} is joined: Kubernetes {} {place}", on_member.version));
     printer.out_line(&granted.outage());
-    if let Some(warning) = granted.warning(&host.at.cluster.kubectl_mc(), name) {
+    let kubectl_mc = host.at.cluster.kubectl_mc();
+    let warning = of_agent.and_then(|agent| agent.warning(&kubectl_mc, name));
+    of_agent.iter().for_each(|agent| printer.out_line(&agent.absence()));
+    for warning in granted.warning(&kubectl_mc, name).into_iter().chain(warning) {
         printer.note_line(&format!("warning: {warning}"));
     }
     printer.out_line(&format!("Next: {next}"));

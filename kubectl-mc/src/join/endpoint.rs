@@ -7,8 +7,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;
 use kube::config::Cluster;
+use serde_json::Value;
 
 use super::address;
+use super::proxy_tls::{ProxyTls, ProxyTlsError};
 use crate::cli::ConnectionArgs;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -22,6 +24,9 @@ pub(crate) struct Endpoint {
     pub(crate) tls_server_name: Option<String>,
     pub(crate) insecure: bool,
     pub(crate) proxy_url: Option<String>,
+    pub(crate) proxy_tls: ProxyTls,
+    /// Whether the member's agent carries the connection.
+    pub(crate) via_agent: bool,
     /// Whether the caller gave the server: then its address is not second-guessed.
     pub(crate) is_given: bool,
 }
@@ -39,21 +44,32 @@ impl Endpoint {
             proxy_url,
             tls_server_name,
             insecure_skip_tls_verify,
+            // Read together.
+            proxy_certificate_authority: _,
+            proxy_client_certificate: _,
+            proxy_client_key: _,
         } = flags;
         let insecure = *insecure_skip_tls_verify
             || (certificate_authority.is_none() && cluster.insecure_skip_tls_verify == Some(true));
         let ca = match certificate_authority {
-            Some(file) => Some(read(&file.to_string_lossy())?),
-            None => ca(cluster)?,
+            Some(file) => Some(read(&file.to_string_lossy()).map_err(EndpointError::Ca)?),
+            None => ca(cluster).map_err(EndpointError::Ca)?,
         };
         let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        // An empty flag takes away the kubeconfig's.
+        let proxy = filled(if proxy_url.is_some() { proxy_url } else { &cluster.proxy_url });
         let endpoint = Self {
-            server: checked(given.as_deref().unwrap_or(server))?,
+            server: checked(given.as_deref().unwrap_or(server)).map_err(|reason| EndpointError::Server {
+                server: given.clone().unwrap_or_else(|| server.to_owned()),
+                reason,
+            })?,
+            via_agent: false,
             // The sidecar takes either, not both.
             ca: ca.filter(|_| !insecure),
             tls_server_name: filled(tls_server_name).or_else(|| filled(&cluster.tls_server_name)),
             insecure,
-            proxy_url: filled(proxy_url).or_else(|| filled(&cluster.proxy_url)),
+            proxy_tls: ProxyTls::read(flags, proxy.as_deref())?,
+            proxy_url: proxy,
             is_given: given.is_some(),
         };
         if proxy_url.is_none()
@@ -65,6 +81,22 @@ impl Endpoint {
         Ok(endpoint)
     }
 
+    /// The connection that an agent carries to its target, `HOST:PORT`; the CA is the one that the cluster's pods trust.
+    pub(crate) fn via_agent(target: &str, ca: Option<String>) -> Self {
+        let authority = target.strip_suffix(":443").unwrap_or(target);
+        Self {
+            server: format!("https://{authority}"),
+            ca,
+            // In every kube-apiserver's certificate, because the cluster's own pods use this name.
+            tls_server_name: (authority != IN_CLUSTER).then(|| IN_CLUSTER.to_owned()),
+            insecure: false,
+            proxy_url: None,
+            proxy_tls: ProxyTls::default(),
+            via_agent: true,
+            is_given: true,
+        }
+    }
+
     /// Why only this machine can use the address.
     pub(crate) fn locality(&self) -> Option<address::Local> {
         if self.is_given { None } else { address::local(&self.server) }
@@ -72,7 +104,8 @@ impl Endpoint {
 
     /// The Secret's keys, without a credential.
     pub(crate) fn data(&self) -> BTreeMap<&'static str, String> {
-        let Self { server, ca, tls_server_name, insecure, proxy_url, is_given: _ } = self;
+        let Self { server, ca, tls_server_name, insecure, proxy_url, proxy_tls, via_agent, is_given: _ } =
+            self;
         let mut data = BTreeMap::from([("server", server.clone())]);
         if let Some(ca) = ca {
             data.insert("ca.crt", ca.clone());
@@ -86,38 +119,57 @@ impl Endpoint {
         if let Some(proxy) = proxy_url {
             data.insert("proxy-url", proxy.clone());
         }
+        proxy_tls.insert_into(&mut data);
+        if *via_agent {
+            data.insert(VIA, VIA_AGENT.to_owned());
+        }
         data
     }
 }
 
 /// The Secret takes https, and neither user info nor a query.
-fn checked(server: &str) -> Result<String, EndpointError> {
-    let refused = |reason| Err(EndpointError::Server { server: server.to_owned(), reason });
-    let Ok(uri) = server.parse::<Uri>() else { return refused("it is not a URL") };
-    let Some(authority) = uri.authority() else { return refused("it is not a URL") };
+pub(crate) fn checked(server: &str) -> Result<String, &'static str> {
+    let Ok(uri) = server.parse::<Uri>() else { return Err("it is not a URL") };
+    let Some(authority) = uri.authority() else { return Err("it is not a URL") };
     if uri.scheme_str() != Some("https") {
-        return refused("the sidecar speaks https only");
+        return Err("it must be https");
     }
     if authority.as_str().contains('@') {
-        return refused("it holds user info");
+        return Err("it holds user info");
     }
     if uri.query().is_some() {
-        return refused("it holds a query");
+        return Err("it holds a query");
     }
     Ok(server.trim_end_matches('/').to_owned())
 }
 
-fn ca(cluster: &Cluster) -> Result<Option<String>, EndpointError> {
+/// Whether a member's Secret says that its agent carries the connection.
+pub(crate) fn is_via_agent(secret: &Value) -> bool {
+    secret["data"][VIA].as_str() == Some(&STANDARD.encode(VIA_AGENT))
+}
+
+/// The certificate authority of a kubeconfig's cluster; none is the system's roots.
+pub(crate) fn ca(cluster: &Cluster) -> Result<Option<String>, CaError> {
     if let Some(data) = cluster.certificate_authority_data.as_deref().filter(|data| !data.is_empty()) {
         let pem = STANDARD.decode(data.trim()).ok().and_then(|pem| String::from_utf8(pem).ok());
-        return pem.map(Some).ok_or(EndpointError::CaData);
+        return pem.map(Some).ok_or(CaError::Data);
     }
     let file = cluster.certificate_authority.as_deref().filter(|file| !file.is_empty());
     file.map(read).transpose()
 }
 
-fn read(file: &str) -> Result<String, EndpointError> {
-    std::fs::read_to_string(file).map_err(|source| EndpointError::CaFile { file: file.to_owned(), source })
+/// A file of certificates.
+pub(crate) fn read(file: &str) -> Result<String, CaError> {
+    std::fs::read_to_string(file).map_err(|source| CaError::File { file: file.to_owned(), source })
+}
+
+/// Why a certificate authority cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CaError {
+    #[error("its certificate-authority-data is not base64 of PEM")]
+    Data,
+    #[error("cannot read {file}")]
+    File { file: String, source: std::io::Error },
 }
 
 /// Why no connection can be made of a kubeconfig and flags.
@@ -125,12 +177,12 @@ fn read(file: &str) -> Result<String, EndpointError> {
 pub(crate) enum EndpointError {
     #[error("the member's server {server:?} cannot be used: {reason}")]
     Server { server: String, reason: &'static str },
-    #[error("the member's certificate-authority-data is not base64 of PEM")]
-    CaData,
-    #[error("cannot read the member's certificate authority {file}")]
-    CaFile { file: String, source: std::io::Error },
+    #[error("the member's certificate authority cannot be used")]
+    Ca(#[source] CaError),
     #[error("the sidecar cannot use the kubeconfig's proxy-url {0:?}: it is local to this machine")]
     LocalProxy(String),
+    #[error(transparent)]
+    ProxyTls(#[from] ProxyTlsError),
 }
 
 impl Explain for EndpointError {
@@ -139,7 +191,8 @@ impl Explain for EndpointError {
             Self::Server { .. } => {
                 Some("set the URL that the host's sidecar can reach: --server=https://…".to_owned())
             }
-            Self::CaData | Self::CaFile { .. } => Some("set it by --certificate-authority=FILE".to_owned()),
+            Self::Ca(_) => Some("set it by --certificate-authority=FILE".to_owned()),
+            Self::ProxyTls(error) => error.hint(),
             Self::LocalProxy(_) => {
                 Some("set the sidecar's proxy by --proxy-url=URL, or disable it by --proxy-url=".to_owned())
             }
@@ -150,6 +203,11 @@ impl Explain for EndpointError {
         ExitStatus::Usage
     }
 }
+
+/// The key of a member's Secret that says who carries the connection.
+const VIA: &str = "via";
+const VIA_AGENT: &str = "agent";
+const IN_CLUSTER: &str = "kubernetes.default.svc";
 
 #[cfg(test)]
 mod tests {
@@ -184,6 +242,23 @@ mod tests {
     }
 
     #[test]
+    fn connection_of_an_agent_names_it_and_no_address_of_the_member() {
+        let endpoint = Endpoint::via_agent("kubernetes.default.svc:443", Some("PEM".to_owned()));
+        let expected = [("ca.crt", "PEM"), ("server", "https://kubernetes.default.svc"), ("via", "agent")];
+        assert_eq!(endpoint.data(), expected.map(|(key, value)| (key, value.to_owned())).into());
+        assert!(endpoint.locality().is_none());
+        let other = Endpoint::via_agent("10.96.0.1:6443", None).data();
+        assert_eq!(
+            [&other["server"], &other["tls-server-name"]],
+            ["https://10.96.0.1:6443", "kubernetes.default.svc"]
+        );
+        let secret = |endpoint: &Endpoint| crate::join::objects::secret("ns", "m1.member", endpoint);
+        assert!(is_via_agent(&secret(&endpoint)));
+        let direct = of("https://m1", &cluster(), &ConnectionArgs::default()).unwrap();
+        assert!(!is_via_agent(&secret(&direct)));
+    }
+
+    #[test]
     fn insecure_and_a_ca_exclude_each_other_as_in_the_secret() {
         let flags = ConnectionArgs { insecure_skip_tls_verify: true, ..ConnectionArgs::default() };
         let data = of("https://m:6443", &cluster(), &flags).unwrap().data();
@@ -194,10 +269,10 @@ mod tests {
     #[test]
     fn invalid_connection_is_refused_before_any_write() {
         for (server, reason) in [
-            ("http://m:8080", "https only"),
+            ("http://m:8080", "must be https"),
             ("https://u:p@m", "user info"),
             ("https://m?x=1", "a query"),
-            ("m:6443", "https only"),
+            ("m:6443", "must be https"),
             ("not a url", "not a URL"),
         ] {
             let flags = ConnectionArgs { server: Some(server.to_owned()), ..ConnectionArgs::default() };
@@ -211,6 +286,8 @@ mod tests {
         let cluster = Cluster { proxy_url: Some("socks5://localhost:1080".to_owned()), ..cluster() };
         let error = of("https://m", &cluster, &ConnectionArgs::default()).unwrap_err();
         assert!(matches!(error, EndpointError::LocalProxy(_)), "{error}");
+        let flags = ConnectionArgs { proxy_url: Some(String::new()), ..ConnectionArgs::default() };
+        assert_eq!(of("https://m", &cluster, &flags).unwrap().proxy_url, None);
         let other = Cluster { proxy_url: Some("http://proxy.corp:3128".to_owned()), ..cluster };
         let taken = of("https://m", &other, &ConnectionArgs::default()).unwrap();
         assert_eq!(taken.proxy_url.as_deref(), Some("http://proxy.corp:3128"));

@@ -13,6 +13,7 @@ use kubectl_mc_api::token_life::of_manager;
 use serde_json::{Value, json};
 
 use super::endpoint::Endpoint;
+use super::proxy_tls;
 use super::refusals::{self, Variables};
 use super::{bindable_roles, token_policy};
 
@@ -53,7 +54,13 @@ pub(crate) fn secret(namespace: &str, name: &str, endpoint: &Endpoint) -> Value 
 pub(crate) fn leads_elsewhere(existing: &Value, endpoint: &Endpoint) -> bool {
     let mut connection = existing["data"].as_object().cloned().unwrap_or_default();
     let credential = ["token", "tls.crt", "tls.key"].map(|key| connection.remove(key).is_some());
-    credential.contains(&true) && Value::from(connection) != secret("", "", endpoint)["data"]
+    let mut wanted = secret("", "", endpoint)["data"].as_object().cloned().unwrap_or_default();
+    // The credential for the proxy says nothing of where the member is.
+    for key in proxy_tls::CREDENTIAL {
+        connection.remove(key);
+        wanted.remove(key);
+    }
+    credential.contains(&true) && connection != wanted
 }
 
 /// What of `member.yaml` a member gets.
@@ -71,7 +78,7 @@ pub(crate) struct MemberSide<'a> {
     pub(crate) keeps_policy: bool,
     /// The lifetime of the impersonator's token.
     pub(crate) token_life: Duration,
-    /// The ClusterRoles that a ClusterAccess may bind.
+    /// The roles that a ClusterAccess may bind.
     pub(crate) bindable_roles: &'a BTreeSet<String>,
     /// What the member's administrators refuse.
     pub(crate) refusals: &'a Variables,
@@ -144,6 +151,7 @@ fn text<'a>(object: &'a Value, path: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::join::proxy_tls::ProxyTls;
     use kubectl_mc_api::names::NAMESPACE;
 
     fn name() -> ClusterName {
@@ -157,6 +165,8 @@ mod tests {
             tls_server_name: None,
             insecure: false,
             proxy_url: None,
+            proxy_tls: ProxyTls::default(),
+            via_agent: false,
             is_given: false,
         }
     }
@@ -262,5 +272,20 @@ mod tests {
         existing["data"]["token"] = "dA==".into();
         assert!(!leads_elsewhere(&existing, &endpoint("https://a")));
         assert!(leads_elsewhere(&existing, &endpoint("https://b")));
+        assert!(leads_elsewhere(
+            &existing,
+            &Endpoint::via_agent("kubernetes.default.svc:443", Some("PEM".to_owned()))
+        ));
+    }
+
+    #[test]
+    fn renewed_proxy_certificate_leaves_the_token() {
+        let mut existing = secret("ns", "m1.member", &endpoint("https://a"));
+        existing["data"]["token"] = "dA==".into();
+        existing["data"]["proxy-tls.crt"] = "b2xk".into();
+        existing["data"]["proxy-tls.key"] = "b2xk".into();
+        assert!(!leads_elsewhere(&existing, &endpoint("https://a")));
+        existing["data"]["proxy-ca.crt"] = "b2xk".into();
+        assert!(leads_elsewhere(&existing, &endpoint("https://a")));
     }
 }

@@ -58,6 +58,18 @@ pub(crate) fn check(
     findings
 }
 
+/// A member with an agent stays one unless the caller gives an address.
+pub(crate) fn agent_is_kept(cluster: &ClusterName, has_agent: bool, endpoint: &Endpoint) -> Option<Finding> {
+    (has_agent && !endpoint.is_given).then(|| {
+        Finding::Refused(
+            format!("{cluster} is joined through an agent, which this command would remove"),
+            "add --agent to keep it; --server=URL sets the address at which the sidecar reaches the member, and removes \
+             the agent"
+                .to_owned(),
+        )
+    })
+}
+
 fn sidecar(names: &Names<'_>, host: &HostSurvey) -> Finding {
     match &host.sidecar {
         Sidecar::Installed => Finding::Fine("the sidecar answers on the host".to_owned()),
@@ -165,7 +177,7 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
     })
 }
 
-fn rights(side: &str, kubectl: &str, missing: &[String]) -> Option<Finding> {
+pub(super) fn rights(side: &str, kubectl: &str, missing: &[String]) -> Option<Finding> {
     if missing.is_empty() {
         return None;
     }

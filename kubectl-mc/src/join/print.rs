@@ -10,6 +10,8 @@ use kubectl_mc_api::names::{
 };
 use kubectl_mc_api::token_life::of_manager;
 
+use super::agent::plan::AgentPlan;
+use super::agent::shell;
 use super::bindable_roles;
 use super::endpoint::Endpoint;
 use super::manifest;
@@ -25,6 +27,8 @@ pub(crate) struct Halves<'a> {
     pub(crate) name: &'a ClusterName,
     pub(crate) arguments: &'a JoinArgs,
     pub(crate) endpoint: &'a Endpoint,
+    /// The agent that carries the connection.
+    pub(crate) agent: Option<&'a AgentPlan>,
     /// `kubectl --context=…` of each side.
     pub(crate) host_kubectl: &'a str,
     pub(crate) member_kubectl: &'a str,
@@ -36,11 +40,21 @@ pub(crate) struct Halves<'a> {
 
 impl Halves<'_> {
     pub(crate) fn text(&self) -> Result<String, Failure> {
-        Ok(format!("{}\n{}", self.member()?, self.host()?))
+        let mut text = format!("{}\n{}", self.member()?, self.host()?);
+        if let Some(plan) = self.agent {
+            let _ = write!(
+                text,
+                "\n# On the member again, in a shell that has AGENT_TOKEN: the agent, which makes {} ready.\n{}",
+                self.name,
+                shell::start(self.member_kubectl, plan)?
+            );
+            let _ = write!(text, "\n# On the host again.\n{}", waits(self.host_kubectl, self.name));
+        }
+        Ok(text)
     }
 
     fn member(&self) -> Result<String, Failure> {
-        let Self { name, arguments, member_kubectl: kubectl, host_uid, .. } = self;
+        let Self { name, arguments, agent, member_kubectl: kubectl, host_uid, .. } = self;
         let JoinArgs { no_host_admins, token_duration, bindable_roles, .. } = arguments;
         let roles = bindable_roles.clone().unwrap_or_default();
         let side = MemberSide {
@@ -69,16 +83,21 @@ impl Halves<'_> {
         };
         surplus.push_str(&bindable_roles::shell(kubectl, &roles));
         let audiences = token_policy::shell(kubectl, NAMESPACE, MANAGER);
+        let (ca, variables) = match agent {
+            Some(_) => (shell::member_ca(kubectl), "MEMBER_UID|MEMBER_CA|IMPERSONATOR_TOKEN|MANAGER_TOKEN"),
+            None => (String::new(), "MEMBER_UID|IMPERSONATOR_TOKEN|MANAGER_TOKEN"),
+        };
         let _ = write!(
             text,
             "EOF\n\
              {surplus}\
              {audiences}\
              export MEMBER_UID=$({kubectl} get namespace kube-system -o jsonpath='{{.metadata.uid}}')\n\
+             {ca}\
              export IMPERSONATOR_TOKEN={}\n\
              export MANAGER_TOKEN={}\n\
-             # If somebody else administers the host, hand these over, as the credentials that they are:\n\
-             #   export -p | grep -E '(MEMBER_UID|IMPERSONATOR_TOKEN|MANAGER_TOKEN)='\n",
+             # If another person administers the host, hand over the lines below as credentials:\n\
+             #   export -p | grep -E '({variables})='\n",
             token(IMPERSONATOR, *token_duration),
             token(MANAGER, of_manager(*token_duration))
         );
@@ -86,10 +105,17 @@ impl Halves<'_> {
     }
 
     fn host(&self) -> Result<String, Failure> {
-        let Self { name, arguments: JoinArgs { labels, .. }, endpoint, host_kubectl: kubectl, .. } = self;
+        let Self { name, arguments: JoinArgs { labels, .. }, endpoint, agent, host_kubectl: kubectl, .. } =
+            self;
+        let key = match endpoint.proxy_tls.has_key() {
+            true => {
+                "# The Secrets hold the private key of --proxy-client-key: treat this as the credential that it is.\n"
+            }
+            false => "",
+        };
         let mut text = format!(
-            "# On the host, as its administrator, in a shell that has those three variables.\n\
-             {kubectl} apply --server-side --field-manager=kubectl-mc -f - <<EOF\n"
+            "# On the host, as its administrator, in a shell that has those variables.\n\
+             {key}{kubectl} apply --server-side --field-manager=kubectl-mc -f - <<EOF\n"
         );
         let mut registration = super::objects::member_cluster(name, labels, Some("$MEMBER_UID"));
         registration["metadata"]["annotations"][MEMBER_UID] = "$MEMBER_UID".into();
@@ -97,8 +123,19 @@ impl Halves<'_> {
             [(name.manager_secret(), "$MANAGER_TOKEN"), (name.member_secret(), "$IMPERSONATOR_TOKEN")];
         let secrets =
             secrets.map(|(secret, token)| secret_in_clear(self.namespace, &secret, endpoint, token));
-        text.push_str(&documents(std::iter::once(&registration).chain(&secrets)));
-        let _ = write!(text, "EOF\n{}", waits(kubectl, name));
+        let account = agent.map(|plan| shell::account(name, plan)).unwrap_or_default();
+        text.push_str(&documents(account.iter().chain([&registration]).chain(&secrets)));
+        text.push_str("EOF\n");
+        match agent {
+            Some(plan) => {
+                text.push_str(&shell::token(kubectl, name, plan));
+                text.push_str(
+                    "# If another person administers the member, hand over the lines below as a credential:\n\
+                     #   export -p | grep AGENT_TOKEN=\n",
+                );
+            }
+            None => text.push_str(&waits(kubectl, name)),
+        }
         Ok(text)
     }
 }
@@ -107,13 +144,17 @@ impl Halves<'_> {
 fn secret_in_clear(namespace: &str, name: &str, endpoint: &Endpoint, token: &str) -> serde_json::Value {
     let mut data = endpoint.data();
     data.insert("token", token.to_owned());
-    serde_json::json!({
+    let mut secret = serde_json::json!({
         "apiVersion": "v1",
         "kind": "Secret",
         "type": SECRET_TYPE,
         "metadata": {"name": name, "namespace": namespace, "labels": {MANAGED_BY: KUBECTL_MC}},
         "stringData": data,
-    })
+    });
+    if endpoint.via_agent {
+        secret["data"] = serde_json::json!({"ca.crt": format!("${}", shell::MEMBER_CA)});
+    }
+    secret
 }
 
 fn waits(kubectl: &str, name: &ClusterName) -> String {

@@ -1,30 +1,35 @@
 //! `kubectl mc join --renew` and `--all-expired`: new tokens for members whose tokens expired while the host was off, or
 //! whose lifetime shall change. A member's kubeconfig context is found by the uid of its kube-system, which the
-//! registration names, so no token is requested from another cluster.
+//! registration names, so no token is requested from another cluster. An agent that was away for too long gets a new token
+//! as well.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use kubectl_mc_api::names::MEMBER_UID;
+use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE, MEMBER_UID};
 use kubectl_mc_api::token_life::of_manager;
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
+use super::agent::AgentError;
+use super::agent::account::AgentGranted;
+use super::agent::renew::{self as agent_renew, Which};
+use super::agent::wait::{CONNECTED, Waiting};
 use super::side::{Side, SideError};
 use super::tokens::{Granted, TokenError, Tokens};
 use super::{command, manifest, survey, token_policy, wait};
 use crate::cli::JoinArgs;
 use crate::cluster::connection;
-use crate::cluster::context::{ClusterContext, HostOptions};
+use crate::cluster::context::HostOptions;
 use crate::env::Env;
-use crate::error::{Explain, Failure, chain};
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 use crate::progress::Progress;
+
+mod contexts;
+
+use contexts::Contexts;
 
 /// Renews the tokens of one member, or of all that need it.
 pub(crate) fn run(
@@ -62,6 +67,25 @@ struct Member {
     name: ClusterName,
     /// The uid of its kube-system.
     uid: String,
+    need: Need,
+}
+
+/// Why a member is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// Its tokens, by its name or its conditions.
+    Tokens,
+    /// Its agent is not connected; its token may have expired, which only the member can tell.
+    Agent,
+}
+
+/// What one member got.
+struct Renewed {
+    name: ClusterName,
+    granted: Granted,
+    agent: Option<AgentGranted>,
+    /// The member, where an agent must come back.
+    waits_for: Option<Side>,
 }
 
 async fn one(host: &Side, name: &ClusterName) -> Result<Member, RenewError> {
@@ -70,19 +94,29 @@ async fn one(host: &Side, name: &ClusterName) -> Result<Member, RenewError> {
         registered.ok_or_else(|| RenewError::Unknown { name: name.clone(), host: host.describe() })?;
     let uid = registered["metadata"]["annotations"][MEMBER_UID].as_str();
     let uid = uid.ok_or_else(|| RenewError::NotJoined { name: name.clone() })?;
-    Ok(Member { name: name.clone(), uid: uid.to_owned() })
+    Ok(Member { name: name.clone(), uid: uid.to_owned(), need: Need::Tokens })
 }
 
 async fn all_expired(host: &Side) -> Result<Vec<Member>, RenewError> {
     let list = host.get(path::MEMBER_CLUSTERS_PATH).await?.unwrap_or_default();
-    let needs = list["items"].as_array().into_iter().flatten().filter(|cluster| needs_tokens(cluster));
     let member = |cluster: &Value| {
+        let need = need(cluster)?;
         let name = cluster["metadata"]["name"].as_str()?.parse().ok()?;
         // Without the uid the member was registered by hand, with a credential that a join does not know.
         let uid = cluster["metadata"]["annotations"][MEMBER_UID].as_str()?.to_owned();
-        Some(Member { name, uid })
+        Some(Member { name, uid, need })
     };
-    Ok(needs.filter_map(member).collect())
+    Ok(list["items"].as_array().into_iter().flatten().filter_map(member).collect())
+}
+
+/// What the conditions say that new tokens may repair.
+fn need(cluster: &Value) -> Option<Need> {
+    if needs_tokens(cluster) {
+        return Some(Need::Tokens);
+    }
+    let mut conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
+    let is_away = |condition: &Value| condition["type"] == CONNECTED && condition["status"] == "False";
+    conditions.any(is_away).then_some(Need::Agent)
 }
 
 /// Whether condition `CredentialValid` says what new tokens repair.
@@ -90,80 +124,6 @@ fn needs_tokens(cluster: &Value) -> bool {
     let conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
     let mut found = conditions.filter(|condition| condition["type"] == "CredentialValid");
     found.any(|condition| condition["reason"].as_str().is_some_and(|reason| REPAIRED.contains(&reason)))
-}
-
-/// The kubeconfig contexts by the uid of their cluster's kube-system.
-struct Contexts {
-    found: BTreeMap<String, Side>,
-    /// Contexts that did not answer, with the reason.
-    failed: Vec<String>,
-}
-
-impl Contexts {
-    async fn given(member: ClusterContext, env: &Env) -> Result<Self, Failure> {
-        let member = Side { role: "member", at: connection::to(member, env).await? };
-        let uid = survey::uid(&member).await?;
-        Ok(Self { found: BTreeMap::from([(uid, member)]), failed: Vec::new() })
-    }
-
-    /// Asks the clusters of all contexts for their uid until every member is found.
-    async fn of_kubeconfig(
-        arguments: &JoinArgs,
-        options: &HostOptions,
-        host: &Side,
-        members: &[Member],
-        env: &Env,
-    ) -> Result<Self, Failure> {
-        let file = arguments.member.member_kubeconfig.as_ref().map(Into::into);
-        let kubeconfig = file.clone().or_else(|| options.kubeconfig.clone());
-        // Which context is loaded does not matter: it is the list of all that is read.
-        let any = HostOptions { kubeconfig: kubeconfig.clone(), context: None };
-        let loaded = if file.is_some() { ClusterContext::load(&any, env)? } else { host.at.cluster.clone() };
-        let names = loaded.kubeconfig.contexts.into_iter().map(|context| context.name);
-        let names = names.filter(|name| file.is_some() || Some(name) != host.at.cluster.context.as_ref());
-
-        let (mut asked, turns) = (JoinSet::new(), Arc::new(Semaphore::new(AT_ONCE)));
-        for context in names {
-            let options = HostOptions { kubeconfig: kubeconfig.clone(), context: Some(context.clone()) };
-            let (env, turns) = (env.clone(), turns.clone());
-            asked.spawn(async move {
-                let _turn = turns.acquire().await;
-                let answer = timeout(TIMEOUT, ask(&options, &env)).await;
-                answer
-                    .unwrap_or_else(|_| Err("timed out".to_owned()))
-                    .map_err(|why| format!("{context}: {why}"))
-            });
-        }
-        let mut contexts = Self { found: BTreeMap::new(), failed: Vec::new() };
-        while !members.iter().all(|member| contexts.found.contains_key(&member.uid))
-            && let Some(answer) = asked.join_next().await
-        {
-            match answer {
-                Ok(Ok((uid, side))) => drop(contexts.found.insert(uid, side)),
-                Ok(Err(why)) => contexts.failed.push(why),
-                Err(_) => {}
-            }
-        }
-        contexts.failed.sort();
-        Ok(contexts)
-    }
-
-    fn of(&self, Member { name, uid }: &Member, is_given: bool) -> Result<&Side, RenewError> {
-        self.found.get(uid).ok_or_else(|| match self.found.values().next() {
-            Some(other) if is_given => RenewError::Other { name: name.clone(), member: other.describe() },
-            _ => RenewError::NoContext { name: name.clone(), failed: self.failed.clone() },
-        })
-    }
-}
-
-async fn ask(options: &HostOptions, env: &Env) -> Result<(String, Side), String> {
-    let at = connection::connect(options, env).await.map_err(|error| chain(&error))?;
-    let side = Side { role: "member", at };
-    match survey::uid(&side).await {
-        Ok(uid) if uid.is_empty() => Err("you may not get its namespace kube-system".to_owned()),
-        Ok(uid) => Ok((uid, side)),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 /// Writes new tokens for each member, then waits until the sidecar reports them as accepted.
@@ -175,18 +135,21 @@ async fn renew(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let namespace = survey::namespace(host).await?;
-    let is_given = arguments.member.member_context.is_some();
     let (total, mut written, mut failures) = (members.len(), Vec::new(), Vec::new());
     for member in members {
         let step = Progress::new(printer).step(&format!("requesting tokens of {}", member.name));
-        let done = async {
-            let side = contexts.of(&member, is_given)?;
-            tokens(&member.name, host, side, &namespace, arguments.token_duration).await
-        };
-        match done.await {
-            Ok(granted) => {
+        match renewed(host, &member, contexts, &namespace, arguments).await {
+            Ok(Some(renewed)) => {
                 step.done();
-                written.push((member.name, granted));
+                written.push(renewed);
+            }
+            Ok(None) => {
+                drop(step);
+                printer.note_line(&format!(
+                    "the agent of {} is not connected, and no expired token is found to be the reason; its context shows \
+                     more: kubectl -n {AGENT_NAMESPACE} logs deployment/{AGENT}",
+                    member.name
+                ));
             }
             Err(error) => {
                 drop(step);
@@ -194,24 +157,12 @@ async fn renew(
             }
         }
     }
-    let deadline = Instant::now() + arguments.timeout;
-    for (name, granted) in written {
-        let mut step = Progress::new(printer).step(&format!("waiting until {name} accepts them"));
-        let left = deadline.saturating_duration_since(Instant::now());
-        match wait::until_true(host, &name, &["CredentialValid"], left, &mut step, |one| !needs_tokens(one))
-            .await
-        {
-            Ok(()) => {
-                step.done();
-                printer.out_line(&format!("{name} has new tokens: {}", granted.outage()));
-                if let Some(warning) = granted.warning(&host.at.cluster.kubectl_mc(), &name) {
-                    printer.note_line(&format!("warning: {warning}"));
-                }
-            }
-            Err(source) => {
-                drop(step);
-                failures.push(Failure::from(RenewError::Wait { name, source }));
-            }
+    let by_agent = written.iter().any(|renewed| renewed.waits_for.is_some());
+    let deadline = Instant::now() + arguments.timeout(by_agent);
+    for renewed in written {
+        match accepted(host, &renewed, deadline, printer).await {
+            Ok(()) => told(host, &renewed, printer),
+            Err(error) => failures.push(Failure::from(error)),
         }
     }
     let failed = failures.len();
@@ -226,6 +177,74 @@ async fn renew(
         all if all == total => ExitStatus::AllFailed,
         _ => ExitStatus::SomeFailed,
     })
+}
+
+/// Writes new tokens for one member and its agent; none if its agent is away for another reason.
+async fn renewed(
+    host: &Side,
+    member: &Member,
+    contexts: &Contexts,
+    namespace: &str,
+    arguments: &JoinArgs,
+) -> Result<Option<Renewed>, RenewError> {
+    let Member { name, need, .. } = member;
+    let by_agent = agent_renew::is_by_agent(host, namespace, name).await?;
+    if arguments.by_agent.agent && !by_agent {
+        return Err(RenewError::Direct { name: name.clone() });
+    }
+    let side = match contexts.of(member, arguments.member.member_context.is_some()) {
+        Err(_) if *need == Need::Agent => return Ok(None),
+        side => side?,
+    };
+    let mut agent = None;
+    if by_agent {
+        let which = if *need == Need::Agent { Which::Aged } else { Which::Any };
+        let wanted = arguments.by_agent.agent_token;
+        let failed = |source: AgentError| RenewError::Agent { name: name.clone(), source: Box::new(source) };
+        agent = agent_renew::renew(name, host, side, wanted, which).await.map_err(failed)?;
+    }
+    if *need == Need::Agent && agent.is_none() {
+        return Ok(None);
+    }
+    let granted = tokens(name, host, side, namespace, arguments.token_duration).await?;
+    let waits_for = by_agent.then(|| side.clone());
+    Ok(Some(Renewed { name: name.clone(), granted, agent, waits_for }))
+}
+
+/// Waits until the agent is back and the member's tokens are accepted.
+async fn accepted(
+    host: &Side,
+    renewed: &Renewed,
+    deadline: Instant,
+    printer: &Printer,
+) -> Result<(), RenewError> {
+    let Renewed { name, waits_for, .. } = renewed;
+    let left = || deadline.saturating_duration_since(Instant::now());
+    if let Some(member) = waits_for {
+        let mut step =
+            Progress::new(printer).step(&format!("waiting until the agent of {name} is connected"));
+        let waiting = Waiting { name, host, member, server: "the host" };
+        let failed = |source: AgentError| RenewError::Agent { name: name.clone(), source: Box::new(source) };
+        waiting.until_connected(left(), &mut step).await.map_err(failed)?;
+        step.done();
+    }
+    let mut step = Progress::new(printer).step(&format!("waiting until {name} accepts them"));
+    let waited =
+        wait::until_true(host, name, &["CredentialValid"], left(), &mut step, |one| !needs_tokens(one));
+    waited.await.map_err(|source| RenewError::Wait { name: name.clone(), source })?;
+    step.done();
+    Ok(())
+}
+
+fn told(host: &Side, renewed: &Renewed, printer: &Printer) {
+    let Renewed { name, granted, agent, .. } = renewed;
+    let kubectl_mc = host.at.cluster.kubectl_mc();
+    printer.out_line(&format!("{name} has new tokens: {}", granted.outage()));
+    agent.iter().for_each(|agent| printer.out_line(&format!("{name}: {}", agent.absence())));
+    let of_agent = agent.and_then(|agent| agent.warning(&kubectl_mc, name));
+    for warning in granted.warning(&kubectl_mc, name).into_iter().chain(of_agent) {
+        printer.note_line(&format!("warning: {warning}"));
+    }
 }
 
 async fn tokens(
@@ -267,6 +286,10 @@ enum RenewError {
     NoContext { name: ClusterName, failed: Vec<String> },
     #[error("{name} got no new tokens")]
     Token { name: ClusterName, source: Box<TokenError> },
+    #[error("{name} has no agent: the sidecar connects to it directly")]
+    Direct { name: ClusterName },
+    #[error("the agent of {name} got no new token, or does not use it")]
+    Agent { name: ClusterName, source: Box<AgentError> },
     #[error("{name} has new tokens, but is not ready")]
     Wait { name: ClusterName, source: wait::WaitError },
 }
@@ -293,6 +316,10 @@ impl Explain for RenewError {
             Self::Token { name, source } => source.hint().or_else(|| {
                 Some(format!("join it again: kubectl mc join {name} --member-context=NAME"))
             }),
+            Self::Direct { name } => Some(format!(
+                "omit --agent to renew its tokens; to give it an agent: kubectl mc join {name} --member-context=NAME --agent"
+            )),
+            Self::Agent { source, .. } => source.hint(),
             Self::Wait { source, .. } => source.hint(),
         }
     }
@@ -308,26 +335,6 @@ impl Explain for RenewError {
 /// The reasons of condition `CredentialValid` that end with new tokens and the policy on them.
 const REPAIRED: &[&str] =
     &["Expired", "Refused", "ManagerExpired", "ManagerRefused", "ManagerForbidden", "RenewalOverdue"];
-/// Contexts that are asked at the same time.
-const AT_ONCE: usize = 8;
-/// A cluster that does not answer may be gone for good; the others are not kept waiting.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn expired_members_are_told_from_those_in_order() {
-        let cluster = |reason: &str| {
-            json!({"status": {"conditions": [
-                {"type": "Ready", "reason": "Expired"}, {"type": "CredentialValid", "reason": reason},
-            ]}})
-        };
-        assert!(needs_tokens(&cluster("Expired")) && needs_tokens(&cluster("ManagerExpired")));
-        assert!(!needs_tokens(&cluster("Accepted")) && !needs_tokens(&cluster("ClientCertificate")));
-        assert!(!needs_tokens(&json!({})));
-    }
-}
+mod tests;

@@ -6,6 +6,9 @@ use std::time::Duration;
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Value, json};
 
+use super::agent::AgentError;
+use super::agent::account::AgentGranted;
+use super::agent::steps::{self as agent_steps, AgentSteps};
 use super::endpoint::Endpoint;
 use super::objects;
 use super::side::{Side, SideError};
@@ -22,6 +25,10 @@ pub(crate) struct Steps<'a> {
     pub(crate) host: &'a Side,
     pub(crate) member: &'a Side,
     pub(crate) endpoint: &'a Endpoint,
+    /// The agent that carries the connection.
+    pub(crate) agent: Option<AgentSteps<'a>>,
+    /// Whether the member has an agent that is not wanted any more.
+    pub(crate) removes_agent: bool,
     /// The sidecar's, on the host.
     pub(crate) namespace: &'a str,
     /// The MemberCluster.
@@ -37,13 +44,22 @@ pub(crate) struct Steps<'a> {
     pub(crate) printer: &'a Printer,
 }
 
+/// A member that is ready.
+pub(crate) struct Joined {
+    pub(crate) granted: Granted,
+    /// What the agent's token is worth, if the host gives it one.
+    pub(crate) agent: Option<AgentGranted>,
+}
+
 impl Steps<'_> {
-    pub(crate) async fn run(self) -> Result<Granted, StepError> {
+    pub(crate) async fn run(self) -> Result<Joined, StepError> {
         let Self {
             name,
             host,
             member,
             endpoint,
+            agent,
+            removes_agent,
             namespace,
             registration,
             member_objects,
@@ -58,16 +74,35 @@ impl Steps<'_> {
 
         let step = progress.step(&format!("registering {name} on the host"));
         let secret = name.member_secret();
+        let mut written = match &agent {
+            Some(agent) => agent.account().await?,
+            None => Vec::new(),
+        };
         // The Secret first, so that a cluster that is there can be tried at once.
-        let mut written = connection(host, namespace, &secret, endpoint, apply).await?;
+        written.extend(connection(host, namespace, &secret, endpoint, apply).await?);
         written.extend(apply.all(host.target(), [registration]).await?);
         ended(step, "host", &written, printer);
+
+        let mut of_agent = None;
+        if let Some(agent) = &agent {
+            let step = progress.step("starting the agent on the member");
+            let (written, granted) = agent.start().await?;
+            of_agent = granted;
+            ended(step, "member", &written, printer);
+            let mut step = progress.step("waiting until the agent is connected");
+            agent.until_connected(timeout, &mut step).await?;
+            step.done();
+        }
 
         let mut step = progress.step(&format!("waiting until the sidecar reaches {}", endpoint.server));
         let tried = |cluster: &Value| {
             cluster["status"]["server"].as_str().is_none_or(|server| server == endpoint.server)
         };
-        wait::until_true(host, name, &["Reachable"], timeout, &mut step, tried).await?;
+        let reached = wait::until_true(host, name, &["Reachable"], timeout, &mut step, tried).await;
+        reached.map_err(|error| match &agent {
+            Some(_) => StepError::BehindAgent(error),
+            None => error.into(),
+        })?;
         step.done();
 
         let step = progress.step("preparing the member");
@@ -95,7 +130,14 @@ impl Steps<'_> {
         let mut step = progress.step(&format!("waiting until {name} is ready"));
         wait::until_true(host, name, &["AuthSynced", "Ready"], timeout, &mut step, |_| true).await?;
         step.done();
-        Ok(tokens.granted)
+        if removes_agent {
+            let step = progress.step("removing the agent");
+            let (on_host, on_member) = agent_steps::remove(name, host, member, timeout).await?;
+            step.done();
+            on_host.iter().for_each(|one| printer.out_line(&format!("host: {one} deleted")));
+            on_member.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted")));
+        }
+        Ok(Joined { granted: tokens.granted, agent: of_agent })
     }
 }
 
@@ -138,8 +180,13 @@ pub(crate) enum StepError {
     Delete(#[from] DeleteError),
     #[error(transparent)]
     Wait(#[from] wait::WaitError),
+    /// The agent is connected, and the member does not answer through it.
+    #[error(transparent)]
+    BehindAgent(wait::WaitError),
     #[error(transparent)]
     Token(#[from] TokenError),
+    #[error(transparent)]
+    Agent(#[from] AgentError),
 }
 
 impl StepError {
@@ -150,7 +197,13 @@ impl StepError {
             Self::Apply(error) => error.hint(),
             Self::Delete(error) => error.hint(),
             Self::Wait(error) => error.hint(),
+            Self::BehindAgent(_) => Some(
+                "the agent must reach its own kube-apiserver: set `target: ADDRESS:443` in --agent-values=FILE, with the \
+                 address of the member's Service default/kubernetes, if its pods have no cluster DNS"
+                    .to_owned(),
+            ),
             Self::Token(error) => error.hint(),
+            Self::Agent(error) => error.hint(),
         }
     }
 }

@@ -57,8 +57,8 @@ pub(crate) struct MemberSurvey {
     pub(crate) policy: Option<Value>,
     /// What they refuse, as the member's policy says it.
     pub(crate) refusals: Variables,
-    /// The ClusterRoles that the manager may bind there, by that ConfigMap or by an earlier join.
-    pub(crate) bound_roles: BTreeSet<String>,
+    /// The names of the bindings of ClusterAccesses that the manager may write there, by an earlier join.
+    pub(crate) bindings: BTreeSet<String>,
     pub(crate) missing: Vec<String>,
     /// Where it says itself that it is reached, if that was wanted.
     pub(crate) own_server: Option<String>,
@@ -91,8 +91,7 @@ impl MemberSurvey {
         let mut rights: Vec<Value> = RIGHTS_ON_MEMBER.iter().map(right).collect();
         let policy = member.readable(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{MANAGER}")).await?;
         let manager = format!("/apis/{RBAC}/v1/clusterroles/{MANAGER}");
-        let mut bound_roles = bindable_roles::granted(member.readable(&manager).await?.as_ref());
-        bound_roles.extend(bindable_roles::listed(policy.as_ref()));
+        let bindings = bindable_roles::bindings(member.readable(&manager).await?.as_ref());
         let mut refusals = Variables::new();
         if validates {
             let manager = format!("/apis/{ADMISSION}/v1/validatingadmissionpolicies/{MANAGER}");
@@ -109,7 +108,7 @@ impl MemberSurvey {
             has_account: exists(member, &format!("serviceaccounts/{IMPERSONATOR}")).await?,
             policy,
             refusals,
-            bound_roles,
+            bindings,
             missing: missing(member, rights).await?,
             own_server: if wants_server { own_server(member).await } else { None },
         })
@@ -166,7 +165,7 @@ async fn sidecar(host: &Side) -> Result<Sidecar, SideError> {
 }
 
 /// What of these the caller may not do. Asked at the same time: a cluster may be far away.
-async fn missing(side: &Side, rights: Vec<Value>) -> Result<Vec<String>, SideError> {
+pub(super) async fn missing(side: &Side, rights: Vec<Value>) -> Result<Vec<String>, SideError> {
     let mut reviews = JoinSet::new();
     for (at, attributes) in rights.into_iter().enumerate() {
         let side = side.clone();
@@ -200,12 +199,12 @@ fn in_words(attributes: &Value) -> String {
 }
 
 /// kubeadm, kind and others publish it for nodes that join; else where the API server says that it is.
-async fn own_server(member: &Side) -> Option<String> {
-    let info = member.get(own_server::CLUSTER_INFO).await.ok().flatten();
+pub(super) async fn own_server(side: &Side) -> Option<String> {
+    let info = side.get(own_server::CLUSTER_INFO).await.ok().flatten();
     if let Some(published) = info.as_ref().and_then(own_server::published) {
         return Some(published);
     }
-    let slice = member.get(own_server::ENDPOINTS).await.ok().flatten()?;
+    let slice = side.get(own_server::ENDPOINTS).await.ok().flatten()?;
     own_server::of_endpoints(&slice)
 }
 
@@ -214,9 +213,9 @@ fn items(list: Option<Value>) -> Vec<Value> {
 }
 
 /// verb, group, resource, subresource, namespace
-type Right = (&'static str, &'static str, &'static str, &'static str, &'static str);
+pub(super) type Right = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
-fn right(&(verb, group, resource, subresource, namespace): &Right) -> Value {
+pub(super) fn right(&(verb, group, resource, subresource, namespace): &Right) -> Value {
     json!({
         "verb": verb, "group": group, "resource": resource, "subresource": subresource, "namespace": namespace,
     })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubectl_mc_api::names::{CLUSTER, HOST_UID, MEMBER_UID, NAMESPACE};
+use kubectl_mc_api::names::{AGENT_NAMESPACE, CLUSTER, HOST_UID, MEMBER_UID, NAMESPACE};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 
@@ -57,7 +57,8 @@ async fn unjoin(
     let on_member = match member {
         Some(member) => {
             belongs(name, registered.as_ref(), &survey::uid(host).await?, member).await?;
-            Some((member, cleanup::on_member(member, manifest::member()?).await?))
+            let agent = cleanup::agent_on_member(member).await?;
+            Some((member, cleanup::on_member(member, manifest::member()?).await?, agent))
         }
         None if !is_there => {
             return Err(UnjoinError::Unknown { name: name.clone(), host: host.describe() }.into());
@@ -79,17 +80,21 @@ async fn unjoin(
     };
     deleted.iter().for_each(|object| say("host", object));
     match on_member {
-        Some((member, remains)) => {
-            let deleted = delete.all(member.target(), remains.objects.into_iter()).await?;
-            deleted.iter().for_each(|object| say("member", object));
+        Some((member, remains, agent)) => {
+            for objects in [agent.objects, remains.objects] {
+                let deleted = delete.all(member.target(), objects.into_iter()).await?;
+                deleted.iter().for_each(|object| say("member", object));
+            }
             if !dry_run {
                 cleanup::forget(member).await?;
             }
-            if !remains.kept_for.is_empty() {
-                printer.note_line(&format!(
-                    "the member's namespace {NAMESPACE} is kept: it holds other objects ({})",
-                    remains.kept_for.join(", ")
-                ));
+            for (namespace, kept_for) in [(NAMESPACE, remains.kept_for), (AGENT_NAMESPACE, agent.kept_for)] {
+                if !kept_for.is_empty() {
+                    printer.note_line(&format!(
+                        "the member's namespace {namespace} is kept: it holds other objects ({})",
+                        kept_for.join(", ")
+                    ));
+                }
             }
         }
         None => printer.note_line(&format!(

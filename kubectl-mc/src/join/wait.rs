@@ -87,6 +87,10 @@ impl Explain for WaitError {
             Self::Late { said, kubectl, .. } if said.contains("not reported") => Some(format!(
                 "check that a sidecar holds the Lease: {kubectl} get lease -A --field-selector=metadata.name=mc-sidecar"
             )),
+            Self::Late { kind: "Reachable", said, .. } if said.contains("ProxyTLSFailed") => Some(
+                "the sidecar must verify the proxy, and the proxy must accept the sidecar: set --proxy-certificate-authority, --proxy-client-certificate and --proxy-client-key"
+                    .to_owned(),
+            ),
             Self::Late { kind: "Reachable", .. } => Some(
                 "the sidecar must reach the member: set the address, the proxy or the certificate's name as seen from the host (--server, --proxy-url, --tls-server-name)"
                     .to_owned(),

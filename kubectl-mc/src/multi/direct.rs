@@ -23,10 +23,12 @@ mod login;
 mod logs;
 mod member;
 mod member_deadline;
+mod pages;
 mod pause;
 mod pool;
 mod run_job;
 mod server_table;
+mod watch_request;
 
 use std::ops::ControlFlow;
 use std::time::Duration;

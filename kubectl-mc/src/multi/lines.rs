@@ -1,5 +1,5 @@
 //! Prints text of several clusters as whole lines, each after the name of its cluster. A last line without a line
-//! break gets one.
+//! break gets one, and a line that is too long is printed in parts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -120,8 +120,9 @@ impl<'a> Lines<'a> {
         mut taken: impl FnMut(&[u8]) -> bool,
     ) {
         let mut rest = self.torn.remove(&(cluster.clone(), stream)).unwrap_or_default();
+        let begun = rest.len();
         rest.extend_from_slice(bytes);
-        let end = rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let end = rest[begun..].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| begun + at + 1);
         let mut lines = Vec::with_capacity(rest.len() * 2);
         for line in rest[..end].split_inclusive(|&byte| byte == b'\n') {
             let line = line.strip_suffix(b"\n").unwrap_or(line);
@@ -131,6 +132,10 @@ impl<'a> Lines<'a> {
         }
         self.print(stream, &lines);
         rest.drain(..end);
+        if rest.len() > LONGEST_LINE {
+            let part = std::mem::take(&mut rest);
+            self.print(stream, &self.whole(cluster, stream, &part));
+        }
         self.torn.insert((cluster.clone(), stream), rest);
     }
 
@@ -157,6 +162,9 @@ impl<'a> Lines<'a> {
         }
     }
 }
+
+/// Longer lines are shown in parts, so that one without end needs no memory.
+pub(super) const LONGEST_LINE: usize = 1024 * 1024;
 
 /// What stands before the lines of a cluster.
 fn prefixes_of(name: &ClusterName, at: usize, width: usize, colors: Colors) -> [Vec<u8>; 2] {

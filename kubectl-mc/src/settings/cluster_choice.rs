@@ -12,7 +12,7 @@ pub(crate) enum ClusterChoice {
     /// These now: names, patterns, sets and filters, without the excluded ones.
     Now(Choice),
     /// All that a label selector selects, also later; all clusters without one.
-    Kept(Option<String>),
+    Selector(Option<String>),
 }
 
 /// What the argument and the flags choose; `None` when they choose nothing.
@@ -60,7 +60,7 @@ pub(crate) fn cluster_choice(
     if !r#where.is_empty() {
         return Err(ClusterChoiceError::Filtered(flag));
     }
-    Ok(Some(ClusterChoice::Kept(cluster_selector.clone())))
+    Ok(Some(ClusterChoice::Selector(cluster_selector.clone())))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -138,8 +138,8 @@ mod tests {
                 Flags { cluster_selector: selector.map(str::to_owned), all_clusters, ..Flags::default() };
             cluster_choice(None, &flags).unwrap()
         };
-        assert_eq!(kept(Some("env=prod"), false), Some(ClusterChoice::Kept(Some("env=prod".to_owned()))));
-        assert_eq!(kept(None, true), Some(ClusterChoice::Kept(None)));
+        assert_eq!(kept(Some("env=prod"), false), Some(ClusterChoice::Selector(Some("env=prod".to_owned()))));
+        assert_eq!(kept(None, true), Some(ClusterChoice::Selector(None)));
     }
 
     #[test]

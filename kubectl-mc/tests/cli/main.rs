@@ -3,6 +3,7 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod agent_join;
 mod bed;
 mod choosing;
 mod clusters;

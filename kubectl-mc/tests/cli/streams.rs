@@ -45,6 +45,13 @@ impl Running {
         self.err.recv_timeout(DEADLINE).unwrap()
     }
 
+    /// The most memory that it has had so far, in KiB.
+    pub(crate) fn most_memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        most.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+    }
+
     pub(crate) fn interrupt(mut self) {
         assert!(
             Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap().success()
@@ -151,6 +158,63 @@ fn logs_of_a_cluster_are_read_beside_each_other() {
     let ran = bed.run(&["--cluster-timeout=30s", "-C", "m1,m2", "logs", "-l", "app=web"]);
     let lines = "m1 | a one\nm1 | a two\nm1 | b one\nm1 | b two\nm1 | c one\nm1 | c two\n";
     assert_eq!(ran, Ran::new(0, lines, "m2 | No resources found in ns namespace.\n"));
+}
+
+#[test]
+fn log_line_without_end_needs_little_memory() {
+    let bed = Bed::streaming(move |path, stream: &mut Stream| match path {
+        path if path.contains("/log?") => {
+            stream.begin();
+            let piece = "x".repeat(1 << 16);
+            let mut pieces = 100 << 4;
+            while pieces > 0 && stream.goes_on(&piece) {
+                pieces -= 1;
+            }
+            stream.piece("\nend\n");
+            stream.hold();
+        }
+        _ => stream.answer(ok(POD)),
+    });
+    for words in [&["-C", "m1,m2", "logs", "web"][..], &["-C", "m1,m2", "logs", "-f", "web"]] {
+        let mut running = Running::start(&bed, words);
+        let mut length = 0;
+        loop {
+            let line = running.out();
+            if line == "m1 | end" {
+                break;
+            }
+            assert!(line.len() < 2 << 20, "{}", line.len());
+            length += line.strip_prefix("m1 | ").map_or(0, str::len);
+        }
+        assert_eq!(length, 100 << 20, "{words:?}");
+        let most = running.most_memory();
+        assert!(most < 64 << 10, "{words:?}: {most} KiB");
+        running.end();
+    }
+}
+
+#[test]
+fn line_of_kubectl_without_end_is_printed_in_parts() {
+    let bed = Bed::with_kubectl("head -c 4194304 /dev/zero | tr '\\0' x");
+    let ran = bed.run(&["-C", "m1,m2", "--yes", "exec", "web", "--", "cat"]);
+    for cluster in ["m1 | ", "m2 | "] {
+        let parts: Vec<_> =
+            ran.out.lines().filter_map(|line| line.strip_prefix(cluster)).map(str::len).collect();
+        assert_eq!(parts.iter().sum::<usize>(), 4 << 20, "{parts:?}");
+        assert!(parts.iter().all(|part| *part < 2 << 20), "{parts:?}");
+    }
+}
+
+#[test]
+fn watch_of_a_list_without_end_is_an_error() {
+    let page = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": [], "rows": [],
+        "metadata": {"resourceVersion": "1", "continue": "more"}});
+    let ran = Bed::serving(move |_| ok(&page.to_string())).run(&["-C", "m1,m2", "get", "configmaps", "-w"]);
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert!(
+        ran.err.contains("m1 | error: cannot read the answer: a list of more than 2000 pages\n"),
+        "{ran:?}"
+    );
 }
 
 #[test]

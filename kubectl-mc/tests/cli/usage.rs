@@ -67,6 +67,25 @@ fn usage_errors_come_with_a_hint() {
             &["--dry-run=clusters", "install", "--image=i"],
             "error: `kubectl mc install` takes no --dry-run=clusters: ",
         ),
+        (
+            &["join", "m1", "--member-context=host", "--server=https://m", "--proxy-client-key=x"],
+            "error: --proxy-client-key needs an https proxy, and there is no --proxy-url\nhint: ",
+        ),
+        (
+            &[
+                "join",
+                "m1",
+                "--member-context=host",
+                "--server=https://m",
+                "--proxy-url=https://p",
+                "--proxy-client-key=x",
+            ],
+            "error: --proxy-client-key needs --proxy-client-certificate too\nhint: ",
+        ),
+        (
+            &["join", "m1", "--renew", "--proxy-certificate-authority=x"],
+            "error: the argument '--renew' cannot be used with '--proxy-certificate-authority <FILE>'",
+        ),
         (&["unjoin", "m1", "--batch=1"], "error: `kubectl mc unjoin` takes no --batch: "),
         (&["clusters", "--exclude=m1"], "error: `kubectl mc clusters` takes no choice of clusters\n"),
         (

@@ -1,9 +1,9 @@
 //! `ClusterAccess`, a grant that the leader keeps: subjects, the members that a selector or a list of names
-//! chooses, the ClusterRole that they have there, and until when.
+//! chooses, the ClusterRole or the Role that they have there, and until when.
 //!
 //! On the host it becomes a ClusterRole and a ClusterRoleBinding named [`host_name`]; on each member the subjects
-//! of all grants of one role share the bindings named [`member_name`], so that the member's administrators can
-//! tell the manager's right to one role by its name.
+//! of all grants of one role share the bindings named [`RoleRef::binding_name`], so that the member's administrators
+//! can tell the manager's right to one role by its name.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::rbac::v1::Subject;
@@ -28,7 +28,7 @@ use crate::names::NAMESPACE;
     status = "ClusterAccessStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "Who has which ClusterRole on which members, and until when. The sidecar's leader keeps it on every member that is selected.",
+    doc = "Who has which role on which members, and until when. The sidecar's leader keeps it on every member that is selected.",
     printcolumn = r#"{"name":"Role","type":"string","jsonPath":".spec.roleRef.name"}"#,
     printcolumn = r#"{"name":"Clusters","type":"string","jsonPath":".status.summary"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
@@ -41,6 +41,7 @@ use crate::names::NAMESPACE;
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {"rule": "has(self.clusters) != has(self.clusterSelector)", "message": "set either clusters or clusterSelector"},
+    {"rule": "self.roleRef.kind != 'Role' || has(self.namespaces)", "message": "a Role needs namespaces"},
 ]))]
 pub struct ClusterAccessSpec {
     /// Who has access.
@@ -56,7 +57,7 @@ pub struct ClusterAccessSpec {
     pub cluster_selector: Option<LabelSelector>,
     /// The role that they have on the members.
     pub role_ref: RoleRef,
-    /// The namespaces of the members in which they have it; none means everywhere.
+    /// The namespaces of the members in which they have it; none means everywhere. A Role needs some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "namespaces")]
     pub namespaces: Option<Vec<String>>,
@@ -71,9 +72,9 @@ pub struct ClusterAccessSpec {
 }
 
 /// A role of the members. Their administrators list the ones that may be bound.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct RoleRef {
-    /// ClusterRole.
+    /// ClusterRole, or Role: the one of this name in each of the namespaces.
     #[serde(default)]
     pub kind: RoleKind,
     /// The name of the role on the members.
@@ -82,11 +83,13 @@ pub struct RoleRef {
 }
 
 /// The kinds of roles.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum RoleKind {
     /// A role of the whole member.
     #[default]
     ClusterRole,
+    /// A role of one namespace.
+    Role,
 }
 
 /// What the leader has made of it.
@@ -122,6 +125,54 @@ pub struct ClusterState {
     pub reason: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+impl RoleRef {
+    pub fn new(kind: RoleKind, name: impl Into<String>) -> Self {
+        Self { kind, name: name.into() }
+    }
+
+    /// Reads an entry of a member's list of bindable roles: `NAME` is a ClusterRole, `NAMESPACE/NAME` a Role of that
+    /// namespace. No name of a role has a slash.
+    pub fn from_entry(entry: &str) -> (Self, Option<&str>) {
+        match entry.split_once('/') {
+            Some((namespace, name)) => (Self::new(RoleKind::Role, name), Some(namespace)),
+            None => (Self::new(RoleKind::ClusterRole, entry), None),
+        }
+    }
+
+    /// The entry of a member's list that allows to bind this role in a namespace; without one, everywhere.
+    pub fn entry(&self, namespace: Option<&str>) -> String {
+        match self.kind {
+            RoleKind::ClusterRole => self.name.clone(),
+            // Without a namespace there is no such Role, and an entry that no list can have.
+            RoleKind::Role => format!("{}/{}", namespace.unwrap_or_default(), self.name),
+        }
+    }
+
+    /// The name of its bindings on a member. A ClusterRole and a Role of one name have different ones.
+    pub fn binding_name(&self) -> String {
+        let prefix = match self.kind {
+            RoleKind::ClusterRole => CLUSTER_ROLE_PREFIX,
+            RoleKind::Role => ROLE_PREFIX,
+        };
+        format!("{prefix}{}", self.name)
+    }
+
+    /// The role that bindings of this name are for.
+    pub fn of_binding(name: &str) -> Option<Self> {
+        let of = |prefix, kind| name.strip_prefix(prefix).map(|role| Self::new(kind, role));
+        of(CLUSTER_ROLE_PREFIX, RoleKind::ClusterRole).or_else(|| of(ROLE_PREFIX, RoleKind::Role))
+    }
+}
+
+impl RoleKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterRole => "ClusterRole",
+            Self::Role => "Role",
+        }
+    }
 }
 
 impl ClusterAccess {
@@ -177,16 +228,13 @@ pub fn host_name(access: &str, namespace: &str) -> String {
     }
 }
 
-/// The name of the bindings of a ClusterRole on a member, in its namespaces and for all of it.
-pub fn member_name(role: &str) -> String {
-    format!("{MEMBER_PREFIX}{role}")
-}
-
 /// Begins the names of what the host has of ClusterAccesses. A host can be another host's member: its objects have other
 /// names as such.
 pub const HOST_PREFIX: &str = "kubectl-mc-access:";
-/// Begins the names of the bindings on members.
-pub const MEMBER_PREFIX: &str = "kubectl-mc-bound:";
+/// Begins the names of the bindings of ClusterRoles on members.
+pub const CLUSTER_ROLE_PREFIX: &str = "kubectl-mc-bound:";
+/// Begins the names of the bindings of Roles on members.
+pub const ROLE_PREFIX: &str = "kubectl-mc-bound-role:";
 
 /// The reason of condition `Ready` after the end.
 pub const EXPIRED: &str = "Expired";
@@ -262,6 +310,25 @@ mod tests {
             "status": {"conditions": expired_at_generation.map(condition).into_iter().collect::<Vec<_>>()},
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn roles_and_cluster_roles_are_never_confused() {
+        let (cluster_role, everywhere) = RoleRef::from_entry("view");
+        let (role, in_shop) = RoleRef::from_entry("shop/view");
+        assert_eq!((cluster_role.kind, everywhere), (RoleKind::ClusterRole, None));
+        assert_eq!((role.kind, in_shop), (RoleKind::Role, Some("shop")));
+        assert_eq!(cluster_role.entry(Some("shop")), "view");
+        assert_eq!(role.entry(Some("web")), "web/view");
+        // A ClusterRole may have nearly any name.
+        let (odd, _) = RoleRef::from_entry("-role:view");
+        let names = [&cluster_role, &role, &odd].map(RoleRef::binding_name);
+        assert_eq!(
+            names,
+            ["kubectl-mc-bound:view", "kubectl-mc-bound-role:view", "kubectl-mc-bound:-role:view"]
+        );
+        assert_eq!(names.map(|name| RoleRef::of_binding(&name).unwrap()), [cluster_role, role, odd]);
+        assert_eq!(RoleRef::of_binding("view"), None);
     }
 
     #[test]

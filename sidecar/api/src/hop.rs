@@ -26,6 +26,8 @@ pub enum Hop {
     Sidecar,
     ClusterUnknown,
     ProxyOff,
+    /// The member's agent has no tunnel, or its tunnel leads nowhere.
+    Agent,
     MemberUnreachable,
     MemberAuthentication,
     MemberImpersonation,
@@ -35,7 +37,7 @@ pub enum Hop {
 
 impl Hop {
     /// Every hop, in the order in which a request passes them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::HostUnreachable,
         Self::SidecarMissing,
         Self::SidecarUnavailable,
@@ -45,6 +47,7 @@ impl Hop {
         Self::Sidecar,
         Self::ClusterUnknown,
         Self::ProxyOff,
+        Self::Agent,
         Self::MemberUnreachable,
         Self::MemberAuthentication,
         Self::MemberImpersonation,
@@ -63,6 +66,7 @@ impl Hop {
             Self::Sidecar => "sidecar",
             Self::ClusterUnknown => "cluster unknown",
             Self::ProxyOff => "proxy off",
+            Self::Agent => "agent",
             Self::MemberUnreachable => "member unreachable",
             Self::MemberAuthentication => "member authentication",
             Self::MemberImpersonation => "member impersonation",

@@ -1,11 +1,13 @@
 //! The objects of an installation: the text of `sidecar/deploy` for one namespace, image and way to run. The Helm
 //! chart renders the same files.
 
+pub mod agent;
 mod pod;
 pub mod values;
 
 use std::num::NonZeroU16;
 
+pub use agent::{Agent, AgentValues, HostConnection};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 pub use values::{Certificates, Values};
@@ -27,10 +29,12 @@ pub const SELECTOR: &str = "app.kubernetes.io/name=mc-sidecar";
 const NAMESPACE: &str = include_str!("../../deploy/namespace.yaml");
 const CRD: &str = include_str!("../../deploy/crd.yaml");
 const RBAC: &str = include_str!("../../deploy/rbac.yaml");
+const AGENTS: &str = include_str!("../../deploy/agents.yaml");
 const ACCESS_POLICY: &str = include_str!("../../deploy/access-policy.yaml");
 const AUTHORITY_SECRET: &str = include_str!("../../deploy/authority.yaml");
 const CERT_MANAGER: &str = include_str!("../../deploy/cert-manager.yaml");
 const SERVICE: &str = include_str!("../../deploy/service.yaml");
+const PEERS_SERVICE: &str = include_str!("../../deploy/peers-service.yaml");
 const NETWORK_POLICY: &str = include_str!("../../deploy/network-policy.yaml");
 const DISRUPTION: &str = include_str!("../../deploy/disruption.yaml");
 const DEPLOYMENT: &str = include_str!("../../deploy/deployment.yaml");
@@ -76,7 +80,7 @@ impl Parameters {
         objects.extend(self.pod_monitor()?);
         objects.extend(self.program()?);
         objects.push(self.registration()?);
-        Ok(labelled(objects))
+        Ok(labelled(objects, &LABELS))
     }
 
     /// The objects on a host whose sidecar runs in another cluster.
@@ -103,7 +107,7 @@ impl Parameters {
         }
         objects.push(service);
         objects.push(self.registration()?);
-        Ok(labelled(objects))
+        Ok(labelled(objects, &LABELS))
     }
 
     /// The objects in another cluster that runs the sidecar, which has this kubeconfig of the host.
@@ -135,7 +139,7 @@ impl Parameters {
             push(&mut container["args"], format!("--namespace={}", self.namespace).into());
         }
         objects.extend(program);
-        Ok(labelled(objects))
+        Ok(labelled(objects, &LABELS))
     }
 
     /// What there is for this way to make the serving certificate and for no other.
@@ -145,7 +149,7 @@ impl Parameters {
             Certificates::CertManager => CERT_MANAGER,
             Certificates::Secret => return Ok(Vec::new()),
         };
-        Ok(labelled(self.all(text)?))
+        Ok(labelled(self.all(text)?, &LABELS))
     }
 
     /// The port that the sidecar's pods serve on.
@@ -160,6 +164,7 @@ impl Parameters {
         // Before the rights that it limits.
         objects.extend(self.all(ACCESS_POLICY)?);
         objects.extend(self.all(RBAC)?.into_iter().map(|object| self.annotated(self.listing(object))));
+        objects.extend(self.all(AGENTS)?);
         if self.values.certificates == Certificates::SelfManaged {
             objects.extend(self.all(AUTHORITY_SECRET)?);
         }
@@ -181,7 +186,7 @@ impl Parameters {
         if self.values.certificates == Certificates::CertManager {
             objects.extend(self.all(CERT_MANAGER)?);
         }
-        for text in [SERVICE, NETWORK_POLICY, DISRUPTION] {
+        for text in [SERVICE, PEERS_SERVICE, NETWORK_POLICY, DISRUPTION] {
             objects.extend(self.all(text)?);
         }
         if self.values.metrics.service.enabled {
@@ -312,11 +317,11 @@ pub enum Error {
 }
 
 /// With Kubernetes' recommended labels.
-fn labelled(mut objects: Vec<Value>) -> Vec<Value> {
+fn labelled(mut objects: Vec<Value>, own: &[(&str, &str)]) -> Vec<Value> {
     for object in &mut objects {
         let labels = &mut object["metadata"]["labels"];
-        for (key, value) in LABELS {
-            labels[key] = value.into();
+        for (key, value) in own {
+            labels[key] = (*value).into();
         }
         labels["app.kubernetes.io/version"] = values::VERSION.into();
         labels[MANAGED_BY] = KUBECTL_MC.into();

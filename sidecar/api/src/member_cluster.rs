@@ -25,6 +25,7 @@ use serde_json::json;
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
     printcolumn = r#"{"name":"Reason","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Ready\")].reason"}"#,
     printcolumn = r#"{"name":"Server","type":"string","priority":1,"jsonPath":".status.server"}"#,
+    printcolumn = r#"{"name":"Connected","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Connected\")].status"}"#,
     printcolumn = r#"{"name":"Last Seen","type":"date","priority":1,"jsonPath":".status.lastSeen"}"#,
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63").message("a cluster's name must be a DNS label")
 )]
@@ -97,7 +98,7 @@ pub struct MemberClusterStatus {
     /// When the member last answered: written on change, else at most every 5 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Time>,
-    /// Reachable, CredentialValid, AuthSynced and Ready.
+    /// Reachable, CredentialValid, AuthSynced and Ready; Connected, where an agent carries the connection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -16,6 +16,15 @@ pub const PREFIX: &str = "kubectl-mc:";
 /// The registration of the aggregated API with the host.
 pub const API_SERVICE: &str = "v1alpha1.proxy.kubectl-mc.dev";
 
+/// The namespace of the agents' accounts on the host. An account is named as its cluster.
+pub const AGENTS: &str = "kubectl-mc-agents";
+/// The ClusterRole that lets the accounts of [`AGENTS`] attach to clusters, and its binding.
+pub const AGENT_ROLE: &str = "kubectl-mc-agent";
+/// The namespace of the agent on a member.
+pub const AGENT_NAMESPACE: &str = "kubectl-mc-agent";
+/// The agent's Deployment, account, Secret, Role and NetworkPolicy on a member.
+pub const AGENT: &str = "mc-agent";
+
 /// The API group of the registry.
 pub const FLEET_GROUP: &str = "fleet.kubectl-mc.dev";
 /// `<group>/<version>` of the registry.
@@ -42,6 +51,11 @@ pub const CLUSTER: &str = "fleet.kubectl-mc.dev/cluster";
 /// Annotation of a MemberCluster: the uid of the member's kube-system.
 pub const MEMBER_UID: &str = "fleet.kubectl-mc.dev/uid";
 
+/// The DNS name of the sidecar's Service, which its serving certificate is for.
+pub fn service(namespace: &str) -> String {
+    format!("{SIDECAR}.{namespace}.svc")
+}
+
 #[cfg(test)]
 mod tests {
     use kube::Resource;
@@ -66,12 +80,23 @@ mod tests {
         ] {
             assert!(has(&member, kind, name), "{kind}/{name}");
         }
+        let agent = manifests::Agent::new("m1".parse().unwrap(), "image").objects().unwrap();
+        for (kind, name) in [
+            ("Namespace", AGENT_NAMESPACE),
+            ("ServiceAccount", AGENT),
+            ("Deployment", AGENT),
+            ("NetworkPolicy", AGENT),
+        ] {
+            assert!(has(&agent, kind, name), "{kind}/{name}");
+        }
         let host = manifests::Parameters::new("image").host().unwrap();
         for (kind, name) in [
             ("Namespace", NAMESPACE),
             ("Deployment", SIDECAR),
             ("Service", SIDECAR),
             ("APIService", API_SERVICE),
+            ("Namespace", AGENTS),
+            ("ClusterRole", AGENT_ROLE),
         ] {
             assert!(has(&host, kind, name), "{kind}/{name}");
         }

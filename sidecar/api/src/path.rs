@@ -11,6 +11,8 @@ pub const PROXY_VERSION: &str = "v1alpha1";
 pub const PROXY_GROUP_VERSION: &str = "proxy.kubectl-mc.dev/v1alpha1";
 /// The plural resource name of the aggregated view of the inventory.
 pub const CLUSTERS: &str = "clusters";
+/// The subresource of [`CLUSTERS`] for agents' tunnels. kube-apiserver sets no deadline for one of this name.
+pub const ATTACH: &str = "attach";
 /// The collection of clusters, below the host's root.
 pub const CLUSTERS_PATH: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
 
@@ -35,6 +37,11 @@ pub fn member_root(cluster: &ClusterName) -> String {
     format!("{CLUSTERS_PATH}/{cluster}/proxy")
 }
 
+/// Where the agent of a member attaches its tunnel, below the host's root.
+pub fn attach(cluster: &ClusterName) -> String {
+    format!("{CLUSTERS_PATH}/{cluster}/{ATTACH}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,5 +57,6 @@ mod tests {
             member_root(&"m1".parse().unwrap()),
             "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy"
         );
+        assert_eq!(attach(&"m1".parse().unwrap()), "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/attach");
     }
 }

@@ -1,4 +1,5 @@
-//! How long a member's tokens live, and what outage of the host the member survives with them.
+//! How long a member's tokens live, and what outage of the host the member survives with them. How long an agent's token
+//! lives, and what absence the agent survives with it.
 
 use std::time::Duration;
 
@@ -21,6 +22,16 @@ pub fn survived_outage(manager: Duration) -> Duration {
     manager.mul_f64(1.0 - RENEWAL_FRACTION)
 }
 
+/// The lifetime that is requested for an agent's token. A host may grant less.
+pub const AGENT_DEFAULT: Duration = Duration::from_secs(30 * DAY);
+/// Part of the life of an agent's token after which the host renews it.
+pub const AGENT_RENEWAL_FRACTION: f64 = 2.0 / 3.0;
+
+/// The longest time that an agent may be away with a token of this life, when it leaves just before a renewal.
+pub fn survived_absence(agent: Duration) -> Duration {
+    agent.mul_f64(1.0 - AGENT_RENEWAL_FRACTION)
+}
+
 const DAY: u64 = 24 * 3600;
 
 #[cfg(test)]
@@ -31,5 +42,7 @@ mod tests {
     fn default_life_survives_a_month_and_a_day_no_weekend() {
         assert!(survived_outage(of_manager(DEFAULT)) > Duration::from_secs(30 * DAY));
         assert!(survived_outage(of_manager(Duration::from_secs(DAY))) < WEEKEND);
+        assert!(survived_absence(AGENT_DEFAULT) > WEEKEND);
+        assert!(survived_absence(Duration::from_secs(2 * DAY)) < WEEKEND);
     }
 }

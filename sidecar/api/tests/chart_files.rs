@@ -1,42 +1,53 @@
-//! The chart's `values.schema.json` and the table of its README: both follow from `values.yaml` and from the type that
+//! The charts' `values.schema.json` and the tables of their READMEs: both follow from `values.yaml` and from the type that
 //! the plugin reads values into. `UPDATE=1 cargo test -p kubectl-mc-api --test chart_files` writes them anew.
 
 use std::error::Error;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use kubectl_mc_api::manifests::Values;
+use kubectl_mc_api::manifests::{AgentValues, Values};
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 #[test]
-fn schema_is_the_one_of_the_values() -> Result<(), Box<dyn Error>> {
+fn schemas_are_those_of_the_values() -> Result<(), Box<dyn Error>> {
+    schema::<Values>(SIDECAR)?;
+    schema::<AgentValues>(AGENT)
+}
+
+fn schema<T: JsonSchema>(chart: &str) -> Result<(), Box<dyn Error>> {
     let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings.into_generator().into_root_schema_for::<Values>().to_value();
-    for row in rows(&read("values.yaml")?)? {
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    for row in rows(&read(chart, "values.yaml")?)? {
         let pointer: String = row.path.split('.').map(|key| format!("/properties/{key}")).collect();
         let of_value = schema.pointer_mut(&pointer).ok_or_else(|| format!("no {} in the type", row.path))?;
         of_value["description"] = row.description.into();
     }
-    compare("values.schema.json", &format!("{}\n", serde_json::to_string_pretty(&schema)?))
+    compare(chart, "values.schema.json", &format!("{}\n", serde_json::to_string_pretty(&schema)?))
 }
 
 #[test]
-fn readme_has_every_value() -> Result<(), Box<dyn Error>> {
-    let kept = read("README.md")?;
-    let (head, _) = kept.split_once(HEADING).ok_or("no heading of the values")?;
-    let mut text = format!("{head}{HEADING}\n| value | meaning | default |\n|---|---|---|\n");
-    for row in rows(&read("values.yaml")?)? {
-        writeln!(text, "| `{}` | {} | `{}` |", row.path, row.description, row.default)?;
+fn readmes_have_every_value() -> Result<(), Box<dyn Error>> {
+    for chart in [SIDECAR, AGENT] {
+        let kept = read(chart, "README.md")?;
+        let (head, _) = kept.split_once(HEADING).ok_or("no heading of the values")?;
+        let mut text = format!("{head}{HEADING}\n| value | meaning | default |\n|---|---|---|\n");
+        for row in rows(&read(chart, "values.yaml")?)? {
+            writeln!(text, "| `{}` | {} | `{}` |", row.path, row.description, row.default)?;
+        }
+        compare(chart, "README.md", &text)?;
     }
-    compare("README.md", &text)
+    Ok(())
 }
 
 #[test]
-fn chart_has_the_version_of_the_programs() -> Result<(), Box<dyn Error>> {
-    let chart: Value = serde_saphyr::from_str(&read("Chart.yaml")?)?;
-    assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+fn charts_have_the_version_of_the_programs() -> Result<(), Box<dyn Error>> {
+    for chart in [SIDECAR, AGENT] {
+        let file: Value = serde_saphyr::from_str(&read(chart, "Chart.yaml")?)?;
+        assert_eq!(file["version"], env!("CARGO_PKG_VERSION"), "{chart}");
+        assert_eq!(file["appVersion"], env!("CARGO_PKG_VERSION"), "{chart}");
+    }
     Ok(())
 }
 
@@ -77,24 +88,26 @@ fn rows(text: &str) -> Result<Vec<Row>, Box<dyn Error>> {
     Ok(rows)
 }
 
-fn compare(name: &str, fresh: &str) -> Result<(), Box<dyn Error>> {
+fn compare(chart: &str, name: &str, fresh: &str) -> Result<(), Box<dyn Error>> {
     if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(chart(name), fresh)?;
+        std::fs::write(path(chart, name), fresh)?;
     }
-    let kept = std::fs::read_to_string(chart(name)).unwrap_or_default();
+    let kept = std::fs::read_to_string(path(chart, name)).unwrap_or_default();
     assert!(
         kept == fresh,
-        "{name} is not up to date: UPDATE=1 cargo test -p kubectl-mc-api --test chart_files"
+        "{chart}/{name} is not up to date: UPDATE=1 cargo test -p kubectl-mc-api --test chart_files"
     );
     Ok(())
 }
 
-fn read(name: &str) -> std::io::Result<String> {
-    std::fs::read_to_string(chart(name))
+fn read(chart: &str, name: &str) -> std::io::Result<String> {
+    std::fs::read_to_string(path(chart, name))
 }
 
-fn chart(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/chart").join(name)
+fn path(chart: &str, name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(chart).join(name)
 }
 
+const SIDECAR: &str = "chart";
+const AGENT: &str = "agent-chart";
 const HEADING: &str = "## Values\n";

@@ -10,24 +10,32 @@ use serde_json::Value;
 
 #[test]
 fn the_rights_on_the_host_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
-    compare("rbac.yaml", "host.txt")
+    compare(&["rbac.yaml", "agents.yaml"], "host.txt")
 }
 
 #[test]
 fn the_rights_on_a_member_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
-    compare("member.yaml", "member.txt")
+    compare(&["member.yaml"], "member.txt")
 }
 
-fn compare(manifest: &str, kept: &str) -> Result<(), Box<dyn Error>> {
+#[test]
+fn the_rights_of_an_agent_on_its_member_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
+    compare(&["agent.yaml"], "agent.txt")
+}
+
+fn compare(manifests: &[&str], kept: &str) -> Result<(), Box<dyn Error>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(here.join("../deploy").join(manifest))?;
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&text)?;
+    let mut objects: Vec<Value> = Vec::new();
+    for manifest in manifests {
+        let text = std::fs::read_to_string(here.join("../deploy").join(manifest))?;
+        objects.extend(serde_saphyr::from_multiple::<Value>(&text)?);
+    }
     let lines = rights(&objects).into_iter().map(|line| line + "\n").collect::<String>();
     let kept = here.join("tests/rights").join(kept);
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&kept, &lines)?;
     }
-    assert_eq!(lines, std::fs::read_to_string(&kept)?, "{manifest} is not what is kept");
+    assert_eq!(lines, std::fs::read_to_string(&kept)?, "{manifests:?} are not what is kept");
     Ok(())
 }
 
@@ -157,11 +165,10 @@ fn member_lists_no_bindable_roles_as_shipped() -> Result<(), Box<dyn Error>> {
     let is_access = variable("isAccess")["expression"].to_string();
     assert!(is_access.contains("!variables.isRole && variables.bindableRoles.exists("), "{is_access}");
     let validations = spec["validations"].to_string();
-    for text in [&is_access, &validations] {
-        assert!(
-            text.contains(&format!("object.metadata.name == '{}' + ", cluster_access::MEMBER_PREFIX)),
-            "{text}"
-        );
+    for prefix in [cluster_access::CLUSTER_ROLE_PREFIX, cluster_access::ROLE_PREFIX] {
+        for text in [&is_access, &validations] {
+            assert!(text.contains(&format!("'{prefix}'")), "{prefix}: {text}");
+        }
     }
     assert!(validations.contains(&format!("variables.isAccess && key == '{}'", names::ACCESS)));
     // The same tests hold for the subjects of a binding as for the names of a rule.

@@ -186,6 +186,7 @@ impl Access {
                 entitled: entitled(self.rbac.index(), cluster),
                 note: self.rbac.note(),
                 observed: self.observed.of(cluster),
+                tunnels: self.context.tunnels.clone(),
             };
             syncs.spawn(async move {
                 let cluster = sync.cluster.clone();

@@ -263,8 +263,9 @@ impl Controller {
                 continue;
             };
             let (cluster, grants) = (cluster.clone(), member.grants.clone());
+            let tunnels = self.context.tunnels.clone();
             under_way.spawn(async move {
-                let outcome = member::sync(&cluster, &manager, &grants).await;
+                let outcome = member::sync(&cluster, &manager, &grants, &tunnels).await;
                 Done::Member(cluster, grants, outcome)
             });
         }

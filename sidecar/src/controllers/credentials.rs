@@ -26,11 +26,10 @@ use crate::retry;
 
 mod assess;
 mod renew;
-mod token;
 
+use crate::token::{Credential, Token};
 use assess::{Known, Trouble};
 use renew::Renewal;
-use token::{Credential, Token};
 
 /// The two Secrets of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +213,8 @@ impl Keeper {
             return;
         };
         kept.held_mut(which).not_before = Some(now.steady + UNDER_WAY);
-        let renewal = Renewal { cluster: cluster.clone(), secret: secret.clone(), token, manager };
+        let tunnels = self.context.tunnels.clone();
+        let renewal = Renewal { cluster: cluster.clone(), secret: secret.clone(), token, manager, tunnels };
         let (context, turns) = (self.context.clone(), self.turns.clone());
         self.under_way.spawn(async move {
             let _turn = turns.acquire().await;

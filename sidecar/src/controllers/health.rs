@@ -21,6 +21,7 @@ use super::Context;
 use super::conditions::{Aspect, Finding};
 use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::random;
+use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::Upstream;
 use crate::upstream::connection::{self, Connection};
 
@@ -106,7 +107,7 @@ impl Monitor {
             self.context.metrics.not_asked(cluster);
             self.context.conditions.set(cluster, Aspect::Reachable, finding);
         };
-        let upstream = match target.upstream(cluster) {
+        let upstream = match target.upstream(cluster, &self.context.tunnels) {
             None => {
                 let secret = cluster.member_secret();
                 unknown(Finding::unknown("NoSecret", format!("Secret {secret} does not exist")));
@@ -147,13 +148,18 @@ impl ProbeTarget {
         }
     }
 
-    fn upstream(&self, cluster: &ClusterName) -> Option<Result<Arc<Upstream>, connection::Error>> {
+    fn upstream(
+        &self,
+        cluster: &ClusterName,
+        tunnels: &Arc<AgentTunnels>,
+    ) -> Option<Result<Arc<Upstream>, connection::Error>> {
         match self {
             Self::Upstream(upstream) => Some(Ok(upstream.clone())),
             Self::Unusable(secret) => {
                 let data = secret.data.clone().unwrap_or_default();
-                let upstream = Connection::parse_any(&data)
-                    .and_then(|connection| Upstream::new(cluster.clone(), connection, Gauge::default()));
+                let upstream = Connection::parse_any(&data).and_then(|connection| {
+                    Upstream::new(cluster.clone(), connection, Gauge::default(), tunnels)
+                });
                 Some(upstream.map(Arc::new))
             }
             Self::NoSecret => None,

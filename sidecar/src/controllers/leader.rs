@@ -299,7 +299,7 @@ fn version(lease: Option<&Lease>) -> Option<&str> {
 }
 
 /// Who this is: the host's or pod's name, and what tells two processes there apart.
-fn identity() -> String {
+pub(crate) fn identity() -> String {
     let host = Reporter::from("mc-sidecar").instance.unwrap_or_else(|| "mc-sidecar".to_owned());
     format!("{host}_{:016x}", random::bits())
 }

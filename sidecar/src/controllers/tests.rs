@@ -4,6 +4,7 @@ use k8s_openapi::ByteString;
 
 use super::*;
 use crate::fake_host::host;
+use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::Upstream;
 use crate::upstream::connection::Connection;
 
@@ -76,6 +77,7 @@ pub(super) fn context() -> (watch::Sender<Arc<Fleet>>, Context) {
             token_renewal_fraction: kubectl_mc_api::token_life::RENEWAL_FRACTION,
         },
         metrics: Arc::default(),
+        tunnels: AgentTunnels::none(),
         leadership: CancellationToken::new(),
     };
     (told, context)
@@ -87,5 +89,6 @@ pub(super) fn upstream() -> Arc<Upstream> {
     let data = [("server", "https://203.0.113.7"), ("insecure-skip-tls-verify", "true"), ("token", "t")];
     let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
     let connection = Connection::parse(&data.into()).unwrap();
-    Arc::new(Upstream::new("m1".parse().unwrap(), connection, Default::default()).unwrap())
+    let tunnels = AgentTunnels::none();
+    Arc::new(Upstream::new("m1".parse().unwrap(), connection, Default::default(), &tunnels).unwrap())
 }

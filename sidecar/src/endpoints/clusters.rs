@@ -66,14 +66,16 @@ pub async fn respond(
         (Verb::Watch, None) => {
             let shape = shape(false)?;
             let mut options = Options::of_watch(query)?;
-            options.selection.visible = viewer.sees(registry.names()?).await?;
+            let names = options.selection.names(&*registry.snapshot()?);
+            options.selection.visible = viewer.sees(names).await?;
             let form = Form::new(shape, options.include);
-            Body::Stream(watch::start(registry, options, form, Some(viewer.renewing())).await?)
+            Body::Stream(watch::start(registry, options, form, Some(viewer)).await?)
         }
         (_, None) => {
             let shape = shape(true)?;
             let mut options = Options::of_list(query)?;
-            options.selection.visible = viewer.sees(registry.names()?).await?;
+            let names = options.selection.names(&*registry.snapshot()?);
+            options.selection.visible = viewer.sees(names).await?;
             list::page(registry, &options, Form::new(shape, options.include)).await?.into()
         }
     };

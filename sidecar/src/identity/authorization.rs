@@ -27,6 +27,8 @@ pub struct Authorizer {
 pub enum Asker {
     /// Who logged in, whomever they act as.
     Caller(Caller),
+    /// The same for what a list or a watch shows them: one review for each cluster.
+    Listing(Caller),
     /// A long-running request that was allowed before.
     Renewal,
 }
@@ -161,11 +163,8 @@ impl Attributes {
     /// and a WebSocket's method is GET. It needs the method's own verb too, as through the host.
     fn of(info: &RequestInfo) -> impl Iterator<Item = Self> {
         let (first, second) = match &info.route {
-            Route::Proxy(cluster, _) => {
-                let upgrade = (info.upgrade.is_some() && info.verb != Verb::Create)
-                    .then(|| Self::cluster(Verb::Create, Some(cluster), "proxy"));
-                (Self::cluster(info.verb, Some(cluster), "proxy"), upgrade)
-            }
+            Route::Proxy(cluster, _) => Self::subresource(info, cluster, "proxy"),
+            Route::Attach(cluster) => Self::subresource(info, cluster, "attach"),
             Route::Clusters(cluster) => {
                 (Self::cluster(info.verb, cluster.as_ref().or(info.selected.as_ref()), ""), None)
             }
@@ -174,6 +173,16 @@ impl Attributes {
             }
         };
         [Some(first), second].into_iter().flatten()
+    }
+
+    fn subresource(
+        info: &RequestInfo,
+        cluster: &ClusterName,
+        subresource: &'static str,
+    ) -> (Self, Option<Self>) {
+        let upgrade = (info.upgrade.is_some() && info.verb != Verb::Create)
+            .then(|| Self::cluster(Verb::Create, Some(cluster), subresource));
+        (Self::cluster(info.verb, Some(cluster), subresource), upgrade)
     }
 
     fn cluster(verb: Verb, cluster: Option<&ClusterName>, subresource: &'static str) -> Self {
@@ -313,6 +322,7 @@ mod tests {
     fn an_upgrade_needs_create_whatever_its_method() {
         assert_eq!(rights("GET", "/m1/proxy/x", Some("websocket")), ["get m1/proxy", "create m1/proxy"]);
         assert_eq!(rights("POST", "/m1/proxy/x", Some("SPDY/3.1")), ["create m1/proxy"]);
+        assert_eq!(rights("GET", "/m1/attach", Some("websocket")), ["get m1/attach", "create m1/attach"]);
     }
 
     #[test]

@@ -45,6 +45,21 @@ impl Inventory {
         }
     }
 
+    /// Whether the host registers a member of this name, be it one that requests can be sent to or not.
+    pub fn registered(&self, name: &ClusterName) -> Result<(), Error> {
+        match self.find(name) {
+            Ok(_) | Err(Error::ProxyOff { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Closes idle connections that should not be kept any longer, before the sidecar ends.
+    pub fn sweep(&self) {
+        let snapshot = self.members.load();
+        let members = snapshot.iter().flat_map(HashMap::values);
+        members.flatten().for_each(|cluster| cluster.upstream.sweep());
+    }
+
     /// The same member at the same address with another credential than the one that it `refused`, if there is
     /// one.
     pub async fn renewed(&self, refused: &Cluster) -> Option<Arc<Cluster>> {

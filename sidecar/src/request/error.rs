@@ -7,6 +7,7 @@ use crate::identity::authorization;
 use crate::identity::impersonation;
 use crate::members::inventory;
 use crate::panics;
+use crate::request::agent_handshake;
 use crate::request::deadline;
 use crate::request::headers;
 use crate::request::limits;
@@ -43,6 +44,8 @@ pub enum Error {
     Upstream(#[from] upstream::Error),
     #[error(transparent)]
     Upgrade(#[from] offer::NotAccepted),
+    #[error(transparent)]
+    Attach(#[from] agent_handshake::Error),
     #[error("the sidecar is shutting down, try again")]
     Closing,
     #[error(transparent)]

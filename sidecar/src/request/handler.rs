@@ -14,10 +14,10 @@ use crate::endpoints::clusters;
 use crate::endpoints::clusters::Viewer;
 use crate::endpoints::discovery;
 use crate::identity::authentication::By;
-use crate::identity::authorization::Asker;
 use crate::identity::impersonation;
 use crate::metrics;
 use crate::panics;
+use crate::request::attach;
 use crate::request::audit_id::AuditId;
 use crate::request::body::Body;
 use crate::request::cutoff::Cutoff;
@@ -116,7 +116,7 @@ async fn respond(
     match &info.route {
         Route::Discovery(document) => return Ok(discovery::respond(*document, request.headers())),
         Route::Health(health) => return Ok(self::health(services, *health)),
-        Route::Metrics | Route::Clusters(_) | Route::Proxy(..) => {}
+        Route::Metrics | Route::Clusters(_) | Route::Proxy(..) | Route::Attach(_) => {}
     }
 
     let long_running = info.is_long_running(request.uri().query());
@@ -162,6 +162,7 @@ async fn respond(
     let user = services.limits.caller(&caller.identity.user);
     record.hold().admitted(match due {
         Some(due) => services.limits.admit(info.verb.is_read(), user, due).await?,
+        None if matches!(info.route, Route::Attach(_)) => services.limits.admit_agent(user)?,
         None if info.upgrade.is_some() => services.limits.admit_tunnel(user)?,
         None => services.limits.admit_watch(user)?,
     });
@@ -176,13 +177,16 @@ async fn respond(
         Route::Proxy(name, path) => (name, path),
         Route::Clusters(name) => {
             let (authorizer, identity) = (services.authorizer.clone(), allowed.identity().clone());
-            let viewer = Viewer { authorizer, identity, asker: Asker::Caller(user) };
+            let viewer = Viewer { authorizer, identity, caller: user };
             if long_running {
                 record.hold().keep_revalidation(services.revalidate(allowed, None, record));
             }
             let (parts, _) = request.into_parts();
             let (registry, verb) = (&services.registry, info.verb);
             return Ok(Box::pin(clusters::respond(registry, viewer, verb, name.as_ref(), &parts)).await?);
+        }
+        Route::Attach(name) => {
+            return attach::respond(services, name, request, info.upgrade, allowed, record);
         }
         Route::Metrics | Route::Discovery(_) | Route::Health(_) => return Ok(self::metrics(services)),
     };

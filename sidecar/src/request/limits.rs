@@ -27,6 +27,7 @@ pub struct Limits {
     writes: Bound,
     tunnels: Bound,
     watches: Bound,
+    agents: Bound,
     callers: RandomState,
 }
 
@@ -81,10 +82,11 @@ pub struct MemberBounds {
 pub struct Bound(Option<Arc<Queue>>);
 
 impl Limits {
-    pub fn new(reads: Size, writes: Size, tunnels: usize, watches: usize) -> Self {
-        let [tunnels, watches] = [tunnels, watches].map(Size::without_queue);
-        let [reads, writes, tunnels, watches] = [reads, writes, tunnels, watches].map(Bound::new);
-        Self { reads, writes, tunnels, watches, callers: RandomState::new() }
+    pub fn new(reads: Size, writes: Size, tunnels: usize, watches: usize, agents: usize) -> Self {
+        let [tunnels, watches, agents] = [tunnels, watches, agents].map(Size::without_queue);
+        let [reads, writes, tunnels, watches, agents] =
+            [reads, writes, tunnels, watches, agents].map(Bound::new);
+        Self { reads, writes, tunnels, watches, agents, callers: RandomState::new() }
     }
 
     /// The holder that a user is in every bound.
@@ -101,6 +103,11 @@ impl Limits {
     /// Admits a request that asks to switch protocols, or refuses it at once.
     pub fn admit_tunnel(&self, caller: Caller) -> Result<Permit, Error> {
         self.tunnels.admit_now(caller).ok_or(Error::Tunnels)
+    }
+
+    /// Admits the tunnel of a member's agent, or refuses it at once.
+    pub fn admit_agent(&self, caller: Caller) -> Result<Permit, Error> {
+        self.agents.admit_now(caller).ok_or(Error::Agents)
     }
 
     /// Admits a long-running request that keeps its protocol, or refuses it at once.
@@ -174,6 +181,8 @@ pub enum Error {
     InAll,
     #[error("too many tunnels are open, try again later")]
     Tunnels,
+    #[error("too many tunnels of members' agents are open, try again later")]
+    Agents,
     #[error("too many watches and other long-running requests of this user are open, try again later")]
     Watches,
     #[error("too many watches and other long-running requests to member {0} are open, try again later")]

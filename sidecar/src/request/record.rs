@@ -71,7 +71,7 @@ impl Record {
         self.with(|entry| {
             entry.route = metrics::Route::of(info);
             entry.is_member_discovery = info.is_member_discovery();
-            if let Route::Proxy(cluster, _) = &info.route {
+            if let Route::Proxy(cluster, _) | Route::Attach(cluster) = &info.route {
                 entry.cluster = Some(cluster.clone());
             }
         });
@@ -97,7 +97,7 @@ impl Record {
 
     /// Whether the request asks for an upgrade of its connection.
     pub fn is_upgrade(&self) -> bool {
-        self.with(|entry| entry.route == metrics::Route::Upgrade)
+        self.with(|entry| matches!(entry.route, metrics::Route::Upgrade | metrics::Route::Attach))
     }
 
     /// Whether the request is one of kubectl's discovery calls to a member.

@@ -42,6 +42,8 @@ pub enum Route {
     Clusters(Option<ClusterName>),
     /// A member's API.
     Proxy(ClusterName, MemberPath),
+    /// The tunnel of a member's agent.
+    Attach(ClusterName),
 }
 
 /// The static documents.
@@ -103,11 +105,13 @@ impl RequestInfo {
         }
         let route = Route::parse(target)?;
         let upgrade = match &route {
-            Route::Proxy(..) => Protocol::requested(request.version(), request.method(), request.headers())?,
+            Route::Proxy(..) | Route::Attach(_) => {
+                Protocol::requested(request.version(), request.method(), request.headers())?
+            }
             _ => None,
         };
         let verb = match &route {
-            Route::Proxy(..) => Verb::of_method(request.method()),
+            Route::Proxy(..) | Route::Attach(_) => Verb::of_method(request.method()),
             Route::Clusters(name) => Verb::of_read(request.method(), name.is_some(), request.uri().query())
                 .ok_or_else(|| Error::Method(request.method().clone()))?,
             _ if matches!(*request.method(), Method::GET | Method::HEAD) => Verb::Get,
@@ -132,6 +136,8 @@ impl RequestInfo {
             Route::Proxy(_, path) => {
                 self.upgrade.is_some() || path.is_long_running(self.verb == Verb::Get, query)
             }
+            // A kube-apiserver takes any subresource of this name for one.
+            Route::Attach(_) => true,
             _ => self.verb == Verb::Watch,
         }
     }
@@ -159,6 +165,7 @@ impl Route {
         match rest {
             None | Some("") => Ok(Self::Clusters(Some(name))),
             Some("proxy") => Ok(Self::Proxy(name, MemberPath::root())),
+            Some("attach") => Ok(Self::Attach(name)),
             Some(rest) => {
                 let inner = rest.strip_prefix("proxy/").ok_or_else(|| Error::NotFound(target.to_owned()))?;
                 Ok(Self::Proxy(name, MemberPath::parse(inner)?))

@@ -1,5 +1,5 @@
 //! The leave of a long-running request to go on. It was allowed when it began; whether it still is,
-//! the host is asked every 30 seconds. The right is over on a denial, after ten minutes without an
+//! the host is asked at an interval. The right is over on a denial, after ten minutes without an
 //! answer, when the member is deleted, when its connection leads elsewhere, and when the process ends.
 
 use std::future::Future;
@@ -43,6 +43,7 @@ impl Revalidation {
     pub fn grant(
         authorizer: Arc<Authorizer>,
         allowed: Allowed,
+        interval: Duration,
         stop: CancellationToken,
         gone: Option<CancellationToken>,
         cutoff: Arc<Cutoff>,
@@ -54,7 +55,7 @@ impl Revalidation {
                 biased;
                 () = stop.cancelled() => End::Stopped,
                 () = cancelled(gone) => End::MemberGone,
-                end = lapsed(&authorizer, &allowed) => end,
+                end = lapsed(&authorizer, &allowed, interval) => end,
             };
             info!(why = %end, "long-running request ended");
             let _ = told.set(end);
@@ -83,9 +84,9 @@ impl Revalidation {
 }
 
 /// Resolves when the host takes the right away or has not confirmed it for too long.
-async fn lapsed(authorizer: &Authorizer, allowed: &Allowed) -> End {
+async fn lapsed(authorizer: &Authorizer, allowed: &Allowed, interval: Duration) -> End {
     let mut confirmed = Instant::now();
-    let mut every = interval_at(confirmed + RENEWAL, RENEWAL);
+    let mut every = interval_at(confirmed + interval, interval);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         every.tick().await;
@@ -111,7 +112,7 @@ async fn cancelled(token: Option<CancellationToken>) {
 }
 
 /// With a decision that may be 10 s old, a right that is taken away ends what it opened within 40 s.
-const RENEWAL: Duration = Duration::from_secs(30);
+pub const INTERVAL: Duration = Duration::from_secs(30);
 /// Time for a host's control plane to restart or fail over, and no more: whoever keeps us from asking
 /// must not keep a right for ever.
 const UNCONFIRMED: Duration = Duration::from_secs(600);
@@ -183,6 +184,7 @@ mod tests {
             Revalidation::grant(
                 authorizer,
                 permit,
+                INTERVAL,
                 CancellationToken::new(),
                 Some(gone.clone()),
                 Arc::default(),
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_a_lease_takes_is_small() {
-        fn future<'a, F: Future>(_: impl Fn(&'a Authorizer, &'a Allowed) -> F) -> usize {
+        fn future<'a, F: Future>(_: impl Fn(&'a Authorizer, &'a Allowed, Duration) -> F) -> usize {
             size_of::<F>()
         }
         assert!(future(lapsed) <= 256, "{} bytes: box what is rarely awaited", future(lapsed));

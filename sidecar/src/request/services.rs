@@ -15,10 +15,12 @@ use crate::readiness::Readiness;
 use crate::request::cutoff::Cutoffs;
 use crate::request::limits::Limits;
 use crate::request::record::{Metrics, Record};
-use crate::request::revalidation::Revalidation;
+use crate::request::revalidation::{self, Revalidation};
 use crate::request::upgrade::Tunnels;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
+use crate::tunnel::accounts::Accounts;
+use crate::tunnel::registry::AgentTunnels;
 
 /// What every request needs.
 pub struct Services {
@@ -30,6 +32,8 @@ pub struct Services {
     pub rules: member::Rules,
     pub request_timeout: Duration,
     pub tunnels: Tunnels,
+    pub agent_tunnels: Arc<AgentTunnels>,
+    pub agent_accounts: Arc<Accounts>,
     pub metrics: Arc<Metrics>,
     /// Of all metrics.
     pub metric_registry: MetricRegistry,
@@ -47,7 +51,18 @@ impl Services {
         gone: Option<CancellationToken>,
         record: &Record,
     ) -> Revalidation {
+        self.revalidate_every(revalidation::INTERVAL, allowed, gone, record)
+    }
+
+    /// The same, asked for at another interval.
+    pub fn revalidate_every(
+        &self,
+        interval: Duration,
+        allowed: Allowed,
+        gone: Option<CancellationToken>,
+        record: &Record,
+    ) -> Revalidation {
         let (authorizer, stop) = (self.authorizer.clone(), self.tunnels.stop.clone());
-        Revalidation::grant(authorizer, allowed, stop, gone, record.hold().cutoff().clone())
+        Revalidation::grant(authorizer, allowed, interval, stop, gone, record.hold().cutoff().clone())
     }
 }

@@ -15,12 +15,15 @@ use crate::identity::authentication::Error as Authentication;
 use crate::identity::authorization::Error as Authorization;
 use crate::identity::impersonation::{Error as Impersonation, member};
 use crate::members::inventory::Error as Inventory;
+use crate::request::agent_handshake::Error as Attach;
 use crate::request::body::Body;
 use crate::request::error::Error;
 use crate::request::headers;
 use crate::request::record::Record;
 use crate::request::request_info::Error as RequestInfo;
 use crate::request::revalidation::End;
+use crate::tunnel::accounts;
+use crate::tunnel::registry::{DialError, Refused};
 use crate::upstream::Error as Upstream;
 use crate::upstream::breaker::Unreachable;
 
@@ -55,6 +58,11 @@ fn hop(error: &Error) -> Hop {
             Hop::Request
         }
         Error::Authentication(_) => Hop::HostAuthentication,
+        Error::Attach(Attach::NotItsAgent { .. } | Attach::Account(accounts::Unknown::Deleted(_))) => {
+            Hop::HostAuthorization
+        }
+        Error::Attach(Attach::Handshake(_)) => Hop::Request,
+        Error::Attach(Attach::Account(accounts::Unknown::NotSynced) | Attach::Refused(_)) => Hop::Sidecar,
         Error::Authorization(_) | Error::Impersonation(_) => Hop::HostAuthorization,
         Error::Limits(_) | Error::Closing | Error::Panicked(_) => Hop::Sidecar,
         Error::Inventory(Inventory::NotSynced) => Hop::Sidecar,
@@ -64,6 +72,7 @@ fn hop(error: &Error) -> Hop {
         Error::Upstream(
             Upstream::Impersonation { .. } | Upstream::Granted { .. } | Upstream::AccessQueueFull { .. },
         ) => Hop::MemberImpersonation,
+        Error::Upstream(Upstream::Agent { .. }) => Hop::Agent,
         Error::Ended(End::Denied | End::Unconfirmed) => Hop::HostAuthorization,
         Error::Ended(End::Stopped) => Hop::Sidecar,
         Error::Ended(End::MemberGone) => Hop::MemberUnreachable,
@@ -96,6 +105,16 @@ impl RetryAfter {
         if cause.is_short() {
             return Self::Seconds(seconds);
         }
+        Self::at(seconds)
+    }
+
+    /// An agent that lost its tunnel is back in some seconds, or stays away.
+    fn of_agent(gone_since: Timestamp) -> Self {
+        let gone = Timestamp::now().duration_since(gone_since);
+        if gone.as_secs() < AGENT_RECONNECTS { Self::Seconds(1) } else { Self::at(AGENT_RETRY) }
+    }
+
+    fn at(seconds: u32) -> Self {
         // A date has no fractions, and whoever comes too early comes in vain.
         let date = Timestamp::from_second(Timestamp::now().as_second() + 1 + i64::from(seconds));
         date.map_or(Self::Seconds(seconds), Self::Date)
@@ -120,6 +139,9 @@ impl RetryAfter {
     }
 }
 
+/// Seconds in which most agents are back after a connection broke.
+const AGENT_RECONNECTS: i64 = 15;
+const AGENT_RETRY: u32 = 30;
 const A_SECOND: Option<RetryAfter> = Some(RetryAfter::Seconds(1));
 
 impl Shape {
@@ -153,6 +175,7 @@ impl Shape {
             Error::Impersonation(Impersonation::Member(_) | Impersonation::LeftByHost(_)) => internal(),
             Error::Impersonation(_) => bad_request(),
             Error::Clusters(error) => Self::of_clusters(error),
+            Error::Attach(error) => Self::of_attach(error),
             Error::Inventory(Inventory::Unknown(_)) => shape(StatusCode::NOT_FOUND, "NotFound"),
             Error::Closing | Error::Inventory(Inventory::NotSynced) => {
                 Self { retry_after: A_SECOND, ..unavailable() }
@@ -172,6 +195,7 @@ impl Shape {
             Error::Upstream(Upstream::Open { cause, .. }) => {
                 Self { retry_after: Some(RetryAfter::of(cause)), ..unavailable() }
             }
+            Error::Upstream(Upstream::Agent { cause, .. }) => Self::of_agent(cause),
             Error::Upstream(Upstream::Impersonation { .. }) => forbidden(),
             // The member refused it, so nothing was done.
             Error::Upstream(Upstream::Granted { .. }) => Self { retry_after: A_SECOND, ..unavailable() },
@@ -190,6 +214,43 @@ impl Shape {
             Authorization::TooManyReviews => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", A_SECOND),
             // A kube-apiserver says 500 here. Nothing was done at a member, so clients may repeat the request.
             Authorization::Review => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND),
+        };
+        Self { code, reason, retry_after }
+    }
+
+    /// Nothing was sent to the member.
+    fn of_agent(cause: &DialError) -> Self {
+        let (code, reason, retry_after) = match cause {
+            DialError::Full => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", A_SECOND),
+            DialError::NoAgent { since } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", Some(RetryAfter::of_agent(*since)))
+            }
+            DialError::Broken(_) | DialError::Ended => {
+                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND)
+            }
+            DialError::NotTheTarget(_) | DialError::Unexpected(_) => {
+                (StatusCode::BAD_GATEWAY, "BadGateway", None)
+            }
+            DialError::Failed(_) | DialError::Silent => {
+                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", None)
+            }
+        };
+        Self { code, reason, retry_after }
+    }
+
+    fn of_attach(error: &Attach) -> Self {
+        let (code, reason, retry_after) = match error {
+            Attach::NotItsAgent { .. } | Attach::Account(accounts::Unknown::Deleted(_)) => {
+                (StatusCode::FORBIDDEN, "Forbidden", None)
+            }
+            Attach::Account(accounts::Unknown::NotSynced) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND)
+            }
+            Attach::Handshake(_) => (StatusCode::BAD_REQUEST, "BadRequest", None),
+            Attach::Refused(Refused::Held) => (StatusCode::CONFLICT, "AlreadyExists", None),
+            Attach::Refused(Refused::Full(_) | Refused::TooOften(_)) => {
+                (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", A_SECOND)
+            }
         };
         Self { code, reason, retry_after }
     }

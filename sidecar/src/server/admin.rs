@@ -24,15 +24,12 @@ use crate::request::handler;
 use crate::request::request_info::Health;
 use crate::request::services::Services;
 
+/// Answers a request at once.
+pub type Respond = dyn Fn(&Request<Incoming>) -> Response<Body> + Send + Sync;
+
 /// Serves until `stop`.
-pub async fn run(
-    listener: TcpListener,
-    services: Arc<Services>,
-    tasks: TaskTracker,
-    stop: CancellationToken,
-) {
+pub async fn run(listener: TcpListener, respond: Arc<Respond>, tasks: TaskTracker, stop: CancellationToken) {
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else { return };
         // Both arms are cancel-safe: accept() loses no connection.
@@ -47,11 +44,11 @@ pub async fn run(
                 }
             },
         };
-        let (services, stop) = (services.clone(), stop.clone());
+        let (respond, stop) = (respond.clone(), stop.clone());
         tasks.spawn(async move {
             let _permit = permit;
             let service = service_fn(move |request: Request<Incoming>| {
-                let response = respond(&services, &request, is_local);
+                let response = respond(&request);
                 async { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new()
@@ -65,6 +62,12 @@ pub async fn run(
             }
         });
     }
+}
+
+/// What a sidecar answers on this port.
+pub fn of_services(services: Arc<Services>, listener: &TcpListener) -> Arc<Respond> {
+    let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    Arc::new(move |request| respond(&services, request, is_local))
 }
 
 fn respond(services: &Services, request: &Request<Incoming>, is_local: bool) -> Response<Body> {
@@ -111,7 +114,8 @@ mod tests {
         let listener = TcpListener::bind(SocketAddr::new(address, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let server = tokio::spawn(run(listener, any_app(), tasks, stop.clone()));
+        let respond = of_services(any_app(), &listener);
+        let server = tokio::spawn(run(listener, respond, tasks, stop.clone()));
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
         stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
         let mut answer = String::new();

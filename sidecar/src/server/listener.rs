@@ -29,6 +29,8 @@ use crate::request::services::Services;
 use crate::server::head_limit::HeadLimit;
 use crate::server::peer::Peer;
 use crate::server::places::{Place, Places, Proof};
+use crate::server::tls::replicas;
+use crate::tunnel::peers::answer::answer;
 use crate::workers::Workers;
 
 mod gate;
@@ -114,6 +116,15 @@ async fn serve(
     let stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
     let (_, session) = stream.get_ref();
     let mut peer = Peer::new(address, session.peer_certificates(), Some(place));
+    if session.alpn_protocol() == Some(replicas::ALPN) {
+        let is_replica = services.agent_tunnels.peers().is_replica(session.peer_certificates());
+        if !is_replica || !peer.may_stay(Proof::User) {
+            metrics.refused.inc();
+            return Err("not a replica of this installation".into());
+        }
+        let stopped = services.tunnels.stop.cancelled();
+        return Ok(answer(stream, &services.agent_tunnels, stopped).await?);
+    }
     let proof = services.authenticator.proof(&peer);
     if !peer.may_stay(proof) {
         metrics.refused.inc();

@@ -14,15 +14,16 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 
 pub mod authority;
 pub mod certificates;
+pub mod replicas;
 pub mod rotation;
 
-/// The server's side of TLS: 1.2 and 1.3, h2 and http/1.1.
+/// The server's side of TLS: 1.2 and 1.3; h2, http/1.1, and the protocol between replicas.
 pub fn server_config(certificates: Arc<dyn ResolvesServerCert>) -> ServerConfig {
     let algorithms = crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
     let mut config = ServerConfig::builder()
         .with_client_cert_verifier(Arc::new(ProofOfPossession(algorithms)))
         .with_cert_resolver(certificates);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), replicas::ALPN.to_vec()];
     config
 }
 

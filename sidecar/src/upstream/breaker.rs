@@ -146,6 +146,11 @@ impl Breaker {
         info!(cluster = %self.cluster, "the member is reachable again");
     }
 
+    /// An attempt ended before it could tell anything of the member: the next one may try.
+    pub(super) fn undecided(&self) {
+        self.with(|state| state.given_up(Instant::now()));
+    }
+
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }

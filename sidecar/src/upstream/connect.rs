@@ -1,4 +1,4 @@
-//! Connections to a member: TCP, or a tunnel through its `proxy-url`, then TLS. Plain requests and
+//! Connections to a member: TCP, a tunnel through its `proxy-url` or through its agent, then TLS. Plain requests and
 //! upgrades take the same way.
 
 use std::error::Error as StdError;
@@ -9,15 +9,15 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
+use http::uri::Authority;
 use http::{HeaderValue, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::proxy::SocksV5;
 use hyper_util::rt::TokioIo;
+use kubectl_mc_api::ClusterName;
 use percent_encoding::percent_decode_str;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{self, CryptoProvider};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -26,13 +26,21 @@ use tokio_util::either::Either;
 use tower_service::Service;
 
 use super::breaker::Breaker;
-use super::connection::{self, Connection};
+use super::connection::{self, Connection, Proxy};
 use super::stream::{BeforeHead, MemberStream};
 use super::{innermost, is_timeout};
+use crate::tcp::{KEEPALIVE, KEEPALIVE_INTERVAL, USER_TIMEOUT};
+use crate::tunnel::registry::{AgentTunnel, AgentTunnels, DialError, Opened};
+use crate::tunnel::stream::TunnelStream;
 
+pub(super) mod at_proxy;
 pub(super) mod lookup;
+mod tunnel;
+pub(super) mod unverified;
 
+use at_proxy::AtProxy;
 use lookup::Lookup;
+use tunnel::Tunnel;
 
 /// Opens connections to one member.
 #[derive(Clone, Debug)]
@@ -44,6 +52,8 @@ struct Way {
     server_name: ServerName<'static>,
     tls: Arc<ClientConfig>,
     hop: Hop,
+    /// The proxy's URL without its credential, if there is a proxy.
+    proxy: Option<Uri>,
     breaker: Arc<Breaker>,
 }
 
@@ -54,21 +64,41 @@ enum Hop {
     Http(Tunnel<Tcp>),
     Https(Tunnel<TlsToProxy>),
     Socks5(SocksV5<Tcp>),
+    Agent(ThroughAgent),
+}
+
+/// The tunnels of a member's agent, and what the agent is asked to connect to.
+#[derive(Clone, Debug)]
+struct ThroughAgent {
+    tunnels: Arc<AgentTunnels>,
+    cluster: ClusterName,
+    target: Authority,
 }
 
 type Tcp = HttpConnector<Lookup>;
 /// The transport under the member's TLS.
-pub(super) type Transport = Either<TcpStream, Box<TlsStream<TcpStream>>>;
-pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
+pub(crate) type Transport = Either<TcpStream, Either<Box<TlsStream<TcpStream>>, Box<TunnelStream>>>;
+pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 impl Connector {
     /// What becomes of each attempt is told to the breaker.
-    pub(super) fn new(connection: &Connection, breaker: Arc<Breaker>) -> Result<Self, connection::Error> {
+    pub(super) fn new(
+        cluster: &ClusterName,
+        connection: &Connection,
+        breaker: Arc<Breaker>,
+        tunnels: &Arc<AgentTunnels>,
+    ) -> Result<Self, connection::Error> {
         let address = connection.address().map_err(|_| connection::Error::unusable_server())?;
-        let hop = Hop::new(connection.proxy.as_ref())?;
+        let proxy = connection.proxy.as_ref().map(|proxy| without_credentials(&proxy.url)).transpose()?;
+        let hop = if connection.is_via_agent {
+            let target = connection.host_and_port().map_err(|_| connection::Error::unusable_server())?;
+            Hop::Agent(ThroughAgent { tunnels: tunnels.clone(), cluster: cluster.clone(), target })
+        } else {
+            Hop::new(connection.proxy.as_ref())?
+        };
         let (server_name, tls) = (connection.server_name.clone(), connection.tls.clone());
-        Ok(Self(Arc::new(Way { address, server_name, tls, hop, breaker })))
+        Ok(Self(Arc::new(Way { address, server_name, tls, hop, proxy, breaker })))
     }
 
     /// Opens a connection.
@@ -87,11 +117,47 @@ impl Connector {
 
 impl Way {
     async fn open(&self) -> Result<TokioIo<MemberStream>, BoxError> {
-        let transport = self.hop.clone().open(self.address.clone()).await?;
+        let transport = self.hop.clone().open(self.address.clone()).await;
+        let transport = transport.map_err(|error| AtProxy::name(self.proxy.as_ref(), error))?;
+        let tunnel = agent_tunnel(&transport);
         let stream =
-            TlsConnector::from(self.tls.clone()).connect(self.server_name.clone(), transport).await?;
+            secured(transport, &self.server_name, &self.tls).await.map_err(|error| match tunnel {
+                Some(tunnel) if tunnel.has_ended() => DialError::Ended.into(),
+                _ => error,
+            })?;
         Ok(TokioIo::new(MemberStream::new(stream, BeforeHead::default())))
     }
+}
+
+/// The tunnel that a connection is in, if an agent carries it.
+pub(super) fn agent_tunnel(transport: &Transport) -> Option<Arc<AgentTunnel>> {
+    match transport {
+        Either::Right(Either::Right(stream)) => stream.tunnel().cloned(),
+        _ => None,
+    }
+}
+
+/// Opens one connection by itself, without a member to look after: an agent's to the host.
+pub(crate) async fn open(connection: &Connection) -> Result<TokioIo<MemberStream>, BoxError> {
+    let hop = Hop::new(connection.proxy.as_ref())?;
+    let proxy = connection.proxy.as_ref().map(|proxy| without_credentials(&proxy.url)).transpose()?;
+    let opening = async {
+        let transport = hop.open(connection.address()?).await;
+        let transport = transport.map_err(|error| AtProxy::name(proxy.as_ref(), error))?;
+        secured(transport, &connection.server_name, &connection.tls).await
+    };
+    match timeout(CONNECT_TIMEOUT, opening).await {
+        Ok(opened) => Ok(TokioIo::new(MemberStream::new(opened?, BeforeHead::default()))),
+        Err(_) => Err(Silent.into()),
+    }
+}
+
+async fn secured(
+    transport: Transport,
+    server_name: &ServerName<'static>,
+    tls: &Arc<ClientConfig>,
+) -> Result<TlsStream<Transport>, BoxError> {
+    Ok(TlsConnector::from(tls.clone()).connect(server_name.clone(), transport).await?)
 }
 
 /// A connection that is being opened. A caller who does not wait for the end, but long enough, has
@@ -107,6 +173,10 @@ impl Opening<'_> {
         self.over = true;
         match opened {
             Ok(_) => self.breaker.connected(),
+            // The agent's tunnel is missing or broke: that says nothing about the member.
+            Err(error) if error.downcast_ref().is_some_and(|error: &DialError| !error.is_of_the_member()) => {
+                self.breaker.undecided();
+            }
             Err(error) => self.breaker.failed(self.began.elapsed(), innermost(error.as_ref())),
         }
     }
@@ -121,21 +191,21 @@ impl Drop for Opening<'_> {
 }
 
 impl Hop {
-    fn new(proxy: Option<&Uri>) -> Result<Self, connection::Error> {
+    fn new(proxy: Option<&Proxy>) -> Result<Self, connection::Error> {
         let tcp = tcp();
-        let Some(proxy) = proxy else { return Ok(Self::Direct(tcp)) };
-        let credentials = credentials(proxy);
-        let address = without_credentials(proxy)?;
-        Ok(match proxy.scheme_str() {
-            Some("socks5" | "socks5h") => {
+        let Some(Proxy { url, tls }) = proxy else { return Ok(Self::Direct(tcp)) };
+        let credentials = credentials(url);
+        let address = without_credentials(url)?;
+        Ok(match (url.scheme_str(), tls) {
+            (Some("socks5" | "socks5h"), _) => {
                 let socks = SocksV5::new(address, tcp);
                 Self::Socks5(match credentials {
                     Some((user, password)) => socks.with_auth(user, password),
                     None => socks,
                 })
             }
-            Some("https") => {
-                let tls = TlsToProxy::new(&address, tcp)?;
+            (_, Some(tls)) => {
+                let tls = TlsToProxy::new(&address, tcp, tls.clone())?;
                 Self::Https(authorized(Tunnel::new(address, tls), credentials))
             }
             _ => Self::Http(authorized(Tunnel::new(address, tcp), credentials)),
@@ -148,7 +218,15 @@ impl Hop {
             Self::Direct(mut tcp) => plain(tcp.call(address).await?),
             Self::Http(mut tunnel) => plain(tunnel.call(address).await?),
             Self::Socks5(mut socks) => plain(socks.call(address).await?),
-            Self::Https(mut tunnel) => Either::Right(Box::new(tunnel.call(address).await?.into_inner())),
+            Self::Https(mut tunnel) => {
+                Either::Right(Either::Left(Box::new(tunnel.call(address).await?.into_inner())))
+            }
+            Self::Agent(ThroughAgent { tunnels, cluster, target }) => {
+                Either::Right(match tunnels.open(&cluster, &target).await? {
+                    Opened::Here(stream) => Either::Right(Box::new(stream)),
+                    Opened::AtPeer(stream) => Either::Left(stream),
+                })
+            }
         })
     }
 }
@@ -196,7 +274,7 @@ fn without_credentials(proxy: &Uri) -> Result<Uri, connection::Error> {
     format!("{scheme}://{host}:{port}/").parse().map_err(|_| unusable())
 }
 
-/// TLS to a proxy whose URL begins with https, verified by the system's roots.
+/// TLS to a proxy whose URL begins with https.
 #[derive(Clone, Debug)]
 struct TlsToProxy {
     tcp: Tcp,
@@ -205,10 +283,10 @@ struct TlsToProxy {
 }
 
 impl TlsToProxy {
-    fn new(proxy: &Uri, tcp: Tcp) -> Result<Self, connection::Error> {
+    fn new(proxy: &Uri, tcp: Tcp, tls: Arc<ClientConfig>) -> Result<Self, connection::Error> {
         let host = proxy.host().unwrap_or_default().trim_matches(['[', ']']);
         let name = ServerName::try_from(host.to_owned()).map_err(|_| connection::Error::unusable_proxy())?;
-        Ok(Self { tcp, name, tls: Arc::new(connection::verified_by_the_system()?) })
+        Ok(Self { tcp, name, tls })
     }
 }
 
@@ -230,63 +308,10 @@ impl Service<Uri> for TlsToProxy {
     }
 }
 
-/// Accepts any certificate, as `insecure-skip-tls-verify` asks; the handshake's signature still counts.
-#[derive(Debug)]
-pub(super) struct Unverified(Arc<CryptoProvider>);
-
-impl Default for Unverified {
-    fn default() -> Self {
-        Self(Arc::new(crypto::aws_lc_rs::default_provider()))
-    }
-}
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
 /// Name, TCP, proxy and TLS together (client-go: 30 s for TCP, 10 s for TLS).
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Of the connect timeout; a handshake over a bad line takes a second or two.
 const LONG_ENOUGH: Duration = Duration::from_secs(3);
-/// A connection whose other end is gone is noticed after this time of silence, a probe and the next …
-const KEEPALIVE: Duration = Duration::from_secs(10);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// … and this long after something was sent, or probed, that nobody acknowledged.
-pub(super) const USER_TIMEOUT: Duration = Duration::from_secs(15);
-
 /// A member that lets nothing hear of itself.
 #[derive(Debug, thiserror::Error)]
 #[error("it did not answer in time")]
@@ -294,7 +319,8 @@ pub(super) struct Silent;
 
 #[cfg(test)]
 mod tests {
-    use socket2::SockRef;
+    use k8s_openapi::ByteString;
+    use prometheus_client::metrics::gauge::Gauge;
     use tokio::net::TcpListener;
 
     use super::*;
@@ -306,11 +332,55 @@ mod tests {
         let Either::Left(stream) = Hop::new(None).unwrap().open(address).await.unwrap() else {
             panic!("TLS to a proxy that is not there")
         };
-        let socket = SockRef::from(&stream);
-        assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
-        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE);
-        assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE_INTERVAL);
-        #[cfg(target_os = "linux")]
-        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(USER_TIMEOUT));
+        crate::tcp::assert_prepared(&stream);
+    }
+
+    /// A missing tunnel says nothing about the member, and the next request is the one to try.
+    #[tokio::test]
+    async fn missing_tunnel_leaves_the_breaker_undecided() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let ca = rcgen::CertificateParams::default().self_signed(&key).unwrap().pem();
+        let data = [("server", "https://kubernetes.default.svc"), ("via", "agent"), ("ca.crt", &ca)];
+        let data = data.map(|(key, value)| (key.to_owned(), ByteString(value.as_bytes().to_vec())));
+        let connection = Connection::parse_any(&data.into()).unwrap();
+        let cluster: ClusterName = "m1".parse().unwrap();
+        let breaker = Arc::new(Breaker::new(cluster.clone(), Gauge::default()));
+        let tunnels = AgentTunnels::none();
+        let connector = Connector::new(&cluster, &connection, breaker.clone(), &tunnels).unwrap();
+        breaker.reported(jiff::Timestamp::now(), "no route");
+        for _ in 0..3 {
+            let mut attempt = breaker.admit().unwrap();
+            assert!(attempt.is_trial());
+            attempt.hand_over();
+            let error = connector.connect().await.unwrap_err();
+            assert!(matches!(error.downcast_ref(), Some(DialError::NoAgent { .. })), "{error}");
+        }
+    }
+
+    #[test]
+    fn connector_shows_no_key_and_no_password_of_its_proxy() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let (certificate, private) =
+            (rcgen::CertificateParams::default().self_signed(&key).unwrap().pem(), key.serialize_pem());
+        let data = [
+            ("server", "https://203.0.113.7"),
+            ("insecure-skip-tls-verify", "true"),
+            ("proxy-url", "https://user:pa55word@proxy"),
+            ("proxy-tls.crt", &certificate),
+            ("proxy-tls.key", &private),
+        ];
+        let data = data.map(|(key, value)| (key.to_owned(), ByteString(value.as_bytes().to_vec())));
+        let connection = Connection::parse_any(&data.into()).unwrap();
+        let cluster: ClusterName = "m1".parse().unwrap();
+        let breaker = Breaker::new(cluster.clone(), Gauge::default());
+        let shown = format!(
+            "{:?}",
+            Connector::new(&cluster, &connection, Arc::new(breaker), &AgentTunnels::none()).unwrap()
+        );
+        let encoded = base64::engine::general_purpose::STANDARD.encode("user:pa55word");
+        let bytes = format!("{:?}", key.serialized_der());
+        for secret in ["pa55word", &encoded, "PRIVATE KEY", bytes.trim_matches(['[', ']'])] {
+            assert!(!shown.contains(secret), "{secret}");
+        }
     }
 }

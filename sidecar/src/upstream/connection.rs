@@ -8,10 +8,14 @@ use std::sync::Arc;
 use http::uri::{Authority, InvalidUri, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri};
 use k8s_openapi::ByteString;
-use rustls::client::Resumption;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::client::{Resumption, WantsClientCert};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+
+mod proxy;
+
+pub(super) use proxy::Proxy;
 
 /// A member's connection and credential.
 pub struct Connection {
@@ -21,7 +25,9 @@ pub struct Connection {
     host: HeaderValue,
     authorization: Option<HeaderValue>,
     pub(super) server_name: ServerName<'static>,
-    pub(super) proxy: Option<Uri>,
+    pub(super) proxy: Option<Proxy>,
+    /// Whether the member's agent opens the connections.
+    pub(super) is_via_agent: bool,
     pub(super) tls: Arc<ClientConfig>,
     has_certificate: bool,
 }
@@ -56,7 +62,6 @@ impl Connection {
             .map_err(|_| Error::new("tls-server-name", "it is no DNS name or IP address"))?;
 
         let token = text("token")?;
-        let certificate = client_certificate(data)?;
         let authorization = match token {
             None => None,
             Some(token) => {
@@ -71,11 +76,35 @@ impl Connection {
             Some("true") => true,
             Some(_) => return Err(Error::new("insecure-skip-tls-verify", "it is neither true nor false")),
         };
-        let proxy =
-            text("proxy-url")?.map(proxy_address).transpose().map_err(|r| Error::new("proxy-url", r))?;
-        let has_certificate = certificate.is_some();
-        let tls = Arc::new(tls(data.get("ca.crt").map(|pem| pem.0.as_slice()), insecure, certificate)?);
-        Ok(Self { authority, base_path, host, authorization, server_name, proxy, tls, has_certificate })
+        let proxy = Proxy::parse(text("proxy-url")?, data)?;
+        let is_via_agent = match text("via")? {
+            None => false,
+            Some("agent") => true,
+            Some(_) => return Err(Error::new("via", "it can only be agent")),
+        };
+        if is_via_agent {
+            // An agent carries what it must not be able to read.
+            let refused = |key, why| Err(Error::new(key, format!("via: agent {why}")));
+            match () {
+                () if insecure => return refused("insecure-skip-tls-verify", "needs a verified server"),
+                () if proxy.is_some() => return refused("proxy-url", "uses no proxy of the host's side"),
+                () if !data.contains_key("ca.crt") => return refused("ca.crt", "needs the member's CA"),
+                () => {}
+            }
+        }
+        let has_certificate = data.contains_key(KEYS.chain);
+        let tls = Arc::new(tls(insecure, data)?);
+        Ok(Self {
+            authority,
+            base_path,
+            host,
+            authorization,
+            server_name,
+            proxy,
+            is_via_agent,
+            tls,
+            has_certificate,
+        })
     }
 
     /// The value of `Host`.
@@ -105,6 +134,19 @@ impl Connection {
             target.push_str(query);
         }
         PathAndQuery::try_from(target).map(Uri::from)
+    }
+
+    /// Host and port of the server.
+    pub(super) fn host_and_port(&self) -> Result<Authority, InvalidUri> {
+        match self.authority.port_u16() {
+            Some(_) => Ok(self.authority.clone()),
+            None => Authority::try_from(format!("{}:443", self.authority.host())),
+        }
+    }
+
+    /// Whether the member's agent opens the connections.
+    pub fn is_via_agent(&self) -> bool {
+        self.is_via_agent
     }
 
     pub(super) fn address(&self) -> Result<Uri, http::Error> {
@@ -139,44 +181,59 @@ fn server_address(server: &str) -> Result<(Authority, String), &'static str> {
     Ok((authority.clone(), uri.path().trim_end_matches('/').to_owned()))
 }
 
-fn proxy_address(url: &str) -> Result<Uri, &'static str> {
-    let uri: Uri = url.parse().map_err(|_| "it is no URL")?;
-    match uri.scheme_str() {
-        Some("http" | "https" | "socks5" | "socks5h") if uri.host().is_some_and(|host| !host.is_empty()) => {
-            Ok(uri)
-        }
-        _ => Err("it must begin with http://, https:// or socks5:// and name a host"),
-    }
+/// The names of a client certificate's two keys in a Secret.
+#[derive(Clone, Copy)]
+struct Keys {
+    chain: &'static str,
+    key: &'static str,
 }
+
+/// What the member is shown.
+const KEYS: Keys = Keys { chain: "tls.crt", key: "tls.key" };
 
 type Certificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-fn client_certificate(data: &BTreeMap<String, ByteString>) -> Result<Option<Certificate>, Error> {
-    let (chain, key) = match (data.get("tls.crt"), data.get("tls.key")) {
+fn client_certificate(
+    Keys { chain, key }: Keys,
+    data: &BTreeMap<String, ByteString>,
+) -> Result<Option<Certificate>, Error> {
+    let missing = |name, other| Err(Error::new(name, format!("it is missing, though {other} is there")));
+    let (certificates, private) = match (data.get(chain), data.get(key)) {
         (None, None) => return Ok(None),
-        (Some(chain), Some(key)) => (chain, key),
-        (Some(_), None) => return Err(Error::new("tls.key", "it is missing, though tls.crt is there")),
-        (None, Some(_)) => return Err(Error::new("tls.crt", "it is missing, though tls.key is there")),
+        (Some(certificates), Some(private)) => (certificates, private),
+        (Some(_), None) => return missing(key, chain),
+        (None, Some(_)) => return missing(chain, key),
     };
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&chain.0)
-        .collect::<Result<_, _>>()
-        .map_err(|_| Error::new("tls.crt", "it is no PEM certificate"))?;
-    let key = PrivateKeyDer::from_pem_slice(&key.0).map_err(|_| Error::new("tls.key", "it is no PEM key"))?;
-    Ok(Some((chain, key)))
+    let certificates = CertificateDer::pem_slice_iter(&certificates.0).collect::<Result<Vec<_>, _>>();
+    let certificates = certificates.ok().filter(|all| !all.is_empty());
+    let certificates = certificates.ok_or_else(|| Error::new(chain, "it is no PEM certificate"))?;
+    let private =
+        PrivateKeyDer::from_pem_slice(&private.0).map_err(|_| Error::new(key, "it is no PEM key"))?;
+    Ok(Some((certificates, private)))
 }
 
-fn tls(ca: Option<&[u8]>, insecure: bool, certificate: Option<Certificate>) -> Result<ClientConfig, Error> {
+fn tls(insecure: bool, data: &BTreeMap<String, ByteString>) -> Result<ClientConfig, Error> {
     let builder = ClientConfig::builder();
     let builder = if insecure {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(super::connect::Unverified::default()))
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(super::connect::unverified::Unverified::default()))
     } else {
-        builder.with_root_certificates(roots(ca)?)
+        builder.with_root_certificates(roots("ca.crt", data)?)
     };
-    let mut config = match certificate {
+    client_config(builder, KEYS, data)
+}
+
+fn client_config(
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    keys: Keys,
+    data: &BTreeMap<String, ByteString>,
+) -> Result<ClientConfig, Error> {
+    let mut config = match client_certificate(keys, data)? {
         None => builder.with_no_client_auth(),
         Some((chain, key)) => builder
             .with_client_auth_cert(chain, key)
-            .map_err(|_| Error::new("tls.crt", "it does not fit tls.key"))?,
+            .map_err(|_| Error::new(keys.chain, format!("it does not fit {}", keys.key)))?,
     };
     // rustls makes room for 32 servers, and there is one: with hundreds of members that is most of
     // what they take.
@@ -187,27 +244,22 @@ fn tls(ca: Option<&[u8]>, insecure: bool, certificate: Option<Certificate>) -> R
 /// As many as rustls keeps of one server.
 const TICKETS: usize = 8;
 
-/// For TLS to a proxy, whose authority no Secret names.
-pub(super) fn verified_by_the_system() -> Result<ClientConfig, Error> {
-    Ok(ClientConfig::builder().with_root_certificates(roots(None)?).with_no_client_auth())
-}
-
-fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, Error> {
+/// The authorities that a key of the Secret names, or else the system's.
+fn roots(key: &'static str, data: &BTreeMap<String, ByteString>) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
-    match ca {
-        Some(pem) => {
-            for certificate in CertificateDer::pem_slice_iter(pem) {
-                let certificate =
-                    certificate.map_err(|_| Error::new("ca.crt", "it is no PEM certificate"))?;
-                roots.add(certificate).map_err(|_| Error::new("ca.crt", "it is no certificate authority"))?;
-            }
+    let Some(pem) = data.get(key) else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            return Err(Error::new(key, "it is missing, and the system has no certificate authority"));
         }
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
+        return Ok(roots);
+    };
+    for certificate in CertificateDer::pem_slice_iter(&pem.0) {
+        let certificate = certificate.map_err(|_| Error::new(key, "it is no PEM certificate"))?;
+        roots.add(certificate).map_err(|_| Error::new(key, "it is no certificate authority"))?;
     }
     if roots.is_empty() {
-        return Err(Error::new("ca.crt", "it names no certificate authority, and the system has none"));
+        return Err(Error::new(key, "it is no PEM certificate"));
     }
     Ok(roots)
 }

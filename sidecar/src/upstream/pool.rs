@@ -22,9 +22,10 @@ use tokio::time::interval;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::OwnConnection;
-use super::connect::{BoxError, Connector};
+use super::connect::{self, BoxError, Connector};
 use super::outgoing::Outgoing;
 use super::stream::{BeforeHead, MemberStream};
+use crate::tunnel::registry::AgentTunnel;
 use crate::workers;
 
 /// The connections to one member.
@@ -49,6 +50,8 @@ struct Connection {
     sender: http1::SendRequest<Outgoing>,
     driver: Pin<Box<http1::Connection<TokioIo<MemberStream>, Outgoing>>>,
     before_head: BeforeHead,
+    /// The agent's tunnel that it is in, if it is in one.
+    tunnel: Option<Arc<AgentTunnel>>,
     ended: bool,
     idle_since: Instant,
     worker: usize,
@@ -108,6 +111,11 @@ impl Pool {
         Box::pin(self.send_anew(request)).await
     }
 
+    /// Closes idle connections that should not be kept any longer.
+    pub(super) fn sweep(&self) {
+        self.idle.sweep();
+    }
+
     /// Sends a request over a new connection.
     pub(super) async fn send_anew(&self, request: Request<Outgoing>) -> Result<Response<MemberBody>, Failed> {
         let mut connection = self.open().await?;
@@ -119,10 +127,11 @@ impl Pool {
 
     async fn open(&self) -> Result<Connection, Failed> {
         let io = self.connector.connect().await.map_err(Failed::Connect)?;
-        let before_head = io.inner().hook().clone();
+        let (transport, _) = io.inner().get_ref().get_ref();
+        let (before_head, tunnel) = (io.inner().hook().clone(), connect::agent_tunnel(transport));
         let (sender, driver) = super::http1_builder().handshake(io).await.map_err(Failed::New)?;
         let (driver, idle_since, worker) = (Box::pin(driver), Instant::now(), workers::current());
-        Ok(Connection { sender, driver, before_head, ended: false, idle_since, worker })
+        Ok(Connection { sender, driver, before_head, tunnel, ended: false, idle_since, worker })
     }
 
     fn lend(&self, response: Response<Incoming>, connection: Connection) -> Response<MemberBody> {
@@ -199,10 +208,12 @@ impl Connection {
         self.ended = self.ended || self.driver.as_mut().poll(cx).is_ready();
     }
 
-    /// Whether it lives and waits for a request.
+    /// Whether it lives and waits for a request. One whose tunnel is about to end takes no more.
     fn is_idle(&mut self) -> bool {
         self.drive(&mut Context::from_waker(Waker::noop()));
-        !self.ended && self.sender.is_ready()
+        !self.ended
+            && self.sender.is_ready()
+            && !self.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_leaving())
     }
 }
 

@@ -32,10 +32,11 @@ use super::Upstream;
 use super::connection::{self, Connection};
 use super::outgoing::{self, Outgoing};
 use super::stream::BeforeHead;
+use crate::tunnel::registry::AgentTunnels;
 
 mod failure;
 
-pub use failure::{Failure, Kind};
+pub use failure::{Failure, Kind, NO_AGENT};
 
 /// A connection for requests of the sidecar's own, one after the other.
 pub struct Own<'a> {
@@ -133,9 +134,13 @@ impl Own<'_> {
 /// A client of the member's API by the connection and the credential in a Secret, for what controllers
 /// keep there. Its requests go one after the other over one connection, which ends with the last of its
 /// clones: hundreds of members are looked after, and a handshake is most of what a small request costs.
-pub fn client(cluster: &ClusterName, secret: &Secret) -> Result<kube::Client, connection::Error> {
+pub fn client(
+    cluster: &ClusterName,
+    secret: &Secret,
+    tunnels: &Arc<AgentTunnels>,
+) -> Result<kube::Client, connection::Error> {
     let connection = Connection::parse(&secret.data.clone().unwrap_or_default())?;
-    let upstream = Arc::new(Upstream::new(cluster.clone(), connection, Gauge::default())?);
+    let upstream = Arc::new(Upstream::new(cluster.clone(), connection, Gauge::default(), tunnels)?);
     Ok(kube::Client::new(Client { upstream, idle: Arc::default() }, "default"))
 }
 

@@ -15,11 +15,11 @@ use super::connect::Transport;
 use crate::read_hook::{Hooked, ReadHook};
 
 /// A connection to a member, for hyper.
-pub(super) type MemberStream = Hooked<TlsStream<Transport>, BeforeHead>;
+pub(crate) type MemberStream = Hooked<TlsStream<Transport>, BeforeHead>;
 
 /// How many bytes may still come before the head; [`usize::MAX`] when none is waited for.
 #[derive(Clone, Debug)]
-pub(super) struct BeforeHead(Arc<AtomicUsize>);
+pub(crate) struct BeforeHead(Arc<AtomicUsize>);
 
 /// A member that says much and never answers.
 #[derive(Debug, thiserror::Error)]

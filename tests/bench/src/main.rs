@@ -6,6 +6,7 @@
 //! - [`against`]: one build of the sidecar beside another
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
 //! - [`controllers`]: what members cost that nobody asks for, [`access_index`]: what their rights do
+//! - [`visible_clusters`]: what it costs to show each caller their own clusters
 //! - [`many_clusters`]: the plugin's figures of scale; [`pods`]: what it gets
 //! - [`role`], [`member`], [`bare`]: what this program is when it starts itself
 //! - [`usage`]: what processes cost; [`machine`]: on what; [`table`]: how it is told
@@ -43,6 +44,7 @@ mod streams;
 mod table;
 mod tunnels;
 mod usage;
+mod visible_clusters;
 mod watches;
 mod way;
 mod wrk;
@@ -85,6 +87,7 @@ enum Figure {
     Fleet,
     Controllers,
     AccessIndex,
+    VisibleClusters,
     ManyClusters,
 }
 
@@ -115,6 +118,11 @@ fn run(cli: &Cli) -> Result<()> {
     // Before anybody asks it for anything.
     if wanted(Figure::Memory) {
         print("Memory of an idle sidecar, two members", &memory()?)?;
+    }
+    if wanted(Figure::VisibleClusters) {
+        let [lists, beside] = visible_clusters::measure(*quick)?;
+        print("Lists of 1,000 clusters", &lists)?;
+        print("Another caller beside such lists", &beside)?;
     }
     let site = Site::new()?;
     if wanted(Figure::Plugin) {

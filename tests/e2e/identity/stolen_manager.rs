@@ -1,6 +1,5 @@
-//! What a thief of a member's manager token can do there: nothing that makes the account, or the
-//! impersonator, an administrator. RBAC limits which objects it writes, and the member's
-//! ValidatingAdmissionPolicy what it writes into them.
+//! What a thief of a member's manager token can do there: nothing that makes the account, or the impersonator, an
+//! administrator. RBAC limits which objects it writes, and the member's ValidatingAdmissionPolicy their content.
 
 use anyhow::{Result, ensure};
 use harness::api::Api;
@@ -141,6 +140,7 @@ fn manager_grants_neither_refused_names_nor_all_names() -> Result<()> {
         "system:serviceaccounts:",
         "system:serviceaccounts:a:b",
         "system:serviceaccounts:kube-public",
+        "system:serviceaccounts:kubectl-mc-agent",
         "system:serviceaccounts:openshift-infra",
         "eks:kube-proxy-windows",
         "gke:nodepool:name:pool-1",

@@ -90,22 +90,28 @@ fn writer_without_bind_gives_no_access() -> Result<()> {
     give("e2e-access-write", &["get", "create", "patch", "update"])?;
     let writer = Thief(Api::bearer(&bed()?.host, writer.token.as_deref().context("no token")?)?);
     let path = format!("{FLEET}/clusteraccesses/e2e-bind");
-    let access = |role: &str| {
+    let access = |role: &Value| {
         json!({
             "apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "ClusterAccess",
             "metadata": {"name": "e2e-bind"},
             // Of a member that there is not, so that it gives nothing whatever happens.
-            "spec": {"clusters": ["e2e-bind-none"], "roleRef": {"name": role},
+            "spec": {"clusters": ["e2e-bind-none"], "roleRef": role, "namespaces": ["default"],
                      "subjects": [{"kind": "User", "name": "e2e-bind-user"}]},
         })
     };
-    writer.dry_run("PATCH", &path, &access("view"))?.refused("needs the right \"bind\"")?;
-    host.apply(&path, &access("view"))?;
-    writer.dry_run("PATCH", &path, &access("edit"))?.refused("needs the right \"bind\"")?;
+    let [view, edit, role] = [("ClusterRole", "view"), ("ClusterRole", "edit"), ("Role", "view")]
+        .map(|(kind, name)| json!({"kind": kind, "name": name}));
+    writer.dry_run("PATCH", &path, &access(&view))?.refused("needs the right \"bind\"")?;
+    host.apply(&path, &access(&view))?;
+    for other in [&edit, &role] {
+        writer.dry_run("PATCH", &path, &access(other))?.refused("needs the right \"bind\"")?;
+    }
     let labelled = json!({"metadata": {"labels": {"team": "a"}}});
     writer.0.merge(&path, &labelled).context("what it gives is not changed")?;
     give("e2e-access-bind", &["bind"])?;
-    writer.dry_run("PATCH", &path, &access("edit"))?.allowed()?;
+    for other in [&edit, &role] {
+        writer.dry_run("PATCH", &path, &access(other))?.allowed()?;
+    }
     host.delete(&path).map(drop)
 }
 

@@ -76,7 +76,7 @@ fn through(kind: Kind, name: &str, user_info: &str, credential: Option<&str>) ->
 }
 
 /// A request and its answer, and an upgrade that carries bytes both ways.
-fn plain_and_upgraded(fake: &FakeMember) -> Result<()> {
+pub(crate) fn plain_and_upgraded(fake: &FakeMember) -> Result<()> {
     let endpoint = endpoint(&fake.name)?;
     let path = member_path(&fake.name, "/plain");
     let plain = eventually("the member is known", SOON, || {
@@ -95,14 +95,14 @@ fn plain_and_upgraded(fake: &FakeMember) -> Result<()> {
     Ok(())
 }
 
-fn script(request: &Request) -> Vec<Step> {
+pub(crate) fn script(request: &Request) -> Vec<Step> {
     match request.target() {
         "/upgraded" => vec![Step::Send([SWITCHED, "hello"].concat().into()), Step::ReceiveAll],
         _ => ok(),
     }
 }
 
-fn endpoint(name: &str) -> Result<Endpoint> {
+pub(crate) fn endpoint(name: &str) -> Result<Endpoint> {
     let admin = Caller::certificate(&format!("{name}-admin"), &["system:masters"])?;
     Endpoint::sidecar(sidecar()?, admin.certificate.as_deref())
 }

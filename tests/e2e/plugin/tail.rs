@@ -95,7 +95,9 @@ fn followed_tail_takes_up_new_pods_and_new_runs() -> Result<()> {
 #[test]
 fn pod_that_floods_does_not_silence_other_clusters() -> Result<()> {
     let place = Place::new("tail-flood")?;
-    place.scene.pod("flood", "while :; do echo the same again and again; done")?;
+    // It ends by itself, as no first process of a container does for `timeout`: other tests need the processor that it
+    // takes.
+    place.scene.pod("flood", "timeout 30 sh -c 'while :; do echo the same again and again; done'; true")?;
     let fake = FakeMember::start("tail-flood", |request| {
         Pods(&["quiet"])
             .answer(request, |_| vec![line(1, "one"), Step::Pause(SHORT), line(2, "two"), Step::Hang])

@@ -61,7 +61,7 @@ impl Client {
             Self::Node => ("node".into(), vec![source("node/client.mjs"), installed("node")?]),
             Self::Rust => {
                 let program = Path::new(env!("CARGO_BIN_EXE_kubectl-mc")).with_file_name("rust-client");
-                ensure!(program.exists(), "not built: run cargo build --package rust-client");
+                ensure!(program.exists(), "not built: run cargo build-all --bins");
                 (program, Vec::new())
             }
         };

@@ -7,9 +7,9 @@ use harness::scene::Scene;
 use harness::wait::SOON;
 use serde_json::json;
 
-use crate::upgrades::protocol::{Protocol, over_each_protocol};
+use crate::upgrades::protocol::{Protocol, over_each_way};
 
-over_each_protocol!(attach_speaks_with_the_running_process);
+over_each_way!(attach_speaks_with_the_running_process);
 
 fn attach_speaks_with_the_running_process(protocol: Protocol) -> Result<()> {
     let scene = Scene::new(&format!("attach-{}", protocol.tag()))?;

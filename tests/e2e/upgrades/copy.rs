@@ -4,9 +4,9 @@ use anyhow::Result;
 use harness::noise::{MUCH, noise, sha256};
 use harness::scene::Scene;
 
-use crate::upgrades::protocol::{Protocol, over_each_protocol};
+use crate::upgrades::protocol::{Protocol, over_each_way};
 
-over_each_protocol!(a_large_file_survives_the_way_there_and_back);
+over_each_way!(a_large_file_survives_the_way_there_and_back);
 
 fn a_large_file_survives_the_way_there_and_back(protocol: Protocol) -> Result<()> {
     let scene = Scene::new(&format!("cp-{}", protocol.tag()))?;

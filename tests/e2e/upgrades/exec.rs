@@ -8,9 +8,9 @@ use harness::scene::Scene;
 use harness::wait::SOON;
 
 use crate::plugin_in;
-use crate::upgrades::protocol::{Protocol, over_each_protocol};
+use crate::upgrades::protocol::{Protocol, over_each_way};
 
-over_each_protocol!(
+over_each_way!(
     large_standard_input_is_echoed_completely,
     fault_72_the_exit_code_is_the_commands,
     standard_error_is_apart_from_standard_output,

@@ -10,9 +10,9 @@ use harness::scene::Scene;
 use harness::tool::{Running, Tool};
 use harness::wait::{SOON, eventually};
 
-use crate::upgrades::protocol::{Protocol, over_each_protocol};
+use crate::upgrades::protocol::{Protocol, over_each_way};
 
-over_each_protocol!(a_hundred_connections_carry_everything_both_ways);
+over_each_way!(a_hundred_connections_carry_everything_both_ways);
 
 fn a_hundred_connections_carry_everything_both_ways(protocol: Protocol) -> Result<()> {
     let scene = Scene::new(&format!("port-forward-{}", protocol.tag()))?;

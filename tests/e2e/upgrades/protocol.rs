@@ -5,25 +5,34 @@ use anyhow::{Result, ensure};
 use harness::audit::AuditLog;
 use harness::bed::member;
 use harness::caller::Caller;
-use harness::scene::Scene;
+use harness::own_agent;
+use harness::scene::{EVERY_VERB, Scene};
 use harness::tool::Tool;
 
-use crate::plugin_in;
+use crate::{plugin, plugin_in};
 
 #[derive(Clone, Copy)]
 pub(crate) enum Protocol {
     WebSocket,
     Spdy,
+    /// The same through the tunnel of the member's agent.
+    WebSocketByAgent,
+    SpdyByAgent,
 }
 
 impl Protocol {
     /// The plugin in the scene, held to this protocol.
     pub(crate) fn plugin(self, scene: &Scene, caller: &Caller) -> Result<Tool> {
-        let websockets = match self {
-            Self::WebSocket => "true",
-            Self::Spdy => "false",
+        let websockets = if self.is_web_socket() { "true" } else { "false" };
+        let plugin = match self {
+            Self::WebSocket | Self::Spdy => plugin_in(scene, caller)?,
+            Self::WebSocketByAgent | Self::SpdyByAgent => {
+                let cluster = &own_agent::shared()?.cluster;
+                scene.let_in(caller, &[cluster, &scene.member], EVERY_VERB)?;
+                plugin(caller)?.with(&[&format!("--cluster={cluster}"), "--namespace", &scene.name])
+            }
         };
-        Ok(plugin_in(scene, caller)?
+        Ok(plugin
             .env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets)
             .env("KUBECTL_PORT_FORWARD_WEBSOCKETS", websockets))
     }
@@ -31,10 +40,7 @@ impl Protocol {
     /// An error unless the member saw the scene's `subresource` asked for by this protocol alone.
     pub(crate) fn was_used(self, scene: &Scene, subresource: &str) -> Result<()> {
         // A WebSocket begins as a GET, SPDY as kubectl speaks it as a POST.
-        let verb = match self {
-            Self::WebSocket => "get",
-            Self::Spdy => "create",
-        };
+        let verb = if self.is_web_socket() { "get" } else { "create" };
         let log = AuditLog::of(member(&scene.member)?);
         let events = log.subresource(&scene.name, subresource)?;
         ensure!(!events.is_empty(), "the member saw no {subresource} in {}", scene.name);
@@ -49,25 +55,44 @@ impl Protocol {
         match self {
             Self::WebSocket => "ws",
             Self::Spdy => "spdy",
+            Self::WebSocketByAgent => "ws-agent",
+            Self::SpdyByAgent => "spdy-agent",
         }
+    }
+
+    fn is_web_socket(self) -> bool {
+        matches!(self, Self::WebSocket | Self::WebSocketByAgent)
     }
 }
 
 /// Makes two tests of each function: one over WebSocket, one over SPDY.
 macro_rules! over_each_protocol {
     ($($promise:ident),* $(,)?) => {
-        mod over_websocket {
+        $crate::upgrades::protocol::over!(over_websocket, WebSocket, $($promise),*);
+        $crate::upgrades::protocol::over!(over_spdy, Spdy, $($promise),*);
+    };
+}
+pub(crate) use over_each_protocol;
+
+/// Makes four tests of each function: over each protocol, directly and through the tunnel of an agent.
+macro_rules! over_each_way {
+    ($($promise:ident),* $(,)?) => {
+        $crate::upgrades::protocol::over_each_protocol!($($promise),*);
+        $crate::upgrades::protocol::over!(over_websocket_by_agent, WebSocketByAgent, $($promise),*);
+        $crate::upgrades::protocol::over!(over_spdy_by_agent, SpdyByAgent, $($promise),*);
+    };
+}
+pub(crate) use over_each_way;
+
+/// Makes a test of each function over one protocol.
+macro_rules! over {
+    ($name:ident, $protocol:ident, $($promise:ident),*) => {
+        mod $name {
             $(#[test]
             fn $promise() -> anyhow::Result<()> {
-                super::$promise($crate::upgrades::protocol::Protocol::WebSocket)
-            })*
-        }
-        mod over_spdy {
-            $(#[test]
-            fn $promise() -> anyhow::Result<()> {
-                super::$promise($crate::upgrades::protocol::Protocol::Spdy)
+                super::$promise($crate::upgrades::protocol::Protocol::$protocol)
             })*
         }
     };
 }
-pub(crate) use over_each_protocol;
+pub(crate) use over;

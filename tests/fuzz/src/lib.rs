@@ -12,3 +12,4 @@ pub mod proxy_path;
 pub mod request_header;
 pub mod reviews;
 pub mod upgrade;
+pub mod web_socket;

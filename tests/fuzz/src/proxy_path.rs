@@ -46,6 +46,11 @@ fn agrees(info: &RequestInfo, method: &str, path: &str) {
             assert_eq!((upstream.name, upstream.subresource), (name.as_str(), "proxy"));
             assert_eq!(upstream.verb, info.verb.as_str());
         }
+        Route::Attach(name) => {
+            assert!(of_clusters, "{upstream:?}");
+            assert_eq!((upstream.name, upstream.subresource), (name.as_str(), "attach"));
+            assert_eq!(upstream.verb, info.verb.as_str());
+        }
         Route::Clusters(name) => {
             assert!(of_clusters, "{upstream:?}");
             assert_eq!(upstream.name, name.as_ref().map_or("", |name| name.as_str()));

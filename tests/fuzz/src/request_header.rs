@@ -126,6 +126,8 @@ fn is_privileged(identity: &Identity) -> bool {
             "kube-public",
             "kube-node-lease",
             "kubectl-mc-system",
+            "kubectl-mc-agents",
+            "kubectl-mc-agent",
             "openshift-infra",
             "openshift-cluster-version",
             "openshift-machine-config-operator",

@@ -3,11 +3,11 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 use testbed::Cluster;
-use tokio::sync::{Mutex, MutexGuard};
 
 use crate::bed::spare;
 use crate::caller::Caller;
 use crate::leftovers::Clean;
+use crate::turn::Turn;
 
 /// The host's administrator, whose kubeconfig has the other's administrator too, as context `member`.
 pub fn both(member: &Cluster, change: impl Fn(&mut Value)) -> Result<Caller> {
@@ -37,12 +37,11 @@ pub fn add_context(config: &mut Value, member: &Cluster, change: &dyn Fn(&mut Va
 pub struct Alone {
     pub cluster: &'static Cluster,
     _clean: Clean,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 /// Waits for one's turn.
 pub fn alone() -> Result<Alone> {
-    static TURN: Mutex<()> = Mutex::const_new(());
-    let (cluster, turn) = (spare("j1")?, TURN.blocking_lock());
+    let (cluster, turn) = (spare("j1")?, Turn::take("j1")?);
     Ok(Alone { cluster, _clean: Clean::take(cluster)?, _turn: turn })
 }

@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::bed::{bed, sidecar};
+use crate::proxy_authority::ProxyAuthority;
 
 /// The proxy, until it is let go.
 pub struct ConnectProxy {
@@ -43,6 +44,8 @@ struct Asked {
     credential: Option<String>,
     /// The header lines of a CONNECT as they came.
     head: String,
+    /// The client certificate.
+    certificate: Option<Vec<u8>>,
 }
 
 impl ConnectProxy {
@@ -52,20 +55,34 @@ impl ConnectProxy {
     }
 
     pub fn of(kind: Kind) -> Result<Self> {
+        let name = bed()?.address.to_string();
+        Self::with(kind, if kind == Kind::Https { Some(acceptor(&name)?) } else { None })
+    }
+
+    /// By TLS, with a certificate of this authority, for clients that have one as well.
+    pub fn demanding(authority: &ProxyAuthority) -> Result<Self> {
+        Self::with(Kind::Https, Some(authority.acceptor(&bed()?.address.to_string())?))
+    }
+
+    fn with(kind: Kind, tls: Option<TlsAcceptor>) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((bed()?.address, 0)))?;
         let address = listener.local_addr()?;
         let (sender, asked) = watch::channel(Vec::new());
         let sender = Arc::new(sender);
-        let tls = if kind == Kind::Https { Some(acceptor(&address.ip().to_string())?) } else { None };
         runtime.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (sender, tls) = (Arc::clone(&sender), tls.clone());
                 tokio::spawn(async move {
                     match (kind, tls) {
                         (Kind::Socks5, _) => socks5(client, &sender).await,
-                        (_, Some(tls)) => http(tls.accept(client).await?, &sender).await,
-                        (_, None) => http(client, &sender).await,
+                        (_, Some(tls)) => {
+                            let client = tls.accept(client).await?;
+                            let shown = client.get_ref().1.peer_certificates();
+                            let shown = shown.and_then(|chain| chain.first()).map(|leaf| leaf.to_vec());
+                            http(client, shown, &sender).await
+                        }
+                        (_, None) => http(client, None, &sender).await,
                     }
                 });
             }
@@ -94,6 +111,11 @@ impl ConnectProxy {
         self.asked.borrow().iter().map(|asked| asked.head.clone()).collect()
     }
 
+    /// The client certificate that came with each of them.
+    pub fn certificates(&self) -> Vec<Option<Vec<u8>>> {
+        self.asked.borrow().iter().map(|asked| asked.certificate.clone()).collect()
+    }
+
     /// The credential that came with each of them.
     pub fn credentials(&self) -> Vec<Option<String>> {
         self.asked.borrow().iter().map(|asked| asked.credential.clone()).collect()
@@ -112,7 +134,11 @@ fn acceptor(name: &str) -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-async fn http(client: impl AsyncRead + AsyncWrite + Unpin, sender: &watch::Sender<Vec<Asked>>) -> Result<()> {
+async fn http(
+    client: impl AsyncRead + AsyncWrite + Unpin,
+    certificate: Option<Vec<u8>>,
+    sender: &watch::Sender<Vec<Asked>>,
+) -> Result<()> {
     let mut client = BufReader::new(client);
     let (mut line, mut head) = (String::new(), String::new());
     client.read_line(&mut line).await?;
@@ -135,7 +161,7 @@ async fn http(client: impl AsyncRead + AsyncWrite + Unpin, sender: &watch::Sende
         }
     }
     let upstream = TcpStream::connect(&authority).await?;
-    sender.send_modify(|all| all.push(Asked { authority, credential, head }));
+    sender.send_modify(|all| all.push(Asked { authority, credential, head, certificate }));
     client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
     join(client, upstream).await
 }
@@ -165,7 +191,8 @@ async fn socks5(mut client: TcpStream, sender: &watch::Sender<Vec<Asked>>) -> Re
     };
     let authority = format!("{host}:{}", client.read_u16().await?);
     let upstream = TcpStream::connect(&authority).await?;
-    sender.send_modify(|all| all.push(Asked { authority, credential, head: String::new() }));
+    sender
+        .send_modify(|all| all.push(Asked { authority, credential, head: String::new(), certificate: None }));
     client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
     join(client, upstream).await
 }

@@ -58,6 +58,8 @@ fn unregister(member: &Api) -> Result<()> {
             namespaced("secrets", "member"),
             namespaced("secrets", "manager"),
             namespaced("configmaps", "learnt"),
+            format!("/api/v1/namespaces/kubectl-mc-agents/serviceaccounts/{name}"),
+            format!("/api/v1/namespaces/kubectl-mc-agents/secrets/{name}"),
         ];
         for path in named.iter().chain(&grants) {
             host.request("DELETE", path, "", "")?;

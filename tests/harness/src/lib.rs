@@ -15,10 +15,12 @@
 //! - [`hostile`]: clients that do not play along; [`good_caller`]: one that does, and measures
 //! - [`own_sidecar`]: a sidecar of one test's own; [`usage`]: what a process costs
 //! - [`own_fleet`]: members that a sidecar of one test's own looks after
+//! - [`own_agent`]: an agent of one test's own, with its tunnel
 //! - [`front_proxy`]: certificates of the host's front proxy, true and false ones
-//! - [`connect_proxy`]: a CONNECT proxy that remembers what it was asked for
+//! - [`connect_proxy`]: a CONNECT proxy that remembers what it was asked for; [`proxy_authority`]: certificates of its
+//!   own; [`konnectivity`]: a proxy whose agent is at the member
 //! - [`relay`]: a way that can be cut and mended
-//! - [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
+//! - [`turn`]: one test at a time; [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
 
 pub mod aged_token;
 pub mod api;
@@ -34,12 +36,16 @@ pub mod good_caller;
 pub mod hostile;
 pub mod http1;
 pub mod http2;
+pub mod konnectivity;
 pub mod leftovers;
 pub mod managed;
 pub mod noise;
 pub mod oidc;
+pub mod own_agent;
 pub mod own_fleet;
 pub mod own_sidecar;
+pub mod peer;
+pub mod proxy_authority;
 pub mod pty;
 pub mod registration;
 pub mod relay;
@@ -47,6 +53,7 @@ pub mod scene;
 pub mod snapshot;
 pub mod spare_host;
 pub mod tool;
+pub mod turn;
 pub mod usage;
 pub mod vanishing;
 pub mod wait;

@@ -36,15 +36,26 @@ impl Relay {
         Self::with(address, server, Duration::ZERO)
     }
 
+    /// A way to one of these after the other, as a balancer has them.
+    pub fn between(servers: &[&str]) -> Result<Self> {
+        Self::to_each(bed()?.address, servers, Duration::ZERO)
+    }
+
     fn with(address: IpAddr, server: &str, delay: Duration) -> Result<Self> {
-        let target: SocketAddr = server.trim_start_matches("https://").parse()?;
+        Self::to_each(address, &[server], delay)
+    }
+
+    fn to_each(address: IpAddr, servers: &[&str], delay: Duration) -> Result<Self> {
+        let targets = servers.iter().map(|server| server.trim_start_matches("https://").parse());
+        let targets = targets.collect::<Result<Vec<SocketAddr>, _>>()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((address, 0)))?;
         let address = listener.local_addr()?;
         let open = watch::Sender::new(true);
         let is_open = open.subscribe();
         runtime.spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
+            let mut targets = targets.into_iter().cycle();
+            while let (Ok((client, _)), Some(target)) = (listener.accept().await, targets.next()) {
                 tokio::spawn(carry(client, target, delay, is_open.clone()));
             }
         });

@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
-#[expect(clippy::disallowed_types, reason = "tests wait for each other")]
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, ensure};
 use testbed::Cluster;
@@ -14,20 +12,19 @@ pub use testbed::images::SIDECAR;
 use crate::bed::spare;
 use crate::leftovers::Clean;
 use crate::tool::Tool;
+use crate::turn::Turn;
 
 /// A cluster with a node that nothing is installed on, as it is again when this is dropped.
 pub struct SpareHost {
     pub cluster: &'static Cluster,
     _clean: Clean,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 impl SpareHost {
     /// Waits until no other test has it.
     pub fn take() -> Result<Self> {
-        #[expect(clippy::disallowed_types, reason = "tests wait for each other")]
-        static TURN: Mutex<()> = Mutex::new(());
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = Turn::take("s1")?;
         let cluster = spare("s1")?;
         ensure!(cluster.node.is_some(), "s1 has no node: start the bed with --node s1");
         Ok(Self { cluster, _clean: Clean::take(cluster)?, _turn: turn })

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType,
 };
 
 /// A client certificate with its key, both PEM.
@@ -65,13 +65,18 @@ impl Authority {
         Ok(())
     }
 
-    /// A serving certificate for names and addresses, written to `<stem>.crt` and `<stem>.key`.
+    /// A serving certificate for names, addresses and URIs (`kubectl-mc:…`), as a client too, written to `<stem>.crt` and `<stem>.key`.
     pub(crate) fn serving_files(&self, names: &[&str], dir: &Path, stem: &str) -> Result<()> {
-        let names = names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let (uris, names): (Vec<_>, Vec<_>) = names.iter().partition(|name| name.starts_with("kubectl-mc:"));
+        let names = names.into_iter().map(str::to_owned).collect::<Vec<_>>();
         let mut params = CertificateParams::new(names.clone())?;
+        for uri in uris {
+            params.subject_alt_names.push(SanType::URI(uri.try_into()?));
+        }
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, names.first().map_or("server", |name| name));
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let key = new_key()?;
         fs::write(dir.join(format!("{stem}.crt")), params.signed_by(&key, &self.issuer)?.pem())?;
         fs::write(dir.join(format!("{stem}.key")), key.serialize_pem())?;

@@ -26,6 +26,7 @@ const UPSTREAM_TESTS: &str = "e2e.test";
 
 const HELM: &str = "helm";
 const CERT_MANAGER: &str = "cert-manager";
+const KONNECTIVITY: [&str; 2] = ["konnectivity-server", "konnectivity-agent"];
 
 /// Where the tree is; this crate is only ever used from it.
 pub(crate) fn root() -> &'static Path {
@@ -50,6 +51,7 @@ pub fn build_all(version: &str) -> Result<()> {
     if version == DEFAULT_VERSION {
         build(version, &[COMMON, IMAGES].concat())?;
         build_from(&cert_manager_module(), version, &[CERT_MANAGER])?;
+        build_from(&root().join("tests/konnectivity"), version, &KONNECTIVITY)?;
     }
     build(version, &[CONTROL_PLANE, NODE].concat())
 }
@@ -70,6 +72,11 @@ pub fn build_helm() -> Result<PathBuf> {
 /// Where cert-manager's controllers are once everything is built.
 pub fn cert_manager() -> PathBuf {
     path(DEFAULT_VERSION, CERT_MANAGER)
+}
+
+/// Where konnectivity's server and agent are once everything is built.
+pub fn konnectivity() -> [PathBuf; 2] {
+    KONNECTIVITY.map(|program| path(DEFAULT_VERSION, program))
 }
 
 /// Where the definitions of cert-manager's resources are, as it publishes them.
@@ -143,6 +150,8 @@ fn package(program: &str) -> String {
         HELM => "helm.sh/helm/v3/cmd/helm".to_owned(),
         // One of our own, in the module itself.
         CERT_MANAGER => ".".to_owned(),
+        "konnectivity-server" => "sigs.k8s.io/apiserver-network-proxy/cmd/server".to_owned(),
+        "konnectivity-agent" => "sigs.k8s.io/apiserver-network-proxy/cmd/agent".to_owned(),
         "etcd" => "go.etcd.io/etcd/server/v3".to_owned(),
         UPSTREAM_TESTS => "k8s.io/kubernetes/test/e2e".to_owned(),
         "agnhost" => "k8s.io/kubernetes/test/images/agnhost".to_owned(),

@@ -9,12 +9,16 @@ fn labelled(text: &str) -> Clusters {
     Clusters::Labelled { text: Some(text.to_owned()), selector }
 }
 
-fn grant<'a>(subjects: &'a [GrantSubject], clusters: &'a Clusters) -> KeptGrant<'a> {
-    KeptGrant { role: "view", subjects, namespace: None, clusters, terms: &[], name: None }
+fn grant<'a>(subjects: &'a [GrantSubject], clusters: &'a Clusters) -> MaintainedGrant<'a> {
+    MaintainedGrant { role: role("view", None), subjects, clusters, terms: &[], name: None }
+}
+
+fn role<'a>(text: &'a str, namespace: Option<&'a str>) -> GrantedRole<'a> {
+    GrantedRole::parse(text, namespace).unwrap()
 }
 
 fn user(name: &str) -> GrantSubject {
-    GrantSubject::User(name.to_owned())
+    GrantSubject::user(name).unwrap()
 }
 
 #[test]
@@ -42,8 +46,9 @@ fn different_grants_have_different_names() {
         grant(&jane, &m1).name(),
         grant(&jane, &all).name(),
         grant(&long, &prod).name(),
-        KeptGrant { namespace: Some("shop"), ..grant(&jane, &prod) }.name(),
-        KeptGrant { role: "system:x", ..grant(&jane, &prod) }.name(),
+        MaintainedGrant { role: role("view", Some("shop")), ..grant(&jane, &prod) }.name(),
+        MaintainedGrant { role: role("role/view", Some("shop")), ..grant(&jane, &prod) }.name(),
+        MaintainedGrant { role: role("system:x", None), ..grant(&jane, &prod) }.name(),
     ];
     let different: std::collections::BTreeSet<_> = names.iter().collect();
     assert_eq!(different.len(), names.len(), "{names:?}");
@@ -54,17 +59,17 @@ fn different_grants_have_different_names() {
     // The same pattern names the same grant, also after another cluster joined.
     let pattern = ["eu-*".to_owned()];
     let (before, after) = (named_clusters(&["eu-1"]), named_clusters(&["eu-1", "eu-2"]));
-    let name = |clusters| KeptGrant { terms: &pattern, ..grant(&jane, clusters) }.name();
+    let name = |clusters| MaintainedGrant { terms: &pattern, ..grant(&jane, clusters) }.name();
     assert_eq!(name(&before), name(&after));
     assert_ne!(name(&before), grant(&jane, &before).name());
-    assert_eq!(KeptGrant { name: Some("on-call"), ..grant(&jane, &prod) }.name(), "on-call");
+    assert_eq!(MaintainedGrant { name: Some("on-call"), ..grant(&jane, &prod) }.name(), "on-call");
 }
 
 #[test]
 fn object_is_a_cluster_access() {
     let jane = [user("jane")];
     let clusters = named_clusters(&["m1", "m2"]);
-    let kept = KeptGrant { namespace: Some("shop"), ..grant(&jane, &clusters) };
+    let kept = MaintainedGrant { role: role("view", Some("shop")), ..grant(&jane, &clusters) };
     let end = "2026-11-23T16:00:00Z".parse().unwrap();
     let object = kept.object(Some(&["get"]), Some(end));
     let spec: kubectl_mc_api::cluster_access::ClusterAccessSpec =
@@ -73,6 +78,10 @@ fn object_is_a_cluster_access() {
     assert_eq!((spec.role_ref.name.as_str(), spec.namespaces.unwrap()), ("view", vec!["shop".to_owned()]));
     assert_eq!(spec.proxy_verbs.unwrap(), ["get"]);
     assert_eq!(object["spec"]["expirationTimestamp"], "2026-11-23T16:00:00Z");
+    let of_role = MaintainedGrant { role: role("role/deployer", Some("shop")), ..grant(&jane, &clusters) };
+    let spec = &of_role.object(None, None)["spec"];
+    assert_eq!(spec["roleRef"], json!({"kind": "Role", "name": "deployer"}));
+    assert_eq!(spec["namespaces"], json!(["shop"]));
     let prod = labelled("env=prod");
     let spec = &grant(&jane, &prod).object(None, None)["spec"];
     assert_eq!(spec["clusterSelector"], json!({"matchLabels": {"env": "prod"}}));

@@ -11,8 +11,11 @@ fn a_role_that_only_reads_gets_get_and_no_more() {
 #[test]
 fn grant_names_only_its_cluster() {
     let cluster: ClusterName = "m1".parse().unwrap();
-    let subject = GrantSubject::User("jane".to_owned());
-    let grant = |namespace| Grant { cluster: &cluster, role: "view", namespace, subject: &subject };
+    let subject = GrantSubject::user("jane").unwrap();
+    let grant = |namespace| {
+        let role = GrantedRole::parse("view", namespace).unwrap();
+        Grant { cluster: &cluster, role, subject: &subject }
+    };
     let role = grant(None).host_role(Reach::Read);
     assert!(role["rules"].as_array().unwrap().iter().all(|rule| rule["resourceNames"] == json!(["m1"])));
     assert_eq!(role["rules"][1]["verbs"], json!(["get"]));
@@ -25,4 +28,10 @@ fn grant_names_only_its_cluster() {
     let name = |grant: &Grant<'_>| grant.host_binding()["metadata"]["name"].clone();
     assert_eq!(name(&shop), "kubectl-mc:m1:view@shop:user:jane");
     assert_ne!(name(&shop), name(&everywhere));
+    let role = GrantedRole::parse("role/view", Some("shop")).unwrap();
+    let of_role = Grant { cluster: &cluster, role, subject: &subject };
+    assert_eq!(name(&of_role), "kubectl-mc-role:m1:shop:view:user:jane");
+    assert_eq!(of_role.host_binding()["roleRef"]["name"], of_role.host_role(Reach::Read)["metadata"]["name"]);
+    assert_eq!(of_role.on_member()["roleRef"]["kind"], "Role");
+    assert_ne!(of_role.on_member()["metadata"]["name"], shop.on_member()["metadata"]["name"]);
 }

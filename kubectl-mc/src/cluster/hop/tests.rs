@@ -45,6 +45,7 @@ fn every_hop_on_the_wire_has_a_sentence_and_a_hint() {
         ("sidecar", "try again"),
         ("cluster unknown", "`kubectl mc clusters` lists"),
         ("proxy off", "join m1 --member-context=NAME"),
+        ("agent", "get membercluster m1 -o yaml"),
         ("member unreachable", "`kubectl mc clusters` shows"),
         ("member authentication", "join m1 --renew"),
         ("member impersonation", "access diff m1"),
@@ -57,7 +58,7 @@ fn every_hop_on_the_wire_has_a_sentence_and_a_hint() {
         }
     }
     let told = Hop::ALL.iter().filter(|hop| refusal(502, Some(**hop), "x").is_some());
-    assert_eq!(told.count(), 12, "every hop but the member is tested above");
+    assert_eq!(told.count(), 13, "every hop but the member is tested above");
 }
 
 #[test]

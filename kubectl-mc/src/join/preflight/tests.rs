@@ -1,5 +1,6 @@
 use serde_json::json;
 
+use super::super::proxy_tls::ProxyTls;
 use super::*;
 
 const LIFE: Duration = Duration::from_secs(3600);
@@ -25,6 +26,8 @@ fn endpoint(server: &str) -> Endpoint {
         tls_server_name: None,
         insecure: false,
         proxy_url: None,
+        proxy_tls: ProxyTls::default(),
+        via_agent: false,
         is_given: false,
     }
 }
@@ -198,4 +201,17 @@ fn member_without_policies_warns_and_without_tokens_fails() {
         findings.iter().any(|finding| matches!(finding, Finding::Warning(text) if text.contains("v1.29.9")))
     );
     refused(&host(), &MemberSurvey { token_request: false, ..member() }, &["TokenRequest"]);
+}
+
+#[test]
+fn agent_is_removed_only_for_a_given_address() {
+    let cluster = "m1".parse().unwrap();
+    let direct = endpoint("https://m1.example:6443");
+    let Some(Finding::Refused(what, hint)) = agent_is_kept(&cluster, true, &direct) else {
+        panic!("not refused")
+    };
+    assert_eq!(what, "m1 is joined through an agent, which this command would remove");
+    assert!(hint.contains("add --agent to keep it") && hint.contains("--server=URL"), "{hint}");
+    assert_eq!(agent_is_kept(&cluster, true, &Endpoint { is_given: true, ..direct.clone() }), None);
+    assert_eq!(agent_is_kept(&cluster, false, &direct), None);
 }

@@ -94,6 +94,7 @@ impl MemberFailure {
                     | Hop::SidecarUnavailable
                     | Hop::SidecarMissing
                     | Hop::Sidecar
+                    | Hop::Agent
                     | Hop::MemberUnreachable
             ),
             Self::Server { code, .. } => *code == StatusCode::TOO_MANY_REQUESTS.as_u16() || *code >= 500,

@@ -98,11 +98,24 @@ fn line_without_end_needs_little_memory() {
         length += line.strip_prefix("web main | ").unwrap().len();
     }
     assert_eq!(length, 100 << 20);
-    let status = std::fs::read_to_string(format!("/proc/{}/status", running.child.id())).unwrap();
-    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    let most: usize = most.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+    let most = running.most_memory();
     assert!(most < 64 << 10, "{most} KiB");
     running.end();
+}
+
+#[test]
+fn list_of_pods_without_end_is_an_error() {
+    let page =
+        json!({"kind": "PodList", "metadata": {"resourceVersion": "1", "continue": "more"}, "items": []});
+    let bed = Bed::serving(move |_| ok(&page.to_string()));
+    for words in [&["tail", ".", "-C", "m1,m2"][..], &["tail", ".", "-f", "-C", "m1,m2"]] {
+        let ran = bed.run(words);
+        assert_eq!(ran.code, Some(5), "{ran:?}");
+        assert!(
+            ran.err.contains("m1 | error: cannot read the answer: a list of more than 2000 pages\n"),
+            "{ran:?}"
+        );
+    }
 }
 
 /// Whether a pipe has no room for what is written at a time.

@@ -7,7 +7,7 @@
 
 use super::sent::{AUTHENTICATED, SERVICE_ACCOUNTS, UNAUTHENTICATED};
 use super::sent::{accounts_of, service_account};
-use crate::names::{NAMESPACE, PREFIX};
+use crate::names::{AGENT_NAMESPACE, AGENTS, NAMESPACE, PREFIX};
 
 /// Whether a user name belongs to a control plane, to a node or to kubectl-mc.
 pub fn is_privileged_user(user: &str) -> bool {
@@ -65,6 +65,8 @@ pub const PRIVILEGED_NAMESPACES: &[&str] = &[
     "kube-public",
     "kube-node-lease",
     NAMESPACE,
+    AGENTS,
+    AGENT_NAMESPACE,
     "openshift-infra",
     "openshift-cluster-version",
     "openshift-machine-config-operator",
@@ -96,6 +98,8 @@ mod tests {
         "system:serviceaccount:kube-public:default",
         "system:serviceaccount:kube-node-lease:default",
         "system:serviceaccount:kubectl-mc-system:kubectl-mc-manager",
+        "system:serviceaccount:kubectl-mc-agents:m1",
+        "system:serviceaccount:kubectl-mc-agent:mc-agent",
         "system:serviceaccount:openshift-infra:build-controller",
         "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper",
         "system:serviceaccount:openshift-cluster-version:default",
@@ -136,6 +140,8 @@ mod tests {
             "system:serviceaccounts:kube-public",
             "system:serviceaccounts:kube-node-lease",
             "system:serviceaccounts:kubectl-mc-system",
+            "system:serviceaccounts:kubectl-mc-agents",
+            "system:serviceaccounts:kubectl-mc-agent",
             "system:serviceaccounts:openshift-infra",
             "kubectl-mc:host-admins",
             "eks:kube-proxy-windows",

@@ -3,6 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+#[cfg(doc)]
+use crate::cluster_access::RoleRef;
+
 /// The choices of a member's administrators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
@@ -12,7 +15,7 @@ pub struct Policy {
     pub refused_groups: BTreeSet<String>,
     /// Namespaces whose service accounts nobody may act as.
     pub refused_namespaces: BTreeSet<String>,
-    /// The ClusterRoles that a ClusterAccess may bind.
+    /// The roles that a ClusterAccess may bind, as [`RoleRef::from_entry`] reads them.
     pub bindable_roles: BTreeSet<String>,
 }
 

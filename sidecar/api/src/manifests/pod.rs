@@ -1,22 +1,58 @@
-//! The Deployment of the sidecar: its manifest, changed by the values. The chart's template makes the same changes.
+//! The Deployment of the sidecar: its manifest, changed by the values. The chart's template makes the same changes. What
+//! an agent's pods have alike is here too.
 
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
+use serde_json::{Map, Value, json};
+
+use super::values::SecretName;
 use super::{Certificates, LABELS, Parameters, SERVED, push};
+use crate::names::SIDECAR;
 
 pub(super) fn deployment(parameters: &Parameters, mut deployment: Value) -> Value {
     let values = &parameters.values;
     deployment["spec"]["replicas"] = values.replicas.get().into();
     let template = &mut deployment["spec"]["template"];
-    // Ours last: the Deployment selects its pods by one of them.
-    template["metadata"]["labels"] = json!(values.pod_labels);
-    for (key, value) in LABELS {
-        template["metadata"]["labels"][key] = value.into();
-    }
-    set(&mut template["metadata"], "annotations", json!(values.pod_annotations));
+    metadata(&mut template["metadata"], &values.pod_labels, &values.pod_annotations, &LABELS);
     scheduling(parameters, &mut template["spec"]);
     container(parameters, &mut template["spec"]["containers"][0]);
     deployment
+}
+
+/// The labels and annotations of pods.
+pub(super) fn metadata(
+    metadata: &mut Value,
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+    own: &[(&str, &str)],
+) {
+    // Ours last: the Deployment selects its pods by one of them.
+    metadata["labels"] = json!(labels);
+    for (key, value) in own {
+        metadata["labels"][key] = (*value).into();
+    }
+    set(metadata, "annotations", json!(annotations));
+}
+
+/// The fields of a pod that say where it runs and how its image is fetched.
+pub(super) struct Scheduling<'a> {
+    pub(super) image_pull_secrets: &'a [SecretName],
+    pub(super) node_selector: &'a BTreeMap<String, String>,
+    pub(super) affinity: &'a Map<String, Value>,
+    pub(super) tolerations: &'a [Map<String, Value>],
+    pub(super) priority_class_name: &'a str,
+}
+
+impl Scheduling<'_> {
+    pub(super) fn apply(&self, pod: &mut Value) {
+        let Self { image_pull_secrets, node_selector, affinity, tolerations, priority_class_name } = self;
+        let pull_secrets = image_pull_secrets.iter().map(|secret| json!({"name": secret.name}));
+        set(pod, "imagePullSecrets", pull_secrets.collect());
+        set(pod, "nodeSelector", json!(node_selector));
+        set(pod, "affinity", json!(affinity));
+        set(pod, "tolerations", json!(tolerations));
+        set(pod, "priorityClassName", (*priority_class_name).into());
+    }
 }
 
 fn scheduling(parameters: &Parameters, pod: &mut Value) {
@@ -25,12 +61,14 @@ fn scheduling(parameters: &Parameters, pod: &mut Value) {
         pod["hostNetwork"] = true.into();
         pod["dnsPolicy"] = "ClusterFirstWithHostNet".into();
     }
-    let pull_secrets = values.image_pull_secrets.iter().map(|secret| json!({"name": secret.name}));
-    set(pod, "imagePullSecrets", pull_secrets.collect());
-    set(pod, "nodeSelector", json!(values.node_selector));
-    set(pod, "affinity", json!(values.affinity));
-    set(pod, "tolerations", json!(values.tolerations));
-    set(pod, "priorityClassName", values.priority_class_name.as_str().into());
+    let scheduling = Scheduling {
+        image_pull_secrets: &values.image_pull_secrets,
+        node_selector: &values.node_selector,
+        affinity: &values.affinity,
+        tolerations: &values.tolerations,
+        priority_class_name: &values.priority_class_name,
+    };
+    scheduling.apply(pod);
     if let Some(secret) = serving_secret(parameters) {
         push(&mut pod["volumes"], json!({"name": "tls", "secret": {"secretName": secret}}));
     }
@@ -58,6 +96,13 @@ fn container(parameters: &Parameters, container: &mut Value) {
             let mount = json!({"name": "tls", "mountPath": TLS, "readOnly": true});
             push(&mut container["volumeMounts"], mount);
         }
+    }
+    if values.certificates == Certificates::CertManager {
+        args.push(format!("--peer-ca-file={TLS}/ca.crt"));
+    }
+    // The administrator's own certificates need not be those of replicas.
+    if values.certificates != Certificates::Secret {
+        args.push(format!("--peers={SIDECAR}-peers.{}.svc:{}", parameters.namespace, parameters.port()));
     }
     args.extend(values.extra_args.iter().cloned());
     container["args"] = args.into();
@@ -87,7 +132,7 @@ fn serving_secret(parameters: &Parameters) -> Option<&str> {
 }
 
 /// Sets a field, unless the value is empty.
-fn set(object: &mut Value, field: &str, value: Value) {
+pub(super) fn set(object: &mut Value, field: &str, value: Value) {
     let is_empty = match &value {
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),

@@ -72,7 +72,7 @@ fn pods_are_as_the_restricted_level_of_pod_security_wants_them() {
 }
 
 /// What OpenShift's SecurityContextConstraints `restricted-v2` refuse of a pod, in a namespace with this range of users.
-fn refused_by_restricted_v2(pod: &Value, range: std::ops::Range<u64>) -> Vec<String> {
+pub(super) fn refused_by_restricted_v2(pod: &Value, range: std::ops::Range<u64>) -> Vec<String> {
     let mut refused = Vec::new();
     let mut refuse = |is_refused: bool, rule: &str| refused.extend(is_refused.then(|| rule.to_owned()));
     for field in ["hostNetwork", "hostPID", "hostIPC"] {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::num::{NonZeroU16, NonZeroU32};
 
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
@@ -110,13 +111,7 @@ pub struct PodMonitor {
 impl Values {
     /// The chart's defaults with the values of a file, merged as Helm merges them.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let values =
-            |text| serde_saphyr::from_str::<Value>(text).map_err(|error| Error::Values(error.to_string()));
-        let mut merged = values(DEFAULTS)?;
-        if !text.trim().is_empty() {
-            merge(&mut merged, values(text)?);
-        }
-        serde_json::from_value(merged).map_err(|error| Error::Values(error.to_string()))
+        merged(DEFAULTS, text)
     }
 }
 
@@ -137,6 +132,17 @@ impl Image {
             _ => Some(format!("{repository}@{digest}")),
         }
     }
+}
+
+/// A chart's defaults with the values of a file, merged as Helm merges them.
+pub(super) fn merged<T: DeserializeOwned>(defaults: &str, text: &str) -> Result<T, Error> {
+    let values =
+        |text| serde_saphyr::from_str::<Value>(text).map_err(|error| Error::Values(error.to_string()));
+    let mut merged = values(defaults)?;
+    if !text.trim().is_empty() {
+        merge(&mut merged, values(text)?);
+    }
+    serde_json::from_value(merged).map_err(|error| Error::Values(error.to_string()))
 }
 
 fn digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

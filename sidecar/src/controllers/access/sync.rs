@@ -14,6 +14,7 @@ use tracing::info;
 use super::super::conditions::Finding;
 use super::member::{self, Applied};
 use super::observed_users::{self, MemberUsers};
+use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::sidecar_client;
 
 /// Somebody whom the host's RBAC lets in, and why.
@@ -31,6 +32,7 @@ pub(super) struct Sync {
     pub(super) entitled: Vec<Entitled>,
     pub(super) note: Option<&'static str>,
     pub(super) observed: MemberUsers,
+    pub(super) tunnels: Arc<AgentTunnels>,
 }
 
 /// How it went.
@@ -51,10 +53,20 @@ impl Sync {
     }
 
     async fn attempt(self) -> Result<Outcome, Finding> {
-        let Self { cluster, host, namespace, manager, admin_groups, impersonation, entitled, note, observed } =
-            self;
+        let Self {
+            cluster,
+            host,
+            namespace,
+            manager,
+            admin_groups,
+            impersonation,
+            entitled,
+            note,
+            observed,
+            tunnels,
+        } = self;
         // Made anew each time: between two syncs it would be of no use, and there are hundreds.
-        let member = sidecar_client::client(&cluster, &manager).map_err(|error| {
+        let member = sidecar_client::client(&cluster, &manager, &tunnels).map_err(|error| {
             let message = format!("Secret {} cannot be used: {error}", cluster.manager_secret());
             Finding::no("ManagerUnusable", message)
         })?;

@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kubectl_mc_api::access::{Policy, Subject};
+use kubectl_mc_api::cluster_access::RoleRef;
 
 use super::wanted::{Grants, refused};
 
 /// A role, and the namespace in which it is bound; none is everywhere.
-pub(super) type Place = (String, Option<String>);
+pub(super) type Place = (RoleRef, Option<String>);
 
 /// What a member should have, and the states of the ClusterAccesses.
 #[derive(Debug, Default)]
@@ -56,24 +57,25 @@ impl Bindings {
     pub(super) fn new(grants: &Grants, policy: &Policy) -> Self {
         let mut bindings = Self::default();
         for (access, grant) in grants {
-            if !policy.bindable_roles.contains(&grant.role) {
-                bindings.states.insert(access.clone(), not_bindable(&grant.role));
-                continue;
-            }
+            let places: Vec<Option<String>> = match &grant.namespaces {
+                Some(namespaces) => namespaces.iter().cloned().map(Some).collect(),
+                None => vec![None],
+            };
+            let entry = |place: &Option<String>| grant.role.entry(place.as_deref());
+            let (listed, unlisted): (Vec<_>, Vec<_>) =
+                places.into_iter().partition(|place| policy.bindable_roles.contains(&entry(place)));
             let why = |subject| refused(subject, policy).map(|why| format!("{subject}: {why}"));
             let left_out: Vec<String> = grant.subjects.iter().filter_map(why).collect();
-            let state = if left_out.is_empty() {
+            let state = if !unlisted.is_empty() {
+                not_bindable(&grant.role, &unlisted.iter().map(entry).collect())
+            } else if left_out.is_empty() {
                 State::granted()
             } else {
                 State::no("SubjectRefused", left_out.join("; "))
             };
             bindings.states.insert(access.clone(), state);
-            let places: Vec<Option<String>> = match &grant.namespaces {
-                Some(namespaces) => namespaces.iter().cloned().map(Some).collect(),
-                None => vec![None],
-            };
             let subjects = || grant.subjects.iter().filter(|one| refused(one, policy).is_none()).cloned();
-            for place in places.into_iter().filter(|_| subjects().next().is_some()) {
+            for place in listed.into_iter().filter(|_| subjects().next().is_some()) {
                 let place = (grant.role.clone(), place);
                 bindings.wanted.entry(place.clone()).or_default().extend(subjects());
                 bindings.of.entry(place).or_default().insert(access.clone());
@@ -90,10 +92,13 @@ impl Bindings {
     }
 }
 
-fn not_bindable(role: &str) -> State {
+fn not_bindable(role: &RoleRef, entries: &BTreeSet<String>) -> State {
+    let kind = role.kind.as_str();
+    let entries: Vec<_> = entries.iter().map(|entry| format!("{entry:?}")).collect();
     let message = format!(
-        "the member's ConfigMap kubectl-mc-manager does not list ClusterRole {role:?} in bindable-roles; its \
-         administrators can, with --bindable-roles of kubectl mc join"
+        "the member's ConfigMap kubectl-mc-manager does not list {kind} {} in bindable-roles; its administrators can, \
+         with --bindable-roles of kubectl mc join",
+        entries.join(", ")
     );
     State::no("RoleNotBindable", message)
 }
@@ -107,9 +112,14 @@ mod tests {
     use super::super::wanted::Grant;
     use super::*;
 
+    /// `NAME` of a ClusterRole, `/NAME` of a Role.
+    fn role_ref(role: &str) -> RoleRef {
+        RoleRef::from_entry(role).0
+    }
+
     fn grant(role: &str, namespaces: Option<&[&str]>, users: &[&str]) -> Arc<Grant> {
         Arc::new(Grant {
-            role: role.to_owned(),
+            role: role_ref(role),
             namespaces: namespaces.map(|all| all.iter().map(|&name| name.to_owned()).collect()),
             subjects: users.iter().map(|&name| Subject::User(name.to_owned())).collect(),
         })
@@ -132,10 +142,27 @@ mod tests {
         ]);
         let Bindings { wanted, states, .. } = Bindings::new(&grants, &policy(&["view"]));
         let user = |name: &str| Subject::User(name.to_owned());
-        assert_eq!(wanted[&("view".to_owned(), None)], BTreeSet::from([user("jane"), user("theo")]));
-        assert_eq!(wanted[&("view".to_owned(), Some("shop".to_owned()))], BTreeSet::from([user("zoe")]));
+        let view = role_ref("view");
+        assert_eq!(wanted[&(view.clone(), None)], BTreeSet::from([user("jane"), user("theo")]));
+        assert_eq!(wanted[&(view, Some("shop".to_owned()))], BTreeSet::from([user("zoe")]));
         assert_eq!(wanted.len(), 2);
         assert!(states.values().all(|state| *state == State::granted()), "{states:?}");
+    }
+
+    #[test]
+    fn role_is_bound_in_its_listed_namespaces_only() {
+        let grants = Grants::from([
+            ("a".to_owned(), grant("/deployer", Some(&["shop", "web", "pay"]), &["jane"])),
+            ("b".to_owned(), grant("deployer", Some(&["shop"]), &["theo"])),
+            ("c".to_owned(), grant("/view", Some(&["shop"]), &["zoe"])),
+        ]);
+        // The ClusterRole of the name is another one.
+        let Bindings { wanted, states, .. } = Bindings::new(&grants, &policy(&["shop/deployer", "view"]));
+        let places: Vec<_> = wanted.keys().cloned().collect();
+        assert_eq!(places, [(role_ref("/deployer"), Some("shop".to_owned()))]);
+        assert!(states.values().all(|state| state.reason == "RoleNotBindable"), "{states:?}");
+        assert!(states["a"].message.contains(r#"Role "pay/deployer", "web/deployer" in"#), "{states:?}");
+        assert!(states["b"].message.contains(r#"ClusterRole "deployer" in"#), "{states:?}");
     }
 
     #[test]

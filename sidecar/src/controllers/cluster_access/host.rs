@@ -92,7 +92,7 @@ where
     K: Clone + DeserializeOwned + Debug,
 {
     let mut left = BTreeMap::new();
-    // An object of somebody else may have the label too, so the name is checked as well.
+    // An object of another owner may have the label too, so the name is checked as well.
     for name in actual.keys().filter(|name| name.starts_with(HOST_PREFIX) && !wanted.contains(*name)) {
         match api.delete(name, &DeleteParams::default()).await {
             Ok(_) => {}

@@ -3,17 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use k8s_openapi::api::rbac::v1::{self, ClusterRoleBinding, RoleBinding, RoleRef};
+use k8s_openapi::api::rbac::v1::{self, ClusterRoleBinding, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::access::objects::RBAC_GROUP;
 use kubectl_mc_api::access::{Policy, Subject};
-use kubectl_mc_api::cluster_access::member_name;
+use kubectl_mc_api::cluster_access::{RoleKind, RoleRef};
 use kubectl_mc_api::names::{ACCESS, KUBECTL_MC, MANAGED_BY, MANAGER, NAMESPACE, SIDECAR};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,6 +23,7 @@ use tracing::debug;
 
 use super::bindings::{Bindings, Place, State, States};
 use super::wanted::Grants;
+use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::sidecar_client;
 
 /// How it went: the state of every ClusterAccess, and whether it should be tried again soon.
@@ -31,12 +33,17 @@ pub(super) struct Outcome {
 }
 
 /// Makes the member have its grants, and no other bindings of ours.
-pub(super) async fn sync(cluster: &ClusterName, manager: &Secret, grants: &Grants) -> Outcome {
+pub(super) async fn sync(
+    cluster: &ClusterName,
+    manager: &Secret,
+    grants: &Grants,
+    tunnels: &Arc<AgentTunnels>,
+) -> Outcome {
     let failed = |state: State| {
         let states = grants.keys().map(|access| (access.clone(), state.clone())).collect();
         Outcome { states, retry: true }
     };
-    let member = match sidecar_client::client(cluster, manager) {
+    let member = match sidecar_client::client(cluster, manager, tunnels) {
         Ok(member) => member,
         Err(error) => {
             let message = format!("Secret {} cannot be used: {error}", cluster.manager_secret());
@@ -57,12 +64,13 @@ async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube
     let mut bindings = Bindings::new(grants, &policy);
     let mut failed = false;
     // A role that is not listed any more is taken away as long as the manager may.
-    let roles: BTreeSet<&String> =
-        grants.values().map(|grant| &grant.role).chain(&policy.bindable_roles).collect();
+    let listed: BTreeSet<RoleRef> =
+        policy.bindable_roles.iter().map(|entry| RoleRef::from_entry(entry).0).collect();
+    let roles: BTreeSet<&RoleRef> = grants.values().map(|grant| &grant.role).chain(&listed).collect();
     for role in roles {
         let actual = match read(member, role).await {
             Ok(actual) => actual,
-            Err(_) if !policy.bindable_roles.contains(role) => continue,
+            Err(_) if !listed.contains(role) => continue,
             Err(error) => {
                 failed = true;
                 // Another role may be in order.
@@ -75,7 +83,7 @@ async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube
         // Rights are taken away before others are given.
         for place in actual.keys().filter(|&place| !bindings.wanted.contains_key(place)) {
             if let Err(error) = delete(member, place).await {
-                debug!(%error, binding = member_name(role), "cannot delete a binding on the member");
+                debug!(%error, binding = role.binding_name(), "cannot delete a binding on the member");
                 failed = true;
             }
         }
@@ -108,14 +116,22 @@ async fn attempt(member: &kube::Client, grants: &Grants) -> Result<Outcome, kube
 }
 
 /// The bindings of one role, as long as they are what the sidecar writes; what somebody changed counts as empty.
-async fn read(member: &kube::Client, role: &str) -> Result<BTreeMap<Place, BTreeSet<Subject>>, kube::Error> {
-    let name = member_name(role);
+async fn read(
+    member: &kube::Client,
+    role: &RoleRef,
+) -> Result<BTreeMap<Place, BTreeSet<Subject>>, kube::Error> {
+    let name = role.binding_name();
     let everywhere = Api::<ClusterRoleBinding>::all(member.clone());
     let in_namespaces = Api::<RoleBinding>::all(member.clone());
     // A list that asks for one name takes the right to that name only.
     let named = ListParams::default().fields(&format!("metadata.name={name}"));
-    let (everywhere, in_namespaces) =
-        tokio::try_join!(everywhere.get_opt(&name), in_namespaces.list(&named))?;
+    let everywhere = async {
+        match role.kind {
+            RoleKind::ClusterRole => everywhere.get_opt(&name).await,
+            RoleKind::Role => Ok(None),
+        }
+    };
+    let (everywhere, in_namespaces) = tokio::try_join!(everywhere, in_namespaces.list(&named))?;
     let everywhere = everywhere
         .map(|binding| (None, subjects(role, &binding.metadata, &binding.role_ref, binding.subjects)));
     let in_namespaces = in_namespaces.items.into_iter().map(|binding| {
@@ -125,14 +141,14 @@ async fn read(member: &kube::Client, role: &str) -> Result<BTreeMap<Place, BTree
     Ok(everywhere
         .into_iter()
         .chain(in_namespaces)
-        .map(|(namespace, subjects)| ((role.to_owned(), namespace), subjects))
+        .map(|(namespace, subjects)| ((role.clone(), namespace), subjects))
         .collect())
 }
 
 fn subjects(
-    role: &str,
+    role: &RoleRef,
     metadata: &ObjectMeta,
-    role_ref: &RoleRef,
+    role_ref: &v1::RoleRef,
     subjects: Option<Vec<v1::Subject>>,
 ) -> BTreeSet<Subject> {
     let labels = labels();
@@ -151,7 +167,7 @@ async fn write(
     subjects: &BTreeSet<Subject>,
 ) -> Result<(), kube::Error> {
     let metadata = ObjectMeta {
-        name: Some(member_name(role)),
+        name: Some(role.binding_name()),
         namespace: namespace.clone(),
         labels: Some(labels()),
         ..ObjectMeta::default()
@@ -170,16 +186,16 @@ async fn write(
     }
 }
 
-async fn patch<K>(api: &Api<K>, role: &str, binding: &K) -> Result<(), kube::Error>
+async fn patch<K>(api: &Api<K>, role: &RoleRef, binding: &K) -> Result<(), kube::Error>
 where
     K: Clone + Debug + DeserializeOwned + Serialize,
 {
     let ours = PatchParams::apply(SIDECAR).force();
-    api.patch(&member_name(role), &ours, &Patch::Apply(binding)).await.map(drop)
+    api.patch(&role.binding_name(), &ours, &Patch::Apply(binding)).await.map(drop)
 }
 
 async fn delete(member: &kube::Client, (role, namespace): &Place) -> Result<(), kube::Error> {
-    let name = member_name(role);
+    let name = role.binding_name();
     let now = DeleteParams::default();
     let deleted = match namespace {
         Some(namespace) => {
@@ -193,8 +209,9 @@ async fn delete(member: &kube::Client, (role, namespace): &Place) -> Result<(), 
     }
 }
 
-fn reference(role: &str) -> RoleRef {
-    RoleRef { api_group: RBAC_GROUP.to_owned(), kind: "ClusterRole".to_owned(), name: role.to_owned() }
+fn reference(role: &RoleRef) -> v1::RoleRef {
+    let RoleRef { kind, name } = role;
+    v1::RoleRef { api_group: RBAC_GROUP.to_owned(), kind: kind.as_str().to_owned(), name: name.clone() }
 }
 
 fn labels() -> BTreeMap<String, String> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleRef};
+use k8s_openapi::api::rbac::v1::{self, ClusterRole, ClusterRoleBinding, PolicyRule};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::core::SelectorExt;
 use kube::{Resource, ResourceExt};
@@ -12,7 +12,7 @@ use kubectl_mc_api::access::builtin::{is_privileged_group, is_privileged_namespa
 use kubectl_mc_api::access::objects::RBAC_GROUP;
 use kubectl_mc_api::access::sent::{AUTHENTICATED, BUILTIN_ADMIN_GROUPS, UNAUTHENTICATED};
 use kubectl_mc_api::access::{Policy, Subject};
-use kubectl_mc_api::cluster_access::host_name;
+use kubectl_mc_api::cluster_access::{RoleKind, RoleRef, host_name};
 use kubectl_mc_api::names::{ACCESS, KUBECTL_MC, MANAGED_BY};
 use kubectl_mc_api::path::PROXY_GROUP;
 use kubectl_mc_api::{ClusterAccess, ClusterName};
@@ -42,7 +42,7 @@ pub(super) type Grants = BTreeMap<String, Arc<Grant>>;
 /// What a ClusterAccess asks of a member.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Grant {
-    pub(super) role: String,
+    pub(super) role: RoleRef,
     /// None is everywhere.
     pub(super) namespaces: Option<BTreeSet<String>>,
     pub(super) subjects: BTreeSet<Subject>,
@@ -88,7 +88,7 @@ impl Wanted {
                 self.host.insert(name.clone(), host_objects(access, registered, &subjects, namespace));
             }
             let grant = Arc::new(Grant {
-                role: access.spec.role_ref.name.clone(),
+                role: access.spec.role_ref.clone(),
                 namespaces: access.spec.namespaces.clone().map(BTreeSet::from_iter),
                 subjects,
             });
@@ -113,6 +113,10 @@ fn selected(access: &ClusterAccess, registry: &Registry, now: Timestamp) -> Sele
         let message =
             format!("spec.subjects: {kind} {name:?} lacks a name, or a service account its namespace");
         return Selected::Invalid(message);
+    }
+    // The host's schema says so too.
+    if access.spec.role_ref.kind == RoleKind::Role && access.spec.namespaces.is_none() {
+        return Selected::Invalid("spec.namespaces: a Role needs namespaces".to_owned());
     }
     let selector = match access.selector() {
         Ok(selector) => selector,
@@ -176,7 +180,7 @@ fn host_objects(
     let anyone = Policy::default();
     let binding = ClusterRoleBinding {
         metadata,
-        role_ref: RoleRef { api_group: RBAC_GROUP.to_owned(), kind: "ClusterRole".to_owned(), name },
+        role_ref: v1::RoleRef { api_group: RBAC_GROUP.to_owned(), kind: "ClusterRole".to_owned(), name },
         subjects: Some(
             subjects.iter().filter(|one| refused(one, &anyone).is_none()).map(Subject::to_rbac).collect(),
         ),
@@ -299,6 +303,8 @@ mod tests {
             let spec = json!({"clusterSelector": {}, "subjects": subjects});
             assert!(matches!(nothing(access("a", spec)), Selected::Invalid(_)));
         }
+        let everywhere = json!({"clusterSelector": {}, "roleRef": {"kind": "Role", "name": "deployer"}});
+        assert!(matches!(nothing(access("a", everywhere)), Selected::Invalid(_)));
         let mut deleted = Arc::unwrap_or_clone(access("a", json!({"clusterSelector": {}})));
         deleted.metadata.deletion_timestamp = Some(Time("2026-01-01T00:00:00Z".parse().unwrap()));
         assert_eq!(nothing(Arc::new(deleted)), Selected::Deleted);

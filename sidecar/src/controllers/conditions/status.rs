@@ -14,6 +14,8 @@ use crate::members::inventory::fleet::Registered;
 /// What a condition is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Aspect {
+    /// Whether the agent of a member that has one has a tunnel.
+    Connected,
     Reachable,
     CredentialValid,
     AuthSynced,
@@ -44,10 +46,12 @@ pub(in super::super) struct Known {
 
 impl Aspect {
     /// In the order in which they are shown.
-    pub(in super::super) const ALL: [Self; 3] = [Self::Reachable, Self::CredentialValid, Self::AuthSynced];
+    pub(in super::super) const ALL: [Self; 4] =
+        [Self::Connected, Self::Reachable, Self::CredentialValid, Self::AuthSynced];
 
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Connected => "Connected",
             Self::Reachable => "Reachable",
             Self::CredentialValid => "CredentialValid",
             Self::AuthSynced => "AuthSynced",
@@ -158,7 +162,11 @@ impl Known {
             conditions: before.conditions.clone(),
         };
         let generation = member.metadata.generation;
-        for (aspect, finding) in &self.findings {
+        let via_agent = registered.is_via_agent();
+        status.conditions.retain(|condition| via_agent || condition.type_ != Aspect::Connected.as_str());
+        for (aspect, finding) in
+            self.findings.iter().filter(|(aspect, _)| via_agent || **aspect != Aspect::Connected)
+        {
             let (condition, message) = (aspect.as_str(), finding.message.clone());
             set(
                 &mut status.conditions,

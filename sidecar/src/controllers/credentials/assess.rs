@@ -5,10 +5,10 @@ use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
 
 use super::Held;
-use super::token::Credential;
 use crate::controllers::conditions::Finding;
 use crate::controllers::health::probe::Verdict;
 use crate::members::inventory::fleet::Registered;
+use crate::token::Credential;
 
 /// Why a token is not renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]

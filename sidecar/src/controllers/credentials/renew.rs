@@ -17,8 +17,9 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::assess::Trouble;
-use super::token::{Life, Token};
 use crate::controllers::conditions::FIELD_MANAGER;
+use crate::token::{Life, Token};
+use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::connection::{self, Connection};
 use crate::upstream::{Upstream, sidecar_client};
 
@@ -30,6 +31,7 @@ pub(super) struct Renewal {
     pub(super) token: Token,
     /// The Secret of who asks for the next one.
     pub(super) manager: Arc<Secret>,
+    pub(super) tunnels: Arc<AgentTunnels>,
 }
 
 impl Renewal {
@@ -47,8 +49,8 @@ impl Renewal {
         let (Some(account), Some(life)) = (&self.token.account, self.token.life) else {
             return Err(failed("the token does not say whose it is, or for how long"));
         };
-        let member =
-            sidecar_client::client(&self.cluster, &self.manager).map_err(|e| unusable(&self.manager, &e))?;
+        let member = sidecar_client::client(&self.cluster, &self.manager, &self.tunnels)
+            .map_err(|e| unusable(&self.manager, &e))?;
         let accounts = Api::<ServiceAccount>::namespaced(member, &account.namespace);
         let spec = TokenRequestSpec {
             // The member's own, whatever it calls itself by now.
@@ -77,7 +79,9 @@ impl Renewal {
         let mut data = self.secret.data.clone().unwrap_or_default();
         data.insert("token".to_owned(), ByteString(token.as_bytes().to_vec()));
         let upstream = Connection::parse(&data)
-            .and_then(|connection| Upstream::new(self.cluster.clone(), connection, Gauge::default()))
+            .and_then(|connection| {
+                Upstream::new(self.cluster.clone(), connection, Gauge::default(), &self.tunnels)
+            })
             .map_err(|error| unusable(&self.secret, &error))?;
         let answer = async { upstream.open().await?.get("/readyz").await }.await;
         match answer {

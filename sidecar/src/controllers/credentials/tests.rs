@@ -4,10 +4,10 @@ use k8s_openapi::ByteString;
 use kubectl_mc_api::MemberCluster;
 use serde_json::json;
 
-use super::token::tests::token;
 use super::*;
 use crate::controllers::health::probe::Verdict;
 use crate::controllers::tests::upstream;
+use crate::token::tests::token;
 
 const SUBJECT: &str = "system:serviceaccount:kubectl-mc-system:kubectl-mc-impersonator";
 

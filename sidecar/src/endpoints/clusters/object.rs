@@ -89,7 +89,16 @@ impl From<MemberCluster> for Cluster {
 
 impl Status {
     pub(super) fn ready(&self) -> Option<&Condition> {
-        self.conditions.iter().find(|condition| condition.type_ == "Ready")
+        self.condition("Ready")
+    }
+
+    /// Of members with an agent only.
+    pub(super) fn connected(&self) -> Option<&Condition> {
+        self.condition("Connected")
+    }
+
+    fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.type_ == kind)
     }
 }
 

@@ -72,12 +72,6 @@ impl Registry {
         self.known.borrow().clone().ok_or(Error::NotSynced)
     }
 
-    /// The names of all clusters, deleted ones of which a client may still page through not among them.
-    pub(super) fn names(&self) -> Result<impl Iterator<Item = Arc<str>> + use<>, Error> {
-        let names: Vec<_> = self.snapshot()?.clusters.keys().cloned().collect();
-        Ok(names.into_iter())
-    }
-
     /// The clusters as of `version` or later; waits a little for a version that was not heard of.
     pub(super) async fn not_older_than(&self, version: u64) -> Result<Arc<Snapshot>, Error> {
         let current = self.snapshot()?.version;

@@ -2,8 +2,11 @@
 //! (`labels/selector.go`, `fields/selector.go`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::vec;
 
 use super::object::Cluster;
+use super::registry::Snapshot;
 use super::visibility::Visible;
 use crate::request::field_selector::FieldSelector;
 
@@ -24,6 +27,12 @@ impl Selection {
         self.visible.has(cluster.name())
             && self.fields.matches(cluster.name())
             && self.labels.matches(&cluster.object.metadata.labels)
+    }
+
+    /// The names of the clusters that may be shown. The host is not asked about the others.
+    pub(super) fn names(&self, snapshot: &Snapshot) -> vec::IntoIter<Arc<str>> {
+        let names = snapshot.clusters.keys().filter(|name| self.fields.matches(name));
+        names.cloned().collect::<Vec<_>>().into_iter()
     }
 
     pub(super) fn is_everything(&self) -> bool {

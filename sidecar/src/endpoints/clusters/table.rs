@@ -68,6 +68,7 @@ impl<'a> Row<'a> {
             age::since(metadata.creation_timestamp.as_ref().map(|time| time.0), now),
             ready.map(|ready| ready.reason.clone()).unwrap_or_default(),
             status.server.clone().unwrap_or_default(),
+            status.connected().map(|connected| connected.status.clone()).unwrap_or_default(),
             age::since(status.last_seen.as_ref().map(|time| time.0), now),
         ];
         let object = match include {
@@ -80,8 +81,8 @@ impl<'a> Row<'a> {
 
     /// A bookmark's row, which is there for its metadata.
     pub(super) fn of_marker(marker: &'a Marker) -> Self {
-        let never = || age::since(None, Timestamp::UNIX_EPOCH);
-        let cells = [String::new(), unknown(), unknown(), never(), String::new(), String::new(), never()];
+        let (none, never) = (String::new, || age::since(None, Timestamp::UNIX_EPOCH));
+        let cells = [none(), unknown(), unknown(), never(), none(), none(), none(), never()];
         Self { cells, object: Some(Attachment::Marker(marker)) }
     }
 }
@@ -96,7 +97,7 @@ fn unknown() -> String {
 }
 
 /// Those of a MemberCluster (`kubectl_mc_api::member_cluster`).
-const COLUMNS: [Column; 7] = [
+const COLUMNS: [Column; 8] = [
     Column {
         name: "Name",
         r#type: "string",
@@ -137,6 +138,13 @@ const COLUMNS: [Column; 7] = [
         r#type: "string",
         format: "",
         description: "The address of the cluster's kube-apiserver.",
+        priority: 1,
+    },
+    Column {
+        name: "Connected",
+        r#type: "string",
+        format: "",
+        description: "Whether the agent of the cluster is connected, if an agent carries its connections.",
         priority: 1,
     },
     Column {

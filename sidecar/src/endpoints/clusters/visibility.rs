@@ -3,7 +3,7 @@
 //! caller their own clusters, and an answer about any other cluster is the same as about one that does not exist.
 //!
 //! One unnamed question is enough for a caller who may enter all of them. Else there is one for each cluster, a few at
-//! a time; the decisions are kept, and shared between requests, by the authorizer.
+//! a time; the decisions are kept, and shared between lists, by the authorizer.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use kubectl_mc_api::ClusterName;
 use super::registry::Snapshot;
 use crate::identity::Identity;
 use crate::identity::authorization::{self, Asker, Attributes, Authorizer};
+use crate::request::limits::Caller;
 
 /// Somebody who looks at the inventory.
 #[derive(Clone)]
 pub struct Viewer {
     pub authorizer: Arc<Authorizer>,
     pub identity: Arc<Identity>,
-    pub asker: Asker,
+    pub caller: Caller,
 }
 
 /// The clusters that somebody sees.
@@ -37,13 +38,14 @@ impl Viewer {
         &self,
         names: impl Iterator<Item = Arc<str>>,
     ) -> Result<Visible, authorization::Error> {
-        if self.enters(None).await? {
+        let asker = Asker::Listing(self.caller);
+        if self.enters(None, asker).await? {
             return Ok(Visible::All);
         }
         let entered = stream::iter(names).map(async |name| {
             let cluster = name.parse().ok();
             let enters = match &cluster {
-                Some(cluster) => self.enters(Some(cluster)).await?,
+                Some(cluster) => self.enters(Some(cluster), asker).await?,
                 None => false,
             };
             Ok(enters.then_some(name))
@@ -54,17 +56,17 @@ impl Viewer {
 
     /// Whether the viewer sees one cluster, whether or not it exists.
     pub(super) async fn sees_one(&self, name: &ClusterName) -> Result<bool, authorization::Error> {
-        Ok(self.enters(None).await? || self.enters(Some(name)).await?)
+        let asker = Asker::Caller(self.caller);
+        Ok(self.enters(None, asker).await? || self.enters(Some(name), asker).await?)
     }
 
-    /// The same viewer, of a watch that was allowed before.
-    pub(super) fn renewing(self) -> Self {
-        Self { asker: Asker::Renewal, ..self }
-    }
-
-    async fn enters(&self, cluster: Option<&ClusterName>) -> Result<bool, authorization::Error> {
+    async fn enters(
+        &self,
+        cluster: Option<&ClusterName>,
+        asker: Asker,
+    ) -> Result<bool, authorization::Error> {
         let right = Attributes::entry(cluster);
-        match self.authorizer.check(&self.identity, &right, self.asker).await {
+        match self.authorizer.check(&self.identity, &right, asker).await {
             Ok(()) => Ok(true),
             Err(authorization::Error::Denied(_)) => Ok(false),
             Err(error) => Err(error),
@@ -92,7 +94,7 @@ impl Visible {
     }
 }
 
-/// A tenth of the reviews that callers may have under way together.
+/// Half of the reviews that all lists may have under way together.
 const AT_ONCE: usize = 16;
 
 #[cfg(test)]
@@ -101,7 +103,6 @@ mod tests {
 
     use super::*;
     use crate::fake_host::host;
-    use crate::request::limits::Caller;
 
     /// A viewer who may enter these clusters, the empty name being all; and how often the host was asked.
     fn viewer(entered: &'static [&'static str]) -> (Viewer, Arc<std::sync::atomic::AtomicUsize>) {
@@ -116,8 +117,8 @@ mod tests {
             )
         });
         let identity = Arc::new(Identity { user: "jane".to_owned(), ..Identity::default() });
-        let asker = Asker::Caller(Caller::of_hash(1));
-        (Viewer { authorizer: Arc::new(Authorizer::new(client)), identity, asker }, asked)
+        let caller = Caller::of_hash(1);
+        (Viewer { authorizer: Arc::new(Authorizer::new(client)), identity, caller }, asked)
     }
 
     fn names(count: usize) -> impl Iterator<Item = Arc<str>> {
@@ -147,8 +148,8 @@ mod tests {
     async fn viewer_sees_nothing_while_the_host_does_not_answer() {
         let (client, _) = host(|_| (500, json!({"kind": "Status", "status": "Failure", "code": 500})));
         let identity = Arc::new(Identity { user: "jane".to_owned(), ..Identity::default() });
-        let viewer =
-            Viewer { authorizer: Arc::new(Authorizer::new(client)), identity, asker: Asker::Renewal };
+        let caller = Caller::of_hash(1);
+        let viewer = Viewer { authorizer: Arc::new(Authorizer::new(client)), identity, caller };
         assert!(viewer.sees(names(3)).await.is_err());
     }
 }

@@ -129,7 +129,7 @@ impl Watch {
         let Some(viewer) = &self.viewer else { return false };
         let Some(snapshot) = self.known.borrow().clone() else { return false };
         // While the host does not answer, what it said last holds; the revalidation of the request ends it in time.
-        let sees = Box::pin(viewer.sees(snapshot.clusters.keys().cloned())).await;
+        let sees = Box::pin(viewer.sees(self.selection.names(&snapshot))).await;
         sees.is_ok_and(|visible| visible != self.selection.visible.within(&snapshot))
     }
 

@@ -1,6 +1,9 @@
 //! SubjectAccessReview on the host, with upstream's cache (allow and deny for 10 s, LRU of 8192,
 //! nothing kept whose attributes are 10,000 bytes or more), equal look-ups joined, and a bound on
 //! those under way. A failed review allows nothing.
+//!
+//! Lists ask about every cluster. They have a cache and a bound of their own, so that they neither push out what other
+//! requests use, nor make these requests wait for the host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +24,18 @@ use crate::ttl_cache::TtlCache;
 /// The host's decisions.
 pub struct SubjectAccessReviews {
     reviews: Api<SubjectAccessReview>,
-    decisions: TtlCache<(Arc<Identity>, Attributes), Result<Decision, Arc<Error>>>,
+    decisions: Decisions,
+    /// Those of lists.
+    listed: Decisions,
     /// Under way for callers, each of whom has a share.
     callers: Bound,
+    /// Under way for the lists and watches of callers, in turns.
+    listings: Bound,
     /// Under way for requests that were allowed before: callers cannot hold these up.
     renewals: Bound,
 }
+
+type Decisions = TtlCache<(Arc<Identity>, Attributes), Result<Decision, Arc<Error>>>;
 
 /// What the host decided, and why if it says so.
 #[derive(Clone, Debug)]
@@ -40,7 +49,9 @@ impl SubjectAccessReviews {
         Self {
             reviews: Api::all(host),
             decisions: TtlCache::new(MAX_DECISIONS, KEPT),
+            listed: TtlCache::new(MAX_LISTED, KEPT),
             callers: Bound::new(Size::new(MAX_OF_CALLERS, MAX_QUEUED)),
+            listings: Bound::new(Size::new(MAX_OF_LISTINGS, MAX_QUEUED_LISTINGS)),
             renewals: Bound::new(Size::new(MAX_OF_RENEWALS, usize::MAX).with_share(MAX_OF_RENEWALS)),
         }
     }
@@ -55,17 +66,22 @@ impl SubjectAccessReviews {
         if identity.size() + attributes.size() >= MAX_KEPT_SIZE {
             return Box::pin(self.review(identity, attributes, asker)).await.map_err(Arc::new);
         }
+        let decisions = match asker {
+            Asker::Listing(_) => &self.listed,
+            Asker::Caller(_) | Asker::Renewal => &self.decisions,
+        };
         let key = (identity.clone(), attributes.clone());
-        if let Some(decision) = self.decisions.get(&key) {
+        if let Some(decision) = decisions.get(&key) {
             return decision;
         }
         let review = async { self.review(identity, attributes, asker).await.map_err(Arc::new) };
-        Box::pin(self.decisions.get_or_fetch(&key, review, Result::is_ok)).await
+        Box::pin(decisions.get_or_fetch(&key, review, Result::is_ok)).await
     }
 
     /// Drops decisions whose time is over.
     pub fn forget_expired(&self) {
         self.decisions.forget_expired();
+        self.listed.forget_expired();
     }
 
     async fn review(
@@ -78,6 +94,7 @@ impl SubjectAccessReviews {
             SubjectAccessReview { spec: spec(identity, attributes), ..SubjectAccessReview::default() };
         let permit = match asker {
             Asker::Caller(caller) => self.callers.admit_within(caller, LONGEST_WAIT).await,
+            Asker::Listing(caller) => self.listings.admit_within(caller, REVIEW_TIMEOUT).await,
             Asker::Renewal => self.renewals.admit_within(RENEWALS, REVIEW_TIMEOUT).await,
         };
         let _permit = permit.ok_or(Error::TooMany)?;
@@ -171,6 +188,12 @@ const MAX_OF_CALLERS: usize = 160;
 const MAX_QUEUED: usize = 100;
 /// For a place. Who waits longer may as well come again.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// A fifth of the others: the host answers these in between.
+const MAX_OF_LISTINGS: usize = 32;
+/// Hundreds of lists at a time, of a few reviews each.
+const MAX_QUEUED_LISTINGS: usize = 8192;
+/// Of 16 callers with 1,000 clusters.
+const MAX_LISTED: usize = 16_384;
 const MAX_OF_RENEWALS: usize = 40;
 /// All renewals are one holder.
 const RENEWALS: Caller = Caller::of_hash(0);

@@ -32,6 +32,12 @@ impl Registered {
         self.connection.is_some() || self.manager.is_some() || said.is_none_or(|said| said == namespace)
     }
 
+    /// Whether the member's agent opens the connections to it.
+    pub fn is_via_agent(&self) -> bool {
+        let data = self.connection.as_ref().and_then(|secret| secret.data.as_ref());
+        data.and_then(|data| data.get("via")).is_some_and(|via| via.0.trim_ascii() == b"agent")
+    }
+
     /// Whether nothing was said of it since.
     pub fn is_same(&self, other: &Self) -> bool {
         fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {

@@ -26,8 +26,10 @@ use crate::members::cluster::Cluster;
 use crate::members::waiter_limit::WaiterLimit;
 use crate::readiness::Pending;
 use crate::request::limits::{MemberBounds, MemberSize};
+use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::Upstream;
 use crate::upstream::connection::Connection;
+use crate::upstream::sidecar_client::NO_AGENT;
 
 /// What the watch writes to, and by which rules.
 pub struct Watch {
@@ -38,6 +40,7 @@ pub struct Watch {
     pub registry: clusters::Writer,
     pub fleet: watch::Sender<Arc<Fleet>>,
     pub metrics: Metrics,
+    pub tunnels: Arc<AgentTunnels>,
     /// Requests under way to one member, 0 for no limit.
     pub size_per_member: MemberSize,
     /// Done when both lists were read once.
@@ -46,7 +49,8 @@ pub struct Watch {
 
 /// Follows the host until the process ends.
 pub async fn run(host: kube::Client, watch: Watch) {
-    let Watch { namespace, inventory, mut read, registry, fleet, metrics, size_per_member, pending } = watch;
+    let Watch { namespace, inventory, mut read, registry, fleet, metrics, tunnels, size_per_member, pending } =
+        watch;
     let members = Api::<MemberCluster>::all(host.clone());
     let secrets = Api::<Secret>::namespaced(host, &namespace);
     let of_members = watcher::Config::default().fields(&format!("type={SECRET_TYPE}"));
@@ -61,6 +65,7 @@ pub async fn run(host: kube::Client, watch: Watch) {
         registry,
         fleet,
         metrics,
+        tunnels,
         size_per_member,
         pending: Some(pending),
         members: Listed::default(),
@@ -167,6 +172,7 @@ struct State {
     registry: clusters::Writer,
     fleet: watch::Sender<Arc<Fleet>>,
     metrics: Metrics,
+    tunnels: Arc<AgentTunnels>,
     size_per_member: MemberSize,
     pending: Option<Pending>,
     members: Listed<MemberCluster>,
@@ -212,7 +218,8 @@ impl State {
                 }
             }
             watcher::Event::Delete(member) => {
-                if name(&member).is_some() {
+                if let Some(name) = name(&member) {
+                    self.tunnels.end(&name);
                     self.registry.delete(member);
                 }
             }
@@ -255,8 +262,8 @@ impl State {
                 members.insert(name.clone(), Err(Arc::from("does not exist")));
                 continue;
             };
-            let unreachable = &self.metrics.unreachable;
-            let mut way = Way::next(ways.remove(name), name, member, secret, unreachable);
+            let (unreachable, tunnels) = (&self.metrics.unreachable, &self.tunnels);
+            let mut way = Way::next(ways.remove(name), name, member, secret, unreachable, tunnels);
             way.reported(member);
             let share = self.shares.entry(name.clone()).or_insert_with(|| Share {
                 bounds: MemberBounds::new(self.size_per_member),
@@ -276,6 +283,8 @@ impl State {
         self.metrics.members.set(members.len() as f64);
         self.fleet.send_replace(Arc::new(self.snapshot_for_controllers(&members)));
         self.inventory.members.store(Arc::new(Some(members)));
+        // After the snapshot: who attaches meanwhile is found here, or does not find the member there.
+        self.tunnels.retain(|name| self.members.objects.contains_key(name));
         self.pending.take();
     }
 
@@ -307,6 +316,7 @@ impl Way {
         member: &MemberCluster,
         secret: &Arc<Secret>,
         unreachable: &Gauge,
+        tunnels: &Arc<AgentTunnels>,
     ) -> Self {
         let gone = match before {
             Some(way) if way.member_uid == member.uid() && way.secret.data == secret.data => return way,
@@ -325,7 +335,7 @@ impl Way {
         };
         let data = secret.data.clone().unwrap_or_default();
         let upstream = Connection::parse(&data)
-            .and_then(|connection| Upstream::new(name.clone(), connection, unreachable.clone()));
+            .and_then(|connection| Upstream::new(name.clone(), connection, unreachable.clone(), tunnels));
         let upstream = match upstream {
             Ok(upstream) => {
                 info!(cluster = %name, "loaded the member's Secret");
@@ -345,7 +355,8 @@ impl Way {
         let Ok(upstream) = &self.upstream else { return };
         let server = self.secret.data.as_ref().and_then(|data| data.get("server"));
         let server = server.and_then(|server| std::str::from_utf8(&server.0).ok()).unwrap_or_default();
-        let reported = member.unreachable(server.trim());
+        // A tunnel may end at this replica and not at the leader.
+        let reported = member.unreachable(server.trim()).filter(|condition| condition.reason != NO_AGENT);
         let since = reported.map(|condition| condition.last_transition_time.0);
         if std::mem::replace(&mut self.unreachable_since, since) != since {
             upstream.reported(since.zip(reported.map(|condition| condition.message.as_str())));
@@ -353,10 +364,12 @@ impl Way {
     }
 }
 
-/// Whether two versions of a Secret name the same server by the same way, whatever the credential.
+/// Whether two versions of a Secret name the same server by the same way, whatever the credentials for the member and
+/// for the proxy.
 fn leads_to_the_same(before: &Secret, after: &Secret) -> bool {
     fn connection(secret: &Secret) -> Vec<(&String, &ByteString)> {
-        let credential = |key: &str| matches!(key, "token" | "tls.crt" | "tls.key");
+        let credential =
+            |key: &str| matches!(key, "token" | "tls.crt" | "tls.key" | "proxy-tls.crt" | "proxy-tls.key");
         secret.data.iter().flatten().filter(|(key, _)| !credential(key)).collect()
     }
     before.uid() == after.uid() && connection(before) == connection(after)

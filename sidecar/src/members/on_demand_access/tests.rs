@@ -9,6 +9,7 @@ use super::*;
 use crate::fake_host::host;
 use crate::members::waiter_limit::{MAX_WAITING, WaiterLimit};
 use crate::request::limits::{MemberBounds, MemberSize, Size};
+use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::Upstream;
 use crate::upstream::connection::Connection;
 
@@ -57,7 +58,10 @@ fn cluster() -> Cluster {
     Cluster {
         name: "m1".parse().unwrap(),
         forwarded: Default::default(),
-        upstream: Arc::new(Upstream::new("m1".parse().unwrap(), connection, Gauge::default()).unwrap()),
+        upstream: Arc::new(
+            Upstream::new("m1".parse().unwrap(), connection, Gauge::default(), &AgentTunnels::none())
+                .unwrap(),
+        ),
         gone: Default::default(),
         bounds: MemberBounds::new(MemberSize { in_flight: Size::new(1, 0), watches: Size::new(1, 0) }),
         managed: true,

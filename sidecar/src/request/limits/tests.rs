@@ -33,7 +33,7 @@ fn is_idle(bound: &Bound, places: usize) -> bool {
 
 #[tokio::test]
 async fn reads_and_writes_are_counted_apart_and_given_back() {
-    let limits = Limits::new(size(1, 0), size(1, 0), 0, 0);
+    let limits = Limits::new(size(1, 0), size(1, 0), 0, 0, 0);
     let due = in_a_minute();
     let read = limits.admit(true, POLITE, due).await.unwrap();
     assert!(matches!(limits.admit(true, POLITE, due).await, Err(Error::InAll)));
@@ -175,7 +175,7 @@ async fn who_gives_up_waiting_takes_no_place() {
 /// somebody who asks now and then.
 #[tokio::test(start_paused = true)]
 async fn a_polite_caller_gets_in_beside_a_flood() {
-    let limits = Arc::new(Limits::new(size(20, 50), size(20, 50), 0, 0));
+    let limits = Arc::new(Limits::new(size(20, 50), size(20, 50), 0, 0, 0));
     let refused = Arc::new(AtomicUsize::new(0));
     let mut flood = JoinSet::new();
     for _ in 0..200 {
@@ -205,7 +205,7 @@ async fn a_polite_caller_gets_in_beside_a_flood() {
 
 #[tokio::test(start_paused = true)]
 async fn polite_caller_gets_in_beside_a_crowd_that_floods() {
-    let limits = Arc::new(Limits::new(size(20, 50), size(20, 50), 0, 0));
+    let limits = Arc::new(Limits::new(size(20, 50), size(20, 50), 0, 0, 0));
     let mut flood = JoinSet::new();
     for number in 0..200 {
         let limits = limits.clone();
@@ -270,7 +270,7 @@ async fn however_requests_come_and_go_every_place_is_given_back() {
 
 #[test]
 fn fault_74_tunnels_are_bounded_apart_and_nobody_has_them_all() {
-    let limits = Limits::new(size(1, 0), size(1, 0), 4, 0);
+    let limits = Limits::new(size(1, 0), size(1, 0), 4, 0, 0);
     let (many, other) = (limits.caller("many"), limits.caller("other"));
     let open: Vec<_> = (0..3).map(|_| limits.admit_tunnel(many).unwrap()).collect();
     assert!(matches!(limits.admit_tunnel(many), Err(Error::Tunnels)));

@@ -26,6 +26,7 @@ pub struct Metrics {
 pub enum Route {
     Proxy,
     Upgrade,
+    Attach,
     Clusters,
     Own,
     #[default]
@@ -58,6 +59,7 @@ impl Route {
     pub fn of(info: &RequestInfo) -> Self {
         match &info.route {
             request_info::Route::Proxy(..) if info.upgrade.is_some() => Self::Upgrade,
+            request_info::Route::Attach(_) => Self::Attach,
             request_info::Route::Proxy(..) => Self::Proxy,
             request_info::Route::Clusters(_) => Self::Clusters,
             _ => Self::Own,

@@ -10,11 +10,13 @@ use anyhow::{Context, ensure};
 use k8s_openapi::ByteString;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PublicKeyData,
+    KeyUsagePurpose, PublicKeyData, SanType,
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use time::OffsetDateTime;
+
+use crate::server::tls::replicas::PEER;
 
 /// What the Secret says.
 pub struct Authority {
@@ -83,13 +85,15 @@ impl Authority {
         Ok(parts.into_iter().map(|(name, text)| (name.to_owned(), ByteString(text.into_bytes()))).collect())
     }
 
-    /// A serving certificate for these names.
+    /// A serving certificate for these names, by which other replicas know this one, too.
     pub fn issue(&self, names: &[String], now: OffsetDateTime) -> anyhow::Result<Leaf> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(names.to_vec())?;
         params.distinguished_name.push(DnType::CommonName, names.first().map_or("", String::as_str));
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.subject_alt_names.push(SanType::URI(PEER.try_into()?));
         params.use_authority_key_identifier_extension = true;
         params.not_before = now - SKEW;
         // Nothing may outlive its signer.
@@ -103,6 +107,16 @@ impl Authority {
     /// Whether this is the authority that signed it.
     pub fn signed(&self, leaf: &Leaf) -> bool {
         leaf.signer == self.signer
+    }
+}
+
+#[cfg(test)]
+impl Authority {
+    /// The chain of a certificate that is no replica's.
+    pub(crate) fn without_uri(&self, names: &[String]) -> Vec<CertificateDer<'static>> {
+        let mut params = CertificateParams::new(names.to_vec()).unwrap();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        vec![params.signed_by(&KeyPair::generate().unwrap(), &self.issuer).unwrap().der().clone()]
     }
 }
 

@@ -15,6 +15,8 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::time::interval;
 use tracing::{info, warn};
 
+use crate::server::tls::replicas::ReplicaTls;
+
 /// The certificate that is shown at the moment.
 #[derive(Debug)]
 pub struct ServingCertificate(ArcSwap<CertifiedKey>);
@@ -24,10 +26,17 @@ pub struct ServingCertificate(ArcSwap<CertifiedKey>);
 pub struct Files {
     pub certificate: PathBuf,
     pub key: PathBuf,
+    /// `--peer-ca-file`
+    pub peer_ca: Option<PathBuf>,
 }
 
-/// The bytes of the certificate's file and of the key's.
-type Content = (Vec<u8>, Vec<u8>);
+/// The bytes of the files.
+#[derive(PartialEq, Eq)]
+struct Content {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    peer_ca: Option<Vec<u8>>,
+}
 
 impl ServingCertificate {
     pub fn from_files(files: &Files) -> anyhow::Result<Self> {
@@ -47,14 +56,25 @@ impl ServingCertificate {
         Ok(())
     }
 
-    /// Reads the files again each minute until the process ends.
-    pub async fn follow(self: Arc<Self>, files: Files) {
+    /// The one that is shown.
+    pub fn current(&self) -> Arc<CertifiedKey> {
+        self.0.load_full()
+    }
+
+    /// Reads the files again each minute until the process ends. By them other replicas know this one, whose certificate
+    /// is for `name`.
+    pub async fn follow(self: Arc<Self>, files: Files, replicas: Arc<ReplicaTls>, name: String) {
         let mut every = interval(REREAD);
         let mut seen = None;
         loop {
             every.tick().await;
             match files.read() {
                 Ok((content, key)) if seen.as_ref() != Some(&content) => {
+                    if let Some(ca) = &content.peer_ca
+                        && let Err(error) = replicas.introduce(&key, ca, &name)
+                    {
+                        warn!(error = format!("{error:#}"), "cannot use --peer-ca-file");
+                    }
                     if seen.replace(content).is_some() {
                         info!("reloaded the serving certificate");
                     }
@@ -84,6 +104,7 @@ impl Files {
         let read =
             |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
         let (certificate, key) = (read(&self.certificate)?, read(&self.key)?);
+        let peer_ca = self.peer_ca.as_ref().map(read).transpose()?;
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&certificate)
             .collect::<Result<_, _>>()
             .with_context(|| format!("no PEM certificate: {}", self.certificate.display()))?;
@@ -93,7 +114,7 @@ impl Files {
         let parsed = PrivateKeyDer::from_pem_slice(&key)
             .with_context(|| format!("no PEM key: {}", self.key.display()))?;
         let certified = certified(chain, parsed)?;
-        Ok(((certificate, key), certified))
+        Ok((Content { certificate, key, peer_ca }, certified))
     }
 }
 

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{Api, Patch, PatchParams};
 use kubectl_mc_api::manifests::AUTHORITY;
-use kubectl_mc_api::names::{API_SERVICE, SIDECAR};
+use kubectl_mc_api::names::{self, API_SERVICE, SIDECAR};
 use serde_json::json;
 use time::OffsetDateTime;
 use tokio::time::{Instant, sleep};
@@ -25,6 +25,7 @@ use tracing::{info, warn};
 use crate::readiness::Pending;
 use crate::server::tls::authority::{Authority, Leaf, State};
 use crate::server::tls::certificates::ServingCertificate;
+use crate::server::tls::replicas::ReplicaTls;
 
 /// Keeps one replica's certificate and the host's knowledge of its authority right.
 pub struct SelfManaged {
@@ -32,6 +33,9 @@ pub struct SelfManaged {
     registrations: Api<APIService>,
     names: Vec<String>,
     shown: Arc<ServingCertificate>,
+    replicas: Arc<ReplicaTls>,
+    /// The bundle that other replicas are known by.
+    known_by: String,
     leaf: Option<Leaf>,
     /// Since when the APIService has had the bundle, as far as this replica knows.
     published: Option<Instant>,
@@ -44,15 +48,18 @@ impl SelfManaged {
         host: kube::Client,
         namespace: &str,
         shown: Arc<ServingCertificate>,
+        replicas: Arc<ReplicaTls>,
         pending: Pending,
     ) -> Self {
-        let service = format!("{SIDECAR}.{namespace}.svc");
+        let service = names::service(namespace);
         Self {
             secrets: Api::namespaced(host.clone(), namespace),
             registrations: Api::all(host),
             // The first is what the host's kube-apiserver asks for.
             names: vec![service.clone(), format!("{service}.cluster.local"), "localhost".to_owned()],
             shown,
+            replicas,
+            known_by: String::new(),
             leaf: None,
             published: None,
             pending: Some(pending),
@@ -82,6 +89,7 @@ impl SelfManaged {
         if self.leaf.is_none() && host != Published::Now {
             self.show(&authority, now)?;
         }
+        self.introduce(&authority)?;
         if host != Published::Before {
             return Ok(false);
         }
@@ -91,6 +99,7 @@ impl SelfManaged {
             || seen && leaf.is_some_and(|leaf| !authority.signed(leaf))
         {
             self.show(&authority, now)?;
+            self.introduce(&authority)?;
         }
         Ok(self.leaf.as_ref().is_some_and(|leaf| authority.signed(leaf)))
     }
@@ -147,7 +156,18 @@ impl SelfManaged {
         self.shown.show(leaf.chain.clone(), &leaf.key)?;
         info!(renewed = self.leaf.is_some(), "issued a serving certificate");
         self.leaf = Some(leaf);
+        self.known_by.clear();
         self.pending = None;
+        Ok(())
+    }
+
+    /// Makes this replica known to the others, and the others to this one.
+    fn introduce(&mut self, authority: &Authority) -> anyhow::Result<()> {
+        if self.leaf.is_some() && self.known_by != authority.bundle {
+            let name = self.names.first().map_or("", String::as_str);
+            self.replicas.introduce(&self.shown.current(), authority.bundle.as_bytes(), name)?;
+            self.known_by.clone_from(&authority.bundle);
+        }
         Ok(())
     }
 }

@@ -6,9 +6,14 @@ use std::io::ErrorKind;
 use rustls::CertificateError;
 
 use super::super::connect::Silent;
+use super::super::connect::at_proxy::AtProxy;
 use super::super::connect::lookup::NotFound;
 use super::super::{innermost, is_timeout};
 use crate::retry;
+use crate::tunnel::registry::{DialError, Reason};
+
+/// The reason of conditions when the member's agent has no tunnel.
+pub const NO_AGENT: &str = "NoAgent";
 
 /// Why there is no answer.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +26,8 @@ pub struct Failure {
 /// What kind of failure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// The member's agent has no tunnel.
+    NoAgent,
     /// The name of the server, or of the proxy on the way, is not found.
     NameNotFound,
     ConnectionRefused,
@@ -35,6 +42,10 @@ pub enum Kind {
     TlsExpired,
     TlsFailed,
     ConnectionFailed,
+    /// The proxy's certificate is not verified, or it does not accept ours.
+    ProxyTlsFailed,
+    /// The proxy does not connect us with the member.
+    ProxyFailed,
     /// There is a connection, and no answer in time.
     Slow,
     /// There is a connection, and what comes by it is no answer.
@@ -45,6 +56,7 @@ impl Kind {
     /// As a condition's reason.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::NoAgent => NO_AGENT,
             Self::NameNotFound => "NameNotFound",
             Self::ConnectionRefused => "ConnectionRefused",
             Self::NoRoute => "NoRoute",
@@ -54,6 +66,8 @@ impl Kind {
             Self::TlsExpired => "TLSExpired",
             Self::TlsFailed => "TLSFailed",
             Self::ConnectionFailed => "ConnectionFailed",
+            Self::ProxyTlsFailed => "ProxyTLSFailed",
+            Self::ProxyFailed => "ProxyFailed",
             Self::Slow => "Slow",
             Self::NoAnswer => "NoAnswer",
         }
@@ -104,8 +118,26 @@ fn kind(error: &(dyn StdError + 'static)) -> Option<Kind> {
     if error.is::<NotFound>() {
         return Some(Kind::NameNotFound);
     }
+    if let Some(error) = error.downcast_ref::<DialError>() {
+        return Some(match error {
+            DialError::NoAgent { .. } => Kind::NoAgent,
+            DialError::Failed(Reason::Refused) => Kind::ConnectionRefused,
+            DialError::Failed(Reason::Timeout) | DialError::Silent => Kind::ConnectionTimeout,
+            DialError::Failed(Reason::Dns) => Kind::NameNotFound,
+            _ => Kind::ConnectionFailed,
+        });
+    }
     if error.is::<Silent>() {
         return Some(Kind::ConnectionTimeout);
+    }
+    if let Some(at_proxy) = error.downcast_ref::<AtProxy>() {
+        return Some(match causes(at_proxy.cause()).find_map(kind) {
+            Some(Kind::TlsName | Kind::TlsAuthority | Kind::TlsExpired | Kind::TlsFailed) => {
+                Kind::ProxyTlsFailed
+            }
+            Some(kind) => kind,
+            None => Kind::ProxyFailed,
+        });
     }
     if let Some(tls) = error.downcast_ref::<rustls::Error>() {
         return Some(match tls {
@@ -161,5 +193,19 @@ mod tests {
             let tls = rustls::Error::InvalidCertificate(certificate);
             assert_eq!(of(io::Error::new(ErrorKind::InvalidData, tls)), kind);
         }
+    }
+
+    #[test]
+    fn a_failure_at_the_proxy_is_not_the_members() {
+        let proxy = "https://proxy/".parse().unwrap();
+        let at_proxy = |cause: io::Error| of(AtProxy::name(Some(&proxy), cause.into()));
+        for certificate in [CertificateError::UnknownIssuer, CertificateError::Expired] {
+            let tls = rustls::Error::InvalidCertificate(certificate);
+            assert_eq!(at_proxy(io::Error::new(ErrorKind::InvalidData, tls)), Kind::ProxyTlsFailed);
+        }
+        let alert = rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired);
+        assert_eq!(at_proxy(io::Error::new(ErrorKind::InvalidData, alert)), Kind::ProxyTlsFailed);
+        assert_eq!(at_proxy(io::Error::from(ErrorKind::ConnectionRefused)), Kind::ConnectionRefused);
+        assert_eq!(of(AtProxy::name(Some(&proxy), "no".into())), Kind::ProxyFailed);
     }
 }

@@ -64,7 +64,7 @@ impl Member {
             ])),
             ..Secret::default()
         };
-        let client = client(&"m1".parse().unwrap(), &secret).unwrap();
+        let client = client(&"m1".parse().unwrap(), &secret, &AgentTunnels::none()).unwrap();
         Self { client, connections, _task: task }
     }
 

@@ -6,9 +6,6 @@ mod screen;
 
 use std::collections::HashMap;
 
-use http_body_util::BodyExt;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
 
 use self::screen::Screen;
@@ -17,11 +14,12 @@ use super::plan::{GetPlan, Output};
 use super::resolve::{Later, LaterWord, Search, Wanted};
 use super::table::ACCEPT;
 use super::{Ask, Member, Members};
-use crate::multi::direct::event_lines::EventLines;
-use crate::multi::direct::failure::{MemberFailure, Status};
+use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::lasting;
+use crate::multi::direct::pages::Pages;
 use crate::multi::direct::pause::Pause;
-use crate::multi::direct::server_table::{Column, Shown, Table, TableLines, parse};
+use crate::multi::direct::server_table::{Column, Shown, Table, TableLines};
+use crate::multi::direct::watch_request::{Gap, WatchRequest, parse_event};
 use crate::multi::direct::{Ended, Task, Text};
 use crate::multi::ordered_output::Sink;
 
@@ -136,14 +134,6 @@ struct Watch {
     versions: HashMap<String, String>,
 }
 
-/// Why one request of a watch came to its end.
-enum Gap {
-    /// The server ends every watch after some minutes.
-    Ended,
-    Expired,
-    Failed(MemberFailure),
-}
-
 impl Watch {
     fn new(source: Source, shown: Shown, ask: Ask, sender: Sender<Told>) -> Self {
         Self { source, shown, ask, sender, columns: Vec::new(), versions: HashMap::new() }
@@ -159,15 +149,15 @@ impl Watch {
         while !self.sender.is_closed() {
             let began = version.clone();
             match self.watch(&mut version).await {
-                Gap::Ended => {}
-                Gap::Expired => {
+                Ok(()) => {}
+                Err(Gap::Expired) => {
                     self.remark("the watch restarted; deletions in between are not shown").await;
                     version = self.list_again(&mut pause).await?;
                 }
-                Gap::Failed(failure) if failure.is_passing() => {
+                Err(Gap::Failed(failure)) if failure.is_passing() => {
                     self.remark(&format!("lost: {failure}; trying again")).await;
                 }
-                Gap::Failed(failure) => return Err(failure),
+                Err(Gap::Failed(failure)) => return Err(failure),
             }
             if version == began { pause.wait().await } else { pause = Pause::default() }
         }
@@ -179,17 +169,16 @@ impl Watch {
         let path = self.source.path(&self.ask.resource);
         let mut all = TableLines::default();
         let mut seen = HashMap::new();
-        let mut next = String::new();
+        let mut pages = Pages::default();
         loop {
-            let token = Some(next.as_str()).filter(|next| !next.is_empty());
-            let query = self.query().with("limit", CHUNK).with_some("continue", token);
+            let query = pages.query(self.query());
             let body = self.ask.member.get(&format!("{path}{query}"), ACCEPT).await?;
             let mut table = Table::parse(&body)?;
             if table.has_columns() {
                 self.columns = table.columns().to_vec();
             }
             let version = std::mem::take(&mut table.metadata.resource_version);
-            next = std::mem::take(&mut table.metadata.next);
+            let next = std::mem::take(&mut table.metadata.next);
             let lines = table.lines(&self.columns, &self.shown);
             all.header = lines.header;
             for (row, object) in lines.rows.into_iter().zip(lines.objects) {
@@ -198,7 +187,7 @@ impl Watch {
                 }
                 seen.insert(object.name, object.version);
             }
-            if next.is_empty() {
+            if !pages.has_next(next)? {
                 if let Some(name) = self.name().filter(|_| first && seen.is_empty()) {
                     let kind = self.ask.resource.qualified();
                     return Err(MemberFailure::not_found(&kind, name));
@@ -220,42 +209,20 @@ impl Watch {
     }
 
     /// One request, until it ends. The version moves on with what comes.
-    async fn watch(&mut self, version: &mut String) -> Gap {
+    async fn watch(&mut self, version: &mut String) -> Result<(), Gap> {
         let path = self.source.path(&self.ask.resource);
-        let query = self.query().with("watch", "true").with("allowWatchBookmarks", "true");
-        let query = query.with("resourceVersion", version);
-        let mut body = match self.ask.member.open(&format!("{path}{query}"), ACCEPT).await {
-            Ok(response) => response.into_body(),
-            Err(failure) if failure.is_expired() => return Gap::Expired,
-            Err(failure) => return Gap::Failed(failure),
-        };
-        let mut lines = EventLines::default();
-        loop {
-            let data = match body.frame().await {
-                None => return Gap::Ended,
-                Some(Err(error)) => return Gap::Failed(MemberFailure::BrokenOff(error.to_string().into())),
-                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-            };
-            let events = match lines.take(&data) {
-                Ok(events) => events,
-                Err(failure) => return Gap::Failed(failure),
-            };
+        let mut watch = WatchRequest::open(&self.ask.member, &path, self.query(), version, ACCEPT).await?;
+        while let Some(events) = watch.next().await? {
             for event in events.iter() {
-                if let Err(gap) = self.event(event, version).await {
-                    return gap;
-                }
+                self.event(event, version).await?;
             }
         }
+        Ok(())
     }
 
     async fn event(&mut self, event: &[u8], version: &mut String) -> Result<(), Gap> {
-        let Event { kind, object } = parse(event).map_err(Gap::Failed)?;
-        let object = object.get().as_bytes();
-        if kind == "ERROR" {
-            let failure = MemberFailure::of_status(parse::<Status>(object).map_err(Gap::Failed)?);
-            return Err(if failure.is_expired() { Gap::Expired } else { Gap::Failed(failure) });
-        }
-        let mut table = Table::parse(object).map_err(Gap::Failed)?;
+        let (kind, object) = parse_event(event)?;
+        let mut table = Table::parse(object)?;
         if table.has_columns() {
             self.columns = table.columns().to_vec();
         }
@@ -301,13 +268,3 @@ impl Watch {
         let _ = self.sender.send(told).await;
     }
 }
-
-#[derive(Deserialize)]
-struct Event<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
-
-const CHUNK: &str = "500";

@@ -1,10 +1,12 @@
 //! Log lines with timestamps, and the position from which a log resumes after a drop.
 
+use crate::multi::lines::LONGEST_LINE;
+
 /// Cuts bytes into whole lines, and leaves out what was shown before.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Cutter {
     /// Longer lines are given in parts of this length.
-    longest: Option<usize>,
+    longest: usize,
     /// Whether the line of which parts were given is shown.
     part: Option<bool>,
     /// The beginning of a line whose end has not come.
@@ -22,10 +24,16 @@ struct Place {
     lines: usize,
 }
 
+impl Default for Cutter {
+    fn default() -> Self {
+        Self::with_longest_line(LONGEST_LINE)
+    }
+}
+
 impl Cutter {
     /// Holds no more than so many bytes of a line.
-    pub(super) fn with_longest_line(bytes: usize) -> Self {
-        Self { longest: Some(bytes), ..Self::default() }
+    fn with_longest_line(longest: usize) -> Self {
+        Self { longest, part: None, torn: Vec::new(), place: None, skip: 0, resumed: false }
     }
 
     /// Takes bytes as they come, and gives whole lines, each with its timestamp. Of the parts of a line that is too
@@ -42,7 +50,7 @@ impl Cutter {
                 }
             }
         }
-        if self.longest.is_some_and(|longest| self.torn.len() > longest) {
+        if self.torn.len() > self.longest {
             let text = std::mem::take(&mut self.torn);
             let is_shown = self.part.unwrap_or_else(|| self.is_new(&text));
             self.part = Some(is_shown);

@@ -65,24 +65,39 @@ impl LineFormat for PlainLines {
     }
 }
 
+/// A part of a line that is too long becomes a line: other logs may follow it.
+fn end_line(to: &mut Vec<u8>) {
+    if to.last().is_some_and(|&last| last != b'\n') {
+        to.push(b'\n');
+    }
+}
+
 impl LogStream {
     /// The log as it is now, byte for byte.
     pub(super) async fn read(&self, plain: &PlainLines, sender: &Sender<Said>) -> Result<(), MemberFailure> {
         let query = self.query(plain.timestamps, None);
         let mut body = self.member.open(&self.path(&query), "*/*").await?.into_body();
-        let mut lines = Whole::default();
-        let prefix = &plain.prefix;
+        let mut cutter = Cutter::default();
+        let prefix = plain.prefix.as_bytes();
         while let Some(frame) = self.member.in_time(body.frame()).await? {
             let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
-            lines.take(&frame.into_data().unwrap_or_default(), prefix);
-            if !lines.ready.is_empty()
-                && sender.send(Said::Lines(std::mem::take(&mut lines.ready))).await.is_err()
-            {
+            let mut lines = Vec::new();
+            cutter.take(&frame.into_data().unwrap_or_default(), |line| {
+                lines.extend_from_slice(prefix);
+                lines.extend_from_slice(line);
+                end_line(&mut lines);
+            });
+            if !lines.is_empty() && sender.send(Said::Lines(lines)).await.is_err() {
                 return Ok(());
             }
         }
-        lines.finish(prefix);
-        let _ = sender.send(Said::Last(lines.ready)).await;
+        // The last line may have no line break.
+        let mut last = Vec::new();
+        cutter.finish(|line| {
+            last.extend_from_slice(prefix);
+            last.extend_from_slice(line);
+        });
+        let _ = sender.send(Said::Last(last)).await;
         Ok(())
     }
 
@@ -96,12 +111,12 @@ impl LogStream {
         while let Some(frame) = self.member.in_time(body.frame()).await? {
             let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
             let data = frame.into_data().unwrap_or_default();
-            self.send(sender, Said::Lines, |line| cutter.take(&data, line)).await;
+            self.send(sender, false, |line| cutter.take(&data, line)).await;
             if sender.is_closed() {
                 return Ok(());
             }
         }
-        self.send(sender, Said::Last, |line| cutter.finish(line)).await;
+        self.send(sender, true, |line| cutter.finish(line)).await;
         Ok(())
     }
 
@@ -135,7 +150,7 @@ impl LogStream {
                     },
                     Err(failure) if failure.is_passing() => failure.to_string(),
                     Ok(false) | Err(_) => {
-                        self.send(sender, Said::Last, |line| cutter.finish(line)).await;
+                        self.send(sender, true, |line| cutter.finish(line)).await;
                         return Ok(());
                     }
                 },
@@ -167,7 +182,7 @@ impl LogStream {
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| MemberFailure::BrokenOff(error.to_string().into()))?;
             let data = frame.into_data().unwrap_or_default();
-            self.send(sender, Said::Lines, |line| cutter.take(&data, line)).await;
+            self.send(sender, false, |line| cutter.take(&data, line)).await;
             if sender.is_closed() {
                 return Ok(());
             }
@@ -176,17 +191,18 @@ impl LogStream {
     }
 
     /// Sends the lines that `cut` gives, as they are shown.
-    async fn send(
-        &self,
-        sender: &Sender<Said>,
-        said: fn(Vec<u8>) -> Said,
-        cut: impl FnOnce(&mut dyn FnMut(&[u8])),
-    ) {
+    async fn send(&self, sender: &Sender<Said>, is_last: bool, cut: impl FnOnce(&mut dyn FnMut(&[u8]))) {
         let mut lines = Vec::new();
-        cut(&mut |line| self.format.show(line, &mut lines));
+        cut(&mut |line| {
+            self.format.show(line, &mut lines);
+            // The last line may have no line break.
+            if !is_last {
+                end_line(&mut lines);
+            }
+        });
         if !lines.is_empty() {
             // The receiver may be gone.
-            let _ = sender.send(said(lines)).await;
+            let _ = sender.send(if is_last { Said::Last(lines) } else { Said::Lines(lines) }).await;
         }
     }
 
@@ -222,33 +238,6 @@ impl LogStream {
             Since::Ever => query,
             Since::Seconds(seconds) => query.with("sinceSeconds", &seconds.to_string()),
             Since::Time(time) => query.with("sinceTime", time),
-        }
-    }
-}
-
-/// Whole lines with kubectl's prefix, of a log that is read once.
-#[derive(Default)]
-struct Whole {
-    ready: Vec<u8>,
-    torn: Vec<u8>,
-}
-
-impl Whole {
-    fn take(&mut self, bytes: &[u8], prefix: &str) {
-        self.torn.extend_from_slice(bytes);
-        let Some(end) = self.torn.iter().rposition(|byte| *byte == b'\n') else { return };
-        let rest = self.torn.split_off(end + 1);
-        for line in std::mem::replace(&mut self.torn, rest).split_inclusive(|byte| *byte == b'\n') {
-            self.ready.extend_from_slice(prefix.as_bytes());
-            self.ready.extend_from_slice(line);
-        }
-    }
-
-    /// The last line may have no line break.
-    fn finish(&mut self, prefix: &str) {
-        if !self.torn.is_empty() {
-            self.ready.extend_from_slice(prefix.as_bytes());
-            self.ready.append(&mut self.torn);
         }
     }
 }

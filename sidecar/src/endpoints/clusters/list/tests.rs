@@ -116,6 +116,8 @@ async fn a_table_has_a_row_a_cluster_and_carries_what_was_asked_for() {
     m1.status = serde_json::from_value(serde_json::json!({
         "version": "v1.36.3", "server": "https://203.0.113.7:6443",
         "conditions": [{"type": "Ready", "status": "False", "reason": "Unreachable", "message": "",
+                        "lastTransitionTime": "2026-01-02T03:04:05Z"},
+                       {"type": "Connected", "status": "True", "reason": "AgentConnected", "message": "",
                         "lastTransitionTime": "2026-01-02T03:04:05Z"}],
     }))
     .unwrap();
@@ -124,7 +126,7 @@ async fn a_table_has_a_row_a_cluster_and_carries_what_was_asked_for() {
     assert_eq!((&table["kind"], &table["apiVersion"]), (&"Table".into(), &"meta.k8s.io/v1".into()));
     let columns: Vec<_> =
         table["columnDefinitions"].as_array().unwrap().iter().map(|column| &column["name"]).collect();
-    assert_eq!(columns, ["Name", "Ready", "Version", "Age", "Reason", "Server", "Last Seen"]);
+    assert_eq!(columns, ["Name", "Ready", "Version", "Age", "Reason", "Server", "Connected", "Last Seen"]);
     let cells = |row: usize| table["rows"][row]["cells"].clone();
     assert_eq!(
         cells(0),
@@ -135,10 +137,14 @@ async fn a_table_has_a_row_a_cluster_and_carries_what_was_asked_for() {
             "<unknown>",
             "Unreachable",
             "https://203.0.113.7:6443",
+            "True",
             "<unknown>"
         ])
     );
-    assert_eq!(cells(1), serde_json::json!(["m2", "Unknown", "Unknown", "<unknown>", "", "", "<unknown>"]));
+    assert_eq!(
+        cells(1),
+        serde_json::json!(["m2", "Unknown", "Unknown", "<unknown>", "", "", "", "<unknown>"])
+    );
     // A MemberCluster's own columns are the same.
     let crd =
         serde_json::to_value(<kubectl_mc_api::MemberCluster as kube::CustomResourceExt>::crd()).unwrap();

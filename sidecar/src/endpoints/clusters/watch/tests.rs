@@ -8,7 +8,8 @@ use super::super::table::Include;
 use super::*;
 use crate::fake_host;
 use crate::identity::Identity;
-use crate::identity::authorization::{Asker, Authorizer};
+use crate::identity::authorization::Authorizer;
+use crate::request::limits::Caller;
 
 /// A watch's client: reads events one by one.
 struct Client {
@@ -194,7 +195,7 @@ async fn only_the_first_table_says_what_its_columns_are() {
                  &fieldSelector=metadata.name%3Dm1";
     let mut client = Client::watch(&registry, query, Form::Table(Include::Metadata)).await;
     let first = client.next().await.unwrap();
-    assert_eq!(first["object"]["columnDefinitions"].as_array().unwrap().len(), 7);
+    assert_eq!(first["object"]["columnDefinitions"].as_array().unwrap().len(), 8);
     assert_eq!(first["object"]["rows"][0]["object"]["kind"], "PartialObjectMetadata");
     let bookmark = client.next().await.unwrap();
     assert_eq!(bookmark["type"], "BOOKMARK");
@@ -235,6 +236,17 @@ async fn a_thousand_clusters_come_in_chunks_and_none_is_lost() {
     }
 }
 
+#[test]
+fn host_is_asked_only_about_the_named_cluster() {
+    let (registry, _writer) = three();
+    let names = |query| -> Vec<String> {
+        let options = Options::of_watch(query).unwrap();
+        options.selection.names(&registry.snapshot().unwrap()).map(|name| name.to_string()).collect()
+    };
+    assert_eq!(names(None), ["m1", "m2", "m3"]);
+    assert_eq!(names(Some("fieldSelector=metadata.name%3Dm2")), ["m2"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn watch_ends_as_expired_when_its_viewers_rights_change() {
     let (registry, mut writer) = three();
@@ -248,9 +260,10 @@ async fn watch_ends_as_expired_when_its_viewers_rights_change() {
         (201, answer)
     });
     let identity = Arc::new(Identity { user: "jane".to_owned(), ..Identity::default() });
-    let viewer = Viewer { authorizer: Arc::new(Authorizer::new(host)), identity, asker: Asker::Renewal };
+    let viewer = Viewer { authorizer: Arc::new(Authorizer::new(host)), identity, caller: Caller::of_hash(1) };
     let mut options = Options::of_watch(None).unwrap();
-    options.selection.visible = viewer.sees(registry.names().unwrap()).await.unwrap();
+    options.selection.visible =
+        viewer.sees(options.selection.names(&registry.snapshot().unwrap())).await.unwrap();
     let chunks = start(&registry, options, Form::Object, Some(viewer)).await.unwrap();
     let mut client = Client { chunks, lines: Vec::new() };
     client.expect(&["ADDED m1@10"]).await;

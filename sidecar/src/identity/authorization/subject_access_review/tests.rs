@@ -168,6 +168,37 @@ async fn fault_76_flood_of_one_caller_leaves_reviews_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn fault_76_lists_leave_reviews_to_other_requests() {
+    let (client, most) = slow_host();
+    let reviews = SubjectAccessReviews::new(client);
+    let others = async {
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        let asked = (flood(&reviews, 1, JANE), flood(&reviews, 1, BOB), flood(&reviews, 1, Asker::Renewal));
+        assert_eq!(tokio::join!(asked.0, asked.1, asked.2), (1, 1, 1));
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    };
+    let listing = |caller| Asker::Listing(Caller::of_hash(caller));
+    let lists = (flood(&reviews, 200, listing(1)), flood(&reviews, 200, listing(2)));
+    let (one, two, ()) = tokio::join!(lists.0, lists.1, others);
+    assert!(one > 0 && two > 0, "{one} {two}");
+    assert!(most.load(Ordering::SeqCst) <= MAX_OF_LISTINGS + 3);
+}
+
+#[tokio::test]
+async fn lists_push_out_no_decision_of_other_requests() {
+    let (reviews, asked) = reviews();
+    let (jane, listing) = (user("jane"), Asker::Listing(Caller::of_hash(1)));
+    reviews.decide(&jane, &users("bob"), JANE).await.unwrap();
+    for number in 0..=MAX_DECISIONS {
+        reviews.decide(&jane, &users(&number.to_string()), listing).await.unwrap();
+    }
+    let before = asked();
+    reviews.decide(&jane, &users("bob"), JANE).await.unwrap();
+    assert_eq!(asked(), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn too_many_reviews_and_a_host_that_fails_are_different_errors() {
     let identities: Vec<_> = (0..MAX_OF_CALLERS).map(|n| user(&format!("user-{n}"))).collect();
     let (busy, attributes) = (Authorizer::new(slow_host().0), users("bob"));

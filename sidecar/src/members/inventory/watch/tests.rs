@@ -37,6 +37,7 @@ impl Host {
         let readiness = Readiness::default();
         let (_, registry) = clusters::Registry::new();
         let state = State {
+            tunnels: AgentTunnels::none(),
             inventory: Arc::new(Inventory::new(renewals, OnDemandAccess::new(client, "ns"))),
             registry,
             fleet: watch::Sender::default(),
@@ -184,6 +185,33 @@ async fn fault_73_streams_survive_a_new_token_not_a_new_address() {
 }
 
 #[tokio::test]
+async fn streams_survive_new_proxy_certificate_not_new_authority() {
+    let mut host = Host::synced();
+    let certificate = || {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    };
+    let (authority, _) = certificate();
+    let with = |keys: &[(&str, &str)]| {
+        let mut secret = secret("m1", "old");
+        let keys = keys.iter().map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
+        secret.data.as_mut().unwrap().extend(keys);
+        secret
+    };
+    let shows = |(chain, key): &(String, String)| {
+        with(&[("proxy-url", "https://proxy"), ("proxy-tls.crt", chain), ("proxy-tls.key", key)])
+    };
+    host.state.secret(Event::Apply(shows(&certificate())));
+    let open = host.find("m1").unwrap();
+    host.state.secret(Event::Apply(shows(&certificate())));
+    let renewed = host.find("m1").unwrap();
+    assert!(!open.gone.is_cancelled() && !Arc::ptr_eq(&open.upstream, &renewed.upstream));
+    host.state.secret(Event::Apply(with(&[("proxy-url", "https://proxy"), ("proxy-ca.crt", &authority)])));
+    assert!(open.gone.is_cancelled() && !host.find("m1").unwrap().gone.is_cancelled());
+}
+
+#[tokio::test]
 async fn fault_73_streams_end_with_their_credential() {
     let mut none = secret("m1", "old");
     none.data.as_mut().unwrap().remove("token");
@@ -200,7 +228,7 @@ async fn fault_73_streams_end_with_their_credential() {
 #[tokio::test]
 async fn a_members_share_is_the_same_over_a_change_of_its_secret() {
     let mut host = Host::synced();
-    let user = Limits::new(ONE, ONE, 0, 0).caller("jane");
+    let user = Limits::new(ONE, ONE, 0, 0, 0).caller("jane");
     let due = Some(Instant::now() + Duration::from_secs(60));
     let permit = host.find("m1").unwrap().admit(user, due).await.unwrap();
     host.state.secret(Event::Apply(secret("m1", "new")));

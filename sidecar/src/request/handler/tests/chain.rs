@@ -26,6 +26,8 @@ use crate::request::limits::{Limits, Size};
 use crate::request::upgrade::Tunnels;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
+use crate::tunnel::accounts::Accounts;
+use crate::tunnel::registry::AgentTunnels;
 
 /// What a test may want otherwise.
 #[derive(Clone, Copy, Default)]
@@ -60,10 +62,12 @@ fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, impl Fn() -> u
     let size = Size::new(10, 0);
     let failures = Failures::register(&mut metrics);
     let services = Services {
+        agent_tunnels: AgentTunnels::none(),
+        agent_accounts: Accounts::new(client.clone()),
         cutoffs: Cutoffs::new(),
         authenticator: Authenticator::new(trust, tokens, flags.anonymous_auth, failures),
         authorizer: Arc::new(Authorizer::new(client.clone())),
-        limits: Limits::new(size, size, 0, 0),
+        limits: Limits::new(size, size, 0, 0, 0),
         inventory: Arc::new(Inventory::new(renewals, OnDemandAccess::new(client, "ns"))),
         registry: Registry::new().0,
         rules: member::Rules::default(),

@@ -81,7 +81,7 @@ fn register(host: &Arc<Mutex<Host>>) {
 fn replica(host: &Arc<Mutex<Host>>, readiness: &Readiness) -> SelfManaged {
     crate::server::tls::install_provider();
     let shown = ServingCertificate::self_signed(vec!["localhost".to_owned()]).unwrap();
-    SelfManaged::new(client(host), "n", Arc::new(shown), readiness.pending())
+    SelfManaged::new(client(host), "n", Arc::new(shown), Arc::default(), readiness.pending())
 }
 
 /// As often as it takes.

@@ -65,7 +65,7 @@ impl ContainerLog {
     /// Follows it until the pod is gone. A failure ends only this log.
     pub(super) async fn follow(mut self, sender: &Sender<Said>) {
         // One for all runs: where a log of two runs is the same, no line is doubled.
-        let mut cutter = Cutter::with_longest_line(LONGEST_LINE);
+        let mut cutter = Cutter::default();
         loop {
             self.stream.id = Some(self.run.borrow_and_update().clone());
             let title = self.stream.title.clone();
@@ -97,6 +97,3 @@ impl ContainerLog {
         let _ = sender.send(Said::Remark(remark)).await;
     }
 }
-
-/// Longer lines are shown in parts, so that one without end needs no memory.
-pub(super) const LONGEST_LINE: usize = 1024 * 1024;

@@ -8,7 +8,7 @@ use super::super::lines::Cutter;
 use super::super::stream::LogStream;
 use super::super::{Said, in_order};
 use super::Tail;
-use super::container_log::{LONGEST_LINE, streams_of};
+use super::container_log::streams_of;
 use super::pod_watch::PodWatch;
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
@@ -35,7 +35,7 @@ pub(super) async fn read(
     let read = |stream: LogStream, sender: Sender<Said>| {
         let failed = failed.clone();
         async move {
-            let result = stream.read_lines(&mut Cutter::with_longest_line(LONGEST_LINE), &sender).await;
+            let result = stream.read_lines(&mut Cutter::default(), &sender).await;
             if let Err(failure) = result {
                 let _ = sender.send(Said::Failed(failure.clone())).await;
                 let _ = failed.send(failure);

@@ -1,19 +1,18 @@
 //! The pods of one cluster that match: listed, and watched from there. A watch that ends resumes from the last
 //! version, and one whose version is too old starts again with a list.
 
-use http_body_util::BodyExt;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::mpsc::Sender;
 
 use super::super::pods::Pod;
 use super::Tail;
 use super::plan::is_name;
-use crate::multi::direct::event_lines::EventLines;
-use crate::multi::direct::failure::{MemberFailure, Status};
+use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::{Member, Query};
+use crate::multi::direct::pages::Pages;
 use crate::multi::direct::pause::Pause;
 use crate::multi::direct::server_table::parse;
+use crate::multi::direct::watch_request::{Gap, WatchRequest, parse_event};
 
 /// What becomes of the pods.
 pub(super) enum PodEvent {
@@ -49,39 +48,21 @@ struct ListMetadata {
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
-
-#[derive(Deserialize)]
 struct Bookmark {
     metadata: ListMetadata,
-}
-
-/// Why one request of a watch came to its end.
-enum Gap {
-    /// The server ends every watch after some minutes, or nothing listens any more.
-    Ended,
-    Expired,
-    Failed(MemberFailure),
 }
 
 impl PodWatch<'_> {
     /// All pods that match, and the version of the list.
     pub(super) async fn list(&self) -> Result<(Vec<Pod>, String), MemberFailure> {
         let mut pods = Vec::new();
-        let mut next = String::new();
+        let mut pages = Pages::default();
         loop {
-            let token = Some(next.as_str()).filter(|next| !next.is_empty());
-            let query = self.query().with("limit", CHUNK).with_some("continue", token);
+            let query = pages.query(self.query());
             let body = self.member.get(&format!("{}{query}", self.path()), JSON).await?;
             let list: List = parse(&body)?;
             pods.extend(list.items.into_iter().filter(|pod| self.is_wanted(pod)));
-            next = list.metadata.next;
-            if next.is_empty() {
+            if !pages.has_next(list.metadata.next)? {
                 return Ok((pods, list.metadata.resource_version));
             }
         }
@@ -120,82 +101,61 @@ impl PodWatch<'_> {
         while !sender.is_closed() {
             let began = version.clone();
             match self.watch(&mut version, sender, &mut is_lost).await {
-                Gap::Ended => {}
-                Gap::Expired => {
+                Ok(()) => {}
+                Err(Gap::Expired) => {
                     pause.wait().await;
                     return Ok(());
                 }
-                Gap::Failed(failure) if failure.is_passing() => {
+                Err(Gap::Failed(failure)) if failure.is_passing() => {
                     if !std::mem::replace(&mut is_lost, true) {
                         let remark = format!("- pods: lost: {failure}; trying again");
                         let _ = sender.send(PodEvent::Remark(remark)).await;
                     }
                 }
-                Gap::Failed(failure) => return Err(failure),
+                Err(Gap::Failed(failure)) => return Err(failure),
             }
             if version == began { pause.wait().await } else { *pause = Pause::default() }
         }
         Ok(())
     }
 
-    /// One request, until it ends. The version moves on with what comes.
-    async fn watch(&self, version: &mut String, sender: &Sender<PodEvent>, is_lost: &mut bool) -> Gap {
-        let query = self.query().with("watch", "true").with("allowWatchBookmarks", "true");
-        let query = query.with("resourceVersion", version);
-        let mut body = match self.member.open(&format!("{}{query}", self.path()), JSON).await {
-            Ok(response) => response.into_body(),
-            Err(failure) if failure.is_expired() => return Gap::Expired,
-            Err(failure) => return Gap::Failed(failure),
-        };
+    /// One request, until it ends or nothing listens any more. The version moves on with what comes.
+    async fn watch(
+        &self,
+        version: &mut String,
+        sender: &Sender<PodEvent>,
+        is_lost: &mut bool,
+    ) -> Result<(), Gap> {
+        let mut watch = WatchRequest::open(self.member, &self.path(), self.query(), version, JSON).await?;
         if std::mem::take(is_lost) {
             let _ = sender.send(PodEvent::Remark("- pods: the watch continues".to_owned())).await;
         }
-        let mut lines = EventLines::default();
         loop {
-            let frame = tokio::select! {
+            let events = tokio::select! {
                 biased;
-                () = sender.closed() => return Gap::Ended,
-                frame = body.frame() => frame,
+                () = sender.closed() => return Ok(()),
+                events = watch.next() => events?,
             };
-            let data = match frame {
-                None => return Gap::Ended,
-                Some(Err(error)) => return Gap::Failed(MemberFailure::BrokenOff(error.to_string().into())),
-                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-            };
-            let events = match lines.take(&data) {
-                Ok(events) => events,
-                Err(failure) => return Gap::Failed(failure),
-            };
+            let Some(events) = events else { return Ok(()) };
             for event in events.iter() {
-                match self.event(event, version) {
-                    Ok(Some(event)) => drop(sender.send(event).await),
-                    Ok(None) => {}
-                    Err(gap) => return gap,
+                if let Some(event) = self.event(event, version)? {
+                    let _ = sender.send(event).await;
                 }
             }
         }
     }
 
     fn event(&self, event: &[u8], version: &mut String) -> Result<Option<PodEvent>, Gap> {
-        let Event { kind, object } = parse(event).map_err(Gap::Failed)?;
-        let object = object.get().as_bytes();
-        match kind {
-            "ERROR" => {
-                let failure = MemberFailure::of_status(parse::<Status>(object).map_err(Gap::Failed)?);
-                Err(if failure.is_expired() { Gap::Expired } else { Gap::Failed(failure) })
-            }
-            "BOOKMARK" => {
-                let Bookmark { metadata } = parse(object).map_err(Gap::Failed)?;
-                *version = metadata.resource_version;
-                Ok(None)
-            }
-            _ => {
-                let mut pod: Pod = parse(object).map_err(Gap::Failed)?;
-                *version = std::mem::take(&mut pod.metadata.resource_version);
-                let tell = if kind == "DELETED" { PodEvent::Deleted } else { PodEvent::Changed };
-                Ok(self.is_wanted(&pod).then(|| tell(pod)))
-            }
+        let (kind, object) = parse_event(event)?;
+        if kind == "BOOKMARK" {
+            let Bookmark { metadata } = parse(object)?;
+            *version = metadata.resource_version;
+            return Ok(None);
         }
+        let mut pod: Pod = parse(object)?;
+        *version = std::mem::take(&mut pod.metadata.resource_version);
+        let tell = if kind == "DELETED" { PodEvent::Deleted } else { PodEvent::Changed };
+        Ok(self.is_wanted(&pod).then(|| tell(pod)))
     }
 
     fn is_wanted(&self, pod: &Pod) -> bool {
@@ -220,5 +180,4 @@ impl PodWatch<'_> {
     }
 }
 
-const CHUNK: &str = "500";
 const JSON: &str = "application/json";

@@ -85,6 +85,22 @@ pub(crate) fn is_of(pod: &Value, hash: Option<&str>) -> bool {
     hash.is_some() && pod["metadata"]["labels"][HASH].as_str() == hash
 }
 
+/// The last line that the container which crashed has written.
+pub(crate) async fn last_words(client: &kube::Client, namespace: &str, pod: &str, container: &str) -> String {
+    for previous in ["&previous=true", ""] {
+        let path = format!(
+            "/api/v1/namespaces/{namespace}/pods/{pod}/log?container={container}&tailLines=1{previous}"
+        );
+        let Ok(request) = http::Request::get(path).body(Vec::new()) else { continue };
+        if let Ok(text) = client.request_text(request).await
+            && !text.trim().is_empty()
+        {
+            return format!("; last log line: {}", text.trim());
+        }
+    }
+    String::new()
+}
+
 const HASH: &str = "pod-template-hash";
 const FINAL: &[&str] = &[
     "CrashLoopBackOff",

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 /// The credential in a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Credential {
+pub(crate) enum Credential {
     None,
     /// A client certificate, and when it ends.
     Certificate(Option<Timestamp>),
@@ -24,28 +24,28 @@ pub(super) enum Credential {
 
 /// A token, without itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Token {
+pub(crate) struct Token {
     /// The service account that it is of.
-    pub(super) account: Option<Account>,
-    pub(super) life: Option<Life>,
+    pub(crate) account: Option<Account>,
+    pub(crate) life: Option<Life>,
     /// The same for the same token: a part of its life, for who would renew together.
     jitter: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Account {
-    pub(super) namespace: String,
-    pub(super) name: String,
+pub(crate) struct Account {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Life {
-    pub(super) begins: Timestamp,
-    pub(super) ends: Timestamp,
+pub(crate) struct Life {
+    pub(crate) begins: Timestamp,
+    pub(crate) ends: Timestamp,
 }
 
 impl Credential {
-    pub(super) fn of(data: &BTreeMap<String, ByteString>) -> Self {
+    pub(crate) fn of(data: &BTreeMap<String, ByteString>) -> Self {
         let text = |key: &str| data.get(key).and_then(|value| std::str::from_utf8(&value.0).ok());
         match text("token").map(str::trim).filter(|token| !token.is_empty()) {
             Some(token) => Self::Token(Token::of(token)),
@@ -54,7 +54,7 @@ impl Credential {
     }
 
     /// When it is worth nothing any more.
-    pub(super) fn ends(&self) -> Option<Timestamp> {
+    pub(crate) fn ends(&self) -> Option<Timestamp> {
         match self {
             Self::None => None,
             Self::Certificate(ends) => *ends,
@@ -62,14 +62,14 @@ impl Credential {
         }
     }
 
-    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
         self.ends().is_some_and(|ends| ends <= now)
     }
 }
 
 impl Token {
     /// Reads a token's claims (RFC 7519); one that has none says nothing.
-    pub(super) fn of(token: &str) -> Self {
+    pub(crate) fn of(token: &str) -> Self {
         let jitter = BuildHasherDefault::<DefaultHasher>::default().hash_one(token);
         let claims = token.split('.').nth(1).and_then(|claims| URL_SAFE_NO_PAD.decode(claims).ok());
         let claims =
@@ -78,7 +78,7 @@ impl Token {
     }
 
     /// When it should be renewed: at `part` of its life, or up to a tenth of that time before.
-    pub(super) fn due(&self, part: f64) -> Option<Timestamp> {
+    pub(crate) fn due(&self, part: f64) -> Option<Timestamp> {
         #[expect(clippy::cast_precision_loss, reason = "any number from 0 to 1 will do")]
         let jitter = self.jitter as f64 / u64::MAX as f64;
         self.life.map(|life| life.at(part * 0.1_f64.mul_add(-jitter, 1.0)))
@@ -87,12 +87,12 @@ impl Token {
 
 impl Life {
     /// When this part of it is over.
-    pub(super) fn at(self, part: f64) -> Timestamp {
+    pub(crate) fn at(self, part: f64) -> Timestamp {
         let length = self.length().as_secs_f64() * part;
         self.begins.checked_add(SignedDuration::from_secs_f64(length)).unwrap_or(self.ends)
     }
 
-    pub(super) fn length(self) -> Duration {
+    pub(crate) fn length(self) -> Duration {
         self.ends.duration_since(self.begins).unsigned_abs()
     }
 }
@@ -139,13 +139,13 @@ fn end(pem: &[u8]) -> Option<Timestamp> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use serde_json::{Value, json};
 
     use super::*;
 
     /// A token with these claims, as far as we look at it.
-    pub(in super::super) fn token(claims: &Value) -> String {
+    pub(crate) fn token(claims: &Value) -> String {
         format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()))
     }
 

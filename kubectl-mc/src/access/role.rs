@@ -1,0 +1,171 @@
+//! The role of a grant on its members: `NAME` is a ClusterRole, `role/NAME` the Role of a namespace. No name of a role has
+//! a slash.
+
+use std::fmt;
+
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::access::objects::RBAC_GROUP;
+use kubectl_mc_api::cluster_access::RoleKind;
+use serde_json::{Value, json};
+
+use super::grant::Reach;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+
+/// A role, and the namespace in which it is granted; none is everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GrantedRole<'a> {
+    pub(super) kind: RoleKind,
+    pub(super) name: &'a str,
+    pub(super) namespace: Option<&'a str>,
+}
+
+impl<'a> GrantedRole<'a> {
+    /// Reads the argument; the name becomes a segment of a path, and part of a name.
+    pub(super) fn parse(text: &'a str, namespace: Option<&'a str>) -> Result<Self, RoleError> {
+        let (kind, name) = match text.split_once('/') {
+            Some((kind, name)) if kind.eq_ignore_ascii_case("role") => (RoleKind::Role, name),
+            _ => (RoleKind::ClusterRole, text),
+        };
+        let is_segment =
+            !matches!(name, "" | "." | "..") && !name.contains(|c: char| c.is_control() || "/%?".contains(c));
+        if !is_segment || name.chars().count() > 200 {
+            return Err(RoleError::Invalid(text.to_owned()));
+        }
+        if kind == RoleKind::Role && namespace.is_none() {
+            return Err(RoleError::NoNamespace(name.to_owned()));
+        }
+        Ok(Self { kind, name, namespace })
+    }
+
+    /// The path of the role on a member.
+    pub(super) fn path(&self) -> String {
+        let Self { kind, name, namespace } = self;
+        match (kind, namespace) {
+            (RoleKind::Role, Some(namespace)) => {
+                format!("/apis/{RBAC_GROUP}/v1/namespaces/{namespace}/roles/{name}")
+            }
+            _ => format!("/apis/{RBAC_GROUP}/v1/clusterroles/{name}"),
+        }
+    }
+
+    /// As bindings on members name it.
+    pub(super) fn reference(&self) -> Value {
+        json!({"apiGroup": RBAC_GROUP, "kind": self.kind.as_str(), "name": self.name})
+    }
+
+    /// The name of the host's role for subjects who have this one on a cluster. A ClusterRole gives the same in every
+    /// namespace, a Role of each namespace is another one.
+    pub(super) fn host_role(&self, cluster: &ClusterName) -> String {
+        let Self { kind, name, namespace } = self;
+        match kind {
+            RoleKind::ClusterRole => {
+                format!("{}{name}", host_prefix(RoleKind::ClusterRole, cluster.as_str()))
+            }
+            RoleKind::Role => {
+                let namespace = namespace.unwrap_or_default();
+                format!("{}{namespace}:{name}", host_prefix(RoleKind::Role, cluster.as_str()))
+            }
+        }
+    }
+
+    /// The name of its binding to a subject on a member.
+    pub(super) fn member_binding(&self, subject: &str) -> String {
+        let prefix = match self.kind {
+            RoleKind::ClusterRole => "kubectl-mc",
+            RoleKind::Role => "kubectl-mc-role",
+        };
+        format!("{prefix}:{}:{subject}", self.name)
+    }
+
+    /// What it needs of the proxy, where it cannot be read: the right to bind a role does not include the right to read it.
+    pub(super) fn assumed_reach(&self) -> Reach {
+        match self {
+            Self { kind: RoleKind::ClusterRole, name: "view", .. } => Reach::Read,
+            _ => Reach::Write,
+        }
+    }
+}
+
+/// Begins the names of the host's roles for roles of a kind on a cluster.
+pub(super) fn host_prefix(kind: RoleKind, cluster: &str) -> String {
+    match kind {
+        RoleKind::ClusterRole => format!("kubectl-mc:{cluster}:"),
+        RoleKind::Role => format!("kubectl-mc-role:{cluster}:"),
+    }
+}
+
+/// As it is typed.
+impl fmt::Display for GrantedRole<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            RoleKind::ClusterRole => f.write_str(self.name),
+            RoleKind::Role => write!(f, "role/{}", self.name),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RoleError {
+    #[error("no role is named")]
+    Unnamed,
+    #[error("invalid name of a role: {0:?}")]
+    Invalid(String),
+    #[error("Role {0} needs the namespace that has it")]
+    NoNamespace(String),
+}
+
+impl Explain for RoleError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Unnamed => "for example: kubectl mc access grant view --user=NAME -C CLUSTER".to_owned(),
+            Self::Invalid(_) => {
+                "view, edit and admin are Kubernetes' own ClusterRoles; a Role is role/NAME, with -n"
+                    .to_owned()
+            }
+            Self::NoNamespace(name) => format!("role/{name} -n NAMESPACE; for a ClusterRole: {name}"),
+        })
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cluster_roles_and_roles_are_told_apart() {
+        let view = GrantedRole::parse("view", Some("shop")).unwrap();
+        let role = GrantedRole::parse("Role/view", Some("shop")).unwrap();
+        assert_eq!((view.kind, role.kind), (RoleKind::ClusterRole, RoleKind::Role));
+        assert_eq!((view.to_string(), role.to_string()), ("view".to_owned(), "role/view".to_owned()));
+        assert_eq!(role.path(), "/apis/rbac.authorization.k8s.io/v1/namespaces/shop/roles/view");
+        assert_eq!(role.reference()["kind"], "Role");
+        // A Role that is called view may do anything.
+        assert_eq!((view.assumed_reach(), role.assumed_reach()), (Reach::Read, Reach::Write));
+    }
+
+    #[test]
+    fn role_needs_a_namespace_and_a_name() {
+        let error = |text, namespace| GrantedRole::parse(text, namespace).unwrap_err();
+        assert_eq!(error("role/deployer", None), RoleError::NoNamespace("deployer".to_owned()));
+        for text in ["", "role/", "role/a/b", "clusterrole/view", "a%b", "..", &"x".repeat(201)] {
+            assert_eq!(error(text, Some("shop")), RoleError::Invalid(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn names_of_a_cluster_role_and_of_a_role_differ() {
+        let cluster: ClusterName = "m1".parse().unwrap();
+        let role = |text, namespace| GrantedRole::parse(text, Some(namespace)).unwrap();
+        let names = |role: GrantedRole<'_>| (role.host_role(&cluster), role.member_binding("user:jane"));
+        let of_role = names(role("role/view", "shop"));
+        assert_eq!(of_role.0, "kubectl-mc-role:m1:shop:view");
+        assert_eq!(of_role.1, "kubectl-mc-role:view:user:jane");
+        assert_eq!(names(role("view", "shop")).0, "kubectl-mc:m1:view");
+        assert_ne!(names(role("role/view", "web")).0, of_role.0);
+    }
+}

@@ -1,0 +1,83 @@
+//! The flags of `join` for members that the host cannot reach.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::install::{host_server, image};
+use super::join::life;
+
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AgentArgs {
+    /// Run an agent on the member, which connects to the host: for members that the host cannot reach
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "server", "certificate_authority", "proxy_url", "proxy_certificate_authority", "proxy_client_certificate", "proxy_client_key",
+            "tls_server_name", "insecure_skip_tls_verify", "all_expired",
+        ]
+    )]
+    pub(crate) agent: bool,
+    /// With --agent: image of mc-sidecar [default: that of --agent-values, else the image of this release]
+    #[arg(long, value_name = "IMAGE", requires = "agent", value_parser = image)]
+    pub(crate) agent_image: Option<String>,
+    /// With --agent: file of values, with the names of the mc-agent chart's values.yaml; --agent-image overrides it
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    pub(crate) agent_values: Option<PathBuf>,
+    /// With --agent: URL of the host as the agent reaches it [default: that of the host's context]
+    #[arg(long, value_name = "URL", requires = "agent", value_parser = host_server)]
+    pub(crate) agent_server: Option<String>,
+    /// With --agent: certificate authority of the host's serving certificate [default: that of the host's context]
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    pub(crate) agent_server_ca: Option<OsString>,
+    /// With --agent: server name for the verification of the host's certificate
+    #[arg(long, value_name = "NAME", requires = "agent")]
+    pub(crate) agent_tls_server_name: Option<String>,
+    /// With --agent: URL of the proxy between the agent and the host (http, https, socks5)
+    #[arg(long, value_name = "URL", requires = "agent", value_parser = proxy)]
+    pub(crate) agent_proxy: Option<String>,
+    /// With --agent: lifetime of the agent's token, which the host renews, or `forever` [default: as it is, else 720h]
+    #[arg(long, value_name = "DURATION", requires = "agent", value_parser = token_life)]
+    pub(crate) agent_token: Option<AgentTokenLife>,
+}
+
+/// How long an agent's token lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AgentTokenLife {
+    /// The host renews it.
+    For(Duration),
+    /// Until it is deleted.
+    Forever,
+}
+
+fn token_life(text: &str) -> Result<AgentTokenLife, String> {
+    if text == "forever" { Ok(AgentTokenLife::Forever) } else { life(text).map(AgentTokenLife::For) }
+}
+
+fn proxy(text: &str) -> Result<String, &'static str> {
+    let uri = text.parse::<http::Uri>().ok().filter(|uri| uri.authority().is_some());
+    match uri.as_ref().and_then(http::Uri::scheme_str) {
+        Some("http" | "https" | "socks5") => Ok(text.to_owned()),
+        _ => Err("expected http://, https:// or socks5://HOST[:PORT]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_lives_for_a_duration_or_forever() {
+        assert_eq!(token_life("forever"), Ok(AgentTokenLife::Forever));
+        assert_eq!(token_life("24h"), Ok(AgentTokenLife::For(Duration::from_secs(86_400))));
+        assert!(token_life("9m").is_err() && token_life("").is_err() && token_life("Forever").is_err());
+    }
+
+    #[test]
+    fn proxy_has_a_scheme_that_an_agent_speaks() {
+        assert!(proxy("http://user:pass@proxy:3128").is_ok() && proxy("socks5://proxy:1080").is_ok());
+        assert!(proxy("proxy:3128").is_err() && proxy("ftp://proxy").is_err() && proxy("http://").is_err());
+    }
+}

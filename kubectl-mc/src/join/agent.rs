@@ -1,0 +1,65 @@
+//! The agent of a member that the host cannot reach: what a join makes of it on both sides.
+//!
+//! - [`plan`]: what is meant, from the flags
+//! - [`survey`]: what both sides have already, and what refuses
+//! - [`account`]: the agent's account on the host, and its token
+//! - [`token`]: what a token says of itself
+//! - [`member`]: the agent's objects on the member
+//! - [`steps`]: both sides, in order
+//! - [`wait`]: until the agent is connected, or why it is not
+//! - [`renew`]: a new token for an agent that was away for too long
+//! - [`shell`]: its part of the commands for two administrators
+
+pub(crate) mod account;
+pub(crate) mod member;
+pub(crate) mod plan;
+pub(crate) mod renew;
+pub(crate) mod shell;
+pub(crate) mod steps;
+pub(crate) mod survey;
+pub(crate) mod token;
+pub(crate) mod wait;
+
+use kubectl_mc_api::manifests;
+
+use super::side::SideError;
+use crate::apply::ApplyError;
+use crate::apply::delete::DeleteError;
+use crate::error::Explain;
+
+/// What fails at one of the two sides.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AgentError {
+    #[error(transparent)]
+    Side(#[from] SideError),
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    #[error(transparent)]
+    Delete(#[from] DeleteError),
+    #[error("cannot make the agent's manifests")]
+    Manifest(#[from] manifests::Error),
+    #[error("no image of mc-sidecar for the agent: this build of kubectl-mc does not name one")]
+    NoImage,
+    #[error("the host returned no token for the agent's service account {0}")]
+    NoToken(String),
+    #[error("the {member}, has no agent: its Secret {secret} is missing")]
+    NoAgent { member: String, secret: String },
+    #[error("the agent of {name} is not connected: {said}")]
+    NotConnected { name: String, said: String, hint: String },
+}
+
+impl Explain for AgentError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Side(error) => error.hint(),
+            Self::Apply(error) => error.hint(),
+            Self::Delete(error) => error.hint(),
+            Self::Manifest(_) | Self::NoToken(_) => None,
+            Self::NoImage => Some("set it by --agent-image=IMAGE".to_owned()),
+            Self::NoAgent { .. } => {
+                Some("start the agent: kubectl mc join NAME --member-context=NAME --agent".to_owned())
+            }
+            Self::NotConnected { hint, .. } => Some(hint.clone()),
+        }
+    }
+}

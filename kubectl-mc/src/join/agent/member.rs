@@ -1,0 +1,120 @@
+//! The objects of an agent on its member, and the token in its Secret.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::Method;
+use jiff::Timestamp;
+use kubectl_mc_api::manifests::agent::AGENT_SELECTOR;
+use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE};
+use kubectl_mc_api::path;
+use serde_json::{Value, json};
+
+use super::AgentError;
+use super::plan::AgentPlan;
+use super::survey::Found;
+use crate::join::side::{Side, SideError};
+
+/// What is applied before the token is there, and what after it.
+pub(crate) fn objects(plan: &AgentPlan, found: &Found) -> Result<(Vec<Value>, Vec<Value>), AgentError> {
+    let secret = plan.host.secret();
+    if found.owner().is_some() {
+        return Ok((vec![secret], Vec::new()));
+    }
+    let is_kept = |object: &Value| object["kind"] == "Namespace" && found.has_foreign_namespace();
+    let objects = plan.objects()?.into_iter().filter(|object| !is_kept(object));
+    let (pods, mut others): (Vec<_>, Vec<_>) = objects.partition(|object| object["kind"] == "Deployment");
+    others.push(secret);
+    Ok((others, pods))
+}
+
+/// The agent's token, if it has one.
+pub(crate) fn token(secret: Option<&Value>) -> Option<String> {
+    let token = STANDARD.decode(secret?["data"]["token"].as_str()?).ok()?;
+    String::from_utf8(token).ok()
+}
+
+/// Whether the agent logs in by a client certificate, which its owner renews.
+pub(crate) fn has_certificate(secret: Option<&Value>) -> bool {
+    secret.is_some_and(|secret| secret["data"]["tls.crt"].is_string())
+}
+
+/// Writes the token into the Secret.
+pub(crate) async fn store(member: &Side, token: &str) -> Result<(), SideError> {
+    let data = json!({"data": {"token": STANDARD.encode(token)}});
+    member.merge(&path::secret(AGENT_NAMESPACE, AGENT), &data).await.map(drop)
+}
+
+/// Has the pods use what was written into the Secret. Those that are connected read it again when they need it: a kubelet
+/// mounts a changed Secret within a minute or so, and at once when the pod changes. The others are replaced, because an
+/// agent that the host refuses waits for minutes before it dials again. Without the right to do so, they take that time.
+pub(crate) async fn refresh(member: &Side) {
+    let pods = format!("/api/v1/namespaces/{AGENT_NAMESPACE}/pods");
+    let selected = format!("{pods}?labelSelector={}", AGENT_SELECTOR.replace('=', "%3D"));
+    let Ok(Some(list)) = member.get(&selected).await else { return };
+    let patch = json!({"metadata": {"annotations": {RENEWED: Timestamp::now().to_string()}}});
+    for pod in list["items"].as_array().into_iter().flatten() {
+        let path = format!("{pods}/{}", pod["metadata"]["name"].as_str().unwrap_or_default());
+        let _ = if is_ready(pod) {
+            member.send(Method::PATCH, &path, Some(("application/merge-patch+json", &patch))).await
+        } else {
+            member.send(Method::DELETE, &path, None).await
+        };
+    }
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+/// Annotation of an agent's pods: when the plugin last wrote their token.
+const RENEWED: &str = "fleet.kubectl-mc.dev/agent-token-written";
+
+#[cfg(test)]
+mod tests {
+    use kube::config::Cluster;
+    use kubectl_mc_api::names::{KUBECTL_MC, MANAGED_BY};
+
+    use super::*;
+    use crate::cli::AgentArgs;
+
+    fn plan() -> AgentPlan {
+        let arguments = AgentArgs { agent_image: Some("i".to_owned()), ..AgentArgs::default() };
+        AgentPlan::of(&"m1".parse().unwrap(), &arguments, Some(("https://h", &Cluster::default()))).unwrap()
+    }
+
+    fn kinds(objects: &[Value]) -> Vec<&str> {
+        objects.iter().map(|object| object["kind"].as_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn pods_start_after_everything_that_they_need() {
+        let (before, after) = objects(&plan(), &Found::default()).unwrap();
+        assert_eq!((kinds(&before)[0], kinds(&before).last()), ("Namespace", Some(&"Secret")));
+        assert_eq!(kinds(&after), ["Deployment"]);
+    }
+
+    #[test]
+    fn agent_of_another_tool_gets_only_its_secret() {
+        let by = |owner: &str| Found {
+            namespace: Some(json!({"metadata": {"labels": {MANAGED_BY: owner}}})),
+            deployment: Some(json!({"metadata": {"labels": {MANAGED_BY: owner}}})),
+            secret: None,
+        };
+        let (before, after) = objects(&plan(), &by("Helm")).unwrap();
+        assert_eq!((kinds(&before), after.len()), (vec!["Secret"], 0));
+        assert_eq!(objects(&plan(), &by(KUBECTL_MC)).unwrap().1.len(), 1);
+        let without_image = AgentPlan::of(
+            &"m1".parse().unwrap(),
+            &AgentArgs::default(),
+            Some(("https://h", &Cluster::default())),
+        );
+        assert!(objects(&without_image.unwrap(), &by("Helm")).is_ok(), "no image is needed");
+    }
+
+    #[test]
+    fn namespace_of_others_is_not_changed() {
+        let found = Found { namespace: Some(json!({"metadata": {}})), ..Found::default() };
+        assert_eq!(kinds(&objects(&plan(), &found).unwrap().0)[0], "ServiceAccount");
+    }
+}

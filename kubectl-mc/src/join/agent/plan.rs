@@ -1,0 +1,257 @@
+//! The agent that the flags describe, and how it reaches the host.
+
+use std::path::PathBuf;
+
+use kube::config::Cluster;
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::manifests::{self, Agent, AgentValues, HostConnection};
+use serde_json::Value;
+
+use super::AgentError;
+use crate::cli::{AgentArgs, AgentTokenLife, RELEASED_IMAGE};
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::join::address::{self, Local};
+use crate::join::agent::survey::Found;
+use crate::join::endpoint::{self, CaError, Endpoint};
+
+/// What is to run on the member.
+pub(crate) struct AgentPlan {
+    cluster: ClusterName,
+    image: Option<String>,
+    values: AgentValues,
+    pub(crate) host: HostConnection,
+    /// Whether the caller gave the host's server: then its address is not second-guessed.
+    is_given: bool,
+    pub(crate) token: Option<AgentTokenLife>,
+}
+
+impl AgentPlan {
+    /// `host` is the server and the cluster of the host's context; without it, only a server that was given is known.
+    pub(crate) fn of(
+        name: &ClusterName,
+        arguments: &AgentArgs,
+        host: Option<(&str, &Cluster)>,
+    ) -> Result<Self, PlanError> {
+        let AgentArgs {
+            agent: _,
+            agent_image,
+            agent_values,
+            agent_server,
+            agent_server_ca,
+            agent_tls_server_name,
+            agent_proxy,
+            agent_token,
+        } = arguments;
+        let values = match agent_values {
+            Some(file) => read(file).map_err(|reason| PlanError::Values { file: file.clone(), reason })?,
+            None => AgentValues::default(),
+        };
+        if !is_target(&values.target) {
+            return Err(PlanError::Target(values.target));
+        }
+        let image = agent_image.clone().or_else(|| values.image.reference());
+        let cluster = host.map(|(_, cluster)| cluster);
+        let server = agent_server.clone().or_else(|| host.map(|(server, _)| server.to_owned()));
+        let server = server.ok_or(PlanError::NoHost)?;
+        let ca = match agent_server_ca {
+            Some(file) => Some(endpoint::read(&file.to_string_lossy())?),
+            None => cluster.map(endpoint::ca).transpose()?.flatten(),
+        };
+        let is_unverified = |cluster: &Cluster| cluster.insecure_skip_tls_verify == Some(true);
+        if ca.is_none() && agent_server.is_none() && cluster.is_some_and(is_unverified) {
+            return Err(PlanError::Unverified);
+        }
+        let of_context = || cluster.and_then(|cluster| cluster.tls_server_name.clone());
+        let filled = |text: String| Some(text).filter(|text| !text.is_empty());
+        let host = HostConnection {
+            server: endpoint::checked(&server).map_err(|reason| PlanError::Server { server, reason })?,
+            ca,
+            tls_server_name: agent_tls_server_name.clone().or_else(of_context).and_then(filled),
+            // That of the kubeconfig is for this machine.
+            proxy_url: agent_proxy.clone(),
+        };
+        Ok(Self {
+            cluster: name.clone(),
+            image: image.or_else(|| RELEASED_IMAGE.map(str::to_owned)),
+            values,
+            host,
+            is_given: agent_server.is_some(),
+            token: *agent_token,
+        })
+    }
+
+    /// All objects of the member but the Secret, in the order to apply them.
+    pub(crate) fn objects(&self) -> Result<Vec<Value>, AgentError> {
+        let image = self.image.clone().ok_or(AgentError::NoImage)?;
+        let (cluster, values) = (self.cluster.clone(), self.values.clone());
+        Ok(Agent { cluster, image, values }.objects()?)
+    }
+
+    /// The same without a question to the host for a better address.
+    pub(crate) fn for_others(self) -> Result<Self, PlanError> {
+        match self.locality() {
+            Some(local) => Err(PlanError::Local { server: self.host.server, what: local.what }),
+            None => Ok(self),
+        }
+    }
+
+    /// The member's connection, which the agent carries. An agent of another tool has its target already.
+    pub(crate) fn endpoint(&self, found: Option<&Found>, ca: Option<String>) -> Endpoint {
+        let theirs = found.filter(|found| found.owner().is_some()).and_then(Found::target);
+        let theirs = theirs.filter(|target| is_target(target));
+        Endpoint::via_agent(theirs.as_deref().unwrap_or(&self.values.target), ca)
+    }
+
+    /// Why only this machine can use the address of the host.
+    pub(crate) fn locality(&self) -> Option<Local> {
+        if self.is_given { None } else { address::local(&self.host.server) }
+    }
+}
+
+fn is_target(text: &str) -> bool {
+    let authority = text.parse::<http::uri::Authority>().ok();
+    authority.is_some_and(|authority| authority.port_u16().is_some() && !text.contains('@'))
+}
+
+fn read(file: &PathBuf) -> Result<AgentValues, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    AgentValues::parse(&text).map_err(|error: manifests::Error| error.to_string())
+}
+
+/// Flags that describe no agent.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlanError {
+    #[error("cannot read the agent's values of {}: {reason}", file.display())]
+    Values { file: PathBuf, reason: String },
+    #[error("target {0:?} of the agent's values is not HOST:PORT")]
+    Target(String),
+    #[error("the host's certificate authority cannot be used")]
+    Ca(#[from] CaError),
+    #[error("the host's server {server:?} cannot be used by an agent: {reason}")]
+    Server { server: String, reason: &'static str },
+    #[error("the host's server {server} is {what}: the agent cannot reach it")]
+    Local { server: String, what: &'static str },
+    #[error("the host's context does not verify the host's certificate, and an agent must")]
+    Unverified,
+    #[error("the host's address is unknown: its context is not in the kubeconfig")]
+    NoHost,
+}
+
+impl Explain for PlanError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Values { .. } | Self::Target(_) => None,
+            Self::Ca(_) | Self::Unverified => Some("set it by --agent-server-ca=FILE".to_owned()),
+            Self::Server { .. } | Self::Local { .. } | Self::NoHost => {
+                Some("set the URL of the host that the member reaches: --agent-server=https://…".to_owned())
+            }
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name() -> ClusterName {
+        "m1".parse().unwrap()
+    }
+
+    fn cluster() -> Cluster {
+        Cluster { certificate_authority_data: Some("UEVN".to_owned()), ..Cluster::default() }
+    }
+
+    #[test]
+    fn agent_reaches_the_host_as_its_context_says() {
+        let host = Cluster {
+            tls_server_name: Some("kubernetes".to_owned()),
+            proxy_url: Some("socks5://localhost:1080".to_owned()),
+            ..cluster()
+        };
+        let plan = AgentPlan::of(&name(), &AgentArgs::default(), Some(("https://h:6443/", &host))).unwrap();
+        let expected = HostConnection {
+            server: "https://h:6443".to_owned(),
+            ca: Some("PEM".to_owned()),
+            tls_server_name: Some("kubernetes".to_owned()),
+            proxy_url: None,
+        };
+        assert_eq!(plan.host, expected);
+        assert!(plan.locality().is_none());
+    }
+
+    #[test]
+    fn flags_override_the_context_of_the_host() {
+        let arguments = AgentArgs {
+            agent_server: Some("https://lb.example".to_owned()),
+            agent_tls_server_name: Some("mc".to_owned()),
+            agent_proxy: Some("http://proxy:3128".to_owned()),
+            ..AgentArgs::default()
+        };
+        let plan = AgentPlan::of(&name(), &arguments, Some(("https://127.0.0.1:6443", &cluster()))).unwrap();
+        let data = plan.host.data();
+        assert_eq!([&data["server"], &data["tls-server-name"]], ["https://lb.example", "mc"]);
+        assert_eq!(data["proxy-url"], "http://proxy:3128");
+        assert!(plan.locality().is_none(), "it was given");
+        let of_context =
+            AgentPlan::of(&name(), &AgentArgs::default(), Some(("https://127.0.0.1:6443", &cluster())));
+        let of_context = of_context.unwrap();
+        assert_eq!(of_context.locality().unwrap().what, "a loopback address");
+        assert!(of_context.for_others().is_err() && plan.for_others().is_ok());
+        assert!(AgentPlan::of(&name(), &arguments, None).is_ok());
+    }
+
+    #[test]
+    fn host_that_cannot_be_verified_or_is_unknown_is_refused() {
+        let of = |server, cluster: &Cluster| {
+            let plan = AgentPlan::of(&name(), &AgentArgs::default(), Some((server, cluster)));
+            plan.err().unwrap().to_string()
+        };
+        let insecure = Cluster { insecure_skip_tls_verify: Some(true), ..Cluster::default() };
+        assert!(of("https://h", &insecure).contains("an agent must"));
+        assert!(of("http://h", &cluster()).contains("it must be https"));
+        let unknown = AgentPlan::of(&name(), &AgentArgs::default(), None).err().unwrap();
+        assert!(unknown.hint().unwrap().contains("--agent-server="));
+    }
+
+    #[test]
+    fn target_of_the_agent_is_the_server_of_its_member() {
+        let mut plan =
+            AgentPlan::of(&name(), &AgentArgs::default(), Some(("https://h", &cluster()))).unwrap();
+        let server = |plan: &AgentPlan, found: Option<&Found>| plan.endpoint(found, None).server;
+        assert_eq!(server(&plan, None), "https://kubernetes.default.svc");
+        plan.values.target = "10.96.0.1:443".to_owned();
+        assert_eq!(server(&plan, Some(&Found::default())), "https://10.96.0.1");
+        let with = |arg: &str| Found {
+            deployment: Some(serde_json::json!({
+                "metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}},
+                "spec": {"template": {"spec": {"containers": [{"args": ["agent", arg]}]}}},
+            })),
+            ..Found::default()
+        };
+        assert_eq!(server(&plan, Some(&with("--target=10.0.0.9:6443"))), "https://10.0.0.9:6443");
+        assert_eq!(server(&plan, Some(&with("--target=x y"))), "https://10.96.0.1");
+    }
+
+    #[test]
+    fn image_is_that_of_the_flag_before_the_values() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "image: {repository: r, tag: v1}\nreplicas: 1\n").unwrap();
+        let arguments = AgentArgs { agent_values: Some(file.path().to_owned()), ..AgentArgs::default() };
+        let plan = AgentPlan::of(&name(), &arguments, Some(("https://h", &cluster()))).unwrap();
+        let text = |plan: &AgentPlan| serde_json::to_string(&plan.objects().unwrap()).unwrap();
+        assert!(text(&plan).contains(r#""image":"r:v1""#) && text(&plan).contains(r#""replicas":1"#));
+        let arguments = AgentArgs { agent_image: Some("flag".to_owned()), ..arguments };
+        let plan = AgentPlan::of(&name(), &arguments, Some(("https://h", &cluster()))).unwrap();
+        assert!(text(&plan).contains(r#""image":"flag""#));
+        for wrong in ["securePort: 1\n", "target: kubernetes\n", "target: 'https://m1:6443'\n"] {
+            std::fs::write(file.path(), wrong).unwrap();
+            let plan = AgentPlan::of(&name(), &arguments, Some(("https://h", &cluster())));
+            assert!(plan.is_err(), "{wrong}");
+        }
+    }
+}

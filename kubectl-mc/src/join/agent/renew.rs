@@ -1,0 +1,64 @@
+//! A new token for an agent that was away for longer than its token lives.
+
+use jiff::Timestamp;
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE};
+use kubectl_mc_api::path;
+
+use super::account::{Account, AgentGranted};
+use super::steps::secret_name;
+use super::token::Claims;
+use super::{AgentError, member};
+use crate::cli::AgentTokenLife;
+use crate::join::endpoint;
+use crate::join::side::{Side, SideError};
+
+/// Which tokens are renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// All.
+    Any,
+    /// Those of which a third of their life is left, or less.
+    Aged,
+}
+
+/// Whether the member is joined by an agent.
+pub(crate) async fn is_by_agent(host: &Side, namespace: &str, name: &ClusterName) -> Result<bool, SideError> {
+    let secret = host.readable(&path::secret(namespace, &name.member_secret())).await?;
+    Ok(secret.as_ref().is_some_and(endpoint::is_via_agent))
+}
+
+/// Writes another token into the member's Secret; none if the agent's token still serves.
+pub(crate) async fn renew(
+    name: &ClusterName,
+    host: &Side,
+    member: &Side,
+    wanted: Option<AgentTokenLife>,
+    which: Which,
+) -> Result<Option<AgentGranted>, AgentError> {
+    let secret = member.get(&path::secret(AGENT_NAMESPACE, AGENT)).await?;
+    let Some(secret) = secret else {
+        return Err(AgentError::NoAgent { member: member.describe(), secret: secret_name() });
+    };
+    if member::has_certificate(Some(&secret)) {
+        return Ok(None);
+    }
+    let account = Account { name, host };
+    account.apply().await?;
+    if which == Which::Aged {
+        let claims = member::token(Some(&secret)).as_deref().and_then(Claims::parse);
+        let uid = account.uid().await?;
+        if claims.is_some_and(|claims| claims.serves(&uid, Timestamp::now())) {
+            return Ok(None);
+        }
+    }
+    let token = account.renewed(wanted).await?;
+    if let Some(fresh) = &token.fresh {
+        member::store(member, fresh).await?;
+        member::refresh(member).await;
+    }
+    if matches!(wanted, Some(AgentTokenLife::For(_))) {
+        account.forget_forever().await?;
+    }
+    Ok(Some(token.granted))
+}

@@ -1,0 +1,83 @@
+//! The agent's part of the commands for two administrators. The agent starts last, when the host knows the cluster.
+
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::names::AGENTS;
+use kubectl_mc_api::token_life::AGENT_DEFAULT;
+use serde_json::Value;
+
+use super::AgentError;
+use super::account;
+use super::plan::AgentPlan;
+use crate::apply::diff::documents;
+use crate::cli::AgentTokenLife;
+
+/// The variable that takes the member's certificate authority to the host: base64, as in a Secret's `data`.
+pub(crate) const MEMBER_CA: &str = "MEMBER_CA";
+
+/// The command that reads the member's certificate authority.
+pub(crate) fn member_ca(kubectl: &str) -> String {
+    format!(
+        "export {MEMBER_CA}=$({kubectl} -n kube-system get configmap kube-root-ca.crt -o jsonpath='{{.data.ca\\.crt}}' | \
+         base64 | tr -d '\\n')\n"
+    )
+}
+
+/// The objects of the agent's account.
+pub(crate) fn account(name: &ClusterName, plan: &AgentPlan) -> Vec<Value> {
+    let mut objects = vec![account::object(name)];
+    if plan.token == Some(AgentTokenLife::Forever) {
+        objects.push(account::token_secret(name));
+    }
+    objects
+}
+
+/// The command that takes the token of the agent's account.
+pub(crate) fn token(kubectl: &str, name: &ClusterName, plan: &AgentPlan) -> String {
+    let command = match plan.token {
+        Some(AgentTokenLife::Forever) => format!(
+            "{kubectl} -n {AGENTS} wait secret {name} --for=jsonpath='{{.data.token}}' >/dev/null && \
+             {kubectl} -n {AGENTS} get secret {name} -o jsonpath='{{.data.token}}' | base64 -d"
+        ),
+        other => {
+            let life = if let Some(AgentTokenLife::For(life)) = other { life } else { AGENT_DEFAULT };
+            format!("{kubectl} -n {AGENTS} create token {name} --duration={}s", life.as_secs())
+        }
+    };
+    format!("export AGENT_TOKEN=$({command})\n")
+}
+
+/// The commands that start the agent, in a shell that has its token.
+pub(crate) fn start(kubectl: &str, plan: &AgentPlan) -> Result<String, AgentError> {
+    let objects = plan.objects()?;
+    let (pods, others): (Vec<_>, Vec<_>) =
+        objects.into_iter().partition(|object| object["kind"] == "Deployment");
+    let apply = format!("{kubectl} apply --server-side --field-manager=kubectl-mc -f -");
+    // The Secret goes through the shell, for its one variable.
+    let secret = shell_text(&documents(&[plan.host.secret_in_clear(TOKEN)])).replace(TOKEN, "$AGENT_TOKEN");
+    Ok(format!(
+        "{apply} <<'EOF'\n{}EOF\n{apply} --force-conflicts <<EOF\n{secret}EOF\n{apply} <<'EOF'\n{}EOF\n",
+        documents(&others),
+        documents(&pods),
+    ))
+}
+
+/// Text that an unquoted here-document gives back as it is.
+fn shell_text(text: &str) -> String {
+    text.replace('\\', r"\\").replace('$', r"\$").replace('`', r"\`")
+}
+
+/// Stands for the token in the Secret, and occurs nowhere else.
+const TOKEN: &str = "TOKEN-OF-THE-AGENT";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shell_gives_text_back_as_it_was() {
+        let text = "proxy-url: \"http://u:$p`\\w@proxy\"\n";
+        let script = format!("cat <<EOF\n{}EOF\n", shell_text(text));
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
+    }
+}

@@ -1,0 +1,111 @@
+//! The steps of a join that an agent adds: its account on the host, then the agent on the member with a token of that
+//! account, then the wait until it is connected.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE};
+use serde_json::Value;
+
+use super::account::{self, Account, AgentGranted};
+use super::plan::AgentPlan;
+use super::survey::Found;
+use super::wait::Waiting;
+use super::{AgentError, member};
+use crate::apply::delete::Delete;
+use crate::apply::object::Object;
+use crate::apply::{Applied, Apply, Change};
+use crate::cli::AgentTokenLife;
+use crate::join::cleanup;
+use crate::join::side::Side;
+use crate::progress::Step;
+
+/// An agent that is to run.
+pub(crate) struct AgentSteps<'a> {
+    pub(crate) name: &'a ClusterName,
+    pub(crate) plan: &'a AgentPlan,
+    pub(crate) found: &'a Found,
+    pub(crate) host: &'a Side,
+    pub(crate) member: &'a Side,
+    /// The host's clock, by which tokens expire.
+    pub(crate) clock: Option<Timestamp>,
+}
+
+impl AgentSteps<'_> {
+    pub(crate) async fn account(&self) -> Result<Vec<Applied>, AgentError> {
+        Account { name: self.name, host: self.host }.apply().await
+    }
+
+    /// The agent on the member, with a token.
+    pub(crate) async fn start(&self) -> Result<(Vec<Applied>, Option<AgentGranted>), AgentError> {
+        let Self { name, plan, found, host, member, clock } = self;
+        let apply = Apply { dry_run: false, force_conflicts: true };
+        let (before, after) = member::objects(plan, found)?;
+        let mut applied = apply.all(member.target(), before).await?;
+        let is_changed = |one: &Applied| one.object.kind() == "Secret" && one.outcome() == Change::Configured;
+        let mut is_new = applied.iter().any(is_changed);
+        let secret = found.secret.as_ref();
+        let mut granted = None;
+        if !member::has_certificate(secret) {
+            let account = Account { name, host };
+            let present = member::token(secret);
+            let now = clock.unwrap_or_else(Timestamp::now);
+            let token = account.token(plan.token, present.as_deref(), now).await?;
+            if let Some(fresh) = &token.fresh {
+                member::store(member, fresh).await?;
+                is_new = true;
+            }
+            if matches!(plan.token, Some(AgentTokenLife::For(_))) {
+                account.forget_forever().await?;
+            }
+            granted = Some(token.granted);
+        }
+        if is_new {
+            member::refresh(member).await;
+        }
+        applied.extend(apply.all(member.target(), after).await?);
+        Ok((applied, granted))
+    }
+
+    pub(crate) async fn until_connected(
+        &self,
+        timeout: Duration,
+        step: &mut Step<'_>,
+    ) -> Result<(), AgentError> {
+        let Self { name, plan, host, member, .. } = self;
+        Waiting { name, host, member, server: &plan.host.server }.until_connected(timeout, step).await
+    }
+
+    /// What a dry run asks of the host.
+    pub(crate) fn on_host(&self) -> Vec<Value> {
+        vec![account::object(self.name)]
+    }
+
+    /// What a dry run asks of the member.
+    pub(crate) fn on_member(&self) -> Result<Vec<Value>, AgentError> {
+        let (mut before, after) = member::objects(self.plan, self.found)?;
+        before.extend(after);
+        Ok(before)
+    }
+}
+
+/// Takes the agent away from a member that is reached directly now, with its account on the host.
+pub(crate) async fn remove(
+    name: &ClusterName,
+    host: &Side,
+    member: &Side,
+    timeout: Duration,
+) -> Result<(Vec<Object>, Vec<Object>), AgentError> {
+    let delete = Delete { dry_run: false, timeout };
+    let on_host = cleanup::agent_on_host(host, name).await?;
+    let on_member = cleanup::agent_on_member(member).await?.objects;
+    let on_member = delete.all(member.target(), on_member.into_iter()).await?;
+    let on_host = delete.all(host.target(), on_host.into_iter()).await?;
+    Ok((on_host, on_member))
+}
+
+/// `Secret kubectl-mc-agent/mc-agent`, for messages.
+pub(crate) fn secret_name() -> String {
+    format!("{AGENT_NAMESPACE}/{AGENT}")
+}

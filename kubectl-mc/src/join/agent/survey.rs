@@ -1,0 +1,174 @@
+//! Reads what both sides have of an agent before a join, and decides whether the join may begin.
+
+use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE, AGENTS, KUBECTL_MC, MANAGED_BY};
+use kubectl_mc_api::path;
+use serde_json::Value;
+
+use super::plan::AgentPlan;
+use crate::cli::AgentTokenLife;
+use crate::join::address::{self, Local};
+use crate::join::preflight::{Finding, Names, rights};
+use crate::join::side::{Side, SideError};
+use crate::join::survey::{Right, missing, own_server, right};
+
+/// What both sides have.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AgentSurvey {
+    /// Whether the host has the namespace of the agents' accounts.
+    pub(crate) host_serves: bool,
+    /// The certificate authority that the member's own pods trust.
+    pub(crate) root_ca: Option<String>,
+    pub(crate) found: Found,
+    missing_on_host: Vec<String>,
+    missing_on_member: Vec<String>,
+    local: Option<LocalServer>,
+}
+
+/// What the member has of an agent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) namespace: Option<Value>,
+    pub(crate) deployment: Option<Value>,
+    pub(crate) secret: Option<Value>,
+}
+
+/// An address of the host that only this machine can use.
+#[derive(Clone, Debug)]
+struct LocalServer {
+    local: Local,
+    /// Where the host is likely reached.
+    likely: Option<String>,
+}
+
+impl AgentSurvey {
+    pub(crate) async fn of(plan: &AgentPlan, host: &Side, member: &Side) -> Result<Self, SideError> {
+        let rights_on_host = RIGHTS_ON_HOST.iter();
+        let of_secrets =
+            RIGHTS_TO_TOKEN_SECRETS.iter().filter(|_| plan.token == Some(AgentTokenLife::Forever));
+        let rights_on_host = rights_on_host.chain(of_secrets).map(right).collect();
+        let root_ca = member.readable("/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt").await?;
+        let root_ca = root_ca.unwrap_or_default();
+        Ok(Self {
+            host_serves: host.readable(&format!("/api/v1/namespaces/{AGENTS}")).await?.is_some(),
+            root_ca: root_ca["data"]["ca.crt"].as_str().map(str::to_owned),
+            found: Found::of(member).await?,
+            missing_on_host: missing(host, rights_on_host).await?,
+            missing_on_member: missing(member, RIGHTS_ON_MEMBER.iter().map(right).collect()).await?,
+            local: match plan.locality() {
+                Some(local) => Some(LocalServer { local, likely: likely_server(host).await }),
+                None => None,
+            },
+        })
+    }
+
+    /// What refuses, and what is good to know.
+    pub(crate) fn findings(&self, names: &Names<'_>, plan: &AgentPlan) -> Vec<Finding> {
+        let Self { host_serves, root_ca, found, missing_on_host, missing_on_member, local } = self;
+        let mut findings = Vec::new();
+        if !host_serves {
+            findings.push(Finding::Refused(
+                format!("the host serves no agents: it has no namespace {AGENTS}"),
+                "upgrade the sidecar: kubectl mc install".to_owned(),
+            ));
+        }
+        if let Some(LocalServer { local, likely }) = local {
+            let hint = match likely {
+                Some(server) => format!("the host is likely reached by --agent-server={server}"),
+                None => {
+                    "set the host's address in the network of the member: --agent-server=https://…".to_owned()
+                }
+            };
+            findings.push(Finding::Refused(
+                format!(
+                    "the host's server {} is {}: the agent cannot reach it",
+                    plan.host.server, local.what
+                ),
+                hint,
+            ));
+        }
+        if root_ca.is_none() {
+            findings.push(Finding::Refused(
+                "the member's certificate authority is unknown: you may not get its ConfigMap \
+                 kube-system/kube-root-ca.crt, or it has none"
+                    .to_owned(),
+                format!("see: {} -n kube-system get configmap kube-root-ca.crt", names.member_kubectl),
+            ));
+        }
+        findings.extend(rights("host", names.host_kubectl, missing_on_host));
+        findings.extend(rights("member", names.member_kubectl, missing_on_member));
+        findings.extend(found.owner().map(|owner| {
+            Finding::Fine(format!("{owner} manages the agent on the member: only its Secret is written"))
+        }));
+        findings
+    }
+}
+
+impl Found {
+    pub(crate) async fn of(member: &Side) -> Result<Self, SideError> {
+        let of_namespace = format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments/{AGENT}");
+        Ok(Self {
+            namespace: member.readable(&format!("/api/v1/namespaces/{AGENT_NAMESPACE}")).await?,
+            deployment: member.readable(&of_namespace).await?,
+            secret: member.readable(&path::secret(AGENT_NAMESPACE, AGENT)).await?,
+        })
+    }
+
+    /// Another tool that made the agent: Helm, say.
+    pub(crate) fn owner(&self) -> Option<&str> {
+        let label = &self.deployment.as_ref()?["metadata"]["labels"][MANAGED_BY];
+        Some(label.as_str().unwrap_or("another tool")).filter(|owner| *owner != KUBECTL_MC)
+    }
+
+    /// The address that the agent's pods connect to.
+    pub(crate) fn target(&self) -> Option<String> {
+        let args =
+            self.deployment.as_ref()?["spec"]["template"]["spec"]["containers"][0]["args"].as_array()?;
+        let mut target = args.iter().filter_map(|arg| arg.as_str()?.strip_prefix("--target="));
+        target.next_back().map(str::to_owned)
+    }
+
+    /// Whether the namespace was not created by the plugin.
+    pub(crate) fn has_foreign_namespace(&self) -> bool {
+        crate::join::objects::is_foreign(self.namespace.as_ref())
+    }
+}
+
+/// Where the host says itself that it is reached.
+async fn likely_server(host: &Side) -> Option<String> {
+    let own = own_server(host).await.filter(|server| !address::is_local(server));
+    own.or_else(|| address::of_context(host.at.cluster.context.as_deref()?))
+}
+
+const RIGHTS_ON_HOST: &[Right] = &[
+    ("get", "", "serviceaccounts", "", AGENTS),
+    ("create", "", "serviceaccounts", "", AGENTS),
+    ("patch", "", "serviceaccounts", "", AGENTS),
+    ("create", "", "serviceaccounts", "token", AGENTS),
+    ("get", "", "secrets", "", AGENTS),
+];
+const RIGHTS_TO_TOKEN_SECRETS: &[Right] =
+    &[("create", "", "secrets", "", AGENTS), ("patch", "", "secrets", "", AGENTS)];
+
+const RIGHTS_ON_MEMBER: &[Right] = &[
+    ("create", "", "serviceaccounts", "", AGENT_NAMESPACE),
+    ("patch", "", "serviceaccounts", "", AGENT_NAMESPACE),
+    ("get", "", "secrets", "", AGENT_NAMESPACE),
+    ("create", "", "secrets", "", AGENT_NAMESPACE),
+    ("patch", "", "secrets", "", AGENT_NAMESPACE),
+    ("create", RBAC, "roles", "", AGENT_NAMESPACE),
+    ("patch", RBAC, "roles", "", AGENT_NAMESPACE),
+    ("create", RBAC, "rolebindings", "", AGENT_NAMESPACE),
+    ("patch", RBAC, "rolebindings", "", AGENT_NAMESPACE),
+    ("create", "networking.k8s.io", "networkpolicies", "", AGENT_NAMESPACE),
+    ("patch", "networking.k8s.io", "networkpolicies", "", AGENT_NAMESPACE),
+    ("create", "policy", "poddisruptionbudgets", "", AGENT_NAMESPACE),
+    ("patch", "policy", "poddisruptionbudgets", "", AGENT_NAMESPACE),
+    ("get", "apps", "deployments", "", AGENT_NAMESPACE),
+    ("create", "apps", "deployments", "", AGENT_NAMESPACE),
+    ("patch", "apps", "deployments", "", AGENT_NAMESPACE),
+];
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Waits until the host reports the agent as connected, shows what its pods wait for, and stops early on problems that
+//! waiting cannot solve.
+
+use std::time::Duration;
+
+use kubectl_mc_api::manifests::agent::AGENT_SELECTOR;
+use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE};
+use kubectl_mc_api::{ClusterName, path};
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+
+use super::AgentError;
+use crate::cluster::pods::{self, Problem};
+use crate::join::side::{Side, SideError};
+use crate::join::wait::{State, state};
+use crate::progress::Step;
+
+/// The condition of a MemberCluster whose agent is connected.
+pub(crate) const CONNECTED: &str = "Connected";
+
+/// An agent that is waited for.
+pub(crate) struct Waiting<'a> {
+    pub(crate) name: &'a ClusterName,
+    pub(crate) host: &'a Side,
+    pub(crate) member: &'a Side,
+    /// The host's server, as the agent has it.
+    pub(crate) server: &'a str,
+}
+
+impl Waiting<'_> {
+    pub(crate) async fn until_connected(
+        &self,
+        timeout: Duration,
+        step: &mut Step<'_>,
+    ) -> Result<(), AgentError> {
+        let begin = Instant::now();
+        loop {
+            let cluster = self.host.get(&path::member_cluster(self.name)).await?.unwrap_or_default();
+            let State::Not(said) = state(&cluster, CONNECTED) else { return Ok(()) };
+            let problem = self.problem().await?;
+            let said = problem.as_ref().map_or(said, Problem::to_string);
+            if begin.elapsed() > timeout || problem.as_ref().is_some_and(Problem::is_final) {
+                return Err(self.not_connected(said, problem.as_ref()).await);
+            }
+            step.update(&said);
+            sleep(POLL).await;
+        }
+    }
+
+    /// Why a pod of the newest version is not ready.
+    async fn problem(&self) -> Result<Option<Problem>, SideError> {
+        let of_apps = format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}");
+        let selected = format!("?labelSelector={}", AGENT_SELECTOR.replace('=', "%3D"));
+        let get =
+            async |path: String| Ok::<_, SideError>(self.member.readable(&path).await?.unwrap_or_default());
+        let deployment = get(format!("{of_apps}/deployments/{AGENT}")).await?;
+        let sets = get(format!("{of_apps}/replicasets{selected}")).await?;
+        let list = get(format!("/api/v1/namespaces/{AGENT_NAMESPACE}/pods{selected}")).await?;
+        let newest = pods::newest(items(&sets));
+        let newest = items(&list).filter(|pod| pods::is_of(pod, newest.as_deref()));
+        let problem = newest.filter_map(Problem::of).max_by_key(Problem::is_final);
+        Ok(problem.or_else(|| pods::of_deployment(&deployment)))
+    }
+
+    async fn not_connected(&self, mut said: String, problem: Option<&Problem>) -> AgentError {
+        if let Some(pod) = problem.and_then(Problem::crashed) {
+            let client = &self.member.at.client;
+            said = format!("{said}{}", pods::last_words(client, AGENT_NAMESPACE, pod, AGENT).await);
+        }
+        let kubectl = self.member.at.cluster.kubectl();
+        let hint = match problem {
+            Some(_) => format!("`{kubectl} -n {AGENT_NAMESPACE} describe pods` shows the details"),
+            None => format!(
+                "`{kubectl} -n {AGENT_NAMESPACE} logs deployment/{AGENT}` shows why it does not reach {}; set the host's \
+                 address, certificate authority and proxy as seen from the member (--agent-server, --agent-server-ca, \
+                 --agent-proxy)",
+                self.server
+            ),
+        };
+        AgentError::NotConnected { name: self.name.to_string(), said, hint }
+    }
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list["items"].as_array().into_iter().flatten()
+}
+
+const POLL: Duration = Duration::from_millis(500);

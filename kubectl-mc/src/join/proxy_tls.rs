@@ -1,0 +1,173 @@
+//! The TLS between the sidecar and an https proxy: the files of `--proxy-certificate-authority`,
+//! `--proxy-client-certificate` and `--proxy-client-key`, checked before anything is written.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+
+use rustls::RootCertStore;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+
+use crate::cli::ConnectionArgs;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+
+/// The keys of a member's Secret for the TLS to its proxy, as PEM.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct ProxyTls {
+    authority: Option<String>,
+    /// With its private key.
+    certificate: Option<(String, String)>,
+}
+
+impl ProxyTls {
+    /// Reads the files that the flags name. `proxy_url` is the sidecar's, of the flag or of the kubeconfig.
+    pub(crate) fn read(flags: &ConnectionArgs, proxy_url: Option<&str>) -> Result<Self, ProxyTlsError> {
+        let ConnectionArgs {
+            proxy_certificate_authority, proxy_client_certificate, proxy_client_key, ..
+        } = flags;
+        let given = [
+            (AUTHORITY, proxy_certificate_authority),
+            (CHAIN, proxy_client_certificate),
+            (KEY, proxy_client_key),
+        ];
+        let Some((flag, _)) = given.into_iter().find(|(_, file)| file.is_some()) else {
+            return Ok(Self::default());
+        };
+        match proxy_url.map(|url| url.split_once("://").map_or("", |(scheme, _)| scheme)) {
+            Some(scheme) if scheme.eq_ignore_ascii_case("https") => {}
+            Some(scheme) => return Err(ProxyTlsError::Scheme { flag, scheme: scheme.to_owned() }),
+            None => return Err(ProxyTlsError::NoProxy { flag }),
+        }
+        let certificate = match (proxy_client_certificate, proxy_client_key) {
+            (Some(chain), Some(key)) => Some(certificate(chain, key)?),
+            (Some(_), None) => return Err(ProxyTlsError::Half { given: CHAIN, missing: KEY }),
+            (None, Some(_)) => return Err(ProxyTlsError::Half { given: KEY, missing: CHAIN }),
+            (None, None) => None,
+        };
+        let authority = proxy_certificate_authority.as_ref().map(authority).transpose()?;
+        Ok(Self { authority, certificate })
+    }
+
+    /// Adds the keys to a Secret's data.
+    pub(crate) fn insert_into(&self, data: &mut BTreeMap<&'static str, String>) {
+        let Self { authority, certificate } = self;
+        data.extend(authority.iter().map(|pem| ("proxy-ca.crt", pem.clone())));
+        if let Some((chain, key)) = certificate {
+            data.extend([(CREDENTIAL[0], chain.clone()), (CREDENTIAL[1], key.clone())]);
+        }
+    }
+
+    pub(crate) fn has_key(&self) -> bool {
+        self.certificate.is_some()
+    }
+}
+
+/// Never shows the key.
+impl fmt::Debug for ProxyTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProxyTls").field("authority", &self.authority).finish_non_exhaustive()
+    }
+}
+
+fn authority(file: &OsString) -> Result<String, ProxyTlsError> {
+    let pem = read(AUTHORITY, "CERTIFICATE", file)?;
+    let mut roots = RootCertStore::empty();
+    let is_usable = certificates(&pem)
+        .is_some_and(|all| all.into_iter().all(|certificate| roots.add(certificate).is_ok()));
+    if is_usable {
+        Ok(pem)
+    } else {
+        Err(invalid(AUTHORITY, file, "it is not a PEM bundle of certificate authorities"))
+    }
+}
+
+fn certificate(chain_file: &OsString, key_file: &OsString) -> Result<(String, String), ProxyTlsError> {
+    let (chain, key) = (read(CHAIN, "CERTIFICATE", chain_file)?, read(KEY, "PRIVATE KEY", key_file)?);
+    let certificates =
+        certificates(&chain).ok_or_else(|| invalid(CHAIN, chain_file, "it is not a PEM certificate"))?;
+    let private = PrivateKeyDer::from_pem_slice(key.as_bytes())
+        .map_err(|_| invalid(KEY, key_file, "it is not a PEM private key without a password"))?;
+    CertifiedKey::from_der(certificates, private, &default_provider()).map_err(|_| {
+        ProxyTlsError::Mismatch {
+            chain: chain_file.to_string_lossy().into_owned(),
+            key: key_file.to_string_lossy().into_owned(),
+        }
+    })?;
+    Ok((chain, key))
+}
+
+fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
+    let all = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().ok()?;
+    Some(all).filter(|all| !all.is_empty())
+}
+
+/// The blocks of one kind in a PEM file. Other blocks, such as a key beside its certificate, and comments do not get
+/// into a Secret or into printed commands.
+fn read(flag: &'static str, kind: &str, file: &OsString) -> Result<String, ProxyTlsError> {
+    let text = std::fs::read_to_string(file).map_err(|source| ProxyTlsError::Read {
+        flag,
+        file: file.to_string_lossy().into_owned(),
+        source,
+    })?;
+    let (mut blocks, mut wanted) = (String::new(), false);
+    for line in text.lines().map(str::trim_end) {
+        let label = line.strip_prefix("-----BEGIN ").and_then(|rest| rest.strip_suffix("-----"));
+        wanted = label.map_or(wanted, |label| label.ends_with(kind));
+        if wanted {
+            blocks.extend([line, "\n"]);
+        }
+        wanted &= !line.starts_with("-----END ");
+    }
+    Ok(blocks)
+}
+
+fn invalid(flag: &'static str, file: &OsString, reason: &'static str) -> ProxyTlsError {
+    ProxyTlsError::Invalid { flag, file: file.to_string_lossy().into_owned(), reason }
+}
+
+/// Why the flags and their files cannot be used. The content of a file is not in it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProxyTlsError {
+    #[error("{flag} needs an https proxy, and there is no --proxy-url")]
+    NoProxy { flag: &'static str },
+    #[error("{flag} needs an https proxy, and the URL of the proxy begins with {scheme}://")]
+    Scheme { flag: &'static str, scheme: String },
+    #[error("{given} needs {missing} too")]
+    Half { given: &'static str, missing: &'static str },
+    #[error("cannot read the file of {flag}, {file}")]
+    Read { flag: &'static str, file: String, source: std::io::Error },
+    #[error("cannot use the file of {flag}, {file}: {reason}")]
+    Invalid { flag: &'static str, file: String, reason: &'static str },
+    #[error("the key of {KEY}, {key}, does not match the certificate of {CHAIN}, {chain}")]
+    Mismatch { chain: String, key: String },
+}
+
+impl Explain for ProxyTlsError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoProxy { flag } | Self::Scheme { flag, .. } => {
+                Some(format!("set the proxy by --proxy-url=https://…, or leave out {flag}"))
+            }
+            Self::Half { missing, .. } => Some(format!("add {missing}=FILE")),
+            Self::Read { .. } | Self::Invalid { .. } | Self::Mismatch { .. } => None,
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+const AUTHORITY: &str = "--proxy-certificate-authority";
+const CHAIN: &str = "--proxy-client-certificate";
+const KEY: &str = "--proxy-client-key";
+
+/// The keys of the Secret that are a credential for the proxy. The member does not see them.
+pub(crate) const CREDENTIAL: [&str; 2] = ["proxy-tls.crt", "proxy-tls.key"];
+
+#[cfg(test)]
+mod tests;

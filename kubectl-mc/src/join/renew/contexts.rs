@@ -1,0 +1,97 @@
+//! The contexts of members in the kubeconfig, found by the uid of each cluster's kube-system.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::{Member, RenewError};
+use crate::cli::JoinArgs;
+use crate::cluster::connection;
+use crate::cluster::context::{ClusterContext, HostOptions};
+use crate::env::Env;
+use crate::error::{Failure, chain};
+use crate::join::side::Side;
+use crate::join::survey;
+
+/// The kubeconfig contexts by the uid of their cluster's kube-system.
+pub(super) struct Contexts {
+    found: BTreeMap<String, Side>,
+    /// Contexts that did not answer, with the reason.
+    failed: Vec<String>,
+}
+
+impl Contexts {
+    pub(super) async fn given(member: ClusterContext, env: &Env) -> Result<Self, Failure> {
+        let member = Side { role: "member", at: connection::to(member, env).await? };
+        let uid = survey::uid(&member).await?;
+        Ok(Self { found: BTreeMap::from([(uid, member)]), failed: Vec::new() })
+    }
+
+    /// Asks the clusters of all contexts for their uid until every member is found.
+    pub(super) async fn of_kubeconfig(
+        arguments: &JoinArgs,
+        options: &HostOptions,
+        host: &Side,
+        members: &[Member],
+        env: &Env,
+    ) -> Result<Self, Failure> {
+        let file = arguments.member.member_kubeconfig.as_ref().map(Into::into);
+        let kubeconfig = file.clone().or_else(|| options.kubeconfig.clone());
+        // Which context is loaded does not matter: it is the list of all that is read.
+        let any = HostOptions { kubeconfig: kubeconfig.clone(), context: None };
+        let loaded = if file.is_some() { ClusterContext::load(&any, env)? } else { host.at.cluster.clone() };
+        let names = loaded.kubeconfig.contexts.into_iter().map(|context| context.name);
+        let names = names.filter(|name| file.is_some() || Some(name) != host.at.cluster.context.as_ref());
+
+        let (mut asked, turns) = (JoinSet::new(), Arc::new(Semaphore::new(AT_ONCE)));
+        for context in names {
+            let options = HostOptions { kubeconfig: kubeconfig.clone(), context: Some(context.clone()) };
+            let (env, turns) = (env.clone(), turns.clone());
+            asked.spawn(async move {
+                let _turn = turns.acquire().await;
+                let answer = timeout(TIMEOUT, ask(&options, &env)).await;
+                answer
+                    .unwrap_or_else(|_| Err("timed out".to_owned()))
+                    .map_err(|why| format!("{context}: {why}"))
+            });
+        }
+        let mut contexts = Self { found: BTreeMap::new(), failed: Vec::new() };
+        while !members.iter().all(|member| contexts.found.contains_key(&member.uid))
+            && let Some(answer) = asked.join_next().await
+        {
+            match answer {
+                Ok(Ok((uid, side))) => drop(contexts.found.insert(uid, side)),
+                Ok(Err(why)) => contexts.failed.push(why),
+                Err(_) => {}
+            }
+        }
+        contexts.failed.sort();
+        Ok(contexts)
+    }
+
+    pub(super) fn of(&self, Member { name, uid, .. }: &Member, is_given: bool) -> Result<&Side, RenewError> {
+        self.found.get(uid).ok_or_else(|| match self.found.values().next() {
+            Some(other) if is_given => RenewError::Other { name: name.clone(), member: other.describe() },
+            _ => RenewError::NoContext { name: name.clone(), failed: self.failed.clone() },
+        })
+    }
+}
+
+async fn ask(options: &HostOptions, env: &Env) -> Result<(String, Side), String> {
+    let at = connection::connect(options, env).await.map_err(|error| chain(&error))?;
+    let side = Side { role: "member", at };
+    match survey::uid(&side).await {
+        Ok(uid) if uid.is_empty() => Err("you may not get its namespace kube-system".to_owned()),
+        Ok(uid) => Ok((uid, side)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Contexts that are asked at the same time.
+const AT_ONCE: usize = 8;
+/// A cluster that does not answer may be gone for good; the others are not kept waiting.
+const TIMEOUT: Duration = Duration::from_secs(10);

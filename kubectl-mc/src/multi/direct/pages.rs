@@ -1,0 +1,57 @@
+//! The pages of a list. A member that always says that there is more is not asked for ever.
+
+use super::failure::MemberFailure;
+use super::member::Query;
+
+/// Where a list is.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    token: String,
+    taken: usize,
+}
+
+impl Pages {
+    /// Adds to a query which page is asked for.
+    pub(super) fn query(&self, query: Query) -> Query {
+        let token = Some(self.token.as_str()).filter(|token| !token.is_empty());
+        query.with("limit", CHUNK).with_some("continue", token)
+    }
+
+    /// Takes the token that came with a page, and says whether there is another page.
+    pub(super) fn has_next(&mut self, token: String) -> Result<bool, MemberFailure> {
+        self.taken += 1;
+        self.token = token;
+        match self.token.is_empty() {
+            true => Ok(false),
+            false if self.taken < MAX_PAGES => Ok(true),
+            false => Err(MemberFailure::Unreadable(format!("a list of more than {MAX_PAGES} pages").into())),
+        }
+    }
+}
+
+const CHUNK: &str = "500";
+/// A million objects: Kubernetes is made for 150,000 pods.
+const MAX_PAGES: usize = 2000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_page_is_asked_for_by_the_token_of_the_one_before() {
+        let mut pages = Pages::default();
+        assert_eq!(pages.query(Query::default()).to_string(), "?limit=500");
+        assert!(pages.has_next("more".to_owned()).unwrap());
+        assert_eq!(pages.query(Query::default()).to_string(), "?limit=500&continue=more");
+        assert!(!pages.has_next(String::new()).unwrap());
+    }
+
+    #[test]
+    fn list_without_end_is_refused() {
+        let mut pages = Pages::default();
+        for _ in 1..MAX_PAGES {
+            assert!(pages.has_next("more".to_owned()).unwrap());
+        }
+        assert!(pages.has_next("more".to_owned()).is_err());
+    }
+}

@@ -1,0 +1,165 @@
+//! `kubectl mc join --agent` where no cluster is needed: flags that exclude each other, and the commands for two
+//! administrators.
+
+use std::fs;
+
+use insta::assert_snapshot;
+
+use crate::bed::{Bed, Ran};
+
+/// A host that does not answer, and a member that only its own machine reaches.
+fn bed() -> Bed {
+    let bed = Bed::unreachable();
+    let kubeconfig = r#"{"current-context": "host",
+        "clusters": [{"name": "h", "cluster": {"server": "https://host.invalid:6443", "certificate-authority-data": "UEVN"}},
+                     {"name": "local", "cluster": {"server": "https://127.0.0.1:6443", "certificate-authority-data": "UEVN"}}],
+        "contexts": [{"name": "host", "context": {"cluster": "h", "user": "u"}},
+                     {"name": "local", "context": {"cluster": "local", "user": "u"}},
+                     {"name": "m1", "context": {"cluster": "local", "user": "u"}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}]}"#;
+    fs::write(bed.path("kubeconfig"), kubeconfig).unwrap();
+    bed
+}
+
+fn join(bed: &Bed, flags: &[&str]) -> Ran {
+    bed.run(&[&["join", "m1", "--member-context=m1"], flags].concat())
+}
+
+#[test]
+fn flags_of_a_direct_connection_are_refused_by_name() {
+    let bed = bed();
+    for flag in [
+        "--server=https://m1.example",
+        "--certificate-authority=ca.crt",
+        "--proxy-url=http://proxy.example",
+        "--proxy-certificate-authority=ca.crt",
+        "--proxy-client-certificate=proxy.crt",
+        "--proxy-client-key=proxy.key",
+        "--tls-server-name=m1",
+        "--insecure-skip-tls-verify",
+    ] {
+        let ran = join(&bed, &["--agent", flag]);
+        let (code, error) = ran.failed();
+        let name = flag.split('=').next().unwrap();
+        assert_eq!(code, 2, "{error}");
+        assert!(error.contains(&format!("'--agent' cannot be used with '{name}")), "{error}");
+    }
+}
+
+#[test]
+fn flags_of_an_agent_need_the_agent() {
+    let bed = bed();
+    fs::write(bed.path("file"), "").unwrap();
+    for flag in [
+        "--agent-image=i",
+        "--agent-values=file",
+        "--agent-server=https://h",
+        "--agent-server-ca=file",
+        "--agent-tls-server-name=h",
+        "--agent-proxy=http://p",
+        "--agent-token=forever",
+    ] {
+        let ran = join(&bed, &[flag]);
+        let (code, error) = ran.failed();
+        assert!(code == 2 && error.contains("--agent\n"), "{flag}: {error}");
+        if flag != "--agent-token=forever" {
+            let ran = join(&bed, &["--agent", "--renew", flag]);
+            let (code, error) = ran.failed();
+            assert!(code == 2 && error.contains("'--renew' cannot be used with"), "{flag}: {error}");
+        }
+    }
+}
+
+#[test]
+fn agent_without_an_image_or_a_host_is_refused() {
+    let bed = bed();
+    let said = |flags: &[&str]| join(&bed, &[&["--agent", "--print"], flags].concat()).failed().1.to_owned();
+    let no_image = said(&[]);
+    assert!(no_image.contains("hint: set it by --agent-image=IMAGE"), "{no_image}");
+    let local = said(&["--context=local", "--agent-image=i"]);
+    assert!(local.contains("the host's server https://127.0.0.1:6443 is a loopback address"), "{local}");
+    assert!(local.contains("--agent-server=https://"), "{local}");
+    let values = said(&["--agent-values=missing.yaml"]);
+    assert!(values.contains("cannot read the agent's values of missing.yaml"), "{values}");
+    fs::write(bed.path("values.yaml"), "securePort: 1\n").unwrap();
+    let wrong = said(&["--agent-values=values.yaml"]);
+    assert!(wrong.contains("securePort"), "{wrong}");
+}
+
+/// The commands, without the objects between them.
+fn commands(text: &str) -> String {
+    let mut inside = false;
+    let mut kept = String::new();
+    for line in text.lines() {
+        if inside && line != "EOF" {
+            continue;
+        }
+        inside = line.contains("<<") && !inside;
+        kept.push_str(line);
+        kept.push('\n');
+    }
+    kept
+}
+
+#[test]
+fn printed_commands_start_the_agent_last() {
+    let bed = bed();
+    let ran = join(
+        &bed,
+        &["--agent", "--print", "--agent-image=i", "--labels=env=edge", "--agent-proxy=http://u:$p@x"],
+    );
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_snapshot!(commands(&ran.out), @r##"
+    # On the member, as its administrator. Before Kubernetes 1.30, leave out what has ValidatingAdmissionPolicy in its name.
+    kubectl --context=m1 apply --server-side --field-manager=kubectl-mc -f - <<'EOF'
+    EOF
+    kubectl --context=m1 delete clusterrolebindings -l fleet.kubectl-mc.dev/access=true
+    kubectl --context=m1 delete rolebindings --all-namespaces -l fleet.kubectl-mc.dev/access=true
+    AUDIENCES=$(kubectl --context=m1 -n kubectl-mc-system create token kubectl-mc-manager -o jsonpath='{.spec.audiences}' | tr '"' "'")
+    kubectl --context=m1 patch validatingadmissionpolicy kubectl-mc-manager-tokens --type=json --field-manager=kubectl-mc \
+      -p "[{\"op\":\"replace\",\"path\":\"/spec/variables/0/expression\",\"value\":\"$AUDIENCES\"}]"
+    export MEMBER_UID=$(kubectl --context=m1 get namespace kube-system -o jsonpath='{.metadata.uid}')
+    export MEMBER_CA=$(kubectl --context=m1 -n kube-system get configmap kube-root-ca.crt -o jsonpath='{.data.ca\.crt}' | base64 | tr -d '\n')
+    export IMPERSONATOR_TOKEN=$(kubectl --context=m1 -n kubectl-mc-system create token kubectl-mc-impersonator --duration=2592000s)
+    export MANAGER_TOKEN=$(kubectl --context=m1 -n kubectl-mc-system create token kubectl-mc-manager --duration=3888000s)
+    # If another person administers the host, hand over the lines below as credentials:
+    #   export -p | grep -E '(MEMBER_UID|MEMBER_CA|IMPERSONATOR_TOKEN|MANAGER_TOKEN)='
+
+    # On the host, as its administrator, in a shell that has those variables.
+    kubectl --context=host apply --server-side --field-manager=kubectl-mc -f - <<EOF
+    EOF
+    export AGENT_TOKEN=$(kubectl --context=host -n kubectl-mc-agents create token m1 --duration=2592000s)
+    # If another person administers the member, hand over the lines below as a credential:
+    #   export -p | grep AGENT_TOKEN=
+
+    # On the member again, in a shell that has AGENT_TOKEN: the agent, which makes m1 ready.
+    kubectl --context=m1 apply --server-side --field-manager=kubectl-mc -f - <<'EOF'
+    EOF
+    kubectl --context=m1 apply --server-side --field-manager=kubectl-mc -f - --force-conflicts <<EOF
+    EOF
+    kubectl --context=m1 apply --server-side --field-manager=kubectl-mc -f - <<'EOF'
+    EOF
+
+    # On the host again.
+    kubectl --context=host wait membercluster/m1 --for=condition=Ready --timeout=120s
+    "##);
+    let secret = "stringData:\n  ca.crt: PEM\n  proxy-url: http://u:\\$p@x\n  server: https://host.invalid:6443\n  token: $AGENT_TOKEN\n";
+    assert!(ran.out.contains(secret), "{}", ran.out);
+    assert!(ran.out.contains("data:\n  ca.crt: $MEMBER_CA\n"), "{}", ran.out);
+    assert!(ran.out.contains("  server: https://kubernetes.default.svc\n"), "{}", ran.out);
+    assert_eq!(ran.out.matches("  via: agent\n").count(), 2, "{}", ran.out);
+    for text in ["- --cluster=m1\n", "image: i\n", "name: m1\n  namespace: kubectl-mc-agents\n"] {
+        assert!(ran.out.contains(text), "{text:?}: {}", ran.out);
+    }
+}
+
+#[test]
+fn printed_token_that_lives_forever_is_that_of_a_secret() {
+    let bed = bed();
+    let ran = join(&bed, &["--agent", "--print", "--agent-image=i", "--agent-token=forever"]);
+    assert!(ran.out.contains("type: kubernetes.io/service-account-token\n"), "{}", ran.out);
+    assert!(ran.out.contains("get secret m1 -o jsonpath='{.data.token}' | base64 -d)\n"), "{}", ran.out);
+    assert!(!ran.out.contains("create token m1"), "{}", ran.out);
+    let ran = join(&bed, &["--agent", "--print", "--agent-image=i", "--agent-token=24h"]);
+    assert!(ran.out.contains("create token m1 --duration=86400s)\n"), "{}", ran.out);
+}

@@ -1,0 +1,183 @@
+//! The agent of a member that the host cannot reach: it dials a few replicas of the sidecar, by the host's API or
+//! straight, and carries connections from there to one target, the member's own API server.
+//!
+//! It decides nothing and reads nothing of what it carries. Its credential on the host can do one thing: attach the
+//! cluster that it is named after.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use arc_swap::ArcSwap;
+use http::{Method, StatusCode};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tracing::{info, warn};
+
+use crate::random;
+use crate::request::body::Body;
+use crate::server::admin;
+
+mod backoff;
+pub mod config;
+mod dial;
+mod login;
+mod serve;
+mod target;
+
+use backoff::Backoff;
+use config::Config;
+use dial::{DialError, Dialed};
+use login::Login;
+use serve::Left;
+
+/// What the tunnels of one agent share.
+struct Agent {
+    config: Config,
+    login: Login,
+    /// This run of the program, by which a replica knows a second tunnel of the same agent.
+    instance: String,
+    /// The replicas that there are tunnels to.
+    held: ArcSwap<Vec<Arc<str>>>,
+    /// Ends the tunnels gracefully.
+    leave: CancellationToken,
+    /// What tunnels do after their place is free for the next one.
+    tasks: TaskTracker,
+    /// Tunnels to replicas that shut down, whose open connections go on: no sidecar can make the agent keep more.
+    drained: Arc<Semaphore>,
+}
+
+/// A replica that the agent has a tunnel to.
+struct Held {
+    agent: Arc<Agent>,
+    replica: Arc<str>,
+}
+
+/// Keeps the tunnels until `shutdown`.
+pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let address = config.admin_address;
+    let listener = TcpListener::bind(address).await.with_context(|| format!("cannot bind {address}"))?;
+    let agent = Arc::new(Agent {
+        login: Login::new(&config),
+        config,
+        instance: format!("{:016x}", random::bits()),
+        held: ArcSwap::default(),
+        leave: CancellationToken::new(),
+        tasks: TaskTracker::new(),
+        drained: Arc::new(Semaphore::new(MAX_DRAINED)),
+    });
+    // What is wrong from the start is said at the start.
+    agent.login.connection().context("cannot use the connection to the host")?;
+    let admin_address = listener.local_addr()?;
+    info!(cluster = %agent.config.cluster, target = %agent.config.target, %admin_address, "agent started");
+    let stop_admin = CancellationToken::new();
+    let answering = agent.clone();
+    let respond = Arc::new(move |request: &_| health(&answering, request));
+    let probes = tokio::spawn(admin::run(listener, respond, TaskTracker::new(), stop_admin.clone()));
+    let slots: Vec<_> = (0..agent.config.tunnels)
+        .map(|_| AbortOnDropHandle::new(tokio::spawn(keep_tunnel(agent.clone()))))
+        .collect();
+    shutdown.cancelled().await;
+    info!("shutting down");
+    agent.leave.cancel();
+    drop(slots);
+    agent.tasks.close();
+    if timeout(GRACE, agent.tasks.wait()).await.is_err() {
+        info!("the grace period is over: closing open connections");
+    }
+    stop_admin.cancel();
+    let _ = probes.await;
+    Ok(())
+}
+
+/// Keeps one tunnel to a replica that no other tunnel of this agent leads to.
+async fn keep_tunnel(agent: Arc<Agent>) {
+    let mut backoff = Backoff::default();
+    loop {
+        match dial::dial(&agent).await {
+            Ok(Dialed { replica, stream }) => {
+                info!(%replica, "connected");
+                let (held, began) = (agent.hold(replica.clone()), Instant::now());
+                let (left, told) = tokio::sync::oneshot::channel();
+                let serving = serve::serve(agent.clone(), stream, left);
+                // It goes on when the place is free: its open connections end by themselves.
+                agent.tasks.spawn(async move {
+                    serving.await;
+                    drop(held);
+                });
+                let is_drained = match told.await {
+                    Ok(Left::Drained) => {
+                        info!(%replica, "the replica shuts down: dialing another one");
+                        true
+                    }
+                    Ok(Left::Ended(why)) => {
+                        warn!(%replica, why, "disconnected");
+                        false
+                    }
+                    Err(_) => false,
+                };
+                if is_drained || began.elapsed() >= LONG_ENOUGH {
+                    backoff = Backoff::default();
+                } else {
+                    backoff.has_failed(false);
+                }
+            }
+            // The replica has not noticed yet that a tunnel of this agent is gone.
+            Err(DialError::Held) if agent.held.load().is_empty() => backoff.has_failed(false),
+            Err(DialError::Held) => backoff.is_held(),
+            Err(error) => {
+                warn!(error = %error, "cannot connect to the host");
+                backoff.has_failed(error.is_lasting());
+            }
+        }
+        // The pause ends early when an administrator renews the credential.
+        tokio::select! {
+            () = sleep(backoff.pause()) => {}
+            () = agent.login.has_changed() => backoff = Backoff::default(),
+        }
+    }
+}
+
+impl Agent {
+    fn hold(self: &Arc<Self>, replica: Arc<str>) -> Held {
+        self.held.rcu(|held| held.iter().cloned().chain([replica.clone()]).collect::<Vec<_>>());
+        Held { agent: self.clone(), replica }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.agent.held.rcu(|held| {
+            let others = held.iter().filter(|replica| !Arc::ptr_eq(replica, &self.replica));
+            others.cloned().collect::<Vec<_>>()
+        });
+    }
+}
+
+/// Ready while there is a tunnel.
+fn health(agent: &Agent, request: &http::Request<hyper::body::Incoming>) -> http::Response<Body> {
+    let ready = !agent.held.load().is_empty() && !agent.leave.is_cancelled();
+    let (status, text) = match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/livez" | "/healthz") => (StatusCode::OK, "ok"),
+        (&Method::GET | &Method::HEAD, "/readyz") if ready => (StatusCode::OK, "ok"),
+        (&Method::GET | &Method::HEAD, "/readyz") => {
+            (StatusCode::SERVICE_UNAVAILABLE, "no tunnel to the host")
+        }
+        _ => (StatusCode::NOT_FOUND, "not found"),
+    };
+    let mut response = http::Response::new(Body::from(text.as_bytes().to_vec()));
+    *response.status_mut() = status;
+    response
+}
+
+const MAX_DRAINED: usize = 16;
+/// How long open connections may go on after the signal to shut down.
+const GRACE: Duration = Duration::from_secs(20);
+/// A tunnel that lived so long did not fail because of how it begins.
+const LONG_ENOUGH: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! The agent's end of a tunnel: an HTTP/2 server on a connection that the agent opened. What a sidecar may ask for is a
+//! connection to the one target, and a few requests about the tunnel itself; all else is 501.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{self, SendResponse};
+use h2::{Reason, RecvStream};
+use http::{Method, Request, Response, StatusCode};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::{Agent, target};
+use crate::tunnel::link::{About, CredentialLife};
+use crate::tunnel::web_socket::WebSocket;
+use crate::tunnel::{HANDSHAKE_TIMEOUT, MAX_HEADER_LIST, MAX_SEND_BUFFER, keep_alive, paths};
+
+/// Why a tunnel's place is free.
+#[derive(Debug)]
+pub(super) enum Left {
+    /// The replica shuts down; open connections go on.
+    Drained,
+    Ended(&'static str),
+}
+
+/// Serves until the tunnel ends, and says through `left` when another one can take its place.
+pub(super) async fn serve<S>(agent: Arc<Agent>, io: WebSocket<S>, left: oneshot::Sender<Left>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let heard = io.heard();
+    let mut builder = server::Builder::new();
+    builder
+        .max_concurrent_streams(agent.config.max_streams)
+        .initial_window_size(agent.config.stream_window)
+        .initial_connection_window_size(agent.config.stream_window * agent.config.max_streams)
+        .max_header_list_size(MAX_HEADER_LIST)
+        .max_send_buffer_size(MAX_SEND_BUFFER)
+        .max_concurrent_reset_streams(agent.config.max_streams as usize)
+        .max_local_error_reset_streams(None);
+    let begun = timeout(HANDSHAKE_TIMEOUT, builder.handshake::<_, Bytes>(io)).await;
+    let Ok(Ok(mut connection)) = begun else {
+        let _ = left.send(Left::Ended("the sidecar did not begin the tunnel"));
+        return;
+    };
+    let pings = connection.ping_pong();
+    let places = Arc::new(Semaphore::new(agent.config.max_streams as usize + FOR_THE_TUNNEL));
+    let drain = CancellationToken::new();
+    let mut left = Some(left);
+    let serving = async {
+        let (mut leaving, mut drained, mut _kept) = (false, pin!(drained(&drain)), None);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = agent.leave.cancelled(), if !leaving => {
+                    leaving = true;
+                    connection.graceful_shutdown();
+                    continue;
+                }
+                () = &mut drained, if !leaving => {
+                    match agent.drained.clone().try_acquire_owned() {
+                        Ok(place) => _kept = Some(place),
+                        Err(_) => return "too many other tunnels are shutting down",
+                    }
+                    leaving = true;
+                    connection.graceful_shutdown();
+                    continue;
+                }
+                () = drain.cancelled(), if left.is_some() => {
+                    if let Some(left) = left.take() {
+                        let _ = left.send(Left::Drained);
+                    }
+                    continue;
+                }
+                accepted = connection.accept() => accepted,
+            };
+            match accepted {
+                Some(Ok((request, mut respond))) => {
+                    // A stream that was reset gives its place back to HTTP/2 before its task has ended.
+                    let Ok(place) = places.clone().try_acquire_owned() else {
+                        respond.send_reset(Reason::REFUSED_STREAM);
+                        continue;
+                    };
+                    let answering = answer(agent.clone(), request, respond, drain.clone());
+                    agent.tasks.spawn(async move {
+                        answering.await;
+                        drop(place);
+                    });
+                }
+                Some(Err(error)) => {
+                    debug!(error = %error, "tunnel broke");
+                    return "the tunnel broke";
+                }
+                None => return "the sidecar closed the tunnel",
+            }
+        }
+    };
+    let is_late = AtomicBool::new(false);
+    let peer = keep_alive::Peer { pings, heard: &heard, is_late: &is_late };
+    let why = match keep_alive::drive(serving, peer, std::future::pending()).await {
+        keep_alive::End::Closed(why) => why,
+        keep_alive::End::Silent | keep_alive::End::Stopped => "the sidecar did not answer in time",
+    };
+    if let Some(left) = left.take() {
+        let _ = left.send(Left::Ended(why));
+    }
+}
+
+/// Resolves some time after the replica said that it shuts down: until then it may open connections.
+async fn drained(drain: &CancellationToken) {
+    drain.cancelled().await;
+    sleep(LEAVES_AFTER).await;
+}
+
+async fn answer(
+    agent: Arc<Agent>,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+    drain: CancellationToken,
+) {
+    let (parts, mut body) = request.into_parts();
+    let status = match (&parts.method, parts.uri.path()) {
+        (&Method::CONNECT, _) => {
+            return target::carry(&agent.config.target, parts.uri.authority(), body, respond).await;
+        }
+        (&Method::GET, paths::ABOUT) => return about(&agent, respond),
+        (&Method::POST, paths::DRAIN) => {
+            drain.cancel();
+            StatusCode::NO_CONTENT
+        }
+        (&Method::PUT, paths::CREDENTIAL) => match timeout(HANDSHAKE_TIMEOUT, text(&mut body)).await {
+            Ok(Some(token)) if agent.login.renew(&token).await => StatusCode::NO_CONTENT,
+            _ => StatusCode::BAD_REQUEST,
+        },
+        _ => StatusCode::NOT_IMPLEMENTED,
+    };
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    if respond.send_response(response, true).is_err() {
+        respond.send_reset(Reason::INTERNAL_ERROR);
+    }
+}
+
+fn about(agent: &Agent, mut respond: SendResponse<Bytes>) {
+    let credential = agent
+        .login
+        .life()
+        .map(|life| CredentialLife { issued: life.begins.as_second(), expires: life.ends.as_second() });
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let about = About { version, capabilities: Vec::new(), credential };
+    let body = serde_json::to_vec(&about).unwrap_or_default();
+    if let Ok(mut send) = respond.send_response(Response::new(()), false) {
+        let _ = send.send_data(body.into(), true);
+    }
+}
+
+/// A small text, whole.
+async fn text(body: &mut RecvStream) -> Option<String> {
+    let mut read = Vec::new();
+    while let Some(data) = body.data().await {
+        let data = data.ok()?;
+        body.flow_control().release_capacity(data.len()).ok()?;
+        read.extend_from_slice(&data);
+        if read.len() > MAX_TEXT {
+            return None;
+        }
+    }
+    String::from_utf8(read).ok().filter(|text| !text.is_empty())
+}
+
+/// Another replica is found in this time.
+const LEAVES_AFTER: Duration = Duration::from_secs(3);
+/// Requests about the tunnel itself, beside connections.
+const FOR_THE_TUNNEL: usize = 8;
+const MAX_TEXT: usize = 64 * 1024;

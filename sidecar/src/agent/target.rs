@@ -1,0 +1,102 @@
+//! One connection to the agent's target, for one CONNECT stream.
+
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
+use http::uri::Authority;
+use http::{HeaderValue, Response, StatusCode};
+use tokio::io::copy_bidirectional_with_sizes;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use tracing::debug;
+
+use crate::tcp;
+use crate::tunnel::DIAL_HEADER;
+use crate::tunnel::registry::Reason as Failed;
+use crate::tunnel::stream::TunnelStream;
+
+/// Connects to the target, if that is what is asked for, and carries bytes until both sides have ended.
+pub(super) async fn carry(
+    target: &Authority,
+    asked: Option<&Authority>,
+    body: RecvStream,
+    mut respond: SendResponse<Bytes>,
+) {
+    if asked != Some(target) {
+        debug!(
+            asked = asked.map(Authority::as_str),
+            "refused a connection to another address than the target"
+        );
+        refuse(respond, StatusCode::FORBIDDEN, None);
+        return;
+    }
+    let connected = tokio::select! {
+        biased;
+        _ = poll_fn(|cx| respond.poll_reset(cx)) => return,
+        connected = timeout(TIMEOUT, connect(target)) => connected,
+    };
+    let mut member = match connected.unwrap_or(Err(Failed::Timeout)) {
+        Ok(member) => member,
+        Err(why) => return refuse(respond, StatusCode::BAD_GATEWAY, Some(why)),
+    };
+    let send = match respond.send_response(Response::new(()), false) {
+        Ok(send) => send,
+        Err(error) => return debug!(error = %error, "the connection was given up"),
+    };
+    let mut stream = TunnelStream::new(send, body);
+    if let Err(error) = copy_bidirectional_with_sizes(&mut stream, &mut member, BUFFER, BUFFER).await {
+        debug!(error = %error, "a connection broke");
+    }
+}
+
+async fn connect(target: &Authority) -> Result<TcpStream, Failed> {
+    let host = target.host().trim_matches(['[', ']']);
+    let addresses = lookup_host((host, target.port_u16().unwrap_or(443))).await.map_err(|_| Failed::Dns)?;
+    let mut failed = Failed::Dns;
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return tcp::prepare(&stream).map(|()| stream).map_err(|_| Failed::Network),
+            Err(error) => {
+                failed = match error.kind() {
+                    ErrorKind::ConnectionRefused => Failed::Refused,
+                    ErrorKind::TimedOut => Failed::Timeout,
+                    _ => Failed::Network,
+                }
+            }
+        }
+    }
+    Err(failed)
+}
+
+fn refuse(mut respond: SendResponse<Bytes>, status: StatusCode, why: Option<Failed>) {
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    if let Some(why) = why {
+        response.headers_mut().insert(DIAL_HEADER, HeaderValue::from_static(why.as_str()));
+    }
+    if respond.send_response(response, true).is_err() {
+        respond.send_reset(Reason::INTERNAL_ERROR);
+    }
+}
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+const BUFFER: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connection_notices_that_the_member_is_gone() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = listener.local_addr().unwrap().to_string().parse().unwrap();
+        let stream = connect(&target).await.unwrap();
+        tcp::assert_prepared(&stream);
+    }
+}

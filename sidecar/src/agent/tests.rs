@@ -1,0 +1,269 @@
+//! Both ends of a tunnel, joined in memory: the agent's [`serve`] and the sidecar's `tunnel::link`.
+
+use std::net::SocketAddr;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::uri::Authority;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::tunnel::link;
+use crate::tunnel::link::tests::no_accounts;
+use crate::tunnel::registry::{AgentTunnels, DialError, Reason};
+
+struct Joined {
+    tunnels: Arc<AgentTunnels>,
+    cluster: kubectl_mc_api::ClusterName,
+    agent: Arc<Agent>,
+    left: oneshot::Receiver<Left>,
+    sidecar: AbortOnDropHandle<()>,
+}
+
+fn agent(target: &str, max_streams: u32) -> Arc<Agent> {
+    let config = Config {
+        cluster: "m1".parse().unwrap(),
+        connection_dir: None,
+        files: Default::default(),
+        values: Default::default(),
+        token_secret: None,
+        target: target.parse().unwrap(),
+        tunnels: 1,
+        max_streams,
+        stream_window: 64 * 1024,
+        admin_address: ([127, 0, 0, 1], 0).into(),
+        log_format: crate::args::LogFormat::Text,
+    };
+    Arc::new(Agent {
+        login: Login::new(&config),
+        config,
+        instance: "instance".to_owned(),
+        held: ArcSwap::default(),
+        leave: CancellationToken::new(),
+        tasks: TaskTracker::new(),
+        drained: Arc::new(Semaphore::new(1)),
+    })
+}
+
+/// A tunnel whose agent connects to `target`.
+async fn joined(target: &str) -> Joined {
+    joined_with(target, 4).await
+}
+
+/// The same with another limit of connections.
+async fn joined_with(target: &str, max_streams: u32) -> Joined {
+    let (tunnels, cluster) = (AgentTunnels::none(), "m1".parse().unwrap());
+    let (io, sidecar) = link::tests::joined(&tunnels, no_accounts(), "instance");
+    let (agent, (left, told)) = (agent(target, max_streams), oneshot::channel());
+    tokio::spawn(serve::serve(agent.clone(), io, left));
+    while tunnels.oldest(&cluster).is_none() {
+        tokio::task::yield_now().await;
+    }
+    Joined { tunnels, cluster, agent, left: told, sidecar }
+}
+
+impl Joined {
+    async fn open(&self) -> Result<crate::tunnel::stream::TunnelStream, DialError> {
+        self.tunnels.open_here(&self.cluster, &self.agent.config.target).await
+    }
+}
+
+/// A server that answers all that it was sent, once its client has ended.
+async fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut all = Vec::new();
+                stream.read_to_end(&mut all).await.unwrap();
+                stream.write_all(&all).await.unwrap();
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn half_close_is_kept_and_no_byte_is_lost() {
+    let joined = joined(&echo().await.to_string()).await;
+    let mut stream = joined.open().await.unwrap();
+    let sent: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+    stream.write_all(&sent).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut back = Vec::new();
+    stream.read_to_end(&mut back).await.unwrap();
+    assert!(back == sent, "{} bytes came back", back.len());
+}
+
+#[tokio::test]
+async fn agent_connects_to_its_target_and_no_other_address() {
+    let joined = joined(&echo().await.to_string()).await;
+    let other: Authority = "127.0.0.1:1".parse().unwrap();
+    let refused = joined.tunnels.open_here(&joined.cluster, &other).await.unwrap_err();
+    assert!(matches!(refused, DialError::NotTheTarget(_)), "{refused}");
+}
+
+#[tokio::test]
+async fn why_the_agent_cannot_connect_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let refused = joined(&address.to_string()).await.open().await.unwrap_err();
+    assert!(matches!(refused, DialError::Failed(Reason::Refused)), "{refused}");
+    let unknown = joined("no-such-host.invalid:443").await.open().await.unwrap_err();
+    assert!(matches!(unknown, DialError::Failed(Reason::Dns)), "{unknown}");
+}
+
+#[tokio::test]
+async fn unread_connection_stops_no_other() {
+    let joined = joined(&echo().await.to_string()).await;
+    let mut unread = joined.open().await.unwrap();
+    unread.write_all(&vec![1; 1_000_000]).await.unwrap();
+    unread.shutdown().await.unwrap();
+    for _ in 0..10 {
+        let mut stream = joined.open().await.unwrap();
+        stream.write_all(b"hello").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut back = String::new();
+        stream.read_to_string(&mut back).await.unwrap();
+        assert_eq!(back, "hello");
+    }
+}
+
+#[tokio::test]
+async fn connections_beyond_the_agents_limit_are_refused() {
+    let joined = joined(&echo().await.to_string()).await;
+    // The agent's settings came with its first answer.
+    drop(joined.open().await.unwrap());
+    let mut open = Vec::new();
+    while open.len() < 4 {
+        open.push(joined.open().await.unwrap());
+    }
+    assert!(matches!(joined.open().await, Err(DialError::Full)));
+    drop(open);
+    joined.open().await.unwrap();
+}
+
+#[tokio::test]
+async fn agent_leaves_a_replica_that_shuts_down_after_its_connections() {
+    let joined = joined(&echo().await.to_string()).await;
+    let mut stream = joined.open().await.unwrap();
+    stream.write_all(b"still").await.unwrap();
+    joined.tunnels.oldest(&joined.cluster).unwrap().drain().await;
+    assert!(matches!(joined.left.await.unwrap(), Left::Drained));
+    joined.agent.leave.cancel();
+    stream.shutdown().await.unwrap();
+    let mut back = String::new();
+    stream.read_to_string(&mut back).await.unwrap();
+    assert_eq!(back, "still");
+    joined.sidecar.await.unwrap();
+    assert!(matches!(
+        joined.tunnels.open_here(&joined.cluster, &joined.agent.config.target).await,
+        Err(DialError::NoAgent { .. })
+    ));
+}
+
+#[tokio::test]
+async fn agent_tells_about_itself_and_takes_a_new_credential() {
+    let joined = joined("127.0.0.1:1").await;
+    let tunnel = joined.tunnels.oldest(&joined.cluster).unwrap();
+    let about = tunnel.about().await.unwrap();
+    assert_eq!((about.version.as_str(), about.credential), (env!("CARGO_PKG_VERSION"), None));
+    let claims = r#"{"sub": "system:serviceaccount:kubectl-mc-agents:m1", "iat": 1, "exp": 9}"#;
+    let claims = URL_SAFE_NO_PAD.encode(claims);
+    assert!(tunnel.renew_credential(&format!("e30.{claims}.x")).await);
+    let life = tunnel.about().await.unwrap().credential.unwrap();
+    assert_eq!((life.issued, life.expires), (1, 9));
+    assert!(!tunnel.renew_credential(&"x".repeat(70_000)).await);
+}
+
+#[tokio::test]
+async fn tunnel_that_must_end_ends_its_connections() {
+    let joined = joined(&echo().await.to_string()).await;
+    let mut stream = joined.open().await.unwrap();
+    stream.write_all(b"question").await.unwrap();
+    joined.tunnels.end(&joined.cluster);
+    assert!(stream.read(&mut [0]).await.is_err());
+    assert!(matches!(joined.left.await.unwrap(), Left::Ended(_)));
+    assert!(matches!(
+        joined.tunnels.open_here(&joined.cluster, &joined.agent.config.target).await,
+        Err(DialError::NoAgent { .. })
+    ));
+}
+
+/// The target sends more than was read when the connection is dropped: its stream is reset, and data still comes for it.
+#[tokio::test]
+async fn dropped_connections_do_not_end_the_tunnel() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move { while stream.write_all(&[0; 16 * 1024]).await.is_ok() {} });
+        }
+    });
+    let joined = joined_with(&address.to_string(), 400).await;
+    for _ in 0..5 {
+        let mut open = Vec::new();
+        while open.len() < 300 {
+            match joined.open().await {
+                Ok(stream) => open.push(stream),
+                // The places of those before are not free yet.
+                Err(DialError::Full) => tokio::task::yield_now().await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        for stream in &mut open {
+            stream.read_exact(&mut [0]).await.unwrap();
+        }
+    }
+    assert!(joined.tunnels.oldest(&joined.cluster).is_some_and(|tunnel| !tunnel.has_ended()));
+}
+
+#[tokio::test]
+async fn agent_that_shuts_down_is_known_to_leave() {
+    let joined = joined(&echo().await.to_string()).await;
+    let _open = joined.open().await.unwrap();
+    let tunnel = joined.tunnels.oldest(&joined.cluster).unwrap();
+    assert!(!tunnel.is_leaving());
+    joined.agent.leave.cancel();
+    let leaving = async {
+        while !tunnel.is_leaving() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(10), leaving).await.unwrap();
+}
+
+/// Its agent answers pings, and no request.
+#[tokio::test]
+async fn agent_that_does_not_answer_is_asked_last() {
+    let joined = joined(&echo().await.to_string()).await;
+    let (io, _sidecar) = link::tests::joined(&joined.tunnels, no_accounts(), "other");
+    let _silent = AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut connection = h2::server::handshake(io).await.unwrap();
+        let mut requests = Vec::new();
+        while let Some(request) = connection.accept().await {
+            requests.push(request);
+        }
+    }));
+    tokio::task::yield_now().await;
+    // With the fewest connections, and the last to come, it is the first to be asked.
+    let _open = joined.open().await.unwrap();
+    timeout(Duration::from_secs(20), joined.open()).await.unwrap().unwrap();
+    let begun = Instant::now();
+    joined.open().await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+/// A sidecar that says again and again that it shuts down.
+#[tokio::test]
+async fn tunnels_that_shut_down_are_bounded() {
+    let joined = joined(&echo().await.to_string()).await;
+    let _open = joined.open().await.unwrap();
+    let _other = joined.agent.drained.clone().try_acquire_owned().unwrap();
+    joined.tunnels.oldest(&joined.cluster).unwrap().drain().await;
+    assert!(matches!(joined.left.await.unwrap(), Left::Drained));
+    timeout(Duration::from_secs(60), joined.sidecar).await.unwrap().unwrap();
+}

@@ -1,0 +1,83 @@
+//! Accepts the tunnel of a member's agent. The tunnel lives as long as the account and the MemberCluster do, and ends
+//! with either.
+
+use std::time::Duration;
+
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use kubectl_mc_api::ClusterName;
+use tokio::time::timeout;
+use tracing::{Instrument, debug};
+
+use crate::identity::authorization::Allowed;
+use crate::random;
+use crate::request::agent_handshake::{self, handshake, permitted};
+use crate::request::body::Body;
+use crate::request::error::Error;
+use crate::request::protocol::Protocol;
+use crate::request::record::Record;
+use crate::request::services::Services;
+use crate::request::upgrade;
+use crate::tunnel::{HANDSHAKE_TIMEOUT, PROTOCOL, REPLICA_HEADER, link, web_socket};
+
+/// Switches to the protocol of tunnels, and carries the tunnel from then on.
+pub fn respond(
+    services: &Services,
+    cluster: &ClusterName,
+    mut request: Request<Incoming>,
+    upgrade: Option<Protocol>,
+    allowed: Allowed,
+    record: &Record,
+) -> Result<Response<Body>, Error> {
+    if services.readiness.is_draining() {
+        return Err(Error::Closing);
+    }
+    let deleted = permitted(cluster, allowed.identity(), &services.agent_accounts)?;
+    services.inventory.registered(cluster)?;
+    let (agent, key) = handshake(request.headers(), upgrade)?;
+    let reservation = services.agent_tunnels.reserve(cluster, agent).map_err(agent_handshake::Error::from)?;
+    // Once more: it may have been deleted since, before there was anything to end.
+    services.inventory.registered(cluster)?;
+    let interval = INTERVAL.mul_f64(0.5 + random::fraction() / 2.0);
+    record.hold().keep_revalidation(services.revalidate_every(interval, allowed, Some(deleted), record));
+
+    let mut head = Response::new(Body::Empty);
+    *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = head.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static(Protocol::WebSocket.as_str()));
+    if let Ok(accept) = HeaderValue::try_from(web_socket::accept(key.as_bytes())) {
+        headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    }
+    headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
+    if let Ok(replica) = HeaderValue::try_from(services.agent_tunnels.replica()) {
+        headers.insert(REPLICA_HEADER, replica);
+    }
+
+    let downstream = upgrade::downstream(&mut request);
+    let (record, accounts) = (record.clone(), services.agent_accounts.clone());
+    services.tunnels.tasks.spawn(
+        async move {
+            let mut over = record.hold().over();
+            // Cancel-safe: a connection that was not handed over is closed.
+            let handed_over = tokio::select! {
+                biased;
+                () = &mut over => return,
+                handed_over = timeout(HANDSHAKE_TIMEOUT, downstream) => handed_over,
+            };
+            match handed_over {
+                Ok(Ok(stream)) => link::carry(TokioIo::new(stream), reservation, over, &accounts).await,
+                Ok(Err(error)) => debug!(error = %error, "the agent's tunnel was not handed over"),
+                Err(_) => debug!("the agent's tunnel was not handed over in time"),
+            }
+        }
+        .in_current_span(),
+    );
+    Ok(head)
+}
+
+/// Between two questions to the host whether the account may still attach, at most; at random, because the agents of a
+/// lost replica come together. A deletion of the account or of the member ends the tunnel at once, so that thousands of
+/// tunnels need not ask as often as other long-running requests.
+const INTERVAL: Duration = Duration::from_secs(300);

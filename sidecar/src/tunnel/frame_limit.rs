@@ -1,0 +1,126 @@
+//! Bounds the HTTP/2 frames that an agent may send beside data. Data is bounded by windows that our readers open; SETTINGS,
+//! PING, RST_STREAM and all else cost work for nothing (CVE-2019-9512, CVE-2019-9515, CVE-2023-44487), and an agent
+//! sends a few of them for each connection.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::Instant;
+
+use crate::read_hook::ReadHook;
+
+/// Counts frames by their heads (RFC 9113, 4.1).
+#[derive(Debug)]
+pub(crate) struct FrameLimit {
+    head: [u8; HEAD],
+    /// How much of the head is there.
+    filled: usize,
+    /// How much of the frame's payload is still to come.
+    payload: usize,
+    /// Frames that may come now.
+    left: u32,
+    refilled: Instant,
+}
+
+/// Too many frames without data.
+#[derive(Debug, thiserror::Error)]
+#[error("the agent sent more than {MAX_FRAMES} frames without data in a second")]
+pub(crate) struct TooManyFrames;
+
+impl Default for FrameLimit {
+    fn default() -> Self {
+        Self { head: [0; HEAD], filled: 0, payload: 0, left: MAX_FRAMES, refilled: Instant::now() }
+    }
+}
+
+impl FrameLimit {
+    fn read(&mut self, mut bytes: &[u8]) -> Result<(), TooManyFrames> {
+        while !bytes.is_empty() {
+            if self.payload > 0 {
+                let skipped = self.payload.min(bytes.len());
+                self.payload -= skipped;
+                bytes = &bytes[skipped..];
+                continue;
+            }
+            let taken = (HEAD - self.filled).min(bytes.len());
+            self.head[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
+            self.filled += taken;
+            bytes = &bytes[taken..];
+            if self.filled == HEAD {
+                self.filled = 0;
+                let [a, b, c, kind, ..] = self.head;
+                self.payload = u32::from_be_bytes([0, a, b, c]) as usize;
+                if kind != DATA || self.payload == 0 {
+                    self.count()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self) -> Result<(), TooManyFrames> {
+        if self.left == 0 {
+            let now = Instant::now();
+            if now.duration_since(self.refilled) < REFILL {
+                return Err(TooManyFrames);
+            }
+            (self.left, self.refilled) = (MAX_FRAMES, now);
+        }
+        self.left -= 1;
+        Ok(())
+    }
+}
+
+impl ReadHook for FrameLimit {
+    fn poll_read<S: AsyncRead + Unpin>(
+        &mut self,
+        stream: &mut S,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(stream).poll_read(cx, buf)?;
+        read.map(|()| self.read(&buf.filled()[before..]).map_err(io::Error::other))
+    }
+}
+
+const HEAD: usize = 9;
+const DATA: u8 = 0;
+/// A gigabyte a second needs four thousand window updates.
+const MAX_FRAMES: u32 = 20_000;
+const REFILL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, payload: usize) -> Vec<u8> {
+        let length = u32::try_from(payload).unwrap().to_be_bytes();
+        [&length[1..], &[kind, 0, 0, 0, 0, 1], &vec![0; payload]].concat()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn frames_without_data_are_bounded_by_second() {
+        for flood in [frame(6, 8), frame(4, 0), frame(3, 4), frame(DATA, 0), frame(0x77, 3)] {
+            let mut limit = FrameLimit::default();
+            let most = flood.repeat(MAX_FRAMES as usize);
+            limit.read(&most).unwrap();
+            assert!(limit.read(&flood).is_err());
+            tokio::time::advance(REFILL).await;
+            limit.read(&most).unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn data_is_not_counted_wherever_it_is_cut() {
+        let mut limit = FrameLimit::default();
+        let data = frame(DATA, 5).repeat(3 * MAX_FRAMES as usize);
+        for part in data.chunks(7) {
+            limit.read(part).unwrap();
+        }
+        assert_eq!(limit.left, MAX_FRAMES);
+    }
+}

@@ -1,0 +1,151 @@
+//! The sidecar's end of a tunnel: an HTTP/2 client on a connection that the agent opened.
+
+use std::future::Future;
+
+use bytes::Bytes;
+use h2::client;
+use http::{Method, Request, StatusCode};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tracing::{debug, info};
+
+use super::accounts::Accounts;
+use super::frame_limit::FrameLimit;
+use super::registry::{AgentTunnel, Reservation};
+use super::web_socket::{Role, WebSocket};
+use super::{
+    HANDSHAKE_TIMEOUT, MAX_HEADER_LIST, MAX_SEND_BUFFER, MAX_STREAMS, STREAM_WINDOW, keep_alive, paths,
+};
+use crate::read_hook::Hooked;
+
+/// What an agent says of itself, once asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct About {
+    pub version: String,
+    /// What it can do besides carrying connections.
+    pub capabilities: Vec<String>,
+    /// When the agent's token for the host was issued and when it expires, in seconds since 1970; none if it does not
+    /// expire or is no token.
+    pub credential: Option<CredentialLife>,
+}
+
+/// The life of a token, in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialLife {
+    pub issued: i64,
+    pub expires: i64,
+}
+
+/// Drives a tunnel until the agent leaves, is silent for too long, or the tunnel must end.
+pub(crate) async fn carry<S>(
+    io: S,
+    reservation: Reservation,
+    over: impl Future<Output = ()>,
+    accounts: &Accounts,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = WebSocket::new(io, Role::Server);
+    let heard = io.heard();
+    let io = Hooked::new(io, FrameLimit::default());
+    let mut builder = client::Builder::new();
+    builder
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
+        .max_header_list_size(MAX_HEADER_LIST)
+        .max_send_buffer_size(MAX_SEND_BUFFER)
+        .max_concurrent_reset_streams(MAX_STREAMS as usize)
+        .max_local_error_reset_streams(None);
+    let (sender, mut connection) = match timeout(HANDSHAKE_TIMEOUT, builder.handshake::<_, Bytes>(io)).await {
+        Ok(Ok(connected)) => connected,
+        Ok(Err(error)) => return debug!(error = %error, "the agent's tunnel was not set up"),
+        Err(_) => return debug!("the agent's tunnel was not set up in time"),
+    };
+    let pings = connection.ping_pong();
+    let registered = reservation.establish(sender);
+    let tunnel = registered.tunnel();
+    info!(
+        cluster = %tunnel.cluster,
+        instance = %tunnel.agent.instance,
+        version = %tunnel.agent.version,
+        "agent connected"
+    );
+    let stopped = async {
+        tokio::select! {
+            () = over => {}
+            () = tunnel.end.cancelled() => {}
+        }
+    };
+    let peer = keep_alive::Peer { pings, heard: &heard, is_late: &tunnel.is_late };
+    let driving = keep_alive::drive(connection, peer, stopped);
+    let renewing = async {
+        accounts.keep_credential(tunnel).await;
+        std::future::pending::<()>().await;
+    };
+    let end = tokio::select! {
+        biased;
+        end = driving => end,
+        () = renewing => return,
+    };
+    debug!(cluster = %tunnel.cluster, ?end, "agent's tunnel ended");
+}
+
+impl AgentTunnel {
+    /// Asks the agent about itself.
+    pub async fn about(&self) -> Option<About> {
+        let (status, body) = self.ask(Method::GET, paths::ABOUT, Bytes::new()).await?;
+        (status == StatusCode::OK).then(|| serde_json::from_slice(&body).ok()).flatten()
+    }
+
+    /// Gives the agent a new token for its login to the host, and says whether it took it.
+    pub async fn renew_credential(&self, token: &str) -> bool {
+        let token = Bytes::copy_from_slice(token.as_bytes());
+        let answer = self.ask(Method::PUT, paths::CREDENTIAL, token).await;
+        answer.is_some_and(|(status, _)| status == StatusCode::NO_CONTENT)
+    }
+
+    /// Tells the agent that this replica shuts down.
+    pub async fn drain(&self) {
+        let _ = self.ask(Method::POST, paths::DRAIN, Bytes::new()).await;
+    }
+
+    /// One request about the tunnel, with its whole answer.
+    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Option<(StatusCode, Vec<u8>)> {
+        let mut request = Request::new(());
+        *request.method_mut() = method;
+        *request.uri_mut() = format!("https://agent{path}").parse().ok()?;
+        let asked = async {
+            let (response, mut send) = self.sender().ready().await?.send_request(request, body.is_empty())?;
+            if !body.is_empty() {
+                send.send_data(body, true)?;
+            }
+            let response = response.await?;
+            let (status, mut body, mut answer) = (response.status(), response.into_body(), Vec::new());
+            while let Some(data) = body.data().await {
+                let data = data?;
+                body.flow_control().release_capacity(data.len())?;
+                answer.extend_from_slice(&data);
+                if answer.len() > MAX_ANSWER {
+                    return Ok(None);
+                }
+            }
+            Ok::<_, h2::Error>(Some((status, answer)))
+        };
+        match timeout(HANDSHAKE_TIMEOUT, asked).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => {
+                debug!(cluster = %self.cluster, error = %error, "the agent did not answer");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+const MAX_ANSWER: usize = 16 * 1024;
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,106 @@
+//! Agents that do not play along: what they send is written frame by frame.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::*;
+use crate::fake_host::host;
+use crate::tunnel::registry::{AgentInfo, AgentTunnels};
+
+/// The agent's end of a tunnel of m1 to a replica, and the sidecar's, which ends with the tunnel.
+pub(crate) fn joined(
+    tunnels: &Arc<AgentTunnels>,
+    accounts: Arc<Accounts>,
+    instance: &str,
+) -> (WebSocket<DuplexStream>, AbortOnDropHandle<()>) {
+    let (ours, theirs) = duplex(1 << 20);
+    let info = AgentInfo { version: "1".into(), instance: instance.into() };
+    let reservation = tunnels.reserve(&"m1".parse().unwrap(), info).unwrap();
+    let carry = async move { carry(ours, reservation, pending(), &accounts).await };
+    (WebSocket::new(theirs, Role::Client), AbortOnDropHandle::new(tokio::spawn(carry)))
+}
+
+/// Accounts of a host that answers nothing.
+pub(crate) fn no_accounts() -> Arc<Accounts> {
+    Accounts::new(host(|_| (404, serde_json::json!({}))).0)
+}
+
+fn tunnel() -> (WebSocket<DuplexStream>, AbortOnDropHandle<()>) {
+    joined(&AgentTunnels::none(), no_accounts(), "instance")
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const SOON: Duration = Duration::from_secs(10);
+const A_MOMENT: Duration = Duration::from_millis(100);
+
+/// Whether the tunnel ends in this time when an agent that reads everything sends this.
+async fn ends_within(patience: Duration, frames: &[u8]) -> bool {
+    let (agent, sidecar) = tunnel();
+    let (mut reader, mut writer) = tokio::io::split(agent);
+    let reading = tokio::spawn(async move { tokio::io::copy(&mut reader, &mut tokio::io::sink()).await });
+    // The sidecar may close before all of it is written.
+    let _ = writer.write_all(&frame(SETTINGS, 0, 0, &[])).await;
+    let _ = writer.write_all(frames).await;
+    let _ = writer.flush().await;
+    let ended = timeout(patience, sidecar).await.is_ok();
+    reading.abort();
+    ended
+}
+
+#[tokio::test]
+async fn floods_of_frames_end_the_tunnel() {
+    for (what, flood) in [
+        ("pings", frame(PING, 0, 0, &[7; 8])),
+        ("settings", frame(SETTINGS, 0, 0, &[])),
+        ("window updates", frame(8, 0, 0, &[0, 0, 0, 1])),
+        ("unknown frames", frame(0x77, 0, 0, b"x")),
+    ] {
+        assert!(ends_within(SOON, &flood.repeat(25_000)).await, "{what}");
+        assert!(!ends_within(A_MOMENT, &flood.repeat(10)).await, "a few {what}");
+    }
+}
+
+#[tokio::test]
+async fn agent_cannot_open_a_stream() {
+    // HEADERS of a whole request `GET https: /` by indexed fields (RFC 7541, A).
+    assert!(ends_within(SOON, &frame(1, 5, 2, &[0x82, 0x87, 0x84])).await);
+    // PUSH_PROMISE on a stream that was never opened.
+    assert!(ends_within(SOON, &frame(5, 4, 1, &[0, 0, 0, 2, 0x82])).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_agent_is_given_up() {
+    let (mut agent, sidecar) = tunnel();
+    let before = tokio::time::Instant::now();
+    timeout(Duration::from_secs(3600), sidecar).await.unwrap().unwrap();
+    assert!(before.elapsed() < Duration::from_secs(30), "{:?}", before.elapsed());
+    let mut rest = Vec::new();
+    agent.read_to_end(&mut rest).await.unwrap();
+}
+
+/// Answers to pings wait behind the data on a slow line.
+#[tokio::test(start_paused = true)]
+async fn agent_that_sends_data_is_not_given_up() {
+    let (agent, sidecar) = tunnel();
+    let (mut reader, mut writer) = tokio::io::split(agent);
+    let reading = tokio::spawn(async move { tokio::io::copy(&mut reader, &mut tokio::io::sink()).await });
+    writer.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    for _ in 0..60 {
+        writer.write_all(&frame(0x77, 0, 0, b"x")).await.unwrap();
+        writer.flush().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    assert!(!sidecar.is_finished());
+    timeout(Duration::from_secs(60), sidecar).await.unwrap().unwrap();
+    reading.abort();
+}

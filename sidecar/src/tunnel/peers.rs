@@ -1,0 +1,224 @@
+//! The other replicas of the sidecar. An agent has tunnels to a few replicas; one without a tunnel asks the others which
+//! of them has one, and connects to the member through that one. Nothing is stored or announced, and a question costs
+//! something only where there is no tunnel. A replica that is asked looks at its own tunnels alone.
+//!
+//! A connection between replicas carries one question (see [`question`]), by mutual TLS at the secure port
+//! ([`crate::server::tls::replicas`]).
+
+use std::collections::HashMap;
+use std::future::ready;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures_util::StreamExt;
+use futures_util::stream;
+use http::uri::Authority;
+use kubectl_mc_api::ClusterName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tracing::debug;
+
+use super::registry::DialError;
+use crate::server::tls::replicas::ReplicaTls;
+use crate::tcp;
+use crate::ttl_cache::TtlCache;
+
+pub mod answer;
+mod question;
+
+use question::Question;
+
+/// The other replicas, by the names that lead to them.
+#[derive(Debug)]
+pub struct Peers {
+    names: Vec<Authority>,
+    addresses: ArcSwap<Vec<SocketAddr>>,
+    tls: Arc<ReplicaTls>,
+    /// Which replica has a tunnel of a cluster.
+    located: TtlCache<ClusterName, Option<SocketAddr>>,
+    /// Clusters of which no replica has one.
+    missing: TtlCache<ClusterName, ()>,
+}
+
+/// The tunnel of a cluster that another replica has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    pub replica: String,
+    /// The agent's.
+    pub version: String,
+}
+
+type Stream = Box<TlsStream<TcpStream>>;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+impl Peers {
+    /// `names` are `host:port`; each may have the addresses of several replicas, this one's too.
+    pub fn new(names: Vec<Authority>, tls: Arc<ReplicaTls>) -> Arc<Self> {
+        Arc::new(Self {
+            names,
+            addresses: ArcSwap::default(),
+            tls,
+            located: TtlCache::new(MAX_LOCATED, LOCATED),
+            missing: TtlCache::new(MAX_LOCATED, MISSING),
+        })
+    }
+
+    /// Keeps looking up the names: no request does, so that none waits for a name server.
+    pub async fn run(self: Arc<Self>) {
+        while !self.names.is_empty() {
+            self.look_up().await;
+            sleep(LOOK_UP_INTERVAL).await;
+        }
+    }
+
+    /// Without an answer for a name, the addresses stay as they are.
+    async fn look_up(&self) {
+        let mut addresses = Vec::new();
+        for name in &self.names {
+            let host = name.host().trim_matches(['[', ']']);
+            match lookup_host((host, name.port_u16().unwrap_or(PORT))).await {
+                Ok(found) => addresses.extend(found),
+                Err(error) => return debug!(%name, error = %error, "cannot look up the other replicas"),
+            }
+        }
+        self.addresses.store(Arc::new(addresses));
+    }
+
+    /// Whether these certificates, whose key the other end has, are those of a replica.
+    pub fn is_replica(&self, certificates: Option<&[rustls_pki_types::CertificateDer<'_>]>) -> bool {
+        self.tls.is_replica(certificates)
+    }
+
+    /// Connects to `target` by a replica that has a tunnel of the cluster; `None` if no replica has one.
+    pub(super) async fn open(
+        &self,
+        cluster: &ClusterName,
+        target: &Authority,
+    ) -> Option<Result<Stream, DialError>> {
+        // A replica that had one may have lost it since.
+        for _ in 0..TRIES {
+            let address = self.locate(cluster).await?;
+            let question = Question::Connect(cluster.clone(), target.clone());
+            match self.connect(address, &question).await {
+                Ok(stream) => return Some(Ok(stream)),
+                Err(DialError::NoAgent { .. } | DialError::Ended) => self.located.forget(cluster),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        None
+    }
+
+    /// The tunnels of the other replicas, by cluster. What a replica has that does not answer is left out.
+    pub async fn tunnels(&self) -> HashMap<ClusterName, Elsewhere> {
+        let asking = stream::iter(self.addresses()).map(|address| async move {
+            let asked = async {
+                let mut stream = self.ask(address, &Question::Tunnels).await?;
+                let mut text = String::new();
+                (&mut stream).take(MAX_LIST).read_to_string(&mut text).await?;
+                Ok::<_, BoxError>(text)
+            };
+            timeout(TIMEOUT, asked).await.map_err(BoxError::from).flatten()
+        });
+        let answers: Vec<_> = asking.buffer_unordered(AT_ONCE).collect().await;
+        let texts = answers.into_iter().filter_map(|answer| match answer {
+            Ok(text) => Some(text),
+            Err(error) => {
+                debug!(error = %error, "a replica did not answer");
+                None
+            }
+        });
+        texts.flat_map(|text| question::tunnels(&text)).collect()
+    }
+
+    /// Where a tunnel of the cluster is.
+    async fn locate(&self, cluster: &ClusterName) -> Option<SocketAddr> {
+        if self.missing.get(cluster).is_some() {
+            return None;
+        }
+        let found = Box::pin(self.located.get_or_fetch(cluster, self.find(cluster), Option::is_some)).await;
+        if found.is_none() {
+            self.missing.get_or_fetch(cluster, ready(()), |()| true).await;
+        }
+        found
+    }
+
+    /// Asks all replicas, a few at a time, for the first that has a tunnel of the cluster.
+    async fn find(&self, cluster: &ClusterName) -> Option<SocketAddr> {
+        let question = Question::Has(cluster.clone());
+        let has = async |address| {
+            let asked = async {
+                let mut stream = self.ask(address, &question).await?;
+                Ok::<_, BoxError>(question::line(&mut stream).await?)
+            };
+            match timeout(TIMEOUT, asked).await.map_err(BoxError::from).flatten() {
+                Ok(answer) => (answer == question::YES).then_some(address),
+                Err(error) => {
+                    debug!(%address, error = %error, "a replica did not answer");
+                    None
+                }
+            }
+        };
+        let mut asking = stream::iter(self.addresses()).map(has).buffer_unordered(AT_ONCE);
+        while let Some(found) = asking.next().await {
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    async fn connect(&self, address: SocketAddr, question: &Question) -> Result<Stream, DialError> {
+        let asked = async {
+            let mut stream = self.ask(address, question).await?;
+            let answer = question::line(&mut stream).await?;
+            Ok::<_, BoxError>((stream, answer))
+        };
+        match asked.await {
+            Ok((stream, answer)) => question.connected(&answer).map(|()| stream),
+            Err(error) => {
+                debug!(%address, error = %error, "a replica did not answer");
+                Err(DialError::Ended)
+            }
+        }
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.addresses.load().to_vec()
+    }
+
+    async fn ask(&self, address: SocketAddr, question: &Question) -> Result<Stream, BoxError> {
+        let identity = self.tls.identity().ok_or("this replica has no certificate yet")?;
+        let opening = async {
+            let stream = TcpStream::connect(address).await?;
+            tcp::prepare(&stream)?;
+            TlsConnector::from(identity.client.clone()).connect(identity.name.clone(), stream).await
+        };
+        let mut stream = timeout(TIMEOUT, opening).await??;
+        stream.write_all(question.to_string().as_bytes()).await?;
+        stream.flush().await?;
+        Ok(Box::new(stream))
+    }
+}
+
+/// The secure port of the manifests.
+const PORT: u16 = 10250;
+const TRIES: usize = 2;
+const AT_ONCE: usize = 8;
+/// Of one replica, in the same cluster or near it.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// A new replica has no tunnel for longer.
+const LOOK_UP_INTERVAL: Duration = Duration::from_secs(5);
+const LOCATED: Duration = Duration::from_secs(30);
+/// An agent that lost its tunnel dials again about as fast.
+const MISSING: Duration = Duration::from_secs(1);
+const MAX_LOCATED: usize = 16_384;
+/// Bytes: of 16,384 tunnels.
+const MAX_LIST: u64 = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,48 @@
+//! Answers another replica by the tunnels that end here.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes};
+use tokio::time::timeout;
+
+use super::question::{self, CONNECTED, NO, Question, YES};
+use crate::tunnel::registry::AgentTunnels;
+
+/// Answers one question; a connection to a member is carried until it ends, or `stopped`.
+pub(crate) async fn answer<S>(
+    mut stream: S,
+    tunnels: &AgentTunnels,
+    stopped: impl Future<Output = ()>,
+) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let line = timeout(TIMEOUT, question::line(&mut stream)).await??;
+    let question = Question::parse(&line).ok_or(io::ErrorKind::InvalidData)?;
+    let (text, member) = match question {
+        Question::Has(cluster) => {
+            (format!("{}\n", if tunnels.oldest(&cluster).is_some() { YES } else { NO }), None)
+        }
+        Question::Tunnels => (tunnels.names(), None),
+        Question::Connect(cluster, target) => match tunnels.open_here(&cluster, &target).await {
+            Ok(member) => (format!("{CONNECTED}\n"), Some(member)),
+            Err(error) => (format!("{}\n", question::refusal(&error)), None),
+        },
+    };
+    let told = async {
+        stream.write_all(text.as_bytes()).await?;
+        stream.flush().await
+    };
+    timeout(TIMEOUT, told).await??;
+    let Some(mut member) = member else { return timeout(TIMEOUT, stream.shutdown()).await? };
+    tokio::select! {
+        biased;
+        () = stopped => Ok(()),
+        carried = copy_bidirectional_with_sizes(&mut stream, &mut member, BUFFER, BUFFER) => carried.map(drop),
+    }
+}
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const BUFFER: usize = 16 * 1024;

@@ -1,0 +1,162 @@
+//! Replicas of one installation on loopback. One has the tunnel of an agent that returns what it gets.
+
+use std::future::pending;
+
+use http::Response;
+use prometheus_client::registry::Registry;
+use time::OffsetDateTime;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::*;
+use crate::server::tls;
+use crate::server::tls::authority::{self, Content, State};
+use crate::server::tls::certificates::ServingCertificate;
+use crate::tunnel::link;
+use crate::tunnel::link::tests::no_accounts;
+use crate::tunnel::registry::{AgentTunnels, Opened};
+use crate::tunnel::stream::TunnelStream;
+
+const NAME: &str = "mc-sidecar.n.svc";
+
+struct Replica {
+    tunnels: Arc<AgentTunnels>,
+    address: SocketAddr,
+    _serving: AbortOnDropHandle<()>,
+}
+
+fn authority() -> authority::Authority {
+    tls::install_provider();
+    let now = OffsetDateTime::now_utc();
+    let State::ToWrite(content) = State::of(&Content::new(), now).unwrap() else { panic!() };
+    let State::Ready(authority) = State::of(&content, now).unwrap() else { panic!() };
+    *authority
+}
+
+/// A replica that knows others by their addresses.
+async fn replica(authority: &authority::Authority, name: &str, others: &[SocketAddr]) -> Replica {
+    let leaf = authority.issue(&[NAME.to_owned()], OffsetDateTime::now_utc()).unwrap();
+    let (shown, known) =
+        (ServingCertificate::self_signed(vec![NAME.to_owned()]).unwrap(), Arc::new(ReplicaTls::default()));
+    shown.show(leaf.chain.clone(), &leaf.key).unwrap();
+    known.introduce(&shown.current(), authority.bundle.as_bytes(), NAME).unwrap();
+    let others = others.iter().map(|address| address.to_string().parse().unwrap()).collect();
+    let peers = Peers::new(others, known);
+    peers.look_up().await;
+    let tunnels = AgentTunnels::new(name, peers, &mut Registry::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (acceptor, serving) =
+        (TlsAcceptor::from(Arc::new(tls::server_config(Arc::new(shown)))), tunnels.clone());
+    let serving = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (acceptor, tunnels) = (acceptor.clone(), serving.clone());
+            tokio::spawn(async move {
+                let Ok(stream) = acceptor.accept(stream).await else { return };
+                if tunnels.peers().is_replica(stream.get_ref().1.peer_certificates()) {
+                    let _ = answer::answer(stream, &tunnels, pending()).await;
+                }
+            });
+        }
+    });
+    Replica { tunnels, address, _serving: AbortOnDropHandle::new(serving) }
+}
+
+/// Gives the replica a tunnel of m1.
+async fn attach(replica: &Replica) -> [AbortOnDropHandle<()>; 2] {
+    let (io, sidecar) = link::tests::joined(&replica.tunnels, no_accounts(), "instance");
+    let agent = tokio::spawn(async move {
+        let mut connection = h2::server::handshake(io).await.unwrap();
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            if request.method() == http::Method::CONNECT {
+                let send = respond.send_response(Response::new(()), false).unwrap();
+                let (mut read, mut write) = tokio::io::split(TunnelStream::new(send, request.into_body()));
+                tokio::spawn(async move {
+                    tokio::io::copy(&mut read, &mut write).await.unwrap();
+                    write.shutdown().await.unwrap();
+                });
+            }
+        }
+    });
+    while replica.tunnels.oldest(&m1()).is_none() {
+        tokio::task::yield_now().await;
+    }
+    [sidecar, AbortOnDropHandle::new(agent)]
+}
+
+fn m1() -> ClusterName {
+    "m1".parse().unwrap()
+}
+
+fn target() -> Authority {
+    "kubernetes.default.svc:443".parse().unwrap()
+}
+
+async fn open(replica: &Replica) -> Result<Opened, DialError> {
+    replica.tunnels.open(&m1(), &target()).await
+}
+
+#[tokio::test]
+async fn member_is_reached_by_the_replica_with_the_tunnel() {
+    let authority = authority();
+    let has = replica(&authority, "has", &[]).await;
+    let _tunnel = attach(&has).await;
+    let asks = replica(&authority, "asks", &[has.address]).await;
+    for _ in 0..3 {
+        let Opened::AtPeer(mut stream) = open(&asks).await.unwrap() else { panic!("it has no tunnel") };
+        let sent: Vec<u8> = (0..1_000_000_u32).map(|at| (at % 251) as u8).collect();
+        let (mut read, mut write) = tokio::io::split(&mut stream);
+        let mut back = Vec::new();
+        let writing = async {
+            write.write_all(&sent).await.unwrap();
+            write.shutdown().await.unwrap();
+        };
+        tokio::join!(writing, async { read.read_to_end(&mut back).await.unwrap() });
+        assert!(back == sent, "{} bytes came back", back.len());
+    }
+    assert!(matches!(open(&has).await, Ok(Opened::Here(_))));
+}
+
+#[tokio::test]
+async fn tunnel_that_moved_is_found_again() {
+    let authority = authority();
+    let (first, second) = (replica(&authority, "first", &[]).await, replica(&authority, "second", &[]).await);
+    let tunnel = attach(&first).await;
+    let asks = replica(&authority, "asks", &[first.address, second.address]).await;
+    open(&asks).await.unwrap();
+    let moved = attach(&second).await;
+    drop(tunnel);
+    open(&asks).await.unwrap();
+    drop(moved);
+    assert!(matches!(open(&asks).await, Err(DialError::NoAgent { .. })));
+}
+
+#[tokio::test]
+async fn question_is_not_passed_on() {
+    let authority = authority();
+    let has = replica(&authority, "has", &[]).await;
+    let _tunnel = attach(&has).await;
+    let between = replica(&authority, "between", &[has.address]).await;
+    let asks = replica(&authority, "asks", &[between.address]).await;
+    assert!(matches!(open(&asks).await, Err(DialError::NoAgent { .. })));
+}
+
+#[tokio::test]
+async fn replica_of_another_installation_gets_no_answer() {
+    let has = replica(&authority(), "has", &[]).await;
+    let _tunnel = attach(&has).await;
+    let stranger = replica(&authority(), "stranger", &[has.address]).await;
+    assert!(matches!(open(&stranger).await, Err(DialError::NoAgent { .. })));
+}
+
+#[tokio::test]
+async fn tunnels_of_all_other_replicas_are_listed() {
+    let authority = authority();
+    let has = replica(&authority, "has", &[]).await;
+    let _tunnel = attach(&has).await;
+    let gone: SocketAddr = "127.0.0.1:1".parse().unwrap();
+    let asks = replica(&authority, "asks", &[gone, has.address]).await;
+    let elsewhere = Elsewhere { replica: "has".to_owned(), version: "1".to_owned() };
+    assert_eq!(asks.tunnels.peers().tunnels().await, HashMap::from([(m1(), elsewhere)]));
+}

@@ -1,0 +1,400 @@
+//! The agents' tunnels that end at this replica, by cluster, and the way to a member through them.
+
+use std::collections::HashMap;
+use std::ops::DerefMut;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use http::uri::Authority;
+use jiff::Timestamp;
+use kubectl_mc_api::ClusterName;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::MAX_STREAMS;
+use super::peers::Peers;
+use super::stream::TunnelStream;
+
+mod attempts;
+mod dial;
+
+use attempts::Attempts;
+pub use dial::{DialError, Reason};
+
+/// The tunnels that end here.
+#[derive(Debug)]
+pub struct AgentTunnels {
+    replica: Arc<str>,
+    began: Timestamp,
+    #[expect(clippy::disallowed_types, reason = "held for a few steps on a map, and never over an await")]
+    clusters: std::sync::Mutex<HashMap<ClusterName, Agents>>,
+    open: Gauge,
+    peers: Arc<Peers>,
+}
+
+/// A connection to a member by its agent.
+#[derive(Debug)]
+pub enum Opened {
+    Here(TunnelStream),
+    /// In a tunnel of another replica.
+    AtPeer(Box<TlsStream<TcpStream>>),
+}
+
+/// The agents of one cluster.
+#[derive(Debug)]
+struct Agents {
+    tunnels: Vec<Arc<AgentTunnel>>,
+    /// Instances of agents whose tunnel is being set up.
+    expected: Vec<Arc<str>>,
+    attempts: Attempts,
+    /// Since when no tunnel has ended here.
+    gone_since: Timestamp,
+}
+
+/// What an agent says of itself when it asks for a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentInfo {
+    pub version: Arc<str>,
+    /// One run of the agent's program.
+    pub instance: Arc<str>,
+}
+
+/// One tunnel.
+#[derive(Debug)]
+pub struct AgentTunnel {
+    pub cluster: ClusterName,
+    pub agent: AgentInfo,
+    pub since: Timestamp,
+    sender: SendRequest<Bytes>,
+    streams: AtomicUsize,
+    /// Whether the agent has not answered a ping yet that others answer at once.
+    pub(crate) is_late: AtomicBool,
+    /// Whether one of the two ends shuts down.
+    is_leaving: AtomicBool,
+    /// Ends it.
+    pub(crate) end: CancellationToken,
+}
+
+/// The right of one agent to set up one tunnel.
+#[derive(Debug)]
+pub struct Reservation {
+    tunnels: Arc<AgentTunnels>,
+    cluster: ClusterName,
+    agent: AgentInfo,
+}
+
+/// A tunnel in the registry, for as long as this is held.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    tunnels: Arc<AgentTunnels>,
+    tunnel: Arc<AgentTunnel>,
+}
+
+/// Why an agent gets no tunnel here.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("this agent has a tunnel to this replica already")]
+    Held,
+    #[error("cluster {0} has {MAX_TUNNELS} tunnels to this replica already, try again later")]
+    Full(ClusterName),
+    #[error("the agents of cluster {0} ask for tunnels too often, try again later")]
+    TooOften(ClusterName),
+}
+
+impl AgentTunnels {
+    pub fn new(replica: &str, peers: Arc<Peers>, registry: &mut Registry) -> Arc<Self> {
+        let open = Gauge::default();
+        registry.register("agent_tunnels", "Open tunnels of members' agents", open.clone());
+        Arc::new(Self {
+            replica: replica.into(),
+            began: Timestamp::now(),
+            clusters: Default::default(),
+            open,
+            peers,
+        })
+    }
+
+    /// The name of this replica, by which agents tell replicas apart.
+    pub fn replica(&self) -> &str {
+        &self.replica
+    }
+
+    /// Lets an agent set up a tunnel, if it has none here.
+    pub fn reserve(
+        self: &Arc<Self>,
+        cluster: &ClusterName,
+        agent: AgentInfo,
+    ) -> Result<Reservation, Refused> {
+        let mut clusters = self.locked();
+        let began = self.began;
+        let agents = clusters.entry(cluster.clone()).or_insert_with(|| Agents::new(began));
+        if !agents.attempts.take() {
+            return Err(Refused::TooOften(cluster.clone()));
+        }
+        agents.tunnels.retain(|tunnel| !tunnel.end.is_cancelled());
+        let is_held = |instance: &Arc<str>| *instance == agent.instance;
+        if agents.expected.iter().any(is_held)
+            || agents.tunnels.iter().any(|tunnel| is_held(&tunnel.agent.instance))
+        {
+            return Err(Refused::Held);
+        }
+        if agents.tunnels.len() + agents.expected.len() >= MAX_TUNNELS {
+            return Err(Refused::Full(cluster.clone()));
+        }
+        agents.expected.push(agent.instance.clone());
+        Ok(Reservation { tunnels: self.clone(), cluster: cluster.clone(), agent })
+    }
+
+    /// The other replicas.
+    pub fn peers(&self) -> &Arc<Peers> {
+        &self.peers
+    }
+
+    /// Opens a connection to `target` by an agent of the cluster, whichever replica its tunnel leads to.
+    pub async fn open(&self, cluster: &ClusterName, target: &Authority) -> Result<Opened, DialError> {
+        match self.open_here(cluster, target).await {
+            Ok(stream) => Ok(Opened::Here(stream)),
+            Err(error) if error.is_of_the_tunnel() => match self.peers.open(cluster, target).await {
+                Some(opened) => opened.map(Opened::AtPeer),
+                None => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A line for each cluster that has a tunnel here: its name, this replica's, and the agent's version.
+    pub(super) fn names(&self) -> String {
+        let clusters = self.locked();
+        let open = clusters.iter().filter_map(|(cluster, agents)| {
+            let tunnel = agents.tunnels.iter().find(|tunnel| !tunnel.end.is_cancelled())?;
+            Some(format!("{cluster} {} {}\n", self.replica, tunnel.agent.version))
+        });
+        open.collect()
+    }
+
+    /// The same by a tunnel that ends here.
+    pub(crate) async fn open_here(
+        &self,
+        cluster: &ClusterName,
+        target: &Authority,
+    ) -> Result<TunnelStream, DialError> {
+        let tunnels = self.by_preference(cluster)?;
+        let mut failed = DialError::Full;
+        for (at, tunnel) in tunnels.iter().enumerate() {
+            let Some(place) = tunnel.place() else { continue };
+            let opening = dial::open(tunnel.sender.clone(), target, place);
+            let opened = match at + 1 < tunnels.len() {
+                true => timeout(ATTEMPT_TIMEOUT, opening).await.unwrap_or(Err(DialError::Silent)),
+                false => opening.await,
+            };
+            match opened {
+                Ok(stream) => return Ok(stream),
+                Err(error) => {
+                    if matches!(error, DialError::Silent) {
+                        // Others are tried before it until its agent answers a ping.
+                        tunnel.is_late.store(true, Ordering::Relaxed);
+                    }
+                    // What an agent says of the member tells more than that a tunnel broke.
+                    if !failed.is_of_the_member() {
+                        failed = error;
+                    }
+                }
+            }
+        }
+        Err(failed)
+    }
+
+    /// The tunnels of a cluster, the best first: those that stay, whose agent answers, and
+    /// that have few connections.
+    fn by_preference(&self, cluster: &ClusterName) -> Result<Vec<Arc<AgentTunnel>>, DialError> {
+        let clusters = self.locked();
+        let agents = clusters.get(cluster);
+        let open =
+            agents.iter().flat_map(|agents| &agents.tunnels).filter(|tunnel| !tunnel.end.is_cancelled());
+        let mut open: Vec<_> = open.cloned().collect();
+        if open.is_empty() {
+            return Err(DialError::NoAgent { since: agents.map_or(self.began, |agents| agents.gone_since) });
+        }
+        // A sort keeps the order of equals, and the last to come is the likeliest to live.
+        open.reverse();
+        open.sort_by_cached_key(|tunnel| {
+            let is_late = tunnel.is_late.load(Ordering::Relaxed);
+            (tunnel.is_leaving(), is_late, tunnel.streams.load(Ordering::Relaxed))
+        });
+        Ok(open)
+    }
+
+    /// The tunnel that a cluster has had here for the longest time.
+    pub fn oldest(&self, cluster: &ClusterName) -> Option<Arc<AgentTunnel>> {
+        let clusters = self.locked();
+        let open = clusters.get(cluster)?.tunnels.iter().filter(|tunnel| !tunnel.end.is_cancelled());
+        open.min_by_key(|tunnel| tunnel.since).cloned()
+    }
+
+    /// Since when a cluster without a tunnel here has had none.
+    pub fn gone_since(&self, cluster: &ClusterName) -> Timestamp {
+        self.locked().get(cluster).map_or(self.began, |agents| agents.gone_since)
+    }
+
+    /// Ends the tunnels of clusters that are not `wanted`.
+    pub fn retain(&self, wanted: impl Fn(&ClusterName) -> bool) {
+        self.locked().retain(|cluster, agents| {
+            wanted(cluster) || {
+                agents.end();
+                false
+            }
+        });
+    }
+
+    /// Ends the tunnels of one cluster.
+    pub fn end(&self, cluster: &ClusterName) {
+        if let Some(agents) = self.locked().get_mut(cluster) {
+            agents.end();
+        }
+    }
+
+    /// Tells every agent that this replica shuts down.
+    pub async fn drain(&self) {
+        let all: Vec<_> = self.locked().values().flat_map(|agents| agents.tunnels.clone()).collect();
+        let mut told: JoinSet<_> = all
+            .into_iter()
+            .map(|tunnel| {
+                tunnel.is_leaving.store(true, Ordering::Relaxed);
+                async move { tunnel.drain().await }
+            })
+            .collect();
+        while told.join_next().await.is_some() {}
+    }
+
+    fn locked(&self) -> impl DerefMut<Target = HashMap<ClusterName, Agents>> {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Agents {
+    fn new(gone_since: Timestamp) -> Self {
+        Self { tunnels: Vec::new(), expected: Vec::new(), attempts: Attempts::default(), gone_since }
+    }
+
+    fn end(&self) {
+        self.tunnels.iter().for_each(|tunnel| tunnel.end.cancel());
+    }
+}
+
+impl Reservation {
+    /// Makes the connection a tunnel of the cluster.
+    pub(crate) fn establish(self, sender: SendRequest<Bytes>) -> Registered {
+        let tunnel = Arc::new(AgentTunnel {
+            cluster: self.cluster.clone(),
+            agent: self.agent.clone(),
+            since: Timestamp::now(),
+            sender,
+            streams: AtomicUsize::new(0),
+            is_late: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
+            end: CancellationToken::new(),
+        });
+        let registered = Registered { tunnels: self.tunnels.clone(), tunnel: tunnel.clone() };
+        self.tunnels.open.inc();
+        match self.tunnels.locked().get_mut(&self.cluster) {
+            Some(agents) => agents.tunnels.push(tunnel),
+            // The member was deleted meanwhile.
+            None => tunnel.end.cancel(),
+        }
+        registered
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some(agents) = self.tunnels.locked().get_mut(&self.cluster)
+            && let Some(at) = agents.expected.iter().position(|instance| *instance == self.agent.instance)
+        {
+            agents.expected.swap_remove(at);
+        }
+    }
+}
+
+impl Registered {
+    pub(crate) fn tunnel(&self) -> &Arc<AgentTunnel> {
+        &self.tunnel
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.tunnels.open.dec();
+        // Who holds it still must not open anything more.
+        self.tunnel.end.cancel();
+        if let Some(agents) = self.tunnels.locked().get_mut(&self.tunnel.cluster) {
+            agents.tunnels.retain(|tunnel| !Arc::ptr_eq(tunnel, &self.tunnel));
+            agents.gone_since = Timestamp::now();
+        }
+        info!(cluster = %self.tunnel.cluster, instance = %self.tunnel.agent.instance, "agent disconnected");
+    }
+}
+
+impl AgentTunnel {
+    /// Room for one more connection.
+    fn place(self: &Arc<Self>) -> Option<Place> {
+        let most = self.sender.current_max_send_streams().min(MAX_STREAMS as usize);
+        let taken = Place(self.clone());
+        (self.streams.fetch_add(1, Ordering::Relaxed) < most).then_some(taken)
+    }
+
+    /// Whether one of the two ends shuts down, so that no connection should be kept for later.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed) || self.refuses_streams()
+    }
+
+    /// Whether its connections break, or have broken.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.end.is_cancelled() || self.refuses_streams()
+    }
+
+    /// h2 refuses new streams as soon as the agent has said GOAWAY, or the connection has broken.
+    fn refuses_streams(&self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        matches!(self.sender.clone().poll_ready(&mut cx), Poll::Ready(Err(_)))
+    }
+
+    /// For requests about the tunnel itself.
+    pub(crate) fn sender(&self) -> SendRequest<Bytes> {
+        self.sender.clone()
+    }
+}
+
+/// A connection's place in its tunnel.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<AgentTunnel>);
+
+impl Place {
+    pub(crate) fn tunnel(&self) -> &Arc<AgentTunnel> {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Maximum number of tunnels of one cluster to this replica: two agents, two that replace them in a rollout, and dead
+/// tunnels that are not detected yet.
+const MAX_TUNNELS: usize = 8;
+/// How long a tunnel may take to open a connection while there is another to try.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+use super::attempts::MAX_ATTEMPTS;
+use super::*;
+
+impl AgentTunnels {
+    /// A registry without a tunnel.
+    pub(crate) fn none() -> Arc<Self> {
+        Self::new("replica", Peers::new(Vec::new(), Arc::default()), &mut Registry::default())
+    }
+}
+
+fn agent(instance: &str) -> AgentInfo {
+    AgentInfo { version: "1".into(), instance: instance.into() }
+}
+
+fn m1() -> ClusterName {
+    "m1".parse().unwrap()
+}
+
+#[tokio::test]
+async fn an_instance_has_one_tunnel_to_a_replica() {
+    let tunnels = AgentTunnels::none();
+    let first = tunnels.reserve(&m1(), agent("a")).unwrap();
+    assert_eq!(tunnels.reserve(&m1(), agent("a")).unwrap_err(), Refused::Held);
+    let _other = tunnels.reserve(&m1(), agent("b")).unwrap();
+    let _elsewhere = tunnels.reserve(&"m2".parse().unwrap(), agent("a")).unwrap();
+    drop(first);
+    tunnels.reserve(&m1(), agent("a")).unwrap();
+}
+
+#[tokio::test]
+async fn tunnels_of_a_cluster_are_bounded() {
+    let tunnels = AgentTunnels::none();
+    let reserved: Vec<_> =
+        (0..MAX_TUNNELS).map(|n| tunnels.reserve(&m1(), agent(&n.to_string())).unwrap()).collect();
+    assert_eq!(tunnels.reserve(&m1(), agent("more")).unwrap_err(), Refused::Full(m1()));
+    drop(reserved);
+    tunnels.reserve(&m1(), agent("more")).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_of_a_cluster_are_bounded() {
+    let tunnels = AgentTunnels::none();
+    let allowed = (0..100).take_while(|_| tunnels.reserve(&m1(), agent("a")).is_ok()).count();
+    assert_eq!(allowed, MAX_ATTEMPTS as usize);
+    assert_eq!(tunnels.reserve(&m1(), agent("a")).unwrap_err(), Refused::TooOften(m1()));
+    tunnels.reserve(&"m2".parse().unwrap(), agent("a")).unwrap();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    tunnels.reserve(&m1(), agent("a")).unwrap();
+}
+
+#[tokio::test]
+async fn cluster_without_a_tunnel_is_named_with_its_time() {
+    let tunnels = AgentTunnels::none();
+    let error = tunnels.open_here(&m1(), &"kubernetes.default.svc:443".parse().unwrap()).await.unwrap_err();
+    let DialError::NoAgent { since } = error else { panic!("{error}") };
+    assert_eq!(since, tunnels.began);
+}

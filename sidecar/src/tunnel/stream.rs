@@ -1,0 +1,111 @@
+//! An HTTP/2 stream as a stream of bytes. Its window opens only as far as its reader takes bytes, and a writer gets
+//! room only for what it has. END_STREAM is a half-close; a stream that is dropped before both ends is reset.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use h2::{Reason, RecvStream, SendStream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::registry::{AgentTunnel, Place};
+
+/// Both directions of an HTTP/2 stream.
+#[derive(Debug)]
+pub struct TunnelStream {
+    send: SendStream<Bytes>,
+    receive: RecvStream,
+    /// What came and was not read.
+    unread: Bytes,
+    place: Option<Place>,
+}
+
+impl TunnelStream {
+    pub(crate) fn new(send: SendStream<Bytes>, receive: RecvStream) -> Self {
+        Self { send, receive, unread: Bytes::new(), place: None }
+    }
+
+    /// Keeps its place in the tunnel for as long as it lives.
+    pub(super) fn counted(self, place: Place) -> Self {
+        Self { place: Some(place), ..self }
+    }
+
+    /// The tunnel that it is in, at the sidecar's end.
+    pub(crate) fn tunnel(&self) -> Option<&Arc<AgentTunnel>> {
+        self.place.as_ref().map(Place::tunnel)
+    }
+}
+
+impl AsyncRead for TunnelStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        while self.unread.is_empty() {
+            match ready!(self.receive.poll_data(cx)) {
+                Some(Ok(data)) => self.unread = data,
+                Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(Ok(())),
+                Some(Err(error)) => return Poll::Ready(Err(into_io(error))),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let length = self.unread.len().min(buf.remaining());
+        buf.put_slice(&self.unread[..length]);
+        self.unread.advance(length);
+        self.receive.flow_control().release_capacity(length).map_err(into_io)?;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for TunnelStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if buf.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        self.send.reserve_capacity(buf.len().min(MAX_WRITE));
+        loop {
+            match self.send.capacity() {
+                0 => match ready!(self.send.poll_capacity(cx)) {
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => return Poll::Ready(Err(into_io(error))),
+                    None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+                },
+                room => {
+                    let length = room.min(buf.len()).min(MAX_WRITE);
+                    let data = Bytes::copy_from_slice(&buf[..length]);
+                    self.send.send_data(data, false).map_err(into_io)?;
+                    return Poll::Ready(Ok(length));
+                }
+            }
+        }
+    }
+
+    /// The connection's own task sends what was written as soon as it can.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.send.send_data(Bytes::new(), true) {
+            // It has ended already.
+            Err(error) if error.is_io() || error.is_reset() => Poll::Ready(Err(into_io(error))),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+fn into_io(error: h2::Error) -> io::Error {
+    if error.is_io() {
+        return error.into_io().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into());
+    }
+    io::Error::new(io::ErrorKind::ConnectionReset, error)
+}
+
+/// As much as an HTTP/2 frame has.
+const MAX_WRITE: usize = 16 * 1024;

@@ -1,0 +1,114 @@
+//! Who may attach a cluster, direct and through the host.
+
+use anyhow::Result;
+use harness::bed::{SYSTEM, bed, host, member, sidecar};
+use harness::caller::Caller;
+use harness::http1::Endpoint;
+use harness::own_agent::{self, own_data};
+use harness::scene::grant;
+use serde_json::json;
+
+const CLUSTER: &str = "e2e-attach";
+
+/// The answer to a request for a tunnel: status and text.
+fn attach(endpoint: &Endpoint, cluster: &str, login: &str, lines: &[&str]) -> Result<(u16, String)> {
+    let lines: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+    let request = format!(
+        "GET /apis/proxy.kubectl-mc.dev/v1alpha1/clusters/{cluster}/attach HTTP/1.1\r\nHost: host\r\n\
+         {login}{lines}\r\n"
+    );
+    let mut connection = endpoint.connect()?;
+    connection.send(request.as_bytes())?;
+    let response = connection.response()?;
+    Ok((response.status(), response.text()))
+}
+
+const HANDSHAKE: [&str; 6] = [
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Protocol: v1.tunnel.kubectl-mc.dev",
+    "kubectl-mc-agent: 0.1.0; instance=e2e",
+];
+
+fn ways() -> Result<[Endpoint; 2]> {
+    Ok([Endpoint::cluster(&bed()?.host, None)?, Endpoint::sidecar(sidecar()?, None)?])
+}
+
+fn bearer(cluster: &str) -> Result<String> {
+    Ok(format!("Authorization: Bearer {}\r\n", own_agent::token(cluster, 3600)?))
+}
+
+#[test]
+fn account_attaches_the_cluster_of_its_name_alone() -> Result<()> {
+    own_agent::register(CLUSTER, SYSTEM, &own_data(member("m1")?)?)?;
+    own_agent::account("e2e-attach-other")?;
+    for way in ways()? {
+        let (status, text) = attach(&way, CLUSTER, &bearer("e2e-attach-other")?, &HANDSHAKE)?;
+        assert_eq!(status, 403, "{text}");
+        assert!(text.contains("kubectl-mc-agents/e2e-attach only"), "{text}");
+        let (status, text) = attach(&way, "e2e-attach-nowhere", &bearer(CLUSTER)?, &HANDSHAKE)?;
+        assert_eq!(status, 403, "{text}");
+        let (status, text) = attach(&way, CLUSTER, &bearer(CLUSTER)?, &HANDSHAKE)?;
+        assert_eq!(status, 101, "{text}");
+    }
+    Ok(())
+}
+
+/// RBAC can give the right to anybody; the tunnel is the account's all the same.
+#[test]
+fn user_with_the_right_to_attach_gets_no_tunnel() -> Result<()> {
+    let cluster = "e2e-attach-user";
+    own_agent::register(cluster, SYSTEM, &own_data(member("m1")?)?)?;
+    let caller = Caller::token("ulrike")?;
+    let rule =
+        json!({"apiGroups": ["proxy.kubectl-mc.dev"], "resources": ["clusters/attach"], "verbs": ["*"]});
+    let attributes = json!({
+        "group": "proxy.kubectl-mc.dev", "resource": "clusters", "subresource": "attach", "verb": "create",
+    });
+    grant(&host()?, "e2e-attach-user", &caller, &rule, &attributes)?;
+    for way in ways()? {
+        let (status, text) = attach(&way, cluster, &caller.authorization(), &HANDSHAKE)?;
+        assert_eq!(status, 403, "{text}");
+        assert!(text.contains("and not by User"), "{text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn agents_account_may_do_nothing_else() -> Result<()> {
+    own_agent::account("e2e-attach-nothing")?;
+    let agent = own_agent::as_agent("e2e-attach-nothing")?;
+    for path in [
+        "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/namespaces/default/pods",
+        "/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters",
+        "/api/v1/namespaces/kubectl-mc-system/secrets",
+        "/api/v1/namespaces/kubectl-mc-agents/serviceaccounts",
+        "/api/v1/namespaces/default/pods",
+    ] {
+        assert_eq!(agent.request("GET", path, "", "")?.status(), 403, "{path}");
+    }
+    Ok(())
+}
+
+#[test]
+fn request_that_is_no_agents_gets_no_tunnel() -> Result<()> {
+    let cluster = "e2e-attach-handshake";
+    own_agent::register(cluster, SYSTEM, &own_data(member("m1")?)?)?;
+    let token = bearer(cluster)?;
+    for way in ways()? {
+        for (why, left_out, added) in [
+            ("no upgrade", vec![0, 1, 2, 3], None),
+            ("no subprotocol", vec![4], None),
+            ("no agent", vec![5], None),
+            ("a browser", vec![], Some("Origin: https://example.com")),
+        ] {
+            let lines = HANDSHAKE.iter().enumerate().filter(|(at, _)| !left_out.contains(at));
+            let lines: Vec<_> = lines.map(|(_, line)| *line).chain(added).collect();
+            let (status, text) = attach(&way, cluster, &token, &lines)?;
+            assert_eq!(status, 400, "{why}: {text}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! Replicas that ask each other for the tunnel of an agent.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use harness::bed::{member, sidecar};
+use harness::caller::Caller;
+use harness::http1::{SIDECAR_NAME, member_path};
+use harness::own_agent::{self, Difference, OwnAgent, own_data};
+use harness::own_fleet::OwnFleet;
+use harness::own_sidecar::OwnSidecar;
+use harness::peer;
+use harness::wait::{SOON, eventually};
+use tempfile::TempDir;
+
+/// A replica with the tunnel of an agent, and one that knows this replica.
+struct Site {
+    fleet: OwnFleet,
+    has: OwnSidecar,
+    asks: OwnSidecar,
+    agent: OwnAgent,
+    admin: Caller,
+    files: TempDir,
+}
+
+impl Site {
+    fn new(name: &str) -> Result<Self> {
+        let (fleet, cluster, files) = (OwnFleet::new(name)?, format!("e2e-{name}"), tempfile::tempdir()?);
+        own_agent::register(&cluster, &fleet.namespace, &own_data(member("m1")?)?)?;
+        let has = replica(&fleet, &files, &["--controllers="])?;
+        let peers = format!("--peers={}", has.sidecar.url.trim_start_matches("https://"));
+        let asks = replica(&fleet, &files, &[&peers])?;
+        let difference = Difference {
+            server: Some(has.sidecar.url.clone()),
+            ca: Some(std::fs::read_to_string(&sidecar()?.ca_certificate)?),
+            keys: &[("tls-server-name", SIDECAR_NAME)],
+            ..Difference::default()
+        };
+        let agent = OwnAgent::start(&cluster, member("m1")?, &difference)?;
+        agent.until_logged("connected")?;
+        let admin = Caller::certificate("e2e-agent-peers", &["system:masters"])?;
+        let site = Self { fleet, has, asks, agent, admin, files };
+        // It may have asked before there was a tunnel, and knows the answer for a second.
+        eventually("the other replica reaches the member", SOON, || site.serves(&site.asks).map(Some))?;
+        Ok(site)
+    }
+
+    fn serves(&self, replica: &OwnSidecar) -> Result<()> {
+        let path = member_path(&self.agent.cluster, "/api/v1/namespaces/default");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let answer = replica.endpoint(self.admin.certificate.as_deref())?.exchange(request.as_bytes())?;
+        ensure!(answer.status() == 200, "{}: {}", answer.status(), answer.text());
+        Ok(())
+    }
+}
+
+/// A replica with a certificate by which others know it.
+fn replica(fleet: &OwnFleet, files: &TempDir, flags: &[&str]) -> Result<OwnSidecar> {
+    let (bed, folder) = (sidecar()?, files.path());
+    let own_name = format!("mc-sidecar.{}.svc", fleet.namespace);
+    bed.serving_files(&[SIDECAR_NAME, &own_name, "kubectl-mc:peer"], folder, "replica")?;
+    let file = |flag: &str, name: &str| format!("--{flag}={}", folder.join(name).display());
+    let own = [
+        file("tls-cert-file", "replica.crt"),
+        file("tls-private-key-file", "replica.key"),
+        format!("--peer-ca-file={}", bed.ca_certificate.display()),
+    ];
+    fleet.sidecar(&own.iter().map(String::as_str).chain(flags.iter().copied()).collect::<Vec<_>>())
+}
+
+#[test]
+fn replica_without_a_tunnel_reaches_the_member() -> Result<()> {
+    let site = Site::new("agent-peers")?;
+    for _ in 0..20 {
+        site.serves(&site.asks)?;
+    }
+    // The leader, which has no tunnel, says so too.
+    let connected = site.fleet.until(&site.agent.cluster, "Connected", "True", "AgentConnected")?;
+    ensure!(connected.message.contains("is connected to replica "), "{connected}");
+    site.fleet.until(&site.agent.cluster, "Reachable", "True", "Answers")?;
+    Ok(())
+}
+
+#[test]
+fn lost_tunnel_of_another_replica_is_reported() -> Result<()> {
+    let mut site = Site::new("agent-peers-lost")?;
+    site.agent.kill()?;
+    eventually("the other replica says that no agent is connected", 2 * SOON, || {
+        let said = site.serves(&site.asks).err().context("it still answers")?;
+        ensure!(said.to_string().contains("no agent has been connected since"), "{said}");
+        Ok(Some(()))
+    })?;
+    site.fleet.until(&site.agent.cluster, "Connected", "False", "NoAgent").map(drop)
+}
+
+/// A stranger at the secure port who knows the protocol between replicas.
+#[test]
+fn only_replicas_get_an_answer() -> Result<()> {
+    let site = Site::new("agent-peers-attack")?;
+    let address: SocketAddr = site.has.sidecar.url.trim_start_matches("https://").parse()?;
+    let cluster = &site.agent.cluster;
+    let ask = |certificate: Option<&str>| {
+        let question = format!("connect {cluster} {}\n", member("m1")?.server.trim_start_matches("https://"));
+        let own = certificate.map(|stem| site.files.path().join(stem));
+        peer::ask(address, &sidecar()?.ca_certificate, own.as_deref(), &question)
+    };
+    ensure!(ask(Some("replica"))?.as_deref() == Some("connected"), "a replica got no connection");
+    // Of the same authority, and no replica's.
+    sidecar()?.serving_files(&[SIDECAR_NAME], site.files.path(), "other")?;
+    ensure!(ask(Some("other"))?.is_none(), "a certificate without the URI got an answer");
+    let administrator = site.admin.certificate.as_ref().map(Arc::clone).context("no certificate")?;
+    std::fs::write(site.files.path().join("admin.crt"), &administrator.certificate)?;
+    std::fs::write(site.files.path().join("admin.key"), &administrator.key)?;
+    ensure!(ask(Some("admin"))?.is_none(), "the host's administrator got an answer as a replica");
+    ensure!(ask(None)?.is_none(), "a stranger without a certificate got an answer");
+    Ok(())
+}

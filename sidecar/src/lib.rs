@@ -28,6 +28,7 @@ pub mod members;
 pub mod endpoints;
 
 // What all of them use
+mod last_words;
 pub mod metrics;
 pub mod panics;
 mod random;

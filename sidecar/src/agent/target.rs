@@ -14,6 +14,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tracing::debug;
 
+use crate::last_words::Broken;
 use crate::tcp;
 use crate::tunnel::DIAL_HEADER;
 use crate::tunnel::registry::Reason as Failed;
@@ -39,7 +40,7 @@ pub(super) async fn carry(
         _ = poll_fn(|cx| respond.poll_reset(cx)) => return,
         connected = timeout(TIMEOUT, connect(target)) => connected,
     };
-    let mut member = match connected.unwrap_or(Err(Failed::Timeout)) {
+    let member = match connected.unwrap_or(Err(Failed::Timeout)) {
         Ok(member) => member,
         Err(why) => return refuse(respond, StatusCode::BAD_GATEWAY, Some(why)),
     };
@@ -47,9 +48,17 @@ pub(super) async fn carry(
         Ok(send) => send,
         Err(error) => return debug!(error = %error, "the connection was given up"),
     };
-    let mut stream = TunnelStream::new(send, body);
-    if let Err(error) = copy_bidirectional_with_sizes(&mut stream, &mut member, BUFFER, BUFFER).await {
-        debug!(error = %error, "a connection broke");
+    // A sidecar that resets the stream reads nothing more; a member that breaks may have said more than was read.
+    let (mut stream, broken) = (TunnelStream::new(send, body), Broken::default());
+    let mut member = broken.side(member);
+    tokio::select! {
+        biased;
+        () = broken.long_ago() => debug!("the member broke a connection"),
+        copied = copy_bidirectional_with_sizes(&mut stream, &mut member, BUFFER, BUFFER) => {
+            if let Err(error) = copied {
+                debug!(error = %error, "the sidecar broke a connection");
+            }
+        }
     }
 }
 

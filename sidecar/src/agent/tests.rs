@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::tunnel::STREAM_WINDOW;
 use crate::tunnel::link;
 use crate::tunnel::link::tests::no_accounts;
 use crate::tunnel::registry::{AgentTunnels, DialError, Reason};
@@ -95,6 +96,28 @@ async fn half_close_is_kept_and_no_byte_is_lost() {
     let mut back = Vec::new();
     stream.read_to_end(&mut back).await.unwrap();
     assert!(back == sent, "{} bytes came back", back.len());
+}
+
+/// A target that closes without having read its input: writing to it fails, and it has said more than was read.
+#[tokio::test]
+async fn fault_65_last_bytes_of_a_target_that_closed_arrive() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let joined = joined(&listener.local_addr().unwrap().to_string()).await;
+    let (opened, accepted) = tokio::join!(joined.open(), listener.accept());
+    let (mut stream, (mut target, _)) = (opened.unwrap(), accepted.unwrap());
+    target.set_nodelay(true).unwrap();
+    stream.write_all(b"input").await.unwrap();
+    // The agent reads no more than the stream's window has room for.
+    target.write_all(&[b'x'; STREAM_WINDOW as usize]).await.unwrap();
+    while stream.unread() < STREAM_WINDOW as usize {
+        tokio::task::yield_now().await;
+    }
+    target.write_all(&[b'x'; 40 * 1024]).await.unwrap();
+    drop(target);
+    stream.write_all(b"more input").await.unwrap();
+    let mut heard = Vec::new();
+    let ended = stream.read_to_end(&mut heard).await;
+    assert_eq!(heard.len(), STREAM_WINDOW as usize + 40 * 1024, "{ended:?}");
 }
 
 #[tokio::test]

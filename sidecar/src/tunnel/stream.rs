@@ -32,6 +32,12 @@ impl TunnelStream {
         Self { place: Some(place), ..self }
     }
 
+    /// How many bytes came that were not read.
+    #[cfg(test)]
+    pub(crate) fn unread(&mut self) -> usize {
+        self.receive.flow_control().used_capacity()
+    }
+
     /// The tunnel that it is in, at the sidecar's end.
     pub(crate) fn tunnel(&self) -> Option<&Arc<AgentTunnel>> {
         self.place.as_ref().map(Place::tunnel)

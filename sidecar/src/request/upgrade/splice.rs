@@ -1,19 +1,17 @@
 //! Two byte streams, joined. A half-close is passed on as one. When one direction breaks, the other
-//! is still carried to its end: a command that exits without reading its input closes early, and its
-//! last words and its exit code are on the way. Whatever ends a tunnel, both sides are told.
+//! is still carried to its end. Whatever ends a tunnel, both sides are told.
 
 use std::future::Future;
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
-use tokio::time::{sleep, timeout};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
+
+use crate::last_words::Broken;
 
 /// Carries bytes both ways until both sides ended, `stop` is called or the request is `over`.
 pub(super) async fn join(
@@ -30,14 +28,13 @@ where
     D: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
 {
-    let broken = CancellationToken::new();
-    let mut downstream = Side { stream: downstream, broken: broken.clone() };
-    let mut upstream = Side { stream: upstream, broken: broken.clone() };
+    let broken = Broken::default();
+    let (mut downstream, mut upstream) = (broken.side(downstream), broken.side(upstream));
     tokio::select! {
         biased;
         () = stop.cancelled() => debug!("tunnel stopped"),
         () = over => debug!("tunnel ended by its revalidation"),
-        () = async { broken.cancelled().await; sleep(LAST_WORDS).await } => debug!("tunnel broke"),
+        () = broken.long_ago() => debug!("tunnel broke"),
         copied = copy_bidirectional_with_sizes(&mut downstream, &mut upstream, BUFFER, BUFFER) => {
             debug!(copied = ?copied.ok(), "tunnel ended");
         }
@@ -47,61 +44,19 @@ where
     let _ = timeout(CLOSE_TIMEOUT, told).await;
 }
 
-/// One side of a tunnel, whose breaking ends its own directions and not the whole copy: what is
-/// written to it after that is dropped, and reading from it is at its end.
-struct Side<S> {
-    stream: S,
-    broken: CancellationToken,
-}
-
-impl<S> Side<S> {
-    fn unless_broken<T>(&self, done: io::Result<T>, after: T) -> io::Result<T> {
-        Ok(done.unwrap_or_else(|_| {
-            self.broken.cancel();
-            after
-        }))
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Side<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
-        Poll::Ready(self.unless_broken(read, ()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Side<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf));
-        Poll::Ready(self.unless_broken(written, buf.len()))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
-        Poll::Ready(self.unless_broken(flushed, ()))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
-        Poll::Ready(self.unless_broken(shut, ()))
-    }
-}
-
 /// One TLS record's plain text: a larger buffer would be filled a record at a time all the same.
 const BUFFER: usize = 16 * 1024;
-/// How long the other direction may still take once one is broken.
-const LAST_WORDS: Duration = Duration::from_secs(10);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
 
-    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt, DuplexStream, ReadBuf, duplex};
+    use tokio::time::sleep;
 
     use super::*;
 

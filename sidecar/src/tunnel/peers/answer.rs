@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional_with_si
 use tokio::time::timeout;
 
 use super::question::{self, CONNECTED, NO, Question, YES};
+use crate::last_words::Broken;
 use crate::tunnel::registry::AgentTunnels;
 
 /// Answers one question; a connection to a member is carried until it ends, or `stopped`.
@@ -36,10 +37,13 @@ where
         stream.flush().await
     };
     timeout(TIMEOUT, told).await??;
-    let Some(mut member) = member else { return timeout(TIMEOUT, stream.shutdown()).await? };
+    let Some(member) = member else { return timeout(TIMEOUT, stream.shutdown()).await? };
+    let broken = Broken::default();
+    let mut member = broken.side(member);
     tokio::select! {
         biased;
         () = stopped => Ok(()),
+        () = broken.long_ago() => Ok(()),
         carried = copy_bidirectional_with_sizes(&mut stream, &mut member, BUFFER, BUFFER) => carried.map(drop),
     }
 }

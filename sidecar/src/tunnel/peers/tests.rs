@@ -5,6 +5,7 @@ use std::future::pending;
 use http::Response;
 use prometheus_client::registry::Registry;
 use time::OffsetDateTime;
+use tokio::io::duplex;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
@@ -130,6 +131,43 @@ async fn tunnel_that_moved_is_found_again() {
     open(&asks).await.unwrap();
     drop(moved);
     assert!(matches!(open(&asks).await, Err(DialError::NoAgent { .. })));
+}
+
+/// The replica that asked reads slowly, and writes more after the agent's connection has ended.
+#[tokio::test]
+async fn fault_65_last_bytes_of_a_broken_tunnel_arrive() {
+    let has = replica(&authority(), "has", &[]).await;
+    let said = vec![b'x'; 100 * 1024];
+    let (io, _sidecar) = link::tests::joined(&has.tunnels, no_accounts(), "instance");
+    let words = said.clone();
+    let _agent = AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut connection = h2::server::handshake(io).await.unwrap();
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            if request.method() == http::Method::CONNECT {
+                let send = respond.send_response(Response::new(()), false).unwrap();
+                let mut stream = TunnelStream::new(send, request.into_body());
+                let words = words.clone();
+                tokio::spawn(async move {
+                    stream.write_all(&words).await.unwrap();
+                    stream.shutdown().await.unwrap();
+                });
+            }
+        }
+    }));
+    while has.tunnels.oldest(&m1()).is_none() {
+        tokio::task::yield_now().await;
+    }
+    let (mut asks, answers) = duplex(64);
+    let tunnels = has.tunnels.clone();
+    tokio::spawn(async move { answer::answer(answers, &tunnels, pending()).await });
+    asks.write_all(question::Question::Connect(m1(), target()).to_string().as_bytes()).await.unwrap();
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    asks.write_all(b"more input").await.unwrap();
+    let (mut heard, answered) = (Vec::new(), format!("{}\n", question::CONNECTED));
+    asks.read_to_end(&mut heard).await.unwrap();
+    assert_eq!(heard.len(), answered.len() + said.len());
 }
 
 #[tokio::test]

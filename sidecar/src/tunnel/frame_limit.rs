@@ -20,7 +20,13 @@ pub(crate) struct FrameLimit {
     filled: usize,
     /// How much of the frame's payload is still to come.
     payload: usize,
-    /// Frames that may come now.
+    rate: Rate<MAX_FRAMES>,
+}
+
+/// At most `MOST` of something in a second, and twice as many at once.
+#[derive(Debug)]
+pub(super) struct Rate<const MOST: u32> {
+    /// How many may come now.
     left: u32,
     refilled: Instant,
 }
@@ -32,7 +38,28 @@ pub(crate) struct TooManyFrames;
 
 impl Default for FrameLimit {
     fn default() -> Self {
-        Self { head: [0; HEAD], filled: 0, payload: 0, left: MAX_FRAMES, refilled: Instant::now() }
+        Self { head: [0; HEAD], filled: 0, payload: 0, rate: Rate::default() }
+    }
+}
+
+impl<const MOST: u32> Default for Rate<MOST> {
+    fn default() -> Self {
+        Self { left: MOST, refilled: Instant::now() }
+    }
+}
+
+impl<const MOST: u32> Rate<MOST> {
+    /// Whether one more is within the rate.
+    pub(super) fn admits(&mut self) -> bool {
+        if self.left == 0 {
+            let now = Instant::now();
+            if now.duration_since(self.refilled) < REFILL {
+                return false;
+            }
+            (self.left, self.refilled) = (MOST, now);
+        }
+        self.left -= 1;
+        true
     }
 }
 
@@ -53,23 +80,11 @@ impl FrameLimit {
                 self.filled = 0;
                 let [a, b, c, kind, ..] = self.head;
                 self.payload = u32::from_be_bytes([0, a, b, c]) as usize;
-                if kind != DATA || self.payload == 0 {
-                    self.count()?;
+                if (kind != DATA || self.payload == 0) && !self.rate.admits() {
+                    return Err(TooManyFrames);
                 }
             }
         }
-        Ok(())
-    }
-
-    fn count(&mut self) -> Result<(), TooManyFrames> {
-        if self.left == 0 {
-            let now = Instant::now();
-            if now.duration_since(self.refilled) < REFILL {
-                return Err(TooManyFrames);
-            }
-            (self.left, self.refilled) = (MAX_FRAMES, now);
-        }
-        self.left -= 1;
         Ok(())
     }
 }
@@ -121,6 +136,6 @@ mod tests {
         for part in data.chunks(7) {
             limit.read(part).unwrap();
         }
-        assert_eq!(limit.left, MAX_FRAMES);
+        assert_eq!(limit.rate.left, MAX_FRAMES);
     }
 }

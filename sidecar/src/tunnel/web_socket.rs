@@ -2,7 +2,7 @@
 //! messages mean nothing, and what is inside has its own framing.
 //!
 //! Stricter than the RFC where that costs no peer of ours anything: only binary messages, no extensions, no frame
-//! with more than [`MAX_PAYLOAD`].
+//! with more than [`MAX_PAYLOAD`], and a bound on frames without data.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -17,6 +17,7 @@ use bytes::{Buf, BufMut, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
+use super::frame_limit::Rate;
 use crate::random;
 
 mod header;
@@ -48,6 +49,8 @@ pub struct WebSocket<S> {
     pong: Option<Vec<u8>>,
     has_closed: bool,
     heard: Arc<AtomicBool>,
+    /// Frames without data: each costs work, and a ping an answer.
+    without_data: Rate<MAX_WITHOUT_DATA>,
 }
 
 /// The part of a data frame's payload that is still to come.
@@ -86,6 +89,7 @@ impl<S> WebSocket<S> {
             pong: None,
             has_closed: false,
             heard: Arc::default(),
+            without_data: Rate::default(),
         }
     }
 
@@ -105,6 +109,7 @@ impl<S> WebSocket<S> {
             if self.input.len() < header.length + header.payload {
                 return Ok(false);
             }
+            self.count_without_data()?;
             self.input.advance(header.length);
             let mut payload = self.input.split_to(header.payload);
             let mut mask = mask;
@@ -120,10 +125,20 @@ impl<S> WebSocket<S> {
             (Opcode::Continuation, true) | (Opcode::Binary, false) => {}
             _ => return Err(invalid("a frame is not part of a binary message")),
         }
+        if header.payload == 0 {
+            self.count_without_data()?;
+        }
         self.is_fragmented = !header.is_final;
         self.input.advance(header.length);
         self.frame = Some(Payload { left: header.payload, mask });
         Ok(true)
+    }
+
+    fn count_without_data(&mut self) -> io::Result<()> {
+        match self.without_data.admits() {
+            true => Ok(()),
+            false => Err(invalid("too many frames without data in a second")),
+        }
     }
 
     fn encode(&mut self, opcode: Opcode, parts: &[&[u8]]) {
@@ -295,6 +310,8 @@ fn invalid(why: &'static str) -> io::Error {
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The largest payload of a frame. Proxies on the way may cut messages, and none joins them.
 const MAX_PAYLOAD: usize = 64 * 1024;
+/// In a second. Proxies on the way may send a ping every few seconds.
+const MAX_WITHOUT_DATA: u32 = 1_000;
 /// RFC 6455, 7.4.1
 const NORMAL_CLOSURE: u16 = 1000;
 /// A TLS record has as much.

@@ -130,10 +130,10 @@ async fn server_frames_must_not_be_masked() {
 #[tokio::test]
 async fn flood_of_pings_takes_no_memory() {
     let (ours, mut other) = duplex(1 << 20);
-    other.write_all(&frame(0x89, b"ping").repeat(10_000)).await.unwrap();
+    other.write_all(&frame(0x89, &[b'x'; 125]).repeat(MAX_WITHOUT_DATA as usize)).await.unwrap();
     let mut ours = WebSocket::new(ours, Role::Server);
     assert!(timeout(Duration::from_millis(1), ours.read(&mut [0])).await.is_err());
-    assert!(ours.output.capacity() + ours.input.capacity() < 8 * BUFFER);
+    assert!(ours.output.capacity() + ours.input.capacity() < 4 * BUFFER);
 }
 
 #[test]
@@ -149,5 +149,16 @@ fn mask_is_applied_across_cuts() {
         mask.apply(head);
         mask.apply(tail);
         assert_eq!(masked, slowly(key), "cut at {cut}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_without_data_are_bounded_by_second() {
+    for (first, rest) in [(0x89, 0x89), (0x8a, 0x8a), (0x02, 0x00)] {
+        let rest = frame(rest, b"");
+        let most = [frame(first, b""), rest.repeat(MAX_WITHOUT_DATA as usize - 1)].concat();
+        assert_eq!(read(&most).await.unwrap(), b"");
+        let error = read(&[&most[..], &rest].concat()).await.unwrap_err();
+        assert!(error.to_string().contains("too many frames without data"), "{error}");
     }
 }

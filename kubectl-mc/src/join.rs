@@ -2,8 +2,8 @@
 //!
 //! [`survey`] reads both sides, [`preflight`] concludes from it, [`steps`] writes: the registration without a
 //! credential, then (as soon as the sidecar reaches the member) the member's side, then the tokens. Each step
-//! is idempotent, and what fails is left as it is: the same command goes on from there. [`renew`] repeats only
-//! the last step.
+//! is idempotent, and what fails is left as it is: the same command goes on from there. [`switch`] is for a member in
+//! use whose connection changes. [`renew`] repeats only the last step.
 
 pub(crate) mod address;
 pub(crate) mod agent;
@@ -22,6 +22,7 @@ pub(crate) mod renew;
 pub(crate) mod side;
 pub(crate) mod steps;
 pub(crate) mod survey;
+pub(crate) mod switch;
 pub(crate) mod token_policy;
 pub(crate) mod tokens;
 pub(crate) mod unjoin;

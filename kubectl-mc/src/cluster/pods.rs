@@ -70,6 +70,17 @@ pub(crate) fn of_deployment(deployment: &Value) -> Option<Problem> {
     Some(Problem { pod: String::new(), reason: text("reason"), message: text("message") })
 }
 
+/// Why no pod of a Deployment's newest version is ready, none if one is.
+pub(crate) fn not_ready(deployment: &Value) -> Option<String> {
+    let number = |value: &Value| value.as_u64().unwrap_or_default();
+    let (status, generation) = (&deployment["status"], number(&deployment["metadata"]["generation"]));
+    let [updated, all, ready] =
+        ["updatedReplicas", "replicas", "readyReplicas"].map(|field| number(&status[field]));
+    // Pods of before that are still there may be the ready ones.
+    let is_new = number(&status["observedGeneration"]) >= generation && updated > 0 && ready + updated > all;
+    (!is_new).then(|| format!("{ready} of {all} pods are ready"))
+}
+
 /// The hash of the newest version's pods.
 pub(crate) fn newest<'a>(sets: impl Iterator<Item = &'a Value>) -> Option<String> {
     let revision = |set: &Value| {
@@ -123,6 +134,21 @@ mod tests {
             "metadata": {"name": "mc-sidecar-1"},
             "status": {"containerStatuses": [{"state": {"waiting": state}, "lastState": {"terminated": {"exitCode": 64}}}]},
         })
+    }
+
+    #[test]
+    fn deployment_is_ready_when_a_pod_of_its_newest_version_is() {
+        let deployment = |observed: u64, all: u64, updated: u64, ready: u64| {
+            json!({"metadata": {"generation": 2}, "status": {
+                "observedGeneration": observed, "replicas": all, "updatedReplicas": updated, "readyReplicas": ready,
+            }})
+        };
+        for ready in [deployment(2, 2, 2, 1), deployment(2, 3, 1, 3), deployment(3, 1, 1, 1)] {
+            assert_eq!(not_ready(&ready), None, "{ready}");
+        }
+        for other in [deployment(1, 2, 2, 2), deployment(2, 3, 1, 2), deployment(2, 2, 0, 2), json!({})] {
+            assert!(not_ready(&other).is_some(), "{other}");
+        }
     }
 
     #[test]

@@ -205,6 +205,18 @@ impl Explain for EndpointError {
 }
 
 /// The key of a member's Secret that says who carries the connection.
+/// All keys of a connection in a Secret.
+pub(crate) const KEYS: &[&str] = &[
+    "server",
+    "ca.crt",
+    "tls-server-name",
+    "insecure-skip-tls-verify",
+    "proxy-url",
+    "proxy-ca.crt",
+    "proxy-tls.crt",
+    "proxy-tls.key",
+    VIA,
+];
 const VIA: &str = "via";
 const VIA_AGENT: &str = "agent";
 const IN_CLUSTER: &str = "kubernetes.default.svc";

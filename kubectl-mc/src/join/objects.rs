@@ -10,9 +10,9 @@ use kubectl_mc_api::names::{
     CLUSTER, FLEET_GROUP_VERSION, HOST_ADMINS, HOST_UID, KUBECTL_MC, MANAGED_BY, MEMBER_UID, SECRET_TYPE,
 };
 use kubectl_mc_api::token_life::of_manager;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::endpoint::Endpoint;
+use super::endpoint::{self, Endpoint};
 use super::proxy_tls;
 use super::refusals::{self, Variables};
 use super::{bindable_roles, token_policy};
@@ -49,11 +49,21 @@ pub(crate) fn secret(namespace: &str, name: &str, endpoint: &Endpoint) -> Value 
     })
 }
 
+/// What must leave a Secret that is there before it gets this connection, as a patch (RFC 7386): keys that the connection
+/// does not have, and the credential for another one.
+pub(crate) fn obsolete(existing: &Value, endpoint: &Endpoint) -> Map<String, Value> {
+    let (wanted, present) = (endpoint.data(), &existing["data"]);
+    let of_connection = endpoint::KEYS.iter().filter(|key| !wanted.contains_key(**key));
+    let of_credential = CREDENTIAL.iter().filter(|_| leads_elsewhere(existing, endpoint));
+    let keys = of_connection.chain(of_credential).filter(|key| !present[**key].is_null());
+    keys.map(|key| ((*key).to_owned(), Value::Null)).collect()
+}
+
 /// Whether a Secret that is there holds another connection than this: then its credential must not stay, or it
 /// would be sent to where it does not belong.
 pub(crate) fn leads_elsewhere(existing: &Value, endpoint: &Endpoint) -> bool {
     let mut connection = existing["data"].as_object().cloned().unwrap_or_default();
-    let credential = ["token", "tls.crt", "tls.key"].map(|key| connection.remove(key).is_some());
+    let credential = CREDENTIAL.map(|key| connection.remove(key).is_some());
     let mut wanted = secret("", "", endpoint)["data"].as_object().cloned().unwrap_or_default();
     // The credential for the proxy says nothing of where the member is.
     for key in proxy_tls::CREDENTIAL {
@@ -147,6 +157,9 @@ pub(crate) fn is_foreign(namespace: Option<&Value>) -> bool {
 fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
+
+/// The keys of a credential in a Secret.
+pub(crate) const CREDENTIAL: [&str; 3] = ["token", "tls.crt", "tls.key"];
 
 #[cfg(test)]
 mod tests {
@@ -276,6 +289,24 @@ mod tests {
             &existing,
             &Endpoint::via_agent("kubernetes.default.svc:443", Some("PEM".to_owned()))
         ));
+    }
+
+    #[test]
+    fn keys_of_another_connection_leave_the_secret() {
+        let via_agent = Endpoint::via_agent("10.0.0.1:443", Some("PEM".to_owned()));
+        let mut existing = secret("ns", "m1.member", &via_agent);
+        let keys = |existing: &Value| -> Vec<String> {
+            let removed = obsolete(existing, &endpoint("https://a"));
+            removed
+                .into_iter()
+                .map(|(key, value)| if value.is_null() { key } else { "set".to_owned() })
+                .collect()
+        };
+        assert_eq!(keys(&existing), ["tls-server-name", "via"]);
+        existing["data"]["token"] = "dA==".into();
+        assert_eq!(keys(&existing), ["tls-server-name", "token", "via"]);
+        assert!(obsolete(&existing, &via_agent).is_empty());
+        assert!(via_agent.data().keys().all(|key| endpoint::KEYS.contains(key)));
     }
 
     #[test]

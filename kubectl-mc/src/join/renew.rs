@@ -8,7 +8,7 @@ use std::time::Duration;
 use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE, MEMBER_UID};
 use kubectl_mc_api::token_life::of_manager;
 use kubectl_mc_api::{ClusterName, path};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::agent::AgentError;
@@ -266,7 +266,7 @@ async fn tokens(
         policies.extend(manifest.into_iter().filter(token_policy::is_policy));
         policies.iter_mut().for_each(|policy| token_policy::set_longest(policy, of_manager(life)));
     }
-    let tokens = Tokens { name, host, member, namespace, life, policies };
+    let tokens = Tokens { name, host, member, namespace, life, policies, beside: Map::new() };
     Ok(tokens.write().await.map_err(failed)?.granted)
 }
 

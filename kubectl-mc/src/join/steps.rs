@@ -1,5 +1,5 @@
 //! Writes the objects of a join in order. The credential comes last: the proxy stays off until the member's side
-//! exists and the sidecar has reached the member.
+//! exists and the sidecar has reached the member. A member in use keeps its connection until then ([`super::switch`]).
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use super::agent::steps::{self as agent_steps, AgentSteps};
 use super::endpoint::Endpoint;
 use super::objects;
 use super::side::{Side, SideError};
+use super::switch::Switch;
 use super::tokens::{Granted, TokenError, Tokens};
 use super::{bindable_roles, token_policy, wait};
 use crate::apply::delete::{Delete, DeleteError};
@@ -72,6 +73,7 @@ impl Steps<'_> {
         let progress = Progress::new(printer);
         let apply = Apply { dry_run: false, force_conflicts: true };
 
+        let switch = Switch::of(name, host, namespace, endpoint).await?;
         let step = progress.step(&format!("registering {name} on the host"));
         let secret = name.member_secret();
         let mut written = match &agent {
@@ -79,7 +81,9 @@ impl Steps<'_> {
             None => Vec::new(),
         };
         // The Secret first, so that a cluster that is there can be tried at once.
-        written.extend(connection(host, namespace, &secret, endpoint, apply).await?);
+        if switch.is_none() {
+            written.extend(connection(host, namespace, &secret, endpoint, apply).await?);
+        }
         written.extend(apply.all(host.target(), [registration]).await?);
         ended(step, "host", &written, printer);
 
@@ -90,20 +94,26 @@ impl Steps<'_> {
             of_agent = granted;
             ended(step, "member", &written, printer);
             let mut step = progress.step("waiting until the agent is connected");
-            agent.until_connected(timeout, &mut step).await?;
+            match &switch {
+                Some(_) => agent.until_ready(timeout, &mut step).await?,
+                None => agent.until_connected(timeout, &mut step).await?,
+            }
             step.done();
         }
 
-        let mut step = progress.step(&format!("waiting until the sidecar reaches {}", endpoint.server));
-        let tried = |cluster: &Value| {
-            cluster["status"]["server"].as_str().is_none_or(|server| server == endpoint.server)
-        };
-        let reached = wait::until_true(host, name, &["Reachable"], timeout, &mut step, tried).await;
-        reached.map_err(|error| match &agent {
+        let not_reached = |error| match &agent {
             Some(_) => StepError::BehindAgent(error),
-            None => error.into(),
-        })?;
-        step.done();
+            None => StepError::Wait(error),
+        };
+        if switch.is_none() {
+            let mut step = progress.step(&format!("waiting until the sidecar reaches {}", endpoint.server));
+            let tried = |cluster: &Value| {
+                cluster["status"]["server"].as_str().is_none_or(|server| server == endpoint.server)
+            };
+            let reached = wait::until_true(host, name, &["Reachable"], timeout, &mut step, tried).await;
+            reached.map_err(not_reached)?;
+            step.done();
+        }
 
         let step = progress.step("preparing the member");
         // The policy on tokens waits for the first token, which tells it the audiences.
@@ -121,11 +131,30 @@ impl Steps<'_> {
         deleted.iter().for_each(|one| printer.out_line(&format!("member: {one} deleted")));
 
         let step = progress.step("giving the sidecar its tokens");
-        let written = connection(host, namespace, &name.manager_secret(), endpoint, apply).await?;
-        let tokens = Tokens { name, host, member, namespace, life: token_life, policies: token_policies };
+        let mut written = Vec::new();
+        if switch.is_none() {
+            written = connection(host, namespace, &name.manager_secret(), endpoint, apply).await?;
+        }
+        let beside = switch.as_ref().map(Switch::patch).unwrap_or_default();
+        let tokens =
+            Tokens { name, host, member, namespace, life: token_life, policies: token_policies, beside };
         let tokens = tokens.write().await?;
         ended(step, "host", &written, printer);
         print_applied("member", &tokens.policies, printer);
+
+        if let Some(switch) = &switch {
+            let mut step = progress.step(&format!("waiting until the sidecar reaches {}", endpoint.server));
+            if let Err(error) = switch.until_used(timeout, &mut step).await {
+                switch.undo().await?;
+                return Err(StepError::Undone(Box::new(not_reached(error))));
+            }
+            step.done();
+            let mut written = Vec::new();
+            for secret in [name.manager_secret(), name.member_secret()] {
+                written.extend(connection(host, namespace, &secret, endpoint, apply).await?);
+            }
+            print_applied("host", &written, printer);
+        }
 
         let mut step = progress.step(&format!("waiting until {name} is ready"));
         wait::until_true(host, name, &["AuthSynced", "Ready"], timeout, &mut step, |_| true).await?;
@@ -150,10 +179,10 @@ async fn connection(
     apply: Apply,
 ) -> Result<Vec<Applied>, StepError> {
     let path = path::secret(namespace, secret);
-    if let Some(existing) = host.get(&path).await?
-        && objects::leads_elsewhere(&existing, endpoint)
-    {
-        host.merge(&path, &json!({"data": {"token": null, "tls.crt": null, "tls.key": null}})).await?;
+    let existing = host.get(&path).await?.unwrap_or_default();
+    let obsolete = objects::obsolete(&existing, endpoint);
+    if !obsolete.is_empty() {
+        host.merge(&path, &json!({"data": obsolete})).await?;
     }
     Ok(apply.all(host.target(), [objects::secret(namespace, secret, endpoint)]).await?)
 }
@@ -183,6 +212,9 @@ pub(crate) enum StepError {
     /// The agent is connected, and the member does not answer through it.
     #[error(transparent)]
     BehindAgent(wait::WaitError),
+    /// The member is connected to as before.
+    #[error("{0}; its connection of before is in use again")]
+    Undone(Box<Self>),
     #[error(transparent)]
     Token(#[from] TokenError),
     #[error(transparent)]
@@ -202,6 +234,7 @@ impl StepError {
                  address of the member's Service default/kubernetes, if its pods have no cluster DNS"
                     .to_owned(),
             ),
+            Self::Undone(error) => error.hint(),
             Self::Token(error) => error.hint(),
             Self::Agent(error) => error.hint(),
         }

@@ -9,7 +9,7 @@ use kubectl_mc_api::age::human;
 use kubectl_mc_api::names::{IMPERSONATOR, MANAGER, NAMESPACE};
 use kubectl_mc_api::token_life::{WEEKEND, of_manager, survived_outage};
 use kubectl_mc_api::{ClusterName, path};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::side::{Side, SideError};
 use super::token_policy;
@@ -26,6 +26,8 @@ pub(crate) struct Tokens<'a> {
     pub(crate) life: Duration,
     /// The member's policies on the manager's TokenRequests, without the audiences.
     pub(crate) policies: Vec<Value>,
+    /// What the Secrets get together with their token (RFC 7386).
+    pub(crate) beside: Map<String, Value>,
 }
 
 /// The tokens are in the host's Secrets.
@@ -44,15 +46,15 @@ pub(crate) struct Granted {
 
 impl Tokens<'_> {
     pub(crate) async fn write(self) -> Result<Written, TokenError> {
-        let Self { name, host, member, namespace, life, policies } = self;
+        let Self { name, host, member, namespace, life, policies, beside } = self;
         let manager = request(member, MANAGER, of_manager(life)).await?;
         // Before the host has the manager's token.
         let mut policies = policies;
         policies.iter_mut().for_each(|policy| token_policy::set_audiences(policy, &manager.audiences));
         let policies = Apply { dry_run: false, force_conflicts: true }.all(member.target(), policies).await?;
-        store(host, namespace, &name.manager_secret(), &manager).await?;
+        store(host, namespace, &name.manager_secret(), &manager, &beside).await?;
         let impersonator = request(member, IMPERSONATOR, life).await?;
-        store(host, namespace, &name.member_secret(), &impersonator).await?;
+        store(host, namespace, &name.member_secret(), &impersonator, &beside).await?;
         Ok(Written { policies, granted: Granted { impersonator: impersonator.life, manager: manager.life } })
     }
 }
@@ -101,9 +103,16 @@ async fn request(member: &Side, account: &str, life: Duration) -> Result<Token, 
     Ok(Token { token, audiences, life })
 }
 
-async fn store(host: &Side, namespace: &str, secret: &str, token: &Token) -> Result<(), SideError> {
-    let data = json!({"data": {"token": STANDARD.encode(&token.token)}});
-    host.merge(&path::secret(namespace, secret), &data).await.map(drop)
+async fn store(
+    host: &Side,
+    namespace: &str,
+    secret: &str,
+    token: &Token,
+    beside: &Map<String, Value>,
+) -> Result<(), SideError> {
+    let mut data = beside.clone();
+    data.insert("token".to_owned(), STANDARD.encode(&token.token).into());
+    host.merge(&path::secret(namespace, secret), &json!({"data": data})).await.map(drop)
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use harness::api::Api;
+use harness::asking::while_asking;
 use harness::bed::{bed, host};
 use harness::both_sides::both;
 use harness::caller::Caller;
@@ -87,15 +88,15 @@ fn direct_member_gets_an_agent_and_a_direct_address_again() -> Result<()> {
     let member = Member::take()?;
     let before = Objects::of(member.spare.cluster, NAME)?;
     member.join(&[])?.success()?;
-    let used = || plugin(&member.both)?.ok(&["-C", NAME, "get", "namespaces"]);
-    used()?;
-    let said = member.join(&member.flags())?.success()?;
-    ensure!(said.contains(" through its agent\n"), "{said}");
-    used()?;
-    member.join(&[])?.failure(&["is joined through an agent"])?;
-    let said = member.join(&[format!("--server={}", member.spare.cluster.server)])?.success()?;
-    ensure!(said.contains("member: namespace/kubectl-mc-agent deleted"), "{said}");
-    used()?;
+    let namespaces = format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/{NAME}/proxy/api/v1/namespaces");
+    while_asking(&host()?, &namespaces, || {
+        let said = member.join(&member.flags())?.success()?;
+        ensure!(said.contains(" through its agent\n"), "{said}");
+        member.join(&[])?.failure(&["is joined through an agent"])?;
+        let said = member.join(&[format!("--server={}", member.spare.cluster.server)])?.success()?;
+        ensure!(said.contains("member: namespace/kubectl-mc-agent deleted"), "{said}");
+        Ok(())
+    })?;
     let table =
         plugin(&member.both)?.ok(&["clusters", NAME, "-o", "jsonpath={.status.conditions[*].type}"])?;
     ensure!(!table.contains("Connected"), "{table}");

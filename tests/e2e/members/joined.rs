@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use harness::api::Api;
+use harness::asking::while_asking;
 use harness::bed::{SYSTEM, bed, host, member};
 use harness::both_sides::{Alone, alone, both};
 use harness::caller::Caller;
@@ -59,6 +60,32 @@ fn cluster_is_joined_used_and_removed_completely() -> Result<()> {
     Traces::of(&alone)?.same_as(&before)?;
     plugin(&both)?.run(&["unjoin", NAME, "--force", "--yes"])?.failure(&["is not joined"])?;
     Ok(())
+}
+
+#[test]
+fn member_in_use_keeps_its_address_if_another_fails() -> Result<()> {
+    let alone = alone()?;
+    let both = both(alone.cluster, |_| {})?;
+    let join = ["join", NAME, "--member-context=member", "--timeout=5s"];
+    plugin(&both)?.ok(&join)?;
+    let namespaces = format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/{NAME}/proxy/api/v1/namespaces");
+    ensure!(host()?.request("GET", &namespaces, "", "")?.status() == 200);
+    let said = plugin(&both)?
+        .run(&[&join[..], &["--server=https://127.0.0.1:1"]].concat())?
+        .failure(&["its connection of before is in use again"])?;
+    ensure!(said.contains("is not Reachable") && said.contains("--server"), "{said}");
+    eventually("it is used as before", SOON, || {
+        let answer = host()?.request("GET", &namespaces, "", "")?;
+        ensure!(answer.status() == 200, "{}", answer.text());
+        Ok(Some(()))
+    })?;
+    // The same address, of which another name is verified: that is another connection, and gets new tokens.
+    while_asking(&host()?, &namespaces, || {
+        let said = plugin(&both)?.ok(&[&join[..], &["--tls-server-name=kubernetes.default.svc"]].concat())?;
+        ensure!(said.contains(&format!("host: secret/{NAME}.member configured")), "{said}");
+        Ok(())
+    })?;
+    plugin(&both)?.ok(&["unjoin", NAME, "--member-context=member", "--yes"]).map(drop)
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! - [`spare_host`]: a cluster that becomes a host, for one test at a time; [`leftovers`]: what a test has left on one
 //! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal, with its screen
 //! - [`aged_token`]: tokens that were issued long ago
+//! - [`asking`]: requests all the while something changes
 //! - [`audit`]: what a cluster's audit log says
 //! - [`fake_member`]: a member that misbehaves on demand and remembers every byte
 //! - [`snapshot`]: what a program says, as a text that a test keeps word for word
@@ -24,6 +25,7 @@
 
 pub mod aged_token;
 pub mod api;
+pub mod asking;
 pub mod audit;
 pub mod bed;
 pub mod black_hole;

@@ -73,8 +73,17 @@ impl AgentSteps<'_> {
         timeout: Duration,
         step: &mut Step<'_>,
     ) -> Result<(), AgentError> {
+        self.waiting().until_connected(timeout, step).await
+    }
+
+    /// The same of a member that is still connected to directly.
+    pub(crate) async fn until_ready(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), AgentError> {
+        self.waiting().until_ready(timeout, step).await
+    }
+
+    fn waiting(&self) -> Waiting<'_> {
         let Self { name, plan, host, member, .. } = self;
-        Waiting { name, host, member, server: &plan.host.server }.until_connected(timeout, step).await
+        Waiting { name, host, member, server: &plan.host.server }
     }
 
     /// What a dry run asks of the host.

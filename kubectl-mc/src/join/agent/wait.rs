@@ -33,10 +33,33 @@ impl Waiting<'_> {
         timeout: Duration,
         step: &mut Step<'_>,
     ) -> Result<(), AgentError> {
+        let connected = async || {
+            let cluster = self.host.get(&path::member_cluster(self.name)).await?.unwrap_or_default();
+            Ok(state(&cluster, CONNECTED))
+        };
+        self.until(connected, timeout, step).await
+    }
+
+    /// The same while the member is still connected to directly, and no condition tells of its agent: a pod is ready while
+    /// it has a tunnel.
+    pub(crate) async fn until_ready(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), AgentError> {
+        let ready = async || {
+            let path = format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments/{AGENT}");
+            let deployment = self.member.get(&path).await?.unwrap_or_default();
+            Ok(pods::not_ready(&deployment).map_or(State::True, State::Not))
+        };
+        self.until(ready, timeout, step).await
+    }
+
+    async fn until(
+        &self,
+        look: impl AsyncFn() -> Result<State, SideError>,
+        timeout: Duration,
+        step: &mut Step<'_>,
+    ) -> Result<(), AgentError> {
         let begin = Instant::now();
         loop {
-            let cluster = self.host.get(&path::member_cluster(self.name)).await?.unwrap_or_default();
-            let State::Not(said) = state(&cluster, CONNECTED) else { return Ok(()) };
+            let State::Not(said) = look().await? else { return Ok(()) };
             let problem = self.problem().await?;
             let said = problem.as_ref().map_or(said, Problem::to_string);
             if begin.elapsed() > timeout || problem.as_ref().is_some_and(Problem::is_final) {

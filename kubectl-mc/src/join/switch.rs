@@ -1,0 +1,129 @@
+//! Gives a member that is in use another connection without a failed request: direct, through an agent, or at another
+//! address. What the new connection needs is there before; connection and token are then written into each Secret at
+//! once. If no request reaches the member by them, the Secrets get back what they had.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{Method, StatusCode};
+use kubectl_mc_api::{ClusterName, Hop, path};
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::endpoint::{self, Endpoint};
+use super::objects::{self, CREDENTIAL};
+use super::side::{Side, SideError};
+use super::wait::{self, State, WaitError};
+use crate::progress::Step;
+
+/// A member in use whose connection is to change.
+pub(crate) struct Switch<'a> {
+    name: &'a ClusterName,
+    host: &'a Side,
+    namespace: &'a str,
+    endpoint: &'a Endpoint,
+    /// The Secrets as they are, with their names.
+    before: [(String, Value); 2],
+}
+
+impl<'a> Switch<'a> {
+    /// None for a cluster that is new, not ready, or reached by the same connection already.
+    pub(crate) async fn of(
+        name: &'a ClusterName,
+        host: &'a Side,
+        namespace: &'a str,
+        endpoint: &'a Endpoint,
+    ) -> Result<Option<Self>, SideError> {
+        let (member, manager) = (name.member_secret(), name.manager_secret());
+        let Some(of_member) = host.get(&path::secret(namespace, &member)).await? else { return Ok(None) };
+        let Some(of_manager) = host.get(&path::secret(namespace, &manager)).await? else { return Ok(None) };
+        let cluster = host.get(&path::member_cluster(name)).await?.unwrap_or_default();
+        let is_due =
+            wait::state(&cluster, "Ready") == State::True && objects::leads_elsewhere(&of_member, endpoint);
+        let before = [(manager, of_manager), (member, of_member)];
+        Ok(is_due.then_some(Self { name, host, namespace, endpoint, before }))
+    }
+
+    /// What each of the Secrets gets beside its token (RFC 7386): the new connection, and nothing else of before.
+    pub(crate) fn patch(&self) -> Map<String, Value> {
+        let mut patch: Map<_, _> = nothing();
+        let data = self.endpoint.data().into_iter();
+        patch.extend(data.map(|(key, value)| (key.to_owned(), STANDARD.encode(value).into())));
+        patch
+    }
+
+    /// Waits until a request to the member is answered by the new connection, for `timeout` or 10 s.
+    pub(crate) async fn until_used(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), WaitError> {
+        let Self { name, host, endpoint, .. } = self;
+        let (timeout, begin) = (timeout.min(TRIAL), Instant::now());
+        let is_read = |cluster: &Value| cluster["status"]["server"] == endpoint.server.as_str();
+        wait::until_true(host, name, &["Reachable"], timeout, step, is_read).await?;
+        // Other replicas read the Secret at about the same time.
+        sleep(OTHERS).await;
+        loop {
+            let said = match self.ask().await? {
+                Asked::Answered => return Ok(()),
+                Asked::Unknown => {
+                    // A probe by the old connection is over by then.
+                    sleep(PROBE).await;
+                    return wait::until_true(host, name, &["Reachable"], timeout, step, is_read).await;
+                }
+                Asked::Refused(said) => said,
+            };
+            if begin.elapsed() > timeout {
+                let (name, kubectl) = (self.name.clone(), host.at.cluster.kubectl());
+                return Err(WaitError::Late {
+                    name,
+                    kind: "Reachable",
+                    said,
+                    seconds: timeout.as_secs(),
+                    kubectl,
+                });
+            }
+            step.update(&said);
+            sleep(POLL).await;
+        }
+    }
+
+    /// Asks the member as the caller, who may lack the right to use the proxy.
+    async fn ask(&self) -> Result<Asked, SideError> {
+        let path = format!("{}/version", path::member_root(self.name));
+        let answer = self.host.send(Method::GET, &path, None).await?;
+        Ok(match (answer.hop, answer.status) {
+            (Some(Hop::Member), _) => Asked::Answered,
+            (None | Some(Hop::HostAuthorization), StatusCode::FORBIDDEN) => Asked::Unknown,
+            _ => Asked::Refused(answer.message().to_string()),
+        })
+    }
+
+    /// Writes back what was there before.
+    pub(crate) async fn undo(&self) -> Result<(), SideError> {
+        for (secret, before) in &self.before {
+            let mut data = nothing();
+            data.extend(before["data"].as_object().cloned().unwrap_or_default());
+            self.host.merge(&path::secret(self.namespace, secret), &json!({"data": data})).await?;
+        }
+        Ok(())
+    }
+}
+
+enum Asked {
+    Answered,
+    /// The host did not let the caller ask.
+    Unknown,
+    Refused(String),
+}
+
+/// A patch that takes away every key of a connection and its credential.
+fn nothing() -> Map<String, Value> {
+    let keys = endpoint::KEYS.iter().chain(&CREDENTIAL);
+    keys.map(|key| ((*key).to_owned(), Value::Null)).collect()
+}
+
+/// Requests of others fail meanwhile, if the new connection does not work.
+const TRIAL: Duration = Duration::from_secs(10);
+/// Between two questions.
+const POLL: Duration = Duration::from_millis(500);
+const OTHERS: Duration = Duration::from_secs(1);
+const PROBE: Duration = Duration::from_secs(15);

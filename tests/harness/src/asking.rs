@@ -1,0 +1,37 @@
+//! A caller that asks all the while something changes; each request must be answered.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::{Result, anyhow, ensure};
+
+use crate::api::Api;
+
+/// Asks for `path`, each time by another connection, until `change` is done.
+pub fn while_asking(api: &Api, path: &str, change: impl FnOnce() -> Result<()>) -> Result<()> {
+    let stop = AtomicBool::new(false);
+    let (changed, asked) = thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let (mut asked, mut failed) = (0, BTreeMap::<_, usize>::new());
+            while !stop.load(Ordering::Relaxed) {
+                asked += 1;
+                let failure = match api.request("GET", path, "", "") {
+                    Ok(answer) if answer.status() == 200 => continue,
+                    Ok(answer) => format!("{}: {}", answer.status(), answer.text().trim()),
+                    Err(error) => format!("{error:#}"),
+                };
+                *failed.entry(failure).or_default() += 1;
+            }
+            (asked, failed)
+        });
+        let changed = change();
+        stop.store(true, Ordering::Relaxed);
+        (changed, asking.join())
+    });
+    changed?;
+    let (asked, failed) = asked.map_err(|_| anyhow!("who asked panicked"))?;
+    ensure!(failed.is_empty(), "of {asked} requests there failed: {failed:#?}");
+    ensure!(asked > 20, "only {asked} requests were made");
+    Ok(())
+}

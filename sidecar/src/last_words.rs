@@ -5,6 +5,8 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,20 +16,27 @@ use tokio_util::sync::CancellationToken;
 
 /// Whether a side of a copy has broken.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Broken(CancellationToken);
+pub(crate) struct Broken {
+    has_broken: CancellationToken,
+    /// Set whenever a side that has broken is read: it is only as fast as the other one takes what it said.
+    goes_on: Arc<AtomicBool>,
+}
 
 impl Broken {
     /// A side whose breaking ends its own directions, and not the whole copy.
     pub(crate) fn side<S>(&self, stream: S) -> Side<S> {
-        Side { stream, broken: self.clone() }
+        Side { stream, broken: self.clone(), has_broken: false }
     }
 
-    /// Resolves when a side broke so long ago that nothing is waited for any more.
+    /// Resolves when a side has broken and nothing has moved for so long that nothing is waited for any more.
     pub(crate) fn long_ago(&self) -> impl Future<Output = ()> + use<> {
-        let broken = self.0.clone();
+        let Self { has_broken, goes_on } = self.clone();
         async move {
-            broken.cancelled().await;
-            sleep(LAST_WORDS).await;
+            has_broken.cancelled().await;
+            while {
+                sleep(LAST_WORDS).await;
+                goes_on.swap(false, Ordering::Relaxed)
+            } {}
         }
     }
 }
@@ -37,12 +46,14 @@ impl Broken {
 pub(crate) struct Side<S> {
     stream: S,
     broken: Broken,
+    has_broken: bool,
 }
 
 impl<S> Side<S> {
-    fn unless_broken<T>(&self, done: io::Result<T>, after: T) -> io::Result<T> {
+    fn unless_broken<T>(&mut self, done: io::Result<T>, after: T) -> io::Result<T> {
         Ok(done.unwrap_or_else(|_| {
-            self.broken.0.cancel();
+            self.has_broken = true;
+            self.broken.has_broken.cancel();
             after
         }))
     }
@@ -54,7 +65,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Side<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
+        if self.has_broken && buf.filled().len() > before {
+            self.broken.goes_on.store(true, Ordering::Relaxed);
+        }
         Poll::Ready(self.unless_broken(read, ()))
     }
 }
@@ -76,5 +91,85 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Side<S> {
     }
 }
 
-/// How long the other direction may still take once one is broken.
+/// How long the other direction may stand still once one is broken.
 const LAST_WORDS: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy_bidirectional, duplex};
+    use tokio::task::JoinHandle;
+
+    use super::*;
+
+    /// A peer that has said this, and then closed its end.
+    struct Closed(&'static [u8]);
+
+    impl AsyncRead for Closed {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, buf)
+        }
+    }
+
+    impl AsyncWrite for Closed {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
+        }
+    }
+
+    /// A copy from a peer that has closed to a reader that a test holds, who has written more than the peer read.
+    async fn copy() -> (DuplexStream, JoinHandle<()>) {
+        let (mut reader, mut near) = duplex(64);
+        let task = tokio::spawn(async move {
+            let broken = Broken::default();
+            let mut far = broken.side(Closed(SAID));
+            tokio::select! {
+                () = broken.long_ago() => {}
+                _ = copy_bidirectional(&mut near, &mut far) => {}
+            }
+        });
+        reader.write_all(b"more").await.unwrap();
+        (reader, task)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fault_65_slow_reader_gets_the_last_bytes() {
+        let (mut reader, task) = copy().await;
+        let (mut piece, mut heard) = ([0; 8 * 1024], 0);
+        while heard < SAID.len() {
+            sleep(LAST_WORDS / 2).await;
+            reader.read_exact(&mut piece).await.unwrap();
+            heard += piece.len();
+        }
+        reader.shutdown().await.unwrap();
+        task.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reader_that_stands_still_is_not_waited_for() {
+        let (mut reader, task) = copy().await;
+        reader.read_exact(&mut [0]).await.unwrap();
+        // It goes on writing.
+        let writing = async {
+            while reader.write_all(b"more").await.is_ok() {
+                sleep(LAST_WORDS / 3).await
+            }
+        };
+        let begun = tokio::time::Instant::now();
+        tokio::join!(writing, async { task.await.unwrap() });
+        assert!(begun.elapsed() <= 3 * LAST_WORDS, "{:?}", begun.elapsed());
+    }
+
+    const SAID: &[u8] = &[b'x'; 128 * 1024];
+}

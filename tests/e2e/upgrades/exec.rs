@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use harness::caller::Caller;
+use harness::much;
 use harness::noise::{MUCH, noise, sha256};
 use harness::pty::Terminal;
 use harness::scene::Scene;
@@ -39,7 +40,7 @@ fn may_exec(scene: &Scene, caller: &Caller) -> Result<()> {
 fn large_standard_input_is_echoed_completely(protocol: Protocol) -> Result<()> {
     let (scene, plugin) = shell(protocol, "stdin")?;
     let sent = noise(1, MUCH);
-    let output = plugin.run_with_input(&["exec", "--stdin", "shell", "--", "cat"], &sent)?;
+    let output = much::echo(&plugin, "shell", &sent)?;
     assert_eq!(output.code, 0, "{}", output.stderr);
     assert_eq!(output.stdout.len(), sent.len(), "{}", output.stderr);
     assert_eq!(sha256(&output.stdout), sha256(&sent));

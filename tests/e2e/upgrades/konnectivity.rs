@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use harness::bed::{SYSTEM, host, member};
 use harness::caller::Caller;
 use harness::konnectivity::Konnectivity;
+use harness::much;
 use harness::noise::{MEBIBYTE, noise, sha256};
 use harness::registration::{register, remove};
 use harness::scene::{EVERY_VERB, Scene};
@@ -38,15 +39,15 @@ fn use_pods() -> Result<()> {
     eventually("the member is reached", SOON, || plugin.ok(&["get", "pod", "web"]).map(Some))?;
 
     let sent = noise(3, MUCH);
-    let echoed = plugin.run_with_input(&["exec", "--stdin", "web", "--", "cat"], &sent)?;
+    let echoed = much::echo(&plugin, "web", &sent)?;
     assert_eq!((echoed.code, sha256(&echoed.stdout)), (0, sha256(&sent)), "{}", echoed.stderr);
 
     std::fs::write(plugin.home().join("there"), &sent)?;
     plugin.ok(&["cp", "there", "web:/www/file"])?;
     let kept = plugin.ok(&["exec", "web", "--", "sha256sum", "/www/file"])?;
     assert_eq!(kept.split(' ').next(), Some(sha256(&sent).as_str()));
-    plugin.ok(&["cp", "web:/www/file", "back"])?;
-    assert_eq!(sha256(&std::fs::read(plugin.home().join("back"))?), sha256(&sent));
+    let back = much::copy_back(&plugin, "web", "/www/file", sent.len())?;
+    assert_eq!(sha256(&back), sha256(&sent));
 
     let (_forward, _, downloaded) = forward(&plugin, "pod/web", download)?;
     assert_eq!(downloaded, sha256(&sent));

@@ -8,6 +8,7 @@
 //! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal, with its screen
 //! - [`aged_token`]: tokens that were issued long ago
 //! - [`asking`]: requests all the while something changes
+//! - [`much`]: large outputs of a pod, whole
 //! - [`audit`]: what a cluster's audit log says
 //! - [`fake_member`]: a member that misbehaves on demand and remembers every byte
 //! - [`snapshot`]: what a program says, as a text that a test keeps word for word
@@ -41,6 +42,7 @@ pub mod http2;
 pub mod konnectivity;
 pub mod leftovers;
 pub mod managed;
+pub mod much;
 pub mod noise;
 pub mod oidc;
 pub mod own_agent;

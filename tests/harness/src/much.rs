@@ -1,0 +1,52 @@
+//! Much that comes out of a pod by `exec` and `cp`, up to its last byte. The command in the pod ends only when all has
+//! come. kube-apiserver drops what it has not delivered yet when a ping of kubectl, one every 5 s, comes after the
+//! command's end: plain kubectl loses megabytes then, over SPDY with exit code 0. No proxy can bring them back.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::tool::{Output, Tool};
+use crate::wait::eventually;
+
+/// Sends this to `cat` in a pod, and gives what came back.
+pub fn echo(plugin: &Tool, pod: &str, sent: &[u8]) -> Result<Output> {
+    let cat = format!("cat; {HOLD}");
+    let mut running = plugin.start(&["exec", "--stdin", pod, "--", "sh", "-c", &cat])?;
+    let mut stdin = running.stdin.take().context("no standard input")?;
+    let input = sent.to_owned();
+    let writer = std::thread::spawn(move || std::io::Write::write_all(&mut stdin, &input));
+    running.wait_until("all that was sent", PATIENCE, |stdout, _| stdout.len() >= sent.len())?;
+    let _ = writer.join();
+    let_go(plugin, pod)?;
+    running.finish(PATIENCE)
+}
+
+/// Copies a file out of a pod whose length is this, and gives its content.
+pub fn copy_back(plugin: &Tool, pod: &str, file: &str, length: usize) -> Result<Vec<u8>> {
+    // kubectl runs it; it comes before the image's own in the PATH.
+    let tar = format!("#!/bin/sh\n/bin/busybox tar \"$@\"; status=$?; {HOLD}; exit $status\n");
+    let write =
+        "mkdir -p /usr/local/bin && printf %s \"$1\" >/usr/local/bin/tar && chmod +x /usr/local/bin/tar";
+    plugin.ok(&["exec", pod, "--", "sh", "-c", write, "sh", &tar])?;
+    let back = plugin.home().join("back");
+    let running = plugin.start(&["cp", &format!("{pod}:{file}"), "back"])?;
+    let arrived = || {
+        let now = std::fs::metadata(&back).map_or(0, |file| file.len());
+        ensure!(now >= length as u64, "{now} of {length} bytes");
+        Ok(Some(()))
+    };
+    let arrived = eventually("all of it has come", PATIENCE, arrived);
+    let_go(plugin, pod)?;
+    let output = running.finish(PATIENCE)?;
+    arrived.with_context(|| format!("{output:?}"))?;
+    output.success()?;
+    Ok(std::fs::read(&back)?)
+}
+
+fn let_go(plugin: &Tool, pod: &str) -> Result<()> {
+    plugin.ok(&["exec", pod, "--", "touch", "/heard"]).map(drop)
+}
+
+const HOLD: &str = "until [ -e /heard ]; do sleep 0.1; done; rm /heard";
+const PATIENCE: Duration = Duration::from_secs(60);

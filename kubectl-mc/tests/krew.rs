@@ -107,11 +107,12 @@ fn release_notes_are_the_changelogs_section() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("krew")).unwrap();
     let script = folder.path().join("krew/notes.sh");
+    // bash reads the copy: to execute a file that this process has just written may fail (`harness::script`).
     fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../krew/notes.sh"), &script).unwrap();
     let changelog = "# Changelog\n\n## [Unreleased]\n\n- new\n\n## [1.2.0] - 2026-01-01\n\n- this\n\n## [1.1.0]\n\n- old\n\n[1.2.0]: u\n";
     fs::write(folder.path().join("CHANGELOG.md"), changelog).unwrap();
     for (version, notes) in [("1.2.0", "- this"), ("1.1.0", "- old"), ("1.3.0", "- new")] {
-        let run = Command::new(&script).arg(version).output().unwrap();
+        let run = Command::new("bash").arg(&script).arg(version).output().unwrap();
         let told = String::from_utf8(run.stdout).unwrap();
         assert_eq!(told.trim_end(), format!("# kubectl-mc {version}\n\n{notes}"));
     }

@@ -1,8 +1,6 @@
 //! People whom an OIDC issuer vouches for: the host takes all four of user, groups, uid and extra from their ID
 //! token, and the member is shown them as they are. On a member whose rights the sidecar's controller keeps.
 
-use std::os::unix::fs::PermissionsExt;
-
 use anyhow::{Context, Result, ensure};
 use harness::audit::AuditLog;
 use harness::bed::{bed, sidecar};
@@ -201,8 +199,7 @@ fn with_login(caller: Caller) -> Result<Caller> {
         "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token},
     });
     let login = caller.folder().join("oidc-login");
-    std::fs::write(&login, format!("#!/bin/sh\ncat <<'END'\n{answer}\nEND\n"))?;
-    std::fs::set_permissions(&login, std::fs::Permissions::from_mode(0o755))?;
+    harness::script::write(&login, &format!("#!/bin/sh\ncat <<'END'\n{answer}\nEND\n"))?;
     caller.edit(|config| {
         config["users"][0]["user"] = json!({"exec": {
             "apiVersion": "client.authentication.k8s.io/v1", "command": "./oidc-login",

@@ -6,7 +6,6 @@ mod kubeconfig;
 pub(crate) mod network;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -330,8 +329,7 @@ fn join_use_and_leave(caller: &Caller, join: &[&str], member: &str) -> Result<()
 }
 
 fn write_script(path: &Path, script: &str) -> Result<()> {
-    std::fs::write(path, format!("#!/bin/sh\n{script}\n"))?;
-    Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?)
+    harness::script::write(path, &format!("#!/bin/sh\n{script}\n"))
 }
 
 fn gcloud() -> Value {

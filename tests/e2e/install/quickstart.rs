@@ -1,7 +1,6 @@
 //! `docs/tutorials/quickstart.sh`, with a kind whose clusters are the bed's: kubeconfigs that name a port of this machine,
 //! and nodes whose names only the pods of the host can look up.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -71,12 +70,8 @@ impl Kind {
             [("kind", KIND.replace("IMAGE", SIDECAR).as_str()), ("docker", ""), ("cargo", ""), ("make", "")]
         {
             let path = kind.folder.path().join("bin").join(name);
-            std::fs::create_dir_all(path.parent().context("no folder")?)?;
-            std::fs::write(
-                &path,
-                format!("#!/bin/sh\nset -e\necho {name} \"$@\" >>\"$KIND/called\"\n{script}"),
-            )?;
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+            let script = format!("#!/bin/sh\nset -e\necho {name} \"$@\" >>\"$KIND/called\"\n{script}");
+            harness::script::write(&path, &script)?;
         }
         // A copy of the tree's two files: the script makes a folder beside them.
         let tutorials = kind.folder.path().join("docs/tutorials");
@@ -90,7 +85,8 @@ impl Kind {
 
     fn quickstart(&self, arguments: &[&str]) -> Result<String> {
         let path = [&self.folder.path().join("bin"), &bed()?.bin].map(|folder| folder.display().to_string());
-        let output = Command::new(self.folder.path().join("docs/tutorials/quickstart.sh"))
+        let output = Command::new("bash")
+            .arg(self.folder.path().join("docs/tutorials/quickstart.sh"))
             .args(arguments)
             .env_clear()
             .env("PATH", format!("{}:{}", path.join(":"), std::env::var("PATH")?))

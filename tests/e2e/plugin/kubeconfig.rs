@@ -1,7 +1,5 @@
 //! What people have in their kubeconfigs keeps its meaning on the way to a member.
 
-use std::os::unix::fs::PermissionsExt;
-
 use anyhow::Result;
 use harness::bed::bed;
 use harness::connect_proxy::ConnectProxy;
@@ -54,8 +52,7 @@ fn a_credential_plugin_is_found_by_its_relative_path() -> Result<()> {
         "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
         "status": {"token": "ulrike-token"},
     });
-    std::fs::write(&script, format!("#!/bin/sh\necho '{credential}'\n"))?;
-    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755))?;
+    harness::script::write(&script, &format!("#!/bin/sh\necho '{credential}'\n"))?;
     let ulrike = ulrike.edit(|config| {
         config["users"][0]["user"] = json!({"exec": {
             "apiVersion": "client.authentication.k8s.io/v1", "command": "./credential",

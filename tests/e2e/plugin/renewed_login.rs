@@ -1,7 +1,6 @@
 //! A credential of a plugin that runs out is asked for again, once for all clusters, and what goes on
 //! goes on as whom it says then.
 
-use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -88,11 +87,10 @@ fn with_plugin(caller: Caller, tokens: &[&str]) -> Result<Tool> {
     let answer = |token: &str| json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}});
     let answers: String = tokens.iter().map(|token| format!("{}\n", answer(token))).collect();
     std::fs::write(caller.folder().join("answers"), answers)?;
-    std::fs::write(
+    harness::script::write(
         &program,
         "#!/bin/sh\necho run >> \"$RUNS\"\nhead -n $(wc -l < \"$RUNS\") \"$(dirname \"$0\")/answers\" | tail -n 1\n",
     )?;
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?;
     let caller = caller.edit(|config| {
         config["users"][0]["user"] = json!({"exec": {
             "apiVersion": "client.authentication.k8s.io/v1", "command": "./login", "interactiveMode": "Never",

@@ -1,6 +1,5 @@
 //! One command on several clusters of a real Kubernetes, for those who type it and for scripts.
 
-use std::os::unix::fs::PermissionsExt;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -138,8 +137,7 @@ fn credential_plugin_logs_in_once_for_all_clusters() -> Result<()> {
     let token = robot.token.clone().context("no token")?;
     let program = robot.folder().join("login");
     let answer = json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": token}});
-    std::fs::write(&program, format!("#!/bin/sh\necho run >> \"$RUNS\"\necho '{answer}'\n"))?;
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?;
+    harness::script::write(&program, &format!("#!/bin/sh\necho run >> \"$RUNS\"\necho '{answer}'\n"))?;
     let robot = robot.edit(|config| {
         config["users"][0]["user"] = json!({"exec": {
             "apiVersion": "client.authentication.k8s.io/v1", "command": "./login", "interactiveMode": "Never",

@@ -6,6 +6,7 @@
 //! - [`caller`]: people and programs that log in to the host; [`oidc`]: who vouches for people elsewhere
 //! - [`spare_host`]: a cluster that becomes a host, for one test at a time; [`leftovers`]: what a test has left on one
 //! - [`tool`]: the plugin and kubectl, run to their end or in the background; [`pty`]: on a terminal, with its screen
+//! - [`script`]: executables that the programs run
 //! - [`aged_token`]: tokens that were issued long ago
 //! - [`asking`]: requests all the while something changes
 //! - [`much`]: large outputs of a pod, whole
@@ -54,6 +55,7 @@ pub mod pty;
 pub mod registration;
 pub mod relay;
 pub mod scene;
+pub mod script;
 pub mod snapshot;
 pub mod spare_host;
 pub mod tool;

@@ -24,7 +24,7 @@ pub(crate) use access::{
 };
 pub(crate) use agent::{AgentArgs, AgentTokenLife};
 pub(crate) use compare::CompareArgs;
-pub(crate) use install::{Certificates, InstallArgs, PullPolicy, RELEASED_IMAGE, UninstallArgs};
+pub(crate) use install::{Certificates, Expose, InstallArgs, PullPolicy, RELEASED_IMAGE, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
 pub(crate) use tail::TailArgs;
 pub(crate) use use_cluster::UseArgs;

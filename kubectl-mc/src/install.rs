@@ -3,6 +3,7 @@
 //! - [`plan`]: what is meant, from the flags
 //! - [`host`]: what the host must have before anything is applied
 //! - [`certificate_rotation`]: from one way to make the serving certificate to another
+//! - [`direct`]: the address of the load balancer that exposes the sidecars
 //! - [`remote`]: the cluster that runs the sidecars where the host has no nodes
 //! - [`wait`]: until it works, or why it does not
 //! - [`cleanup`]: what there is to take away
@@ -10,6 +11,7 @@
 pub(crate) mod certificate_rotation;
 pub(crate) mod cleanup;
 pub(crate) mod command;
+pub(crate) mod direct;
 pub(crate) mod host;
 pub(crate) mod plan;
 pub(crate) mod remote;
@@ -18,6 +20,7 @@ pub(crate) mod wait;
 
 use std::path::PathBuf;
 
+use kubectl_mc_api::direct::SERVICE as DIRECT_SERVICE;
 use kubectl_mc_api::manifests;
 use serde_json::Value;
 
@@ -90,6 +93,14 @@ pub(crate) enum InstallError {
     ScrapedElsewhere,
     #[error("certificates is Secret, and tls.secretName is empty")]
     NoServingSecret,
+    #[error("--expose=NodePort needs --direct-server: the address of the nodes for clients is not known")]
+    NoDirectServer,
+    #[error("the direct endpoint {server} is not exposed")]
+    NotExposed { server: String },
+    #[error("the load balancer of Service {DIRECT_SERVICE} has no address")]
+    NoAddress { kubectl: String, namespace: String },
+    #[error("the load balancer of Service {DIRECT_SERVICE} has the address {address:?}, which is none")]
+    BadAddress { address: String },
     #[error(
         "nothing was applied: the host's server {server} is {what}: the sidecars in the other cluster cannot reach it"
     )]
@@ -140,6 +151,17 @@ impl Explain for InstallError {
             Self::LocalHost { likely: None, .. } => Some(
                 "set the host's address in the network of the sidecars: --host-server=https://…".to_owned(),
             ),
+            Self::NoDirectServer => {
+                Some("for example --direct-server=https://nodes.example.com:30443, with direct.nodePort=30443".to_owned())
+            }
+            Self::NotExposed { .. } => {
+                Some("--expose=LoadBalancer or --expose=NodePort exposes it; omit the URL for none".to_owned())
+            }
+            Self::NoAddress { kubectl, namespace } => Some(format!(
+                "`{kubectl} -n {namespace} describe service {DIRECT_SERVICE}` shows why; --direct-server=URL names an \
+                 address that is known, and --expose=none does without"
+            )),
+            Self::BadAddress { .. } => Some("--direct-server=URL names the address".to_owned()),
             Self::NoServingSecret => Some("set tls.secretName to the name of the Secret".to_owned()),
             Self::NoImage => Some(
                 "--image=IMAGE names the image, and `make image` builds it; a release build needs no flag".to_owned(),
@@ -157,6 +179,8 @@ impl Explain for InstallError {
             Self::IssuedElsewhere
             | Self::ScrapedElsewhere
             | Self::NoServingSecret
+            | Self::NoDirectServer
+            | Self::NotExposed { .. }
             | Self::NoImage
             | Self::LocalHost { .. }
             | Self::Values { .. } => ExitStatus::Usage,

@@ -36,6 +36,24 @@ fn with_cert_manager() -> Result<()> {
 }
 
 #[test]
+fn with_a_direct_endpoint() -> Result<()> {
+    same(&["--expose=LoadBalancer"], &["--set=direct.expose=LoadBalancer"])?;
+    for (url, certificates) in [
+        ("https://mc.example.com:8443/", "SelfManaged"),
+        ("https://mc.example.com:8443", "CertManager"),
+        ("https://203.0.113.7", "CertManager"),
+        ("https://[2001:db8::7]:8443", "CertManager"),
+    ] {
+        for expose in ["LoadBalancer", "NodePort"] {
+            let direct =
+                format!("{{expose: {expose}, server: '{url}', nodePort: 30443, annotations: {{a: b}}}}");
+            same_file(&format!("certificates: {certificates}\ndirect: {direct}\n"))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn with_flags_of_the_sidecar() -> Result<()> {
     same(
         &["--sidecar-flag=--max-tunnels=7", "--sidecar-flag=--log-format=json"],
@@ -104,6 +122,11 @@ fn wrong_values_are_refused_by_both() -> Result<()> {
         "securePort: 70000",
         "certificates: Vault",
         "certificates: Secret",
+        "direct: {expose: Ingress}",
+        "direct: {expose: NodePort}",
+        "direct: {server: 'https://mc.example.com'}",
+        "direct: {expose: NodePort, server: 'http://mc.example.com'}",
+        "direct: {expose: NodePort, server: 'https://mc.example.com/path'}",
         "metrics: {podMonitor: {enable: true}}",
         "tolerations: {}",
     ] {
@@ -347,6 +370,7 @@ securePort: 4443
 hostNetwork: true
 certificates: Secret
 tls: {secretName: serving, caBundle: \"-----BEGIN CERTIFICATE-----\\n\"}
+direct: {expose: NodePort, server: 'https://mc.example.com', annotations: {a: b}, nodePort: 30443}
 serviceAccount: {annotations: {eks.amazonaws.com/role-arn: r}}
 resources: {requests: {cpu: 2}, limits: {ephemeral-storage: 1Gi}, claims: [{name: c}]}
 nodeSelector: {pool: infra}

@@ -39,7 +39,7 @@ use crate::server::listener;
 use crate::server::tls;
 use crate::server::tls::certificates::ServingCertificate;
 use crate::server::tls::replicas::ReplicaTls;
-use crate::server::tls::rotation::SelfManaged;
+use crate::server::tls::rotation::{self, SelfManaged};
 use crate::tunnel::accounts::Accounts;
 use crate::tunnel::peers::Peers;
 use crate::tunnel::registry::AgentTunnels;
@@ -70,6 +70,7 @@ impl Bound {
             address,
             admin_address,
             certificate,
+            direct_server,
             trust: trust_flags,
             audiences,
             anonymous_auth,
@@ -105,7 +106,8 @@ impl Bound {
                 let certificates = self_signed()?;
                 let pending = readiness.pending();
                 let (shown, replicas) = (certificates.clone(), replicas.clone());
-                let made = SelfManaged::new(host.clone(), &namespace, shown, replicas, pending);
+                let names = rotation::names(&namespace, direct_server.as_ref());
+                let made = SelfManaged::new(host.clone(), &namespace, names, shown, replicas, pending);
                 tokio::spawn(made.run());
                 certificates
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use http::uri::Authority;
+use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::go_duration::{self, parse_flag};
 use kubectl_mc_api::token_life::RENEWAL_FRACTION;
 
@@ -122,6 +123,10 @@ pub struct Serve {
     /// APIService up to date.
     #[arg(long, conflicts_with = "tls_cert_file")]
     pub rotate_server_certificates: bool,
+    /// URL at which clients reach the sidecars past the host's API server. Its host is a name in the certificate of
+    /// --rotate-server-certificates, and the leader keeps the CA in ConfigMap kube-public/kubectl-mc up to date.
+    #[arg(long, value_name = "URL")]
+    pub direct_server: Option<Server>,
     /// CA of client certificates. Default: what the host publishes in ConfigMap
     /// kube-system/extension-apiserver-authentication, as for all flags with this default.
     #[arg(long, value_name = "FILE")]

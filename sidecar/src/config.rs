@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::uri::Authority;
 use kubectl_mc_api::access::sent;
+use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::names;
 
 use crate::args::{LogFormat, Serve};
@@ -24,6 +25,8 @@ pub struct Config {
     pub address: SocketAddr,
     pub admin_address: SocketAddr,
     pub certificate: Certificate,
+    /// Where clients reach the sidecars past the host.
+    pub direct_server: Option<Server>,
     /// Keys of `extension-apiserver-authentication` that flags replace.
     pub trust: BTreeMap<String, String>,
     pub audiences: Vec<String>,
@@ -68,6 +71,7 @@ impl TryFrom<Serve> for Config {
             tls_cert_file,
             tls_private_key_file,
             rotate_server_certificates,
+            direct_server,
             client_ca_file,
             requestheader_client_ca_file,
             requestheader_allowed_names,
@@ -139,6 +143,7 @@ impl TryFrom<Serve> for Config {
                 None if rotate_server_certificates => Certificate::SelfManaged,
                 None => Certificate::SelfSigned,
             },
+            direct_server: direct_server.clone(),
             trust,
             audiences: api_audiences,
             anonymous_auth,
@@ -179,6 +184,7 @@ impl TryFrom<Serve> for Config {
                 settings: controllers::Settings {
                     member_monitor_period,
                     member_resync_period,
+                    publishes_direct_endpoint: direct_server.is_some(),
                     token_renewal_fraction: Some(token_renewal_fraction)
                         .filter(|part| *part > 0.0 && *part < credentials::MAX_RENEWAL_FRACTION)
                         .ok_or_else(|| {

@@ -29,6 +29,7 @@ mod agents;
 mod cluster_access;
 pub mod conditions;
 pub mod credentials;
+mod direct_endpoint;
 mod events;
 pub mod health;
 pub mod leader;
@@ -80,6 +81,8 @@ pub struct Settings {
     pub member_resync_period: Duration,
     /// The part of a token's life after which it is renewed.
     pub token_renewal_fraction: f64,
+    /// Whether the host publishes a direct endpoint (`--direct-server`).
+    pub publishes_direct_endpoint: bool,
 }
 
 /// A controller: its name for `--controllers`, and what it does until it is dropped.
@@ -99,6 +102,11 @@ const ALL: &[Controller] = &[
         name: "credentials",
         aspect: Some(Aspect::CredentialValid),
         run: |context| Box::pin(credentials::run(context)),
+    },
+    Controller {
+        name: "direct-endpoint",
+        aspect: None,
+        run: |context| Box::pin(direct_endpoint::run(context)),
     },
     Controller {
         name: "health",

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::go_duration::parse_flag;
 use kubectl_mc_api::names::NAMESPACE;
 use serde_json::{Map, Value};
@@ -41,6 +42,12 @@ pub(crate) struct InstallArgs {
     /// Issuer of the sidecars' serving certificate [default: self]
     #[arg(long, value_name = "ISSUER")]
     pub(crate) certificates: Option<Certificates>,
+    /// Service that exposes the sidecars to clients, past the host's kube-apiserver [default: none]
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) expose: Option<Expose>,
+    /// URL at which clients reach the exposed sidecars [default: the address of the load balancer]
+    #[arg(long, value_name = "URL", requires = "expose")]
+    pub(crate) direct_server: Option<Server>,
     /// Groups that may list clusters, or none; each caller sees only those they may enter [default: system:authenticated]
     #[arg(long, value_name = "GROUP,...", value_delimiter = ',', value_parser = group)]
     pub(crate) list_for: Vec<String>,
@@ -182,6 +189,17 @@ pub(crate) enum Certificates {
     CertManager,
 }
 
+/// The type of the Service of the direct endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Expose {
+    #[value(name = "LoadBalancer")]
+    LoadBalancer,
+    #[value(name = "NodePort")]
+    NodePort,
+    /// No Service: clients reach the sidecars through the host only
+    None,
+}
+
 /// The one format of what would be applied.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Output {
@@ -199,6 +217,9 @@ Examples:
   # Show what would change; print the manifests for a repository
   kubectl mc install --image=registry.example/mc-sidecar:0.1.0 --diff
   kubectl mc install --image=registry.example/mc-sidecar:0.1.0 -o yaml
+
+  # With an address of its own for clients and agents
+  kubectl mc install --image=registry.example/mc-sidecar:0.1.0 --expose=LoadBalancer
 
   # With the values of the Helm chart
   kubectl mc install --image=registry.example/mc-sidecar --values=values.yaml";

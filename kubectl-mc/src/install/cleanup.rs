@@ -103,6 +103,14 @@ pub(crate) async fn of_other_certificates(
     labelled(host, candidates).await
 }
 
+/// Ours in a cluster that belongs to a direct endpoint, if this installation has none or less of it.
+pub(crate) async fn of_direct_endpoint(
+    cluster: NamedCluster<'_>,
+    parameters: &Parameters,
+) -> Result<Vec<Value>, Failure> {
+    labelled(cluster, parameters.without_direct().map_err(InstallError::Manifest)?).await
+}
+
 /// Ours in the cluster that runs the sidecars for another.
 pub(crate) async fn elsewhere(runs_on: NamedCluster<'_>, namespace: &str) -> Result<Vec<Value>, Failure> {
     let parameters = parameters(namespace);
@@ -195,5 +203,5 @@ fn parameters(namespace: &str) -> Parameters {
     let mut parameters = Parameters { namespace: namespace.to_owned(), ..Parameters::new(String::new()) };
     parameters.values.metrics.service.enabled = true;
     parameters.values.metrics.pod_monitor.enabled = true;
-    parameters
+    parameters.with_direct_endpoint()
 }

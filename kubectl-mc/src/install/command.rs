@@ -16,6 +16,7 @@ use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::install::certificate_rotation::CertificateRotation;
+use crate::install::direct::{self, Unexposed};
 use crate::install::plan::InstallPlan;
 use crate::install::remote::{self, Remote};
 use crate::install::wait::{self, Deadline};
@@ -66,6 +67,7 @@ async fn install(
     if remote.is_some() {
         remote::check_server(&host, arguments.host_server.as_deref()).await?;
     }
+    let plan = direct::with_known_address(plan, runs_on).await?;
     let mut objects = plan.host()?;
     let kept = host::keep_foreign_namespaces(&host.client, &mut objects).await?;
     let mut elsewhere = match &remote {
@@ -74,7 +76,6 @@ async fn install(
     };
     let judged = judging.all(host.target(HOST), objects.clone()).await?;
     let judged_elsewhere = judging.all(runs_on.target(RUNS_ON), elsewhere.clone()).await?;
-    let handover = CertificateRotation::find(host.target(HOST), &plan).await?;
     step.done();
     for namespace in kept {
         printer.note_line(&format!(
@@ -82,15 +83,28 @@ async fn install(
         ));
     }
     let judged = judged.into_iter().chain(judged_elsewhere).collect::<Vec<_>>();
+    let mut applied = Vec::new();
+    let mut plan = plan;
+    if plan.lacks_address() && !arguments.dry_run && !arguments.diff {
+        let mut step = progress.step("waiting for the load balancer");
+        (plan, applied) = direct::with_new_address(plan, runs_on, applying, &deadline, &mut step).await?;
+        objects = plan.host()?;
+        host::keep_foreign_namespaces(&host.client, &mut objects).await?;
+        step.done();
+    }
+    let handover = CertificateRotation::find(host.target(HOST), &plan).await?;
+    let unexposed = Unexposed::find(&host, remote.as_ref(), &plan).await?;
     if arguments.dry_run {
         judged.iter().for_each(|one| printer.out_line(&one.line(true)));
-        let surplus = handover.finish(Delete { dry_run: true, timeout: arguments.timeout }).await?;
+        let delete = Delete { dry_run: true, timeout: arguments.timeout };
+        let surplus = [handover.finish(delete).await?, unexposed.delete(delete).await?].concat();
         surplus.iter().for_each(|one| printer.out_line(&format!("{one} deleted (server dry run)")));
         return Ok(());
     }
     if arguments.diff {
         printer.out(&diff::unified(&judged));
-        let surplus = handover.finish(Delete { dry_run: true, timeout: arguments.timeout }).await?;
+        let delete = Delete { dry_run: true, timeout: arguments.timeout };
+        let surplus = [handover.finish(delete).await?, unexposed.delete(delete).await?].concat();
         surplus.iter().for_each(|one| printer.note_line(&format!("{one} would be deleted")));
         return Ok(());
     }
@@ -100,7 +114,7 @@ async fn install(
     let is_program = |object: &serde_json::Value| object["kind"] == "Deployment";
     let program = objects.iter().position(is_program).map(|at| objects.split_off(at));
     let step = progress.step("applying");
-    let mut applied = applying.all(host.target(HOST), objects).await?;
+    applied.extend(applying.all(host.target(HOST), objects).await?);
     if handover.is_due() {
         let mut step = progress.step("making the host trust the old and the new certificates");
         handover.trust_both(&deadline, &mut step).await?;
@@ -130,7 +144,8 @@ async fn install(
     let uninstall = uninstall(&host, namespace, plan.run_on.as_deref());
     wait::deployment(runs_on, &uninstall, namespace, &deadline, &mut step).await?;
     step.done();
-    let surplus = handover.finish(Delete { dry_run: false, timeout: arguments.timeout }).await?;
+    let delete = Delete { dry_run: false, timeout: arguments.timeout };
+    let surplus = [handover.finish(delete).await?, unexposed.delete(delete).await?].concat();
     surplus.iter().for_each(|one| printer.out_line(&format!("{one} deleted")));
     report(&applying.all(host.target(HOST), registration).await?, printer);
     let mut step = progress.step("waiting for the host to reach the sidecars");

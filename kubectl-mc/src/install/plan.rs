@@ -1,11 +1,12 @@
 //! The installation that the flags describe.
 
+use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::manifests::values::{self, SecretName};
 use kubectl_mc_api::manifests::{self, Parameters, Reach, Values};
 use serde_json::{Value, json};
 
 use super::InstallError;
-use crate::cli::{Certificates, InstallArgs, PullPolicy, RELEASED_IMAGE};
+use crate::cli::{Certificates, Expose, InstallArgs, PullPolicy, RELEASED_IMAGE};
 
 /// What is to be installed, and where.
 pub(crate) struct InstallPlan {
@@ -40,6 +41,17 @@ impl InstallPlan {
     /// How the host reaches sidecars in another cluster.
     pub(crate) fn reach(&self) -> Option<&Reach> {
         self.reach.as_ref()
+    }
+
+    /// Whether the direct endpoint has the address of a load balancer that is not known yet.
+    pub(crate) fn lacks_address(&self) -> bool {
+        let direct = &self.parameters.values.direct;
+        direct.expose == values::Expose::LoadBalancer && direct.server.is_none()
+    }
+
+    pub(crate) fn with_direct_server(mut self, server: Server) -> Self {
+        self.parameters.values.direct.server = Some(server);
+        self
     }
 
     /// The host's objects, the registration last.
@@ -89,6 +101,23 @@ fn merged(arguments: &InstallArgs) -> Result<Values, InstallError> {
         Some(Certificates::SelfManaged) => values.certificates = manifests::Certificates::SelfManaged,
         Some(Certificates::CertManager) => values.certificates = manifests::Certificates::CertManager,
         None => {}
+    }
+    match arguments.expose {
+        Some(Expose::LoadBalancer) => values.direct.expose = values::Expose::LoadBalancer,
+        Some(Expose::NodePort) => values.direct.expose = values::Expose::NodePort,
+        Some(Expose::None) => {
+            values.direct.expose = values::Expose::Nowhere;
+            values.direct.server = None;
+        }
+        None => {}
+    }
+    values.direct.server = arguments.direct_server.clone().or(values.direct.server);
+    match (values.direct.expose, &values.direct.server) {
+        (values::Expose::Nowhere, Some(server)) => {
+            return Err(InstallError::NotExposed { server: server.to_string() });
+        }
+        (values::Expose::NodePort, None) => return Err(InstallError::NoDirectServer),
+        _ => {}
     }
     match arguments.list_for.as_slice() {
         [] => {}

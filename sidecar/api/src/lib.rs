@@ -3,6 +3,7 @@
 //! - [`access`]: who may be impersonated on a member, and why
 //! - [`age`]: ages of objects
 //! - [`cluster_access`]: the `ClusterAccess` custom resource, a grant that is kept
+//! - [`direct`]: the sidecar's own address for clients, and where it is published
 //! - [`go_duration`]: durations of flags and queries
 //! - [`hop`]: the steps of a request, and the header that names the one that answered
 //! - [`manifests`]: what an installation consists of
@@ -15,6 +16,7 @@
 pub mod access;
 pub mod age;
 pub mod cluster_access;
+pub mod direct;
 pub mod go_duration;
 pub mod hop;
 pub mod manifests;

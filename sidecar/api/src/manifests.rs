@@ -2,6 +2,7 @@
 //! chart renders the same files.
 
 pub mod agent;
+mod direct;
 mod pod;
 pub mod values;
 
@@ -168,7 +169,13 @@ impl Parameters {
         if self.values.certificates == Certificates::SelfManaged {
             objects.extend(self.all(AUTHORITY_SECRET)?);
         }
+        objects.extend(self.direct_publication()?);
         Ok(objects)
+    }
+
+    /// The namespace of the sidecars.
+    pub fn home(&self) -> Result<Vec<Value>, Error> {
+        Ok(labelled(vec![self.namespace_object()?], &LABELS))
     }
 
     fn namespace_object(&self) -> Result<Value, Error> {
@@ -184,11 +191,13 @@ impl Parameters {
     fn program(&self) -> Result<Vec<Value>, Error> {
         let mut objects = Vec::new();
         if self.values.certificates == Certificates::CertManager {
-            objects.extend(self.all(CERT_MANAGER)?);
+            let objects_of_it = self.all(CERT_MANAGER)?.into_iter();
+            objects.extend(objects_of_it.map(|object| self.with_direct_name(object)));
         }
         for text in [SERVICE, PEERS_SERVICE, NETWORK_POLICY, DISRUPTION] {
             objects.extend(self.all(text)?);
         }
+        objects.extend(self.direct_service()?);
         if self.values.metrics.service.enabled {
             objects.extend(self.all(METRICS_SERVICE)?);
         }

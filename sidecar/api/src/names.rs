@@ -62,7 +62,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::{MemberCluster, manifests, path};
+    use crate::{MemberCluster, direct, manifests, path};
 
     fn has(objects: &[Value], kind: &str, name: &str) -> bool {
         objects.iter().any(|object| object["kind"] == kind && object["metadata"]["name"] == name)
@@ -89,7 +89,7 @@ mod tests {
         ] {
             assert!(has(&agent, kind, name), "{kind}/{name}");
         }
-        let host = manifests::Parameters::new("image").host().unwrap();
+        let host = manifests::Parameters::new("image").with_direct_endpoint().host().unwrap();
         for (kind, name) in [
             ("Namespace", NAMESPACE),
             ("Deployment", SIDECAR),
@@ -97,6 +97,8 @@ mod tests {
             ("APIService", API_SERVICE),
             ("Namespace", AGENTS),
             ("ClusterRole", AGENT_ROLE),
+            ("Service", direct::SERVICE),
+            ("ConfigMap", direct::CONFIG_MAP),
         ] {
             assert!(has(&host, kind, name), "{kind}/{name}");
         }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 #[test]
 fn the_rights_on_the_host_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
-    compare(&["rbac.yaml", "agents.yaml"], "host.txt")
+    compare(&["rbac.yaml", "agents.yaml", "direct.yaml"], "host.txt")
 }
 
 #[test]

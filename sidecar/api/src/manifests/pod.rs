@@ -104,6 +104,7 @@ fn container(parameters: &Parameters, container: &mut Value) {
     if values.certificates != Certificates::Secret {
         args.push(format!("--peers={SIDECAR}-peers.{}.svc:{}", parameters.namespace, parameters.port()));
     }
+    args.extend(parameters.direct_flag());
     args.extend(values.extra_args.iter().cloned());
     container["args"] = args.into();
     container["image"] = parameters.image.as_str().into();

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::Error;
+use crate::direct;
 
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -21,6 +22,7 @@ pub struct Values {
     pub host_network: bool,
     pub certificates: Certificates,
     pub tls: Tls,
+    pub direct: Direct,
     pub list_for: Vec<String>,
     pub service_account: ServiceAccount,
     pub resources: Map<String, Value>,
@@ -79,6 +81,26 @@ pub enum Certificates {
 pub struct Tls {
     pub secret_name: String,
     pub ca_bundle: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Direct {
+    pub expose: Expose,
+    #[serde(deserialize_with = "server")]
+    #[schemars(with = "String", regex(pattern = "^(https://[^/@?#]+/?)?$"))]
+    pub server: Option<direct::Server>,
+    pub annotations: BTreeMap<String, String>,
+    pub node_port: Option<NonZeroU16>,
+}
+
+/// The type of the direct endpoint's Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Expose {
+    #[serde(rename = "none")]
+    Nowhere,
+    LoadBalancer,
+    NodePort,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -143,6 +165,13 @@ pub(super) fn merged<T: DeserializeOwned>(defaults: &str, text: &str) -> Result<
         merge(&mut merged, values(text)?);
     }
     serde_json::from_value(merged).map_err(|error| Error::Values(error.to_string()))
+}
+
+fn server<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<direct::Server>, D::Error> {
+    match String::deserialize(deserializer)?.as_str() {
+        "" => Ok(None),
+        url => url.parse().map(Some).map_err(serde::de::Error::custom),
+    }
 }
 
 fn digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {

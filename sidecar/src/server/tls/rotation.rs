@@ -15,6 +15,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{Api, Patch, PatchParams};
+use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::manifests::AUTHORITY;
 use kubectl_mc_api::names::{self, API_SERVICE, SIDECAR};
 use serde_json::json;
@@ -43,20 +44,27 @@ pub struct SelfManaged {
     pending: Option<Pending>,
 }
 
+/// The DNS names and IP addresses of the certificate. The first is what the host's kube-apiserver asks for.
+pub fn names(namespace: &str, direct: Option<&Server>) -> Vec<String> {
+    let service = names::service(namespace);
+    let mut names = vec![service.clone(), format!("{service}.cluster.local"), "localhost".to_owned()];
+    names.extend(direct.map(|server| server.host().to_owned()));
+    names
+}
+
 impl SelfManaged {
     pub fn new(
         host: kube::Client,
         namespace: &str,
+        names: Vec<String>,
         shown: Arc<ServingCertificate>,
         replicas: Arc<ReplicaTls>,
         pending: Pending,
     ) -> Self {
-        let service = names::service(namespace);
         Self {
             secrets: Api::namespaced(host.clone(), namespace),
             registrations: Api::all(host),
-            // The first is what the host's kube-apiserver asks for.
-            names: vec![service.clone(), format!("{service}.cluster.local"), "localhost".to_owned()],
+            names,
             shown,
             replicas,
             known_by: String::new(),

@@ -81,7 +81,14 @@ fn register(host: &Arc<Mutex<Host>>) {
 fn replica(host: &Arc<Mutex<Host>>, readiness: &Readiness) -> SelfManaged {
     crate::server::tls::install_provider();
     let shown = ServingCertificate::self_signed(vec!["localhost".to_owned()]).unwrap();
-    SelfManaged::new(client(host), "n", Arc::new(shown), Arc::default(), readiness.pending())
+    SelfManaged::new(
+        client(host),
+        "n",
+        names("n", None),
+        Arc::new(shown),
+        Arc::default(),
+        readiness.pending(),
+    )
 }
 
 /// As often as it takes.
@@ -174,4 +181,12 @@ async fn a_leaf_is_renewed_before_its_end() {
     assert_eq!(leaf(&replica), first);
     assert!(replica.step(now + Duration::from_secs(21 * 24 * 3600)).await.unwrap());
     assert_ne!(leaf(&replica), first);
+}
+
+#[test]
+fn direct_server_is_a_name_of_the_certificate() {
+    let server = |url: &str| url.parse().unwrap();
+    assert_eq!(names("n", None), ["mc-sidecar.n.svc", "mc-sidecar.n.svc.cluster.local", "localhost"]);
+    assert_eq!(names("n", Some(&server("https://mc.example:8443"))).last().unwrap(), "mc.example");
+    assert_eq!(names("n", Some(&server("https://[2001:db8::7]"))).last().unwrap(), "2001:db8::7");
 }

@@ -1,0 +1,131 @@
+//! The address of the direct endpoint, where a load balancer gives it: the Service is made before the sidecars, because
+//! their serving certificate is for that address.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use kubectl_mc_api::direct::{SERVICE, Server};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::plan::InstallPlan;
+use super::remote::Remote;
+use super::wait::Deadline;
+use super::{HOST, InstallError, RUNS_ON, cleanup, get};
+use crate::apply::delete::{Delete, DeleteError};
+use crate::apply::object::Object;
+use crate::apply::{Applied, Apply};
+use crate::cluster::connection::{Connection, NamedCluster};
+use crate::error::Failure;
+use crate::progress::Step;
+
+/// The plan with the address of the load balancer, if there is one already.
+pub(crate) async fn with_known_address(
+    plan: InstallPlan,
+    runs_on: &Connection,
+) -> Result<InstallPlan, InstallError> {
+    if !plan.lacks_address() {
+        return Ok(plan);
+    }
+    let server = address(&runs_on.client, &plan.parameters.namespace).await?;
+    Ok(server.into_iter().fold(plan, InstallPlan::with_direct_server))
+}
+
+/// Makes the Service, and waits for the address of its load balancer.
+pub(crate) async fn with_new_address(
+    plan: InstallPlan,
+    runs_on: &Connection,
+    applying: Apply,
+    deadline: &Deadline,
+    step: &mut Step<'_>,
+) -> Result<(InstallPlan, Vec<Applied>), Failure> {
+    let namespace = &plan.parameters.namespace;
+    let mut objects = plan.parameters.home().map_err(InstallError::Manifest)?;
+    super::host::keep_foreign_namespaces(&runs_on.client, &mut objects).await?;
+    objects.extend(plan.parameters.direct_service().map_err(InstallError::Manifest)?);
+    let applied = applying.all(runs_on.target(RUNS_ON), objects).await?;
+    loop {
+        if let Some(server) = address(&runs_on.client, namespace).await? {
+            return Ok((plan.with_direct_server(server), applied));
+        }
+        if deadline.is_over() {
+            let (kubectl, namespace) = (runs_on.cluster.kubectl(), namespace.clone());
+            return Err(InstallError::NoAddress { kubectl, namespace }.into());
+        }
+        step.update(&format!("the load balancer of Service {SERVICE} has no address yet"));
+        sleep(POLL).await;
+    }
+}
+
+/// What is left of a direct endpoint that this installation does not have.
+pub(crate) struct Unexposed<'a> {
+    /// Each cluster that runs a part of it.
+    surplus: Vec<(NamedCluster<'a>, Vec<Value>)>,
+}
+
+impl<'a> Unexposed<'a> {
+    pub(crate) async fn find(
+        host: &'a Connection,
+        remote: Option<&'a Remote>,
+        plan: &InstallPlan,
+    ) -> Result<Self, Failure> {
+        let remote = remote.map(|remote| remote.connection.target(RUNS_ON));
+        let mut surplus = Vec::new();
+        for cluster in [host.target(HOST)].into_iter().chain(remote) {
+            surplus.push((cluster, cleanup::of_direct_endpoint(cluster, &plan.parameters).await?));
+        }
+        Ok(Self { surplus })
+    }
+
+    pub(crate) async fn delete(&self, delete: Delete) -> Result<Vec<Object>, DeleteError> {
+        let mut deleted = Vec::new();
+        for (cluster, objects) in &self.surplus {
+            deleted.extend(delete.all(*cluster, objects.iter().cloned()).await?);
+        }
+        Ok(deleted)
+    }
+}
+
+async fn address(client: &kube::Client, namespace: &str) -> Result<Option<Server>, InstallError> {
+    let service = get(client, &format!("/api/v1/namespaces/{namespace}/services/{SERVICE}")).await?;
+    let Some(address) = assigned(&service) else { return Ok(None) };
+    let host = match address.parse::<IpAddr>() {
+        Ok(address @ IpAddr::V6(_)) => format!("[{address}]"),
+        _ => address.to_owned(),
+    };
+    match format!("https://{host}").parse() {
+        Ok(server) => Ok(Some(server)),
+        Err(_) => Err(InstallError::BadAddress { address: address.to_owned() }),
+    }
+}
+
+/// The first address of a load balancer; a name is kept when addresses change.
+fn assigned(service: &Value) -> Option<&str> {
+    let points = || service["status"]["loadBalancer"]["ingress"].as_array().into_iter().flatten();
+    let first =
+        |field: &str| points().filter_map(|point| point[field].as_str()).find(|address| !address.is_empty());
+    first("hostname").or_else(|| first("ip"))
+}
+
+const POLL: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn load_balancer_name_comes_before_its_addresses() {
+        let service = |ingress: Value| json!({"status": {"loadBalancer": {"ingress": ingress}}});
+        for (ingress, address) in [
+            (json!(null), None),
+            (json!([]), None),
+            (json!([{"ip": "203.0.113.7"}]), Some("203.0.113.7")),
+            (json!([{"ip": "203.0.113.7"}, {"hostname": "lb.example"}]), Some("lb.example")),
+            (json!([{"hostname": "", "ip": "2001:db8::7"}]), Some("2001:db8::7")),
+        ] {
+            assert_eq!(assigned(&service(ingress)), address);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The direct endpoint: the sidecar's own address for clients, past the host's kube-apiserver, and the ConfigMap that
+//! publishes it to everybody who is authenticated on the host.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+/// The namespace of [`CONFIG_MAP`], which kubeadm and the cluster bootstrap use for the same purpose.
+pub const NAMESPACE: &str = "kube-public";
+/// The ConfigMap with [`SERVER`] and [`AUTHORITY`], the Role that lets it be read, and the Role's binding.
+pub const CONFIG_MAP: &str = "kubectl-mc";
+/// The key of the URL: a [`Server`].
+pub const SERVER: &str = "server";
+/// The key of the CA certificates (PEM) that verify the server; without it, the client's system roots do.
+pub const AUTHORITY: &str = "ca.crt";
+/// The Service that exposes the sidecars to clients.
+pub const SERVICE: &str = "mc-sidecar-direct";
+
+/// The URL of a direct endpoint: `https://HOST[:PORT]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Server {
+    url: String,
+    host: String,
+}
+
+impl Server {
+    /// The URL without a trailing slash.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The DNS name or IP address that the server's certificate must have, an IPv6 address without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The host, if it is an IP address.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.host.parse().ok()
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.url)
+    }
+}
+
+impl FromStr for Server {
+    type Err = InvalidServer;
+
+    fn from_str(text: &str) -> Result<Self, InvalidServer> {
+        let url = text.strip_suffix('/').unwrap_or(text);
+        let authority = url.strip_prefix("https://").ok_or(InvalidServer)?;
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(rest) => {
+                let (address, port) = rest.split_once(']').ok_or(InvalidServer)?;
+                address.parse::<Ipv6Addr>().map_err(|_| InvalidServer)?;
+                (address, port)
+            }
+            None => {
+                let host = authority.split(':').next().unwrap_or_default();
+                (host, authority.get(host.len()..).unwrap_or_default())
+            }
+        };
+        let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port != 0);
+        let port_is_valid = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+        if !port_is_valid || !(host.parse::<IpAddr>().is_ok() || is_dns_name(host)) {
+            return Err(InvalidServer);
+        }
+        Ok(Self { host: host.to_owned(), url: url.to_owned() })
+    }
+}
+
+impl TryFrom<String> for Server {
+    type Error = InvalidServer;
+
+    fn try_from(text: String) -> Result<Self, InvalidServer> {
+        text.parse()
+    }
+}
+
+/// A host name (RFC 1123) whose last label has a letter, so that it is no IP address written wrongly.
+fn is_dns_name(host: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        !label.is_empty()
+            && label.len() <= 63
+            && label.bytes().all(is_part)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let last = host.rsplit('.').next().unwrap_or_default();
+    host.len() <= 253 && host.split('.').all(is_label) && last.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected https://HOST[:PORT]")]
+pub struct InvalidServer;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_has_a_url_and_the_host_of_its_certificate() {
+        for (text, url, host) in [
+            ("https://mc.example.com", "https://mc.example.com", "mc.example.com"),
+            ("https://mc.example.com:8443/", "https://mc.example.com:8443", "mc.example.com"),
+            ("https://203.0.113.7:30443", "https://203.0.113.7:30443", "203.0.113.7"),
+            ("https://[2001:db8::7]:443", "https://[2001:db8::7]:443", "2001:db8::7"),
+        ] {
+            let server: Server = text.parse().unwrap();
+            assert_eq!((server.url(), server.host()), (url, host));
+        }
+    }
+
+    #[test]
+    fn anything_but_an_https_authority_is_refused() {
+        for text in [
+            "http://mc.example.com",
+            "mc.example.com",
+            "https://",
+            "https://mc.example.com/path",
+            "https://user@mc.example.com",
+            "https://mc.example.com:0",
+            "https://mc.example.com:x",
+            "https://mc.example.com:1:2",
+            "https://mc example.com",
+            "https://-mc.example.com",
+            "https://203.0.113.777",
+            "https://2001:db8::7",
+            "https://[203.0.113.7]",
+            "https://[2001:db8::7",
+            "https://mc.example.com?x=1",
+            "https://mc.example.com//",
+        ] {
+            assert_eq!(text.parse::<Server>(), Err(InvalidServer), "{text}");
+        }
+    }
+}

@@ -96,6 +96,10 @@ pub(crate) struct Flags {
     /// Color the output of several clusters [default: on a terminal, unless NO_COLOR is set]
     #[arg(long, value_name = "WHEN", global = true, help_heading = SEVERAL)]
     pub(crate) color: Option<Color>,
+    /// Route to members: through the host, or straight to the sidecar where the host publishes its address; auto takes the
+    /// latter if it is reached [env: KUBECTL_MC_ROUTE; default: the configuration's, then auto]
+    #[arg(long, value_name = "ROUTE", global = true, help_heading = OF_ALL)]
+    pub(crate) route: Option<RouteChoice>,
     /// Kubeconfig context of the host [env: KUBECTL_MC_CONTEXT; default: the configuration's, then the current context]
     #[arg(long, value_name = "NAME", global = true, help_heading = OF_ALL)]
     pub(crate) context: Option<String>,
@@ -146,6 +150,17 @@ pub(crate) enum Color {
     Auto,
     Always,
     Never,
+}
+
+/// The route to members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) enum RouteChoice {
+    #[default]
+    Auto,
+    Host,
+    Direct,
 }
 
 #[derive(Debug, Args)]
@@ -257,6 +272,7 @@ Words after `--` and flags that are not listed here reach kubectl unchanged.
 Environment:
   KUBECTL_MC_CLUSTER   the clusters when none are chosen by flags
   KUBECTL_MC_CONTEXT   the host's context when no --context is given
+  KUBECTL_MC_ROUTE     the route to members when no --route is given
   KUBECTL_MC_LOG       the log level when no -v is given
   KUBECTL_MC_READONLY  1 refuses every command that may change something
   KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, else that in PATH)

@@ -5,6 +5,7 @@
 //! - [`connection`]: a cluster that the plugin's own verbs write to
 //! - [`hop`]: which hop refused a request
 //! - [`inventory`]: the list of clusters behind the host
+//! - [`route`]: through the host, or by the sidecar's own address
 //! - [`pods`]: why pods are not ready
 
 pub(crate) mod client;
@@ -16,3 +17,4 @@ pub(crate) mod inventory;
 pub(crate) mod kubernetes_version;
 pub(crate) mod own_server;
 pub(crate) mod pods;
+pub(crate) mod route;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kubectl_mc_api::go_duration::parse_flag;
 use serde::Deserialize;
 
-use crate::cli::Color;
+use crate::cli::{Color, RouteChoice};
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -60,6 +60,8 @@ pub(crate) struct Defaults {
     pub(crate) cluster_timeout: Option<Duration>,
     /// --color
     pub(crate) color: Option<Color>,
+    /// --route
+    pub(crate) route: Option<RouteChoice>,
 }
 
 impl ConfigFile {

@@ -66,7 +66,9 @@ pub(crate) struct Job<'a> {
     /// The words of kubectl.
     pub(crate) scanned: &'a Scanned,
     pub(crate) host: &'a ClusterContext,
-    /// The host as it was found, before a credential plugin was run for it.
+    /// The context by which members are reached, with the caller's credential.
+    pub(crate) through: &'a ClusterContext,
+    /// The same before a credential plugin was run for it.
     pub(crate) found: &'a ClusterContext,
     pub(crate) targets: &'a SelectedClusters,
     /// The choice of the targets, if it may come to mean more of them.
@@ -82,7 +84,7 @@ pub(crate) struct Job<'a> {
 impl<'a> Job<'a> {
     /// The host whose credential plugin gave the credential, if one did: it can give another.
     pub(crate) fn plugin(&self) -> Option<&'a ClusterContext> {
-        matches!(self.host.user, User::Inline(..)).then_some(self.found)
+        matches!(self.through.user, User::Inline(..)).then_some(self.found)
     }
 
     /// Whether what kubectl writes is read here, and not only passed on.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub(crate) use cluster_choice::{ClusterChoice, ClusterChoiceError, cluster_choice};
 pub(crate) use cluster_names::cluster_name;
 
-use crate::cli::{DryRun, Flags};
+use crate::cli::{DryRun, Flags, RouteChoice};
 use crate::cluster::context::HostOptions;
 use crate::config_file::{ClusterSet, ConfigFile, ConfigFileError};
 use crate::env::{self, Env};
@@ -30,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) sets: BTreeMap<String, ClusterSet>,
     pub(crate) host: HostOptions,
     pub(crate) fleet: multi::Options,
+    pub(crate) route: RouteChoice,
     /// Only the targets are shown.
     pub(crate) show_clusters: bool,
 }
@@ -52,6 +53,7 @@ impl Settings {
             keep,
             dry_run,
             color,
+            route,
             context: _,
             kubeconfig: _,
             v: _,
@@ -86,6 +88,7 @@ impl Settings {
                 keep: *keep,
                 color: color.or(file.defaults.color).unwrap_or_default(),
             },
+            route: self::route(*route, env, file.defaults.route)?,
             sets: file.sets,
             show_clusters: *dry_run == Some(DryRun::Clusters),
         })
@@ -121,6 +124,21 @@ fn host(flags: &Flags, env: &Env, of_file: Option<String>) -> Result<HostOptions
     Ok(HostOptions { kubeconfig, context: context.or(of_file) })
 }
 
+fn route(
+    flag: Option<RouteChoice>,
+    env: &Env,
+    of_file: Option<RouteChoice>,
+) -> Result<RouteChoice, SettingsError> {
+    let of_env = match text(env, env::ROUTE)? {
+        Some(value) => {
+            let parsed = <RouteChoice as clap::ValueEnum>::from_str(&value, false);
+            Some(parsed.map_err(|_| SettingsError::Route(value))?)
+        }
+        None => None,
+    };
+    Ok(flag.or(of_env).or(of_file).unwrap_or_default())
+}
+
 fn text(env: &Env, name: &'static str) -> Result<Option<String>, SettingsError> {
     let Some(value) = env.var(name) else { return Ok(None) };
     value.to_owned().into_string().map(Some).map_err(|value| SettingsError::NotText { name, value })
@@ -138,6 +156,8 @@ pub(crate) enum SettingsError {
     Batches(#[from] multi::BatchesError),
     #[error("invalid log level {0:?}: expected a number")]
     LogLevel(String),
+    #[error("invalid {name} {0:?}: expected auto, host or direct", name = env::ROUTE)]
+    Route(String),
     #[error("{name} is not UTF-8: {value:?}")]
     NotText { name: &'static str, value: OsString },
     #[error(transparent)]
@@ -151,7 +171,7 @@ impl Explain for SettingsError {
             Self::Where(source) => source.hint(),
             Self::Batches(_) => Some("for example: --batch=1,25%,rest".to_owned()),
             Self::ConfigFile(error) => error.hint(),
-            Self::Contradiction(..) | Self::NotText { .. } | Self::LogLevel(_) => None,
+            Self::Contradiction(..) | Self::NotText { .. } | Self::LogLevel(_) | Self::Route(_) => None,
         }
     }
 

@@ -148,6 +148,7 @@ const BUILTIN_FLAGS: &[(&str, BuiltinFlag)] = &[
     ("yes", flag(FlagKind::Switch, Place::KnownVerbs)),
     ("keep", flag(FlagKind::Switch, Place::KnownVerbs)),
     ("color", flag(FlagKind::Value, Place::KnownVerbs)),
+    ("route", flag(FlagKind::Value, Place::KnownVerbs)),
     ("dry-run", flag(FlagKind::Value, Place::BeforeVerb)),
     ("v", flag(FlagKind::Value, Place::BeforeVerb)),
     ("help", flag(FlagKind::Switch, Place::BeforeVerb)),

@@ -219,7 +219,7 @@ Examples:
   kubectl mc install --image=registry.example/mc-sidecar:0.1.0 -o yaml
 
   # With an address of its own for clients and agents
-  kubectl mc install --image=registry.example/mc-sidecar:0.1.0 --expose=LoadBalancer
+  kubectl mc install --values=values.yaml --expose=LoadBalancer
 
   # With the values of the Helm chart
   kubectl mc install --image=registry.example/mc-sidecar --values=values.yaml";

@@ -38,6 +38,8 @@ pub(crate) struct ClusterContext {
     pub(crate) extensions: Option<Vec<NamedExtension>>,
     /// The kubeconfig files that hold the user, as kubectl would read them.
     pub(crate) files: Vec<PathBuf>,
+    /// Whether the server is the host's direct endpoint, which serves members only.
+    pub(crate) is_direct: bool,
     /// The file that `--kubeconfig` named.
     pub(crate) kubeconfig_flag: Option<PathBuf>,
     /// All files merged, with absolute paths.
@@ -144,9 +146,23 @@ impl ClusterContext {
             namespace: context.namespace.filter(|namespace| !namespace.is_empty()),
             extensions: context.extensions,
             files,
+            is_direct: false,
             kubeconfig_flag: None,
             kubeconfig,
         })
+    }
+
+    /// The same context with the server of the host's direct endpoint.
+    pub(crate) fn through(mut self, server: String, cluster: Cluster) -> Self {
+        let name = self.context.as_ref().or(self.kubeconfig.current_context.as_ref());
+        let context = self.kubeconfig.contexts.iter().find(|entry| Some(&entry.name) == name);
+        let of_context = context.and_then(|entry| Some(entry.context.as_ref()?.cluster.clone()));
+        for entry in
+            self.kubeconfig.clusters.iter_mut().filter(|entry| Some(&entry.name) == of_context.as_ref())
+        {
+            entry.cluster = Some(cluster.clone());
+        }
+        Self { server, cluster, is_direct: true, ..self }
     }
 
     /// The path of the host's own server: empty, or `/prefix` of a proxy before it.
@@ -157,9 +173,10 @@ impl ClusterContext {
 
     /// `host "context" (server)`, for messages.
     pub(crate) fn describe(&self) -> String {
+        let direct = if self.is_direct { "the direct endpoint of " } else { "" };
         match &self.context {
-            Some(context) => format!("host {context:?} ({})", self.server),
-            None => format!("host of this pod ({})", self.server),
+            Some(context) => format!("{direct}host {context:?} ({})", self.server),
+            None => format!("{direct}host of this pod ({})", self.server),
         }
     }
 

@@ -37,6 +37,11 @@ impl<'a> Login<'a> {
         Ok(self.obtained.get_or_init(|| host))
     }
 
+    /// The host as it was found.
+    pub(crate) fn found(&self) -> &ClusterContext {
+        self.host
+    }
+
     /// The host with the credential, if it was needed.
     pub(crate) fn into_host(self) -> ClusterContext {
         self.obtained.into_inner().unwrap_or_else(|| self.host.clone())

@@ -59,8 +59,10 @@ impl Clusters {
                 Self::Where => flag == "where",
                 Self::ByName => flag == "cluster",
                 Self::Choice => chooses,
-                Self::Any => chooses || runs_on_several,
-                Self::Lines => chooses || runs_on_several || ["retry_failed", "color"].contains(&flag),
+                Self::Any => chooses || runs_on_several || flag == "route",
+                Self::Lines => {
+                    chooses || runs_on_several || ["route", "retry_failed", "color"].contains(&flag)
+                }
             }
     }
 }

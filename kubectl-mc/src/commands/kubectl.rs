@@ -9,9 +9,11 @@ use kubectl_mc_api::ClusterName;
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::chosen_cluster::ChosenCluster;
+use crate::cli::RouteChoice;
 use crate::cluster::client;
 use crate::cluster::context::{ClusterContext, User};
 use crate::cluster::credential::Login;
+use crate::cluster::route::{self, RouteError, Through};
 use crate::commands::builtin;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
@@ -79,6 +81,18 @@ fn choice(
     Ok(Some(Choice::names([cluster])))
 }
 
+/// The route to members for this command; a command that sends nothing needs none.
+fn through<'a>(
+    login: &'a Login<'a>,
+    scanned: &'a Scanned,
+    settings: &Settings,
+    env: &'a Env,
+    now: SystemTime,
+) -> Result<Through<'a>, RouteError> {
+    let wanted = if preflight::needs_no_server(scanned) { RouteChoice::Host } else { settings.route };
+    route::Request { wanted, login, scanned, env, now }.choose()
+}
+
 /// On success kubectl has taken our place and this does not return (on Unix).
 fn one(
     scanned: Scanned,
@@ -88,21 +102,24 @@ fn one(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     rewrite::check(&scanned, &cluster)?;
-    let host = ClusterContext::load_for(&scanned, &settings.host, env)?;
+    let found = ClusterContext::load_for(&scanned, &settings.host, env)?;
+    let login = Login::new(&found, &scanned);
+    let now = SystemTime::now();
+    let through = through(&login, &scanned, settings, env, now)?;
     if let Some(plan) = Plan::for_one(&scanned, env) {
-        return native(&plan, &scanned, cluster, &host, settings, env, printer);
+        return native(&plan, &scanned, cluster, &through, settings, env, printer);
     }
+    let host = through.found();
     let kubectl = Kubectl::find(env)?;
     Log::new(env).decision("Run kubectl", &[("cluster", &cluster), ("path", &kubectl.path().display())]);
     let cache = Cache::open(env)?;
     let overlay = overlay::overlay_json(&host, &cluster)?;
 
-    let now = SystemTime::now();
     if preflight::is_needed(&scanned, &host, &cluster, env, cache.holds(&overlay), now) {
         preflight::run(&host, &cluster, &scanned, env)?;
     }
     if self_review::is_sent(&scanned) {
-        self_review::check(&host, &cluster, &scanned, env)?;
+        self_review::check(&found, &cluster, &scanned, env)?;
     }
     // Stored only now: a cluster whose overlay is in the cache was not refused before.
     let overlay = cache.store(&overlay, now)?;
@@ -125,16 +142,15 @@ fn native(
     plan: &Plan,
     scanned: &Scanned,
     cluster: ClusterName,
-    found: &ClusterContext,
+    through: &Through<'_>,
     settings: &Settings,
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let login = Login::new(found, scanned);
-    let host = login.host()?;
+    let (found, host) = (through.found(), through.host()?);
     let task = Task {
-        host,
-        plugin: matches!(host.user, User::Inline(..)).then_some(found),
+        host: &host,
+        plugin: matches!(host.user, User::Inline(..)).then_some(&found),
         scanned,
         env,
         printer,
@@ -154,7 +170,7 @@ fn native(
         return Ok(ExitStatus::Success);
     };
     if let MemberFailure::Refused(refusal) = &failure {
-        return Err(PreflightError::new("kubectl mc", scanned, host, &cluster, refusal).into());
+        return Err(PreflightError::new("kubectl mc", scanned, &host, &cluster, refusal).into());
     }
     text.end(&failure);
     Ok(ExitStatus::Failed)

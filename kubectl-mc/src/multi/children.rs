@@ -35,6 +35,8 @@ pub(super) struct Children<'a> {
     job: &'a Job<'a>,
     kubectl: Kubectl,
     client: Option<kube::Client>,
+    /// A client of the host itself, for a command that sends a review.
+    host: Option<kube::Client>,
     input: Option<Arc<[u8]>>,
     /// The words for kubectl; those of one cluster may differ.
     scanned: Scanned,
@@ -56,15 +58,20 @@ impl<'a> Children<'a> {
             return Err(TooManyStreams { clusters }.into());
         }
         let cache = Cache::open(job.env)?;
-        let folder = match &job.host.user {
+        let folder = match &job.through.user {
             User::Inline(..) => Some(RunFolder::make(cache.folder())?),
             User::Named(_) | User::ServiceAccount(_) => None,
         };
         let reads = job.effect != Effect::Writes;
+        let host = match self_review::is_sent(job.scanned) {
+            true => client::connection(job.host, job.scanned, job.env).await.ok(),
+            false => None,
+        };
         let ends = job.effect == Effect::Reads && !verb::is_stream(job.scanned);
         Ok(Self {
             kubectl: Kubectl::find(job.env)?,
-            client: client::connection(job.host, job.scanned, job.env).await.ok(),
+            client: client::connection(job.through, job.scanned, job.env).await.ok(),
+            host,
             input: job.input.clone(),
             scanned,
             cache,
@@ -122,7 +129,7 @@ impl<'a> Children<'a> {
             parsed: self.job.parses_output(),
             input: self.input.clone(),
             timeout: self.timeout,
-            reviews: self_review::is_sent(self.job.scanned),
+            host: self.host.clone(),
             may_say_no: verb::may_say_no(self.job.scanned),
             keep: self.job.options.keep,
             client: self.client.clone(),
@@ -132,19 +139,19 @@ impl<'a> Children<'a> {
     }
 
     fn invocation(&self, target: &SelectedCluster, at: usize) -> Result<Invocation, Failure> {
-        let overlay = overlay::overlay_json(self.job.host, &target.name)?;
+        let overlay = overlay::overlay_json(self.job.through, &target.name)?;
         let overlay: PathBuf = match &self.folder {
             Some(folder) => folder.write(target.name.as_str(), &overlay)?,
             None => self.cache.store(&overlay, SystemTime::now())?,
         };
         let mut raw = RawPath::Joined;
         if rewrite::uses_raw(&self.scanned).is_some() {
-            let minor = self.kubectl.minor_version(&rewrite::kubeconfig_list(self.job.host, &overlay)?)?;
+            let minor = self.kubectl.minor_version(&rewrite::kubeconfig_list(self.job.through, &overlay)?)?;
             raw = RawPath::of_minor_version(minor);
         }
         let mut scanned = self.scanned.clone();
         local_port::adapt(&mut scanned, target.name.as_str(), at);
-        Ok(rewrite::rewrite(scanned, self.job.host, &target.name, &overlay, raw)?)
+        Ok(rewrite::rewrite(scanned, self.job.through, &target.name, &overlay, raw)?)
     }
 }
 
@@ -157,8 +164,8 @@ struct Start {
     parsed: bool,
     input: Option<Arc<[u8]>>,
     timeout: Option<Duration>,
-    /// It asks about the caller, by a POST.
-    reviews: bool,
+    /// For a command that asks about the caller, by a POST.
+    host: Option<kube::Client>,
     may_say_no: bool,
     keep: bool,
     client: Option<kube::Client>,
@@ -172,7 +179,7 @@ impl Start {
         let (permits, asks) = (self.permits.clone(), self.asks.clone());
         let ask = asks.acquire_owned().await;
         let begin = Instant::now();
-        let refused = refusal(client, &self.cluster, self.reviews, timeout).await;
+        let refused = refusal(client, &self.cluster, self.host.as_ref(), timeout).await;
         drop(ask);
         let result = match refused {
             Ok(()) => {
@@ -272,14 +279,14 @@ impl Sink<Event> for Results<'_, '_> {
 async fn refusal(
     client: Option<&kube::Client>,
     cluster: &ClusterName,
-    reviews: bool,
+    host: Option<&kube::Client>,
     timeout: Option<Duration>,
 ) -> Result<(), Fault> {
     let Some(client) = client else { return Ok(()) };
     let asked = async {
-        match preflight::refusal(client, cluster).await {
-            None if reviews => self_review::refusal(client, cluster).await,
-            refusal => refusal,
+        match (preflight::refusal(client, cluster).await, host) {
+            (None, Some(host)) => self_review::refusal(host, cluster).await,
+            (refusal, _) => refusal,
         }
     };
     let refusal = match timeout {

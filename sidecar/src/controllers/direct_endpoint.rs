@@ -129,7 +129,8 @@ mod tests {
                     }
                     kept.clone().map(|data| json!({"metadata": metadata, "data": data}))
                 };
-                let missing = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+                let missing =
+                    json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
                 let code = if answer.is_some() { 200 } else { 404 };
                 let body = answer.unwrap_or(missing).to_string().into_bytes();
                 Ok::<_, tower::BoxError>(Response::builder().status(code).body(Body::from(body))?)

@@ -44,6 +44,7 @@ pub(super) fn host(env: &Env, service_account: &Path) -> Option<ClusterContext> 
         namespace: namespace.filter(|namespace| !namespace.is_empty()),
         extensions: None,
         files: Vec::new(),
+        is_direct: false,
         kubeconfig_flag: None,
     })
 }

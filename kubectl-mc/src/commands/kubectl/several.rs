@@ -1,5 +1,7 @@
 //! Runs a command of kubectl on several clusters: resolves the choice, checks the command, and runs the job.
 
+use std::time::SystemTime;
+
 use kubectl_mc_api::ClusterName;
 
 use crate::argv::Scanned;
@@ -71,14 +73,16 @@ pub(super) fn run(
     }
     multi::check(&scanned, targets.len())?;
     let growth = Growth::new(&choice, &settings.sets);
-    let (found, host) = (&host, login.host()?);
+    let through = super::through(&login, &scanned, &settings, env, SystemTime::now())?;
+    let (found, through) = (through.found(), through.host()?);
     let Settings { fleet: options, .. } = &settings;
     let input = multi::read_input(&scanned)?.map(|input| multi::unmarked(&scanned, input)).transpose()?;
     let effect = builtin::effect(&scanned);
     multi::run(&Job {
         scanned: &scanned,
-        host,
-        found,
+        host: &host,
+        through: &through,
+        found: &found,
         targets: &targets,
         growth: growth.as_ref(),
         options,

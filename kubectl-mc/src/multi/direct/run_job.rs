@@ -29,7 +29,7 @@ impl Plan {
         }
         let asked = |target: &&SelectedCluster| target.not_ready().is_none() || self.is_watch();
         let task = Task {
-            host: job.host,
+            host: job.through,
             plugin: job.plugin(),
             scanned: job.scanned,
             env: job.env,

@@ -1,0 +1,223 @@
+//! The route to members: through the host's kube-apiserver, or by the direct endpoint of the sidecar, where the host
+//! publishes one and this machine reaches it.
+//!
+//! What was found is kept in the cache folder, so that most commands ask nothing: the publication for hours, whether the
+//! endpoint was reached for a minute. Whatever is wrong with the direct endpoint, `--route=auto` goes through the host.
+
+mod endpoint;
+mod findings;
+
+use std::time::SystemTime;
+
+use kube::config::{AuthInfo, ExecInteractiveMode};
+
+use self::endpoint::{Endpoint, Fault};
+use self::findings::Findings;
+use crate::argv::Scanned;
+use crate::cache::Cache;
+use crate::cli::RouteChoice;
+use crate::cluster::client::{self, ClientError};
+use crate::cluster::context::{ClusterContext, User};
+use crate::cluster::credential::Login;
+use crate::env::Env;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::log::Log;
+
+/// How requests reach members.
+#[derive(Clone, Debug, PartialEq)]
+enum Route {
+    Host,
+    Direct(Endpoint),
+}
+
+/// The contexts by which members are reached.
+pub(crate) struct Through<'a> {
+    login: &'a Login<'a>,
+    route: Route,
+}
+
+impl Through<'_> {
+    /// As it was found.
+    pub(crate) fn found(&self) -> ClusterContext {
+        self.route.apply(self.login.found())
+    }
+
+    /// With the caller's credential.
+    pub(crate) fn host(&self) -> Result<ClusterContext, ClientError> {
+        Ok(self.route.apply(self.login.host()?))
+    }
+}
+
+/// A command that needs a route.
+pub(crate) struct Request<'a> {
+    pub(crate) wanted: RouteChoice,
+    pub(crate) login: &'a Login<'a>,
+    pub(crate) scanned: &'a Scanned,
+    pub(crate) env: &'a Env,
+    pub(crate) now: SystemTime,
+}
+
+impl Route {
+    fn choose(request: &Request<'_>) -> Result<Self, RouteError> {
+        let host = request.login.found();
+        let found = match request.wanted {
+            RouteChoice::Host => return Ok(Self::Host),
+            RouteChoice::Auto => match needs_host(host, request.scanned) {
+                Some(reason) => Err(Fault::NotSuitable(reason)),
+                None => request.find(),
+            },
+            RouteChoice::Direct => request.find(),
+        };
+        let log = Log::new(request.env);
+        match found {
+            Ok(endpoint) => {
+                log.decision("Chose route", &[("route", &"direct"), ("server", &endpoint.server)]);
+                Ok(Self::Direct(endpoint))
+            }
+            Err(fault) if request.wanted == RouteChoice::Direct => {
+                Err(RouteError { host: host.describe(), install: host.kubectl_mc(), fault })
+            }
+            Err(fault) => {
+                log.decision("Chose route", &[("route", &"host"), ("reason", &fault)]);
+                Ok(Self::Host)
+            }
+        }
+    }
+
+    /// The context by which members are reached.
+    fn apply(&self, host: &ClusterContext) -> ClusterContext {
+        match self {
+            Self::Host => host.clone(),
+            Self::Direct(endpoint) => endpoint.context(host),
+        }
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Finds the route. It fails only if the direct endpoint is demanded.
+    pub(crate) fn choose(&self) -> Result<Through<'a>, RouteError> {
+        Ok(Through { login: self.login, route: Route::choose(self)? })
+    }
+
+    /// The direct endpoint, if it can be used.
+    fn find(&self) -> Result<Endpoint, Fault> {
+        let host = self.login.found();
+        let cache = Cache::open(self.env).ok();
+        let key = Findings::key(host, self.scanned);
+        let mut findings =
+            cache.as_ref().and_then(|cache| Findings::load(cache, &key, self.now)).unwrap_or_default();
+        if let Some(known) = findings.usable(self.now, self.wanted == RouteChoice::Direct) {
+            return known;
+        }
+        let runtime = client::runtime().map_err(Fault::client)?;
+        let found = runtime.block_on(self.ask(&mut findings));
+        if let Some(cache) = cache {
+            // Without a cache the next command asks again.
+            let _ = findings.store(&cache, &key, self.now);
+        }
+        found
+    }
+
+    /// Asks the host for the endpoint, tries to reach it, and tries the caller's credential there, as far as it is not
+    /// known.
+    async fn ask(&self, findings: &mut Findings) -> Result<Endpoint, Fault> {
+        if findings.publication_is_due(self.now) {
+            self.read(findings).await?;
+        }
+        let mut endpoint = findings.endpoint()?;
+        if !findings.was_reached(self.now) {
+            let mut reached = endpoint.reach(self.login.found(), self.env).await;
+            if reached.is_err() && findings.may_be_outdated(self.now) {
+                // The endpoint has moved, or has another CA.
+                self.read(findings).await?;
+                endpoint = findings.endpoint()?;
+                reached = endpoint.reach(self.login.found(), self.env).await;
+            }
+            findings.reached(&reached, self.now);
+            reached?;
+        }
+        if !findings.accepts_credential() {
+            let login = self.login.host().map_err(Fault::client)?;
+            let accepted = endpoint.try_credential(login, self.scanned, self.env).await;
+            findings.accepted(&accepted, self.now);
+            accepted?;
+        }
+        Ok(endpoint)
+    }
+
+    async fn read(&self, findings: &mut Findings) -> Result<(), Fault> {
+        let login = self.login.host().map_err(Fault::client)?;
+        let published = Endpoint::read(login, self.scanned, self.env).await;
+        findings.read(&published, self.now);
+        published.map(drop)
+    }
+}
+
+/// Why a command goes through the host whatever is published.
+fn needs_host(host: &ClusterContext, scanned: &Scanned) -> Option<&'static str> {
+    const TRUST: [&str; 2] = ["certificate-authority", "tls-server-name"];
+    const CREDENTIAL: [&str; 3] = ["token", "username", "client-certificate"];
+    let given = |flags: &[&str]| flags.iter().any(|flag| scanned.value(flag).is_some());
+    if given(&TRUST) || scanned.has("insecure-skip-tls-verify") {
+        return Some("a flag is about the certificate of the host");
+    }
+    if given(&CREDENTIAL) {
+        return Some("the credential is given by a flag");
+    }
+    if host.cluster.insecure_skip_tls_verify == Some(true) || !host.server.starts_with("https://") {
+        return Some("the kubeconfig does not verify the host");
+    }
+    if host.cluster.proxy_url.as_deref().is_some_and(|url| !url.is_empty()) {
+        return Some("the kubeconfig has a proxy for the host");
+    }
+    let user = user(host, scanned)?;
+    if let Some(exec) = &user.exec {
+        if exec.provide_cluster_info {
+            return Some("the credential plugin is told the cluster");
+        }
+        if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
+            return Some("the credential plugin asks at every login");
+        }
+    }
+    let is_other = user.auth_provider.is_some() || user.username.is_some();
+    is_other.then_some("only the host knows this kind of credential")
+}
+
+/// The user of the kubeconfig.
+fn user<'a>(host: &'a ClusterContext, scanned: &Scanned) -> Option<&'a AuthInfo> {
+    let flag = scanned.value("user").and_then(|user| user.to_str());
+    let name = match &host.user {
+        User::Inline(_, user) | User::ServiceAccount(user) => return Some(user),
+        User::Named(name) => flag.or(name.as_deref())?,
+    };
+    host.kubeconfig.auth_infos.iter().find(|entry| entry.name == name)?.auth_info.as_ref()
+}
+
+/// Why `--route=direct` is not possible.
+#[derive(Debug, thiserror::Error)]
+#[error("no direct route to members of {host}: {fault}")]
+pub(crate) struct RouteError {
+    host: String,
+    install: String,
+    fault: Fault,
+}
+
+impl Explain for RouteError {
+    fn hint(&self) -> Option<String> {
+        Some(match self.fault {
+            Fault::NotPublished => format!(
+                "--route=host goes through the host; an admin of the host publishes a direct endpoint: {} install --expose=TYPE",
+                self.install
+            ),
+            _ => "--route=host goes through the host".to_owned(),
+        })
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Failed
+    }
+}
+
+#[cfg(test)]
+mod tests;

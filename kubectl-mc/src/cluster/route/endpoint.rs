@@ -1,0 +1,141 @@
+//! The direct endpoint: reads what the host publishes, and makes the requests that show whether it can be used.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::StatusCode;
+use kube::config::{AuthInfo, Cluster};
+use kubectl_mc_api::direct::{AUTHORITY, CONFIG_MAP, NAMESPACE, SERVER};
+use kubectl_mc_api::path::PROXY_GROUP_VERSION;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use crate::argv::Scanned;
+use crate::cluster::client::{self, ClientError, Reply};
+use crate::cluster::context::ClusterContext;
+use crate::env::Env;
+use crate::server_text::ServerText;
+
+/// What the host publishes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Endpoint {
+    pub(super) server: String,
+    /// CA certificates (PEM); none means the system's.
+    authority: Option<String>,
+}
+
+/// Why the direct endpoint is not used.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("{0}")]
+    NotSuitable(&'static str),
+    #[error("the host publishes no direct endpoint")]
+    NotPublished,
+    #[error("cannot read ConfigMap {NAMESPACE}/{CONFIG_MAP} of the host: {0}")]
+    NotRead(ServerText),
+    #[error("cannot reach {server}: {reason}")]
+    NotReached { server: String, reason: ServerText },
+    #[error("{server} does not accept the credential of the host")]
+    NotAccepted { server: String },
+    #[error("{0}")]
+    Client(String),
+    /// One of the above, found out by an earlier command.
+    #[error("{0} (found by an earlier command)")]
+    Remembered(ServerText),
+}
+
+impl Fault {
+    pub(super) fn client(error: ClientError) -> Self {
+        Self::Client(crate::error::chain(&error))
+    }
+}
+
+impl Endpoint {
+    /// Reads the publication.
+    pub(super) async fn read(host: &ClusterContext, scanned: &Scanned, env: &Env) -> Result<Self, Fault> {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{CONFIG_MAP}");
+        let reply = get(host, scanned, env, &path, READ_TIMEOUT)
+            .await
+            .map_err(|reason| Fault::NotRead(reason.into()))?;
+        match reply.status {
+            StatusCode::OK => Self::of(&reply).ok_or(Fault::NotPublished),
+            // Without the Role that comes with the ConfigMap nobody may read it.
+            StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Err(Fault::NotPublished),
+            _ => Err(Fault::NotRead(reply.message())),
+        }
+    }
+
+    fn of(reply: &Reply) -> Option<Self> {
+        let config_map = reply.json();
+        let text = |key: &str| config_map["data"][key].as_str().filter(|text| !text.is_empty());
+        let server: kubectl_mc_api::direct::Server = text(SERVER)?.parse().ok()?;
+        Some(Self { server: server.url().to_owned(), authority: text(AUTHORITY).map(str::to_owned) })
+    }
+
+    /// Whether the endpoint answers with a certificate of its CA. No credential is sent.
+    pub(super) async fn reach(&self, host: &ClusterContext, env: &Env) -> Result<(), Fault> {
+        let mut context = self.context(host);
+        for entry in &mut context.kubeconfig.auth_infos {
+            entry.auth_info = Some(AuthInfo::default());
+        }
+        let answer = get(&context, &Scanned::default(), env, "/readyz", REACH_TIMEOUT).await;
+        let reason = match answer {
+            Ok(reply) if reply.status == StatusCode::OK => return Ok(()),
+            Ok(reply) => reply.message(),
+            Err(reason) => reason.into(),
+        };
+        Err(Fault::NotReached { server: self.server.clone(), reason })
+    }
+
+    /// Whether the endpoint knows the caller. What the caller may do is not asked.
+    pub(super) async fn try_credential(
+        &self,
+        host: &ClusterContext,
+        scanned: &Scanned,
+        env: &Env,
+    ) -> Result<(), Fault> {
+        let path = format!("/apis/{PROXY_GROUP_VERSION}/clusters?limit=1");
+        let server = self.server.clone();
+        match get(&self.context(host), scanned, env, &path, READ_TIMEOUT).await {
+            Ok(reply) if reply.status == StatusCode::UNAUTHORIZED => Err(Fault::NotAccepted { server }),
+            Ok(_) => Ok(()),
+            Err(reason) => Err(Fault::NotReached { server, reason: reason.into() }),
+        }
+    }
+
+    /// The host's context with this server, for requests to members.
+    pub(super) fn context(&self, host: &ClusterContext) -> ClusterContext {
+        let cluster = Cluster {
+            server: Some(self.server.clone()),
+            certificate_authority_data: self.authority.as_ref().map(|pem| STANDARD.encode(pem)),
+            proxy_url: host.cluster.proxy_url.clone(),
+            disable_compression: host.cluster.disable_compression,
+            extensions: host.cluster.extensions.clone(),
+            ..Cluster::default()
+        };
+        host.clone().through(self.server.clone(), cluster)
+    }
+}
+
+/// An answer within a time, or why there is none.
+async fn get(
+    context: &ClusterContext,
+    scanned: &Scanned,
+    env: &Env,
+    path: &str,
+    within: Duration,
+) -> Result<Reply, String> {
+    let answer = async {
+        let client = client::connection(context, scanned, env).await?;
+        client::get_by(&client, path, "application/json").await
+    };
+    match timeout(within, answer).await {
+        Ok(answer) => answer.map_err(|error| error.reason()),
+        Err(_) => Err(format!("no answer within {within:?}")),
+    }
+}
+
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+/// A person hardly notices it, and it happens once in minutes.
+const REACH_TIMEOUT: Duration = Duration::from_millis(700);

@@ -1,0 +1,102 @@
+//! An HTTPS server that answers each request by a function of its path, and remembers what it was sent.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+/// A certificate authority.
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    fn config(&self) -> Arc<ServerConfig> {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let chain = vec![params.signed_by(&key, &self.0).unwrap().der().clone()];
+        let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        Arc::new(config.with_single_cert(chain, key).unwrap())
+    }
+}
+
+type Answer = Arc<dyn Fn(&str) -> (u16, String) + Send + Sync>;
+
+pub(crate) struct TlsServer {
+    pub(crate) url: String,
+    heads: Receiver<String>,
+}
+
+impl TlsServer {
+    pub(crate) fn new(
+        authority: &Authority,
+        answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let (sender, heads) = mpsc::channel();
+        let (config, answer): (_, Answer) = (authority.config(), Arc::new(answer));
+        std::thread::spawn(move || {
+            for socket in listener.incoming() {
+                let (config, answer, sender) = (config.clone(), answer.clone(), sender.clone());
+                // A client that goes away, or does not trust the certificate, is no concern of the next one.
+                std::thread::spawn(move || serve(socket?, config, &answer, &sender));
+            }
+        });
+        Self { url, heads }
+    }
+
+    /// The heads of the requests since the last call.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.heads.try_iter().collect()
+    }
+
+    /// The paths of the requests since the last call.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.requests().iter().map(|head| path(head).to_owned()).collect()
+    }
+}
+
+fn serve(
+    socket: TcpStream,
+    config: Arc<ServerConfig>,
+    answer: &Answer,
+    heads: &Sender<String>,
+) -> std::io::Result<()> {
+    let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
+    let mut stream = BufReader::new(StreamOwned::new(connection, socket));
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if stream.read_line(&mut head)? == 0 {
+                return Ok(());
+            }
+        }
+        let (code, body) = answer(path(&head));
+        let _ = heads.send(head);
+        let length = body.len();
+        let text = format!(
+            "HTTP/1.1 {code} -\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        stream.get_mut().write_all(text.as_bytes())?;
+        stream.get_mut().flush()?;
+    }
+}
+
+fn path(head: &str) -> &str {
+    head.split(' ').nth(1).unwrap_or_default()
+}

@@ -3,6 +3,7 @@
 mod authority;
 mod cert_manager;
 mod check;
+mod direct_endpoint;
 mod fleet;
 mod helm;
 pub(crate) mod in_pods;

@@ -28,6 +28,7 @@ mod logged;
 mod proxy;
 
 pub(crate) use logged::logged;
+pub(crate) use proxy::from_environment as proxy_from_environment;
 
 /// An answer of a server, whatever its status.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! The route to members: through the host's kube-apiserver, or by the direct endpoint of the sidecar, where the host
 //! publishes one and this machine reaches it.
 //!
-//! What was found is kept in the cache folder, so that most commands ask nothing: the publication for hours, whether the
-//! endpoint was reached for a minute. Whatever is wrong with the direct endpoint, `--route=auto` goes through the host.
+//! What was found is kept in the cache folder, so that most commands only try to connect: the publication for hours, whether
+//! the endpoint was reached for a minute. Whatever is wrong with the direct endpoint, `--route=auto` goes through the host.
 
 mod endpoint;
 mod findings;
@@ -24,28 +24,29 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::log::Log;
 
-/// How requests reach members.
-#[derive(Clone, Debug, PartialEq)]
-enum Route {
-    Host,
-    Direct(Endpoint),
-}
-
-/// The contexts by which members are reached.
+/// How members are reached, and as whom.
 pub(crate) struct Through<'a> {
     login: &'a Login<'a>,
-    route: Route,
+    /// None: through the host.
+    direct: Option<Endpoint>,
 }
 
 impl Through<'_> {
-    /// As it was found.
+    /// The context by which members are reached, as it was found.
     pub(crate) fn found(&self) -> ClusterContext {
-        self.route.apply(self.login.found())
+        self.apply(self.login.found())
     }
 
-    /// With the caller's credential.
+    /// The same with the caller's credential.
     pub(crate) fn host(&self) -> Result<ClusterContext, ClientError> {
-        Ok(self.route.apply(self.login.host()?))
+        Ok(self.apply(self.login.host()?))
+    }
+
+    fn apply(&self, host: &ClusterContext) -> ClusterContext {
+        match &self.direct {
+            Some(endpoint) => endpoint.context(host),
+            None => host.clone(),
+        }
     }
 }
 
@@ -58,46 +59,33 @@ pub(crate) struct Request<'a> {
     pub(crate) now: SystemTime,
 }
 
-impl Route {
-    fn choose(request: &Request<'_>) -> Result<Self, RouteError> {
-        let host = request.login.found();
-        let found = match request.wanted {
-            RouteChoice::Host => return Ok(Self::Host),
-            RouteChoice::Auto => match needs_host(host, request.scanned) {
-                Some(reason) => Err(Fault::NotSuitable(reason)),
-                None => request.find(),
-            },
-            RouteChoice::Direct => request.find(),
-        };
-        let log = Log::new(request.env);
-        match found {
-            Ok(endpoint) => {
-                log.decision("Chose route", &[("route", &"direct"), ("server", &endpoint.server)]);
-                Ok(Self::Direct(endpoint))
-            }
-            Err(fault) if request.wanted == RouteChoice::Direct => {
-                Err(RouteError { host: host.describe(), install: host.kubectl_mc(), fault })
-            }
-            Err(fault) => {
-                log.decision("Chose route", &[("route", &"host"), ("reason", &fault)]);
-                Ok(Self::Host)
-            }
-        }
-    }
-
-    /// The context by which members are reached.
-    fn apply(&self, host: &ClusterContext) -> ClusterContext {
-        match self {
-            Self::Host => host.clone(),
-            Self::Direct(endpoint) => endpoint.context(host),
-        }
-    }
-}
-
 impl<'a> Request<'a> {
     /// Finds the route. It fails only if the direct endpoint is demanded.
     pub(crate) fn choose(&self) -> Result<Through<'a>, RouteError> {
-        Ok(Through { login: self.login, route: Route::choose(self)? })
+        let host = self.login.found();
+        let found = match self.wanted {
+            RouteChoice::Host => return Ok(Through { login: self.login, direct: None }),
+            RouteChoice::Auto => match needs_host(host, self.scanned) {
+                Some(reason) => Err(Fault::NotSuitable(reason)),
+                None => self.find(),
+            },
+            RouteChoice::Direct => self.find(),
+        };
+        let log = Log::new(self.env);
+        let direct = match found {
+            Ok(endpoint) => {
+                log.decision("Chose route", &[("route", &"direct"), ("server", &endpoint.server)]);
+                Some(endpoint)
+            }
+            Err(fault) if self.wanted == RouteChoice::Direct => {
+                return Err(RouteError { host: host.describe(), install: host.kubectl_mc(), fault });
+            }
+            Err(fault) => {
+                log.decision("Chose route", &[("route", &"host"), ("reason", &fault)]);
+                None
+            }
+        };
+        Ok(Through { login: self.login, direct })
     }
 
     /// The direct endpoint, if it can be used.
@@ -107,11 +95,21 @@ impl<'a> Request<'a> {
         let key = Findings::key(host, self.scanned);
         let mut findings =
             cache.as_ref().and_then(|cache| Findings::load(cache, &key, self.now)).unwrap_or_default();
-        if let Some(known) = findings.usable(self.now, self.wanted == RouteChoice::Direct) {
-            return known;
-        }
-        let runtime = client::runtime().map_err(Fault::client)?;
-        let found = runtime.block_on(self.ask(&mut findings));
+        let found = match findings.usable(self.now, self.wanted == RouteChoice::Direct) {
+            Some(Err(fault)) => return Err(fault),
+            Some(Ok(endpoint)) => match endpoint.connect(self.env) {
+                Ok(()) => return Ok(endpoint),
+                Err(fault) => {
+                    let unreached = Err(fault);
+                    findings.reached(&unreached, self.now);
+                    unreached.map(|()| endpoint)
+                }
+            },
+            None => {
+                let runtime = client::runtime().map_err(Fault::client)?;
+                runtime.block_on(self.ask(&mut findings))
+            }
+        };
         if let Some(cache) = cache {
             // Without a cache the next command asks again.
             let _ = findings.store(&cache, &key, self.now);
@@ -131,8 +129,11 @@ impl<'a> Request<'a> {
             if reached.is_err() && findings.may_be_outdated(self.now) {
                 // The endpoint has moved, or has another CA.
                 self.read(findings).await?;
-                endpoint = findings.endpoint()?;
-                reached = endpoint.reach(self.login.found(), self.env).await;
+                let current = findings.endpoint()?;
+                if current != endpoint {
+                    reached = current.reach(self.login.found(), self.env).await;
+                    endpoint = current;
+                }
             }
             findings.reached(&reached, self.now);
             reached?;

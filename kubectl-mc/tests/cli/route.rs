@@ -1,6 +1,7 @@
 //! The route to members: by the direct endpoint that the host publishes, or through the host.
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -163,23 +164,30 @@ fn credential_that_only_the_host_knows_stays_with_it() {
 
 #[test]
 fn moved_endpoint_is_found_at_once() {
-    let (scene, authority) = (Scene::new(), Authority::new());
-    {
-        let endpoint = endpoint(&authority);
-        scene.publish(&endpoint.url, &authority);
-        assert_eq!(scene.used(&[]), endpoint.url);
-    }
+    let (scene, first, next) = (Scene::new(), Authority::new(), Authority::new());
     // Another CA, as after a rotation. What is remembered is two minutes old.
-    let next = Authority::new();
-    let endpoint = endpoint(&next);
-    scene.publish(&endpoint.url, &next);
-    age(&scene, 120);
-    let remembered = remembered(&scene);
-    let text = std::fs::read_to_string(&remembered).unwrap();
-    let mut findings: Value = serde_json::from_str(&text).unwrap();
-    findings["endpoint"]["server"] = endpoint.url.as_str().into();
-    std::fs::write(&remembered, findings.to_string()).unwrap();
+    let (before, after) = (endpoint(&first), endpoint(&next));
+    scene.publish(&before.url, &first);
+    assert_eq!(scene.used(&[]), before.url);
+    scene.publish(&after.url, &next);
+    remember(&scene, |findings| {
+        findings["endpoint"]["server"] = after.url.as_str().into();
+        for time in ["read", "reached"] {
+            findings[time] = (findings[time].as_u64().unwrap() - 120).into();
+        }
+    });
+    assert_eq!(scene.used(&[]), after.url);
+}
+
+#[test]
+fn endpoint_that_has_just_gone_fails_no_command() {
+    let (scene, authority) = (Scene::new(), Authority::new());
+    let endpoint = endpoint(&authority);
+    scene.publish(&endpoint.url, &authority);
     assert_eq!(scene.used(&[]), endpoint.url);
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    remember(&scene, |findings| findings["endpoint"]["server"] = format!("https://{closed}").into());
+    assert_eq!(scene.used(&[]), scene.host.url);
 }
 
 #[test]
@@ -214,19 +222,14 @@ fn local_command_asks_for_no_route() {
     assert_eq!(scene.host.paths(), [""; 0]);
 }
 
-fn remembered(scene: &Scene) -> std::path::PathBuf {
+/// Changes what the plugin remembers of the endpoint.
+fn remember(scene: &Scene, change: impl Fn(&mut Value)) {
     let entries = std::fs::read_dir(scene.bed.path("home/.cache/kubectl-mc")).unwrap();
     let mut paths = entries.map(|entry| entry.unwrap().path());
-    paths.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("route-")).unwrap()
-}
-
-/// Makes what is remembered older by so many seconds.
-fn age(scene: &Scene, seconds: u64) {
-    let path = remembered(scene);
-    let mut findings: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    for field in ["read", "reached"] {
-        findings[field] = (findings[field].as_u64().unwrap() - seconds).into();
-    }
+    let is_it = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("route-");
+    let path = paths.find(is_it).unwrap();
+    let mut findings = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    change(&mut findings);
     std::fs::write(path, findings.to_string()).unwrap();
 }
 

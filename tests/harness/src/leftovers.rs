@@ -94,7 +94,8 @@ fn name(object: &Value) -> &str {
 }
 
 /// What does not go with a namespace.
-const KINDS: [(&str, &str); 8] = [
+const KINDS: [(&str, &str); 9] = [
+    ("/api/v1", "configmaps"),
     ("/apis/apiregistration.k8s.io/v1", "apiservices"),
     ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions"),
     (RBAC, "clusterroles"),

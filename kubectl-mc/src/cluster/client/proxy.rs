@@ -8,7 +8,7 @@ use hyper_util::client::proxy::matcher::Matcher;
 use crate::env::{self, Env};
 
 /// The proxy that the environment asks for on the way to `server`.
-pub(super) fn from_environment(server: &Uri, env: &Env) -> Option<Uri> {
+pub(crate) fn from_environment(server: &Uri, env: &Env) -> Option<Uri> {
     let host = server.host()?;
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     if host == "localhost" || address.is_ok_and(|address| address.is_loopback()) {

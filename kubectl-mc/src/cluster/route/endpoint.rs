@@ -1,5 +1,6 @@
 //! The direct endpoint: reads what the host publishes, and makes the requests that show whether it can be used.
 
+use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use base64::Engine;
@@ -73,6 +74,27 @@ impl Endpoint {
         Some(Self { server: server.url().to_owned(), authority: text(AUTHORITY).map(str::to_owned) })
     }
 
+    /// Whether the endpoint still accepts connections. Behind a proxy this machine cannot tell.
+    pub(super) fn connect(&self, env: &Env) -> Result<(), Fault> {
+        let fault = |reason: String| Fault::NotReached { server: self.server.clone(), reason: reason.into() };
+        let url: http::Uri =
+            self.server.parse().map_err(|error: http::uri::InvalidUri| fault(error.to_string()))?;
+        if client::proxy_from_environment(&url, env).is_some() {
+            return Ok(());
+        }
+        let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+        let addresses = (host, url.port_u16().unwrap_or(443)).to_socket_addrs();
+        let addresses: Vec<_> = addresses.map_err(|error| fault(error.to_string()))?.collect();
+        let mut last = "no address".to_owned();
+        for address in addresses.iter().take(MOST_ADDRESSES) {
+            match TcpStream::connect_timeout(address, REACH_TIMEOUT / 2) {
+                Ok(_) => return Ok(()),
+                Err(error) => last = error.to_string(),
+            }
+        }
+        Err(fault(last))
+    }
+
     /// Whether the endpoint answers with a certificate of its CA. No credential is sent.
     pub(super) async fn reach(&self, host: &ClusterContext, env: &Env) -> Result<(), Fault> {
         let mut context = self.context(host);
@@ -136,6 +158,8 @@ async fn get(
     }
 }
 
+/// Of a name with addresses of both families.
+const MOST_ADDRESSES: usize = 2;
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// A person hardly notices it, and it happens once in minutes.
 const REACH_TIMEOUT: Duration = Duration::from_millis(700);

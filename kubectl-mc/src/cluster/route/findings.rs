@@ -24,7 +24,7 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// The name of the file: for a user of a host.
+    /// The name of the file: for a user of a host, by the same kubeconfig.
     pub(super) fn key(host: &ClusterContext, scanned: &Scanned) -> String {
         let user = match &host.user {
             User::Named(name) => name.as_deref().unwrap_or_default(),
@@ -32,7 +32,8 @@ impl Findings {
             User::ServiceAccount(_) => "",
         };
         let flag = scanned.value("user").map(|user| user.to_string_lossy()).unwrap_or_default();
-        format!("{}\n{}\n{user}\n{flag}", host.server, host.context.as_deref().unwrap_or_default())
+        let context = host.context.as_deref().unwrap_or_default();
+        format!("{}\n{context}\n{user}\n{flag}\n{:?}", host.server, host.files)
     }
 
     pub(super) fn load(cache: &Cache, key: &str, now: SystemTime) -> Option<Self> {

@@ -59,7 +59,7 @@ fn direct_context_keeps_the_user_and_nothing_of_the_hosts_trust() {
     let endpoint = r#"{"server": "https://mc:8443", "authority": "PEM"}"#;
     let endpoint: Endpoint = serde_json::from_str(endpoint).unwrap();
     let host = host("tls-server-name: name, insecure-skip-tls-verify: false", "token: t");
-    let through = Route::Direct(endpoint).apply(&host);
+    let through = endpoint.context(&host);
     assert_eq!(through.server, "https://mc:8443");
     assert_eq!(through.cluster.certificate_authority_data.as_deref(), Some("UEVN"));
     assert_eq!((&through.cluster.tls_server_name, through.cluster.insecure_skip_tls_verify), (&None, None));
@@ -67,7 +67,7 @@ fn direct_context_keeps_the_user_and_nothing_of_the_hosts_trust() {
     assert_eq!(of_own_requests.server.as_deref(), Some("https://mc:8443"));
     assert!(through.kubeconfig.auth_infos[0].auth_info.as_ref().unwrap().token.is_some());
     assert_eq!(through.describe(), "the direct endpoint of host \"c\" (https://mc:8443)");
-    assert_eq!(Route::Host.apply(&host).describe(), "host \"c\" (https://host)");
+    assert_eq!(host.describe(), "host \"c\" (https://host)");
 }
 
 fn at(seconds: u64) -> SystemTime {

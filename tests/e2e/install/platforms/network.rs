@@ -81,10 +81,15 @@ pub(crate) struct WayToService {
 
 impl WayToService {
     pub(crate) fn open(scene: &Scene, namespace: &str) -> Result<Self> {
-        let (_, node) = pods(scene)?;
         let path = format!("/api/v1/namespaces/{namespace}/services/mc-sidecar");
         let service = scene.api()?.get(&path)?;
         let address = service["spec"]["clusterIP"].as_str().context("no address")?.parse()?;
+        Self::to(scene, address)
+    }
+
+    /// A way to an address of a Service, as of a load balancer.
+    pub(crate) fn to(scene: &Scene, address: IpAddr) -> Result<Self> {
+        let (_, node) = pods(scene)?;
         system(&format!("ip route replace {address} via {node}"), "")?;
         Ok(Self { address, node })
     }

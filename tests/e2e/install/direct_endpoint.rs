@@ -1,0 +1,86 @@
+//! `kubectl mc install --expose`: the sidecars at an address of their own, which the plugin finds and uses. The load
+//! balancer is the test: it gives the Service an address in the node's network.
+
+use anyhow::{Result, ensure};
+use harness::both_sides::alone;
+use harness::spare_host::{SIDECAR, listing};
+use harness::tool::Tool;
+use harness::wait::{SOON, eventually};
+use serde_json::json;
+
+use crate::install::in_pods::{Scene, program};
+use crate::install::platforms::network::WayToService;
+
+#[test]
+fn load_balancer_leads_to_members_past_the_host() -> Result<()> {
+    let (scene, alone) = (Scene::take()?, alone()?);
+    let before = listing(scene.host.cluster)?;
+    let install = ["install", "--image", SIDECAR, "--image-pull-policy=Never"];
+    let running = scene.plugin.start(&[&install[..], &["--expose=LoadBalancer"]].concat())?;
+    let api = scene.api()?;
+    // The address comes late, and the sidecars wait for it.
+    eventually("the Service is there", SOON, || {
+        Ok((api.request("GET", SERVICE, "", "")?.status() == 200).then_some(()))
+    })?;
+    ensure!(api.request("GET", DEPLOYMENT, "", "")?.status() == 404, "the sidecars have no name to serve");
+    give_address(&scene)?;
+    let way = WayToService::to(&scene, ADDRESS.parse()?)?;
+    let told = running.finish(8 * SOON)?.success()?;
+    ensure!(told.contains("configmap/kubectl-mc created"), "{told}");
+    let published = eventually("the CA is published", SOON, || {
+        let data = api.get(CONFIG_MAP)?["data"].clone();
+        Ok(data["ca.crt"].is_string().then_some(data))
+    })?;
+    ensure!(published["server"] == format!("https://{ADDRESS}"), "{published}");
+
+    let plugin = Tool::plugin_at(program(), &[scene.host.cluster, alone.cluster])?;
+    let member = format!("--member-context={}", alone.cluster.name);
+    plugin.ok(&["join", "far", &member])?;
+    let direct = |more: &[&str]| plugin.run(&[&["-v=1", "--route=direct", "-C", "far"], more].concat());
+    let names = direct(&["get", "namespaces", "-o", "name"])?;
+    ensure!(names.code == 0 && names.text().contains("namespace/default"), "{names:?}");
+    // By itself as well.
+    let auto = plugin.run(&["-v=1", "-C", "far", "get", "namespaces"])?;
+    let chosen = format!("\"Chose route\" route=\"direct\" server=\"https://{ADDRESS}\"");
+    ensure!(auto.code == 0 && auto.stderr.contains(&chosen), "{auto:?}");
+    // Each item of an impersonation is checked by the sidecar: an administrator may.
+    let as_another = direct(&["--as=jane", "--as-group=system:masters", "get", "namespaces"])?;
+    ensure!(as_another.code == 0, "{as_another:?}");
+    direct(&["--as=jane", "get", "namespaces"])?.failure(&["jane", "clusters/proxy"])?;
+
+    // Without the way to the address, everything goes through the host.
+    drop(way);
+    let fresh = Tool::plugin_at(program(), &[scene.host.cluster])?;
+    let around = fresh.run(&["-v=1", "-C", "far", "get", "namespaces", "-o", "name"])?;
+    ensure!(around.code == 0 && around.stderr.contains("route=\"host\""), "{around:?}");
+    fresh
+        .run(&["--route=direct", "-C", "far", "get", "namespaces"])?
+        .failure(&[&format!("cannot reach https://{ADDRESS}"), "--route=host goes through the host"])?;
+
+    // An installation without it takes it away.
+    let told = scene.install(&[])?.success()?;
+    for gone in ["service/mc-sidecar-direct deleted", "configmap/kubectl-mc deleted"] {
+        ensure!(told.contains(gone), "{gone} is missing in {told}");
+    }
+    plugin.ok(&["-C", "far", "get", "namespaces"])?;
+    plugin.ok(&["unjoin", "far", &member, "--yes"])?;
+    scene.uninstall()?;
+    let after = listing(scene.host.cluster)?;
+    ensure!(after == before, "{:?}", after.symmetric_difference(&before).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// What a cloud's controller writes.
+fn give_address(scene: &Scene) -> Result<()> {
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": ADDRESS, "ipMode": "VIP"}]}}});
+    let path = format!("{SERVICE}/status");
+    let answer = scene.api()?.request("PATCH", &path, "application/merge-patch+json", &status.to_string())?;
+    ensure!(answer.status() == 200, "{}", answer.status());
+    Ok(())
+}
+
+/// Of a network for documentation (RFC 5737), which leads nowhere.
+const ADDRESS: &str = "192.0.2.10";
+const SERVICE: &str = "/api/v1/namespaces/kubectl-mc-system/services/mc-sidecar-direct";
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/kubectl-mc-system/deployments/mc-sidecar";
+const CONFIG_MAP: &str = "/api/v1/namespaces/kube-public/configmaps/kubectl-mc";

@@ -37,7 +37,6 @@ lint: ## Format, clippy (of the plugin also for macOS and Windows), dependencies
 	tests/other-systems.sh
 	cargo deny --log-level error check bans licenses sources
 	cargo build-all --quiet --bins
-	target/debug/mc-sidecar crds | diff -u sidecar/deploy/crd.yaml -
 	tests/cli-reference.sh | diff -u docs/reference/cli.md -
 	for picture in path terminal quickstart quickstart-session quickstart-explain; do for theme in light dark; do \
 		tests/diagrams.py $$picture $$theme | diff -u docs/images/$$picture-$$theme.svg -; \

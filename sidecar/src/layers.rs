@@ -18,7 +18,7 @@ const LAYERS: &[&str] = &[
     "request::agent_handshake", "request::error", "request::hold", "request::record", "request::guarded", "request::status", "request::redirect", "request::proxy", "request::upgrade",
     "request::services", "request::attach", "request::handler",
     "server::admin", "server::listener", "server::shutdown",
-    "controllers", "crds", "args", "config", "log", "app", "agent", "check", "main",
+    "controllers", "args", "config", "log", "app", "agent", "check", "main",
 ];
 
 #[test]

@@ -10,7 +10,6 @@ pub mod app;
 pub mod args;
 pub mod check;
 pub mod config;
-pub mod crds;
 pub mod log;
 
 // The way in, the request's path, the way to a member

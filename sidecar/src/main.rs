@@ -5,12 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use kubectl_mc_api::manifests::CRD;
 use sidecar::app::Bound;
 use sidecar::args::{Check, Cli, Command};
 use sidecar::config::Config;
 use sidecar::server::{shutdown, tls};
 use sidecar::workers::Workers;
-use sidecar::{agent, check, crds, log};
+use sidecar::{agent, check, log};
 
 fn main() -> ExitCode {
     let command = match Cli::try_parse() {
@@ -33,10 +34,7 @@ fn main() -> ExitCode {
                 Err(error) => fail(&error, BAD_CONFIGURATION),
             }
         }
-        Command::Crds => match crds::yaml() {
-            Ok(yaml) => printed(std::io::stdout().lock().write_all(yaml.as_bytes())),
-            Err(error) => fail(&error, 1),
-        },
+        Command::Crds => printed(std::io::stdout().lock().write_all(CRD.as_bytes())),
         Command::Check(check) => match start_check(check) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),

@@ -28,7 +28,8 @@ const LIST: &str = "kubectl-mc-list";
 pub const SELECTOR: &str = "app.kubernetes.io/name=mc-sidecar";
 
 const NAMESPACE: &str = include_str!("../../deploy/namespace.yaml");
-const CRD: &str = include_str!("../../deploy/crd.yaml");
+/// The definitions of MemberCluster and ClusterAccess, generated from their types.
+pub const CRD: &str = include_str!("../../deploy/crd.yaml");
 const RBAC: &str = include_str!("../../deploy/rbac.yaml");
 const AGENTS: &str = include_str!("../../deploy/agents.yaml");
 const ACCESS_POLICY: &str = include_str!("../../deploy/access-policy.yaml");

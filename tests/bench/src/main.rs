@@ -3,6 +3,7 @@
 //! - [`site`], [`way`]: what is measured through: the ways to a member, and who takes them
 //! - [`nginx`], [`wrk`], [`stream`]: the programs that serve, ask and stream
 //! - [`requests`], [`streams`], [`plugin`]: the figures beside nginx and kubectl
+//! - [`routes`]: through the host and past it
 //! - [`against`]: one build of the sidecar beside another
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
 //! - [`controllers`]: what members cost that nobody asks for, [`access_index`]: what their rights do
@@ -38,6 +39,7 @@ mod plugin;
 mod pods;
 mod requests;
 mod role;
+mod routes;
 mod site;
 mod stream;
 mod streams;
@@ -89,6 +91,7 @@ enum Figure {
     AccessIndex,
     VisibleClusters,
     ManyClusters,
+    Routes,
 }
 
 fn main() -> ExitCode {
@@ -130,6 +133,9 @@ fn run(cli: &Cli) -> Result<()> {
     }
     if wanted(Figure::Requests) {
         print("Requests: one small ConfigMap of a member", &requests::measure(&site.member, *quick)?)?;
+    }
+    if wanted(Figure::Routes) {
+        print("Routes: one small ConfigMap of a member", &routes::measure(&site, &bed()?.host, *quick)?)?;
     }
     if wanted(Figure::Probe) {
         print(

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use harness::bed::{host, sidecar};
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
-use testbed::Sidecar;
+use testbed::{Cluster, Sidecar};
 
 use crate::site::CERTIFIED_NAME;
 use crate::wrk;
@@ -99,6 +99,19 @@ impl Way {
             act_as: None,
             pids: vec![sidecar.pid],
         }
+    }
+
+    /// The same by way of the host's kube-apiserver, whose process counts as well.
+    pub(crate) fn through(&self, host: &Cluster) -> Result<Self> {
+        let (_, path) = self.server.split_once(CLUSTERS).unwrap_or_default();
+        Ok(Self {
+            name: "host",
+            server: format!("{}{CLUSTERS}{path}", host.server),
+            ca: host.ca_certificate.clone(),
+            token: self.token.clone(),
+            act_as: None,
+            pids: [self.pids.as_slice(), &[host.apiserver_pid()?]].concat(),
+        })
     }
 
     /// The URL of the ConfigMap.

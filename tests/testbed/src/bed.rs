@@ -138,6 +138,11 @@ impl Cluster {
         self.restart_apiserver_with(&[])
     }
 
+    /// The process of its kube-apiserver.
+    pub fn apiserver_pid(&self) -> Result<u32> {
+        control_plane::apiserver_pid(&self.dir)
+    }
+
     /// The same with flags more, until it is restarted again.
     pub fn restart_apiserver_with(&self, flags: &[&str]) -> Result<()> {
         control_plane::restart_apiserver(&self.dir, &self.server, &self.ca_certificate, None, flags)

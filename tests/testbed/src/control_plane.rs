@@ -264,6 +264,11 @@ fn client_args(program: &str, address: SocketAddr, dir: &Path) -> Vec<String> {
     ]
 }
 
+/// The process of a cluster's kube-apiserver.
+pub(crate) fn apiserver_pid(dir: &Path) -> Result<u32> {
+    process::recorded_pid(dir, APISERVER)
+}
+
 const APISERVER: &str = "kube-apiserver";
 
 /// Who the apiserver is to kubelets.

@@ -114,11 +114,20 @@ impl Daemon {
 
 /// Ends a program, whoever started it, and gives what starts it again as it was.
 pub(crate) fn stop(dir: &Path, name: &str) -> Result<Launch> {
-    let path = record_path(dir, name);
-    let bytes = fs::read(&path).with_context(|| format!("never started: {}", path.display()))?;
-    let Record { pid, launch } = serde_json::from_slice(&bytes)?;
+    let Record { pid, launch } = record(dir, name)?;
     end(pid, &launch.bed)?;
     Ok(launch)
+}
+
+/// The process of a program, whoever started it.
+pub(crate) fn recorded_pid(dir: &Path, name: &str) -> Result<u32> {
+    Ok(record(dir, name)?.pid)
+}
+
+fn record(dir: &Path, name: &str) -> Result<Record> {
+    let path = record_path(dir, name);
+    let bytes = fs::read(&path).with_context(|| format!("never started: {}", path.display()))?;
+    Ok(serde_json::from_slice(&bytes)?)
 }
 
 /// A command of the bed `id`: of this process's environment only what a program needs to run.

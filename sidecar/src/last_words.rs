@@ -2,6 +2,9 @@
 //! (RFC 9293, 3.10.7), though what it sent before is still to be read: a command that exits without reading its input
 //! closes early, and its last words and its exit code are on the way. `copy_bidirectional` would end at that failure.
 
+#[cfg(test)]
+pub(crate) mod closed_peer;
+
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -99,41 +102,15 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy_bidirectional, duplex};
     use tokio::task::JoinHandle;
 
+    use super::closed_peer::ClosedPeer;
     use super::*;
-
-    /// A peer that has said this, and then closed its end.
-    struct Closed(&'static [u8]);
-
-    impl AsyncRead for Closed {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            buf: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.0).poll_read(cx, buf)
-        }
-    }
-
-    impl AsyncWrite for Closed {
-        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
-            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
-        }
-    }
 
     /// A copy from a peer that has closed to a reader that a test holds, who has written more than the peer read.
     async fn copy() -> (DuplexStream, JoinHandle<()>) {
         let (mut reader, mut near) = duplex(64);
         let task = tokio::spawn(async move {
             let broken = Broken::default();
-            let mut far = broken.side(Closed(SAID));
+            let mut far = broken.side(ClosedPeer(SAID));
             tokio::select! {
                 () = broken.long_ago() => {}
                 _ = copy_bidirectional(&mut near, &mut far) => {}

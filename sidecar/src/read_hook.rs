@@ -9,13 +9,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// What happens with each read of a stream.
 pub(crate) trait ReadHook: Unpin {
-    /// Reads from `stream`, or does not.
+    /// Reads from `stream`, or does not. By default it reads, and [`ReadHook::arrived`] judges the bytes.
     fn poll_read<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>>;
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(stream).poll_read(cx, buf)?;
+        read.map(|()| self.arrived(&buf.filled()[before..]))
+    }
+
+    /// Takes note of the bytes of one read, or fails the read.
+    fn arrived(&mut self, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A stream and the hook on its reads.

@@ -3,11 +3,8 @@
 //! sends a few of them for each connection.
 
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Instant;
 
 use crate::read_hook::ReadHook;
@@ -90,15 +87,8 @@ impl FrameLimit {
 }
 
 impl ReadHook for FrameLimit {
-    fn poll_read<S: AsyncRead + Unpin>(
-        &mut self,
-        stream: &mut S,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let read = Pin::new(stream).poll_read(cx, buf)?;
-        read.map(|()| self.read(&buf.filled()[before..]).map_err(io::Error::other))
+    fn arrived(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.read(bytes).map_err(io::Error::other)
     }
 }
 

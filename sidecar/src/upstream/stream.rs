@@ -3,12 +3,9 @@
 //! it, and a member could go on with them for as long as a watch is open.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
 use super::connect::Transport;
@@ -55,15 +52,8 @@ impl BeforeHead {
 }
 
 impl ReadHook for BeforeHead {
-    fn poll_read<S: AsyncRead + Unpin>(
-        &mut self,
-        stream: &mut S,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let read = Pin::new(stream).poll_read(cx, buf)?;
-        read.map(|()| self.read(buf.filled().len() - before))
+    fn arrived(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.read(bytes.len())
     }
 }
 

@@ -1,5 +1,5 @@
-//! Two byte streams, joined. A half-close is passed on as one. When one direction breaks, the other
-//! is still carried to its end. Whatever ends a tunnel, both sides are told.
+//! Joins the two byte streams of a tunnel. A half-close is passed on as one. If one direction breaks, the other one
+//! continues to its end. At the end of a tunnel, both sides are closed, whatever ended it.
 
 use std::future::Future;
 use std::time::Duration;
@@ -51,14 +51,12 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use std::future::pending;
-    use std::io;
-    use std::pin::Pin;
-    use std::task::{Context, Poll};
 
-    use tokio::io::{AsyncReadExt, DuplexStream, ReadBuf, duplex};
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
     use tokio::time::sleep;
 
     use super::*;
+    use crate::last_words::closed_peer::ClosedPeer;
 
     /// A tunnel between two ends that a test holds.
     fn tunnel() -> (DuplexStream, DuplexStream, CancellationToken, tokio::task::JoinHandle<()>) {
@@ -97,40 +95,13 @@ mod tests {
         assert_eq!(&heard, b"yes");
     }
 
-    /// A member's end that refuses to be written to and still has something to say.
-    struct Deaf<'a>(&'a [u8]);
-
-    impl AsyncRead for Deaf<'_> {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            buf: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.0).poll_read(cx, buf)
-        }
-    }
-
-    impl AsyncWrite for Deaf<'_> {
-        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
-            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn fault_65_last_bytes_arrive_after_a_write_failed() {
         let (mut client, downstream) = duplex(64);
         let said = vec![b'x'; 100_000];
         let words = said.clone();
         let task = tokio::spawn(async move {
-            carry(downstream, Deaf(&words), CancellationToken::new(), pending()).await;
+            carry(downstream, ClosedPeer(&words), CancellationToken::new(), pending()).await;
         });
         client.write_all(b"more input").await.unwrap();
         let mut heard = Vec::new();

@@ -39,7 +39,7 @@ use crate::server::listener;
 use crate::server::tls;
 use crate::server::tls::certificates::ServingCertificate;
 use crate::server::tls::replicas::ReplicaTls;
-use crate::server::tls::rotation::{self, SelfManaged};
+use crate::server::tls::rotation::SelfManaged;
 use crate::tunnel::accounts::Accounts;
 use crate::tunnel::peers::Peers;
 use crate::tunnel::registry::AgentTunnels;
@@ -95,6 +95,7 @@ impl Bound {
         let host = host(kubeconfig.as_deref()).await?;
         let readiness = Readiness::default();
         let replicas = Arc::new(ReplicaTls::default());
+        let (endpoint_writer, endpoint) = watch::channel(None);
         let certificates = match certificate {
             Certificate::Files(files) => {
                 let certificates = Arc::new(ServingCertificate::from_files(&files)?);
@@ -106,8 +107,8 @@ impl Bound {
                 let certificates = self_signed()?;
                 let pending = readiness.pending();
                 let (shown, replicas) = (certificates.clone(), replicas.clone());
-                let names = rotation::names(&namespace, direct_server.as_ref());
-                let made = SelfManaged::new(host.clone(), &namespace, names, shown, replicas, pending);
+                let endpoint = direct_server.map(|server| (server, endpoint_writer));
+                let made = SelfManaged::new(host.clone(), &namespace, endpoint, shown, replicas, pending);
                 tokio::spawn(made.run());
                 certificates
             }
@@ -127,7 +128,7 @@ impl Bound {
         let peers = Peers::new(peers, replicas);
         tokio::spawn(peers.clone().run());
         let agent_tunnels = AgentTunnels::new(&leader::identity(), peers, &mut metrics);
-        let agent_accounts = Accounts::new(host.clone());
+        let agent_accounts = Accounts::new(host.clone(), endpoint);
         tokio::spawn(agent_accounts.clone().run());
         let inventory = Arc::new(Inventory::new(renewals, OnDemandAccess::new(host.clone(), &namespace)));
         let (registry, writer) = Registry::new();

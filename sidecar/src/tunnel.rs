@@ -35,6 +35,8 @@ pub mod paths {
     pub const ABOUT: &str = "/v1/about";
     /// PUT: a new token for the agent's login to the host.
     pub const CREDENTIAL: &str = "/v1/credential";
+    /// PUT: the direct endpoint with its CA, for agents that dial it.
+    pub const ENDPOINT: &str = "/v1/endpoint";
     /// POST: the replica shuts down; the agent dials another one and leaves.
     pub const DRAIN: &str = "/v1/drain";
 }

@@ -5,7 +5,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The namespace of [`CONFIG_MAP`], which kubeadm and the cluster bootstrap use for the same purpose.
 pub const NAMESPACE: &str = "kube-public";
@@ -18,9 +19,28 @@ pub const AUTHORITY: &str = "ca.crt";
 /// The Service that exposes the sidecars to clients.
 pub const SERVICE: &str = "mc-sidecar-direct";
 
+/// The URL of a direct endpoint, and the CA certificates (PEM) that verify its server: what the sidecar tells an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Publication {
+    pub server: Server,
+    #[serde(rename = "ca.crt")]
+    pub authority: String,
+}
+
+/// The URL of a [`CONFIG_MAP`] and its CA, if it has a valid URL.
+pub fn published(config_map: &Value) -> Option<(Server, Option<String>)> {
+    let text = |key: &str| config_map["data"][key].as_str().filter(|text| !text.is_empty());
+    Some((text(SERVER)?.parse().ok()?, text(AUTHORITY).map(str::to_owned)))
+}
+
+/// The path of [`CONFIG_MAP`] in the host's API.
+pub fn path() -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{CONFIG_MAP}")
+}
+
 /// The URL of a direct endpoint: `https://HOST[:PORT]`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Server {
     url: String,
     host: String,
@@ -72,6 +92,12 @@ impl FromStr for Server {
             return Err(InvalidServer);
         }
         Ok(Self { host: host.to_owned(), url: url.to_owned() })
+    }
+}
+
+impl From<Server> for String {
+    fn from(server: Server) -> Self {
+        server.url
     }
 }
 

@@ -12,7 +12,10 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kubectl_mc_api::direct::Publication;
 use kubectl_mc_api::names::AGENTS;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
@@ -29,6 +32,8 @@ pub(super) struct Login {
     values: BTreeMap<&'static str, String>,
     secret: Option<(String, String)>,
     renewed: ArcSwapOption<String>,
+    /// The CA that the sidecar has told, and that of the files at that time.
+    told: ArcSwapOption<(ByteString, Option<ByteString>)>,
 }
 
 /// Why the host cannot be dialed.
@@ -49,6 +54,7 @@ impl Login {
             values: config.values.clone(),
             secret: config.token_secret.clone(),
             renewed: ArcSwapOption::default(),
+            told: ArcSwapOption::default(),
         }
     }
 
@@ -57,6 +63,9 @@ impl Login {
         let mut data = self.read()?;
         if let Some(token) = self.token(data.get("token")) {
             data.insert("token".to_owned(), ByteString(token.into_bytes()));
+        }
+        if let Some(authority) = self.authority(data.get(AUTHORITY)) {
+            data.insert(AUTHORITY.to_owned(), authority);
         }
         if !data.contains_key("proxy-url")
             && let Some(proxy) = proxy_of_the_environment(data.get("server"))
@@ -100,22 +109,56 @@ impl Login {
         }
         self.renewed.store(Some(Arc::new(token.to_owned())));
         info!("credential renewed");
-        let Some((namespace, name)) = &self.secret else { return true };
+        self.write("token", token).await;
+        true
+    }
+
+    /// Takes the CA of the direct endpoint, if that is the server of this login, and writes it where the next run of the
+    /// agent finds it. Says whether it is one.
+    pub(super) async fn learn(&self, endpoint: &str) -> bool {
+        let Ok(endpoint) = serde_json::from_str::<Publication>(endpoint) else { return false };
+        let certificates: Result<Vec<_>, _> =
+            CertificateDer::pem_slice_iter(endpoint.authority.as_bytes()).collect();
+        if !certificates.is_ok_and(|certificates| !certificates.is_empty()) {
+            return false;
+        }
+        let Ok(data) = self.read() else { return true };
+        let server = data.get("server").and_then(|server| std::str::from_utf8(&server.0).ok());
+        let is_dialed =
+            server.is_some_and(|server| server.trim().trim_end_matches('/') == endpoint.server.url());
+        let in_file = data.get(AUTHORITY);
+        let authority = ByteString(endpoint.authority.clone().into_bytes());
+        // Without a CA the system's verify the server.
+        if is_dialed && in_file.is_some() && self.authority(in_file).as_ref().or(in_file) != Some(&authority)
+        {
+            self.told.store(Some(Arc::new((authority, in_file.cloned()))));
+            info!("CA of the direct endpoint updated");
+            self.write(AUTHORITY, &endpoint.authority).await;
+        }
+        true
+    }
+
+    /// The CA that the sidecar has told, until the files have another one than then.
+    fn authority(&self, in_file: Option<&ByteString>) -> Option<ByteString> {
+        let told = self.told.load_full()?;
+        (told.1.as_ref() == in_file).then(|| told.0.clone())
+    }
+
+    /// Writes a key of the agent's Secret, if it has one.
+    async fn write(&self, key: &str, value: &str) {
+        let Some((namespace, name)) = &self.secret else { return };
         let written = async {
             let member = crate::app::host(None).await?;
             let secrets = Api::<Secret>::namespaced(member, namespace);
-            let patch = Patch::Merge(json!({"stringData": {"token": token}}));
+            let patch = Patch::Merge(json!({"stringData": {key: value}}));
             secrets.patch(name, &PatchParams::default(), &patch).await?;
             Ok::<(), anyhow::Error>(())
         };
         match timeout(TIMEOUT, written).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                warn!(error = %format!("{error:#}"), "cannot write the renewed credential to the Secret")
-            }
-            Err(_) => warn!("writing the renewed credential to the Secret timed out"),
+            Ok(Err(error)) => warn!(key, error = %format!("{error:#}"), "cannot write to the Secret"),
+            Err(_) => warn!(key, "writing to the Secret timed out"),
         }
-        true
     }
 
     fn read(&self) -> Result<BTreeMap<String, ByteString>, LoginError> {
@@ -162,10 +205,11 @@ fn proxy_of_the_environment(server: Option<&ByteString>) -> Option<String> {
         .find_map(|name| std::env::var(name).ok().filter(|url| !url.is_empty()))
 }
 
+const AUTHORITY: &str = "ca.crt";
 /// What a connection's Secret can have.
 const KEYS: &[&str] = &[
     "server",
-    "ca.crt",
+    AUTHORITY,
     "tls-server-name",
     "token",
     "tls.crt",
@@ -199,6 +243,7 @@ mod tests {
             values: BTreeMap::new(),
             secret: None,
             renewed: ArcSwapOption::default(),
+            told: ArcSwapOption::default(),
         }
     }
 
@@ -228,6 +273,82 @@ mod tests {
         assert!(!login.renew(&token(3000)).await);
         assert!(!login.renew("opaque").await);
         assert!(login.life().is_none());
+    }
+
+    fn authority() -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        rcgen::CertificateParams::default().self_signed(&key).unwrap().pem()
+    }
+
+    fn endpoint(server: &str, authority: &str) -> String {
+        json!({"server": server, "ca.crt": authority}).to_string()
+    }
+
+    impl Login {
+        /// The CA that it trusts.
+        pub(in crate::agent) fn trusted(&self) -> Option<Vec<u8>> {
+            let in_file = self.read().unwrap().remove(AUTHORITY);
+            let told = self.authority(in_file.as_ref());
+            told.or(in_file).map(|authority| authority.0)
+        }
+    }
+
+    fn trusted(login: &Login) -> Option<String> {
+        login.trusted().map(|authority| String::from_utf8(authority).unwrap())
+    }
+
+    #[tokio::test]
+    async fn authority_of_the_dialed_endpoint_is_taken_until_the_files_change() {
+        crate::server::tls::install_provider();
+        let folder = tempfile::tempdir().unwrap();
+        let write = |key: &str, value: &str| std::fs::write(folder.path().join(key), value).unwrap();
+        let (old, new, other) = (authority(), authority(), authority());
+        let login = login(folder.path());
+        write("server", "https://mc.example/\n");
+        write(AUTHORITY, &old);
+        assert!(login.learn(&endpoint("https://mc.example", &new)).await);
+        assert_eq!(trusted(&login), Some(new.clone()));
+        write("token", &token(2000));
+        login.connection().unwrap();
+        // The Secret that was written arrives, and then an administrator's.
+        write(AUTHORITY, &new);
+        assert_eq!(trusted(&login), Some(new));
+        write(AUTHORITY, &other);
+        assert_eq!(trusted(&login), Some(other));
+    }
+
+    #[tokio::test]
+    async fn authority_of_another_server_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |key: &str, value: &str| std::fs::write(folder.path().join(key), value).unwrap();
+        let (old, new) = (authority(), authority());
+        let login = login(folder.path());
+        // An agent that dials the host's kube-apiserver.
+        write("server", "https://host.example:6443");
+        write(AUTHORITY, &old);
+        assert!(login.learn(&endpoint("https://mc.example", &new)).await);
+        assert_eq!(trusted(&login), Some(old));
+        // One that trusts the system's.
+        write("server", "https://mc.example");
+        std::fs::remove_file(folder.path().join(AUTHORITY)).unwrap();
+        assert!(login.learn(&endpoint("https://mc.example", &new)).await);
+        assert_eq!(trusted(&login), None);
+    }
+
+    #[tokio::test]
+    async fn endpoint_without_certificates_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let login = login(folder.path());
+        let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
+        for text in [
+            "",
+            "{}",
+            &endpoint("https://mc.example", ""),
+            &endpoint("https://mc.example", broken),
+            &endpoint("mc", &authority()),
+        ] {
+            assert!(!login.learn(text).await, "{text}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -138,6 +138,10 @@ async fn answer(
             Ok(Some(token)) if agent.login.renew(&token).await => StatusCode::NO_CONTENT,
             _ => StatusCode::BAD_REQUEST,
         },
+        (&Method::PUT, paths::ENDPOINT) => match timeout(HANDSHAKE_TIMEOUT, text(&mut body)).await {
+            Ok(Some(endpoint)) if agent.login.learn(&endpoint).await => StatusCode::NO_CONTENT,
+            _ => StatusCode::BAD_REQUEST,
+        },
         _ => StatusCode::NOT_IMPLEMENTED,
     };
     let mut response = Response::new(());

@@ -5,11 +5,13 @@ use std::net::SocketAddr;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::uri::Authority;
+use kubectl_mc_api::direct::Publication;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
 use super::*;
 use crate::tunnel::STREAM_WINDOW;
+use crate::tunnel::accounts::Accounts;
 use crate::tunnel::link;
 use crate::tunnel::link::tests::no_accounts;
 use crate::tunnel::registry::{AgentTunnels, DialError, Reason};
@@ -23,7 +25,11 @@ struct Joined {
 }
 
 fn agent(target: &str, max_streams: u32) -> Arc<Agent> {
-    let config = Config {
+    with_config(config(target, max_streams))
+}
+
+fn config(target: &str, max_streams: u32) -> Config {
+    Config {
         cluster: "m1".parse().unwrap(),
         connection_dir: None,
         files: Default::default(),
@@ -35,7 +41,10 @@ fn agent(target: &str, max_streams: u32) -> Arc<Agent> {
         stream_window: 64 * 1024,
         admin_address: ([127, 0, 0, 1], 0).into(),
         log_format: crate::args::LogFormat::Text,
-    };
+    }
+}
+
+fn with_config(config: Config) -> Arc<Agent> {
     Arc::new(Agent {
         login: Login::new(&config),
         config,
@@ -289,4 +298,27 @@ async fn tunnels_that_shut_down_are_bounded() {
     joined.tunnels.oldest(&joined.cluster).unwrap().drain().await;
     assert!(matches!(joined.left.await.unwrap(), Left::Drained));
     timeout(Duration::from_secs(60), joined.sidecar).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn agent_is_told_each_authority_of_the_direct_endpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let [old, first, second] =
+        [(); 3].map(|()| rcgen::CertificateParams::default().self_signed(&key).unwrap().pem());
+    std::fs::write(folder.path().join("server"), "https://mc.example").unwrap();
+    std::fs::write(folder.path().join("ca.crt"), old).unwrap();
+    let (endpoint, told) = tokio::sync::watch::channel(None);
+    let accounts = Accounts::new(crate::fake_host::host(|_| (404, serde_json::json!({}))).0, told);
+    let (io, _sidecar) = link::tests::joined(&AgentTunnels::none(), accounts, "instance");
+    let config = Config { connection_dir: Some(folder.path().to_owned()), ..config("127.0.0.1:1", 4) };
+    let agent = with_config(config);
+    tokio::spawn(serve::serve(agent.clone(), io, oneshot::channel().0));
+    for authority in [first, second] {
+        let server = "https://mc.example".parse().unwrap();
+        endpoint.send_replace(Some(Publication { server, authority: authority.clone() }));
+        while agent.login.trusted().as_deref() != Some(authority.as_bytes()) {
+            tokio::task::yield_now().await;
+        }
+    }
 }

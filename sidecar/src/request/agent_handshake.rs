@@ -116,7 +116,8 @@ mod tests {
 
     #[tokio::test]
     async fn account_attaches_the_cluster_of_its_name() {
-        let accounts = Accounts::new(host(|_| (404, serde_json::json!({}))).0);
+        let accounts =
+            Accounts::new(host(|_| (404, serde_json::json!({}))).0, tokio::sync::watch::channel(None).1);
         let (m1, caller) =
             ("m1".parse().unwrap(), |user: &str| Identity { user: user.to_owned(), ..Identity::default() });
         for stranger in [

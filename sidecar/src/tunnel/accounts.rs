@@ -1,7 +1,8 @@
 //! The agents' accounts on the host, `kubectl-mc-agents/<cluster>`: a deletion ends the account's tunnels at once. A
 //! SubjectAccessReview would not notice it: RBAC binds the group of the namespace, whether or not the account exists.
 //!
-//! Tokens for them are requested here as well: an agent whose tunnel is open gets a new one in time.
+//! Tokens for them are requested here as well: an agent whose tunnel is open gets a new one in time. So does the CA of the
+//! direct endpoint, which an agent that dials it has to know before certificates of that CA are shown.
 
 use std::collections::HashMap;
 use std::ops::DerefMut;
@@ -19,7 +20,9 @@ use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::direct::Publication;
 use kubectl_mc_api::names::AGENTS;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -30,6 +33,7 @@ use crate::random;
 
 /// What is known of the accounts.
 pub struct Accounts {
+    endpoint: watch::Receiver<Option<Publication>>,
     accounts: Api<ServiceAccount>,
     metadata: Api<PartialObjectMeta<ServiceAccount>>,
     #[expect(clippy::disallowed_types, reason = "held for a few steps on a map, and never over an await")]
@@ -65,9 +69,10 @@ pub enum Unknown {
 }
 
 impl Accounts {
-    pub fn new(host: kube::Client) -> Arc<Self> {
+    pub fn new(host: kube::Client, endpoint: watch::Receiver<Option<Publication>>) -> Arc<Self> {
         let metadata = Api::namespaced(host.clone(), AGENTS);
-        Arc::new(Self { accounts: Api::namespaced(host, AGENTS), metadata, known: Default::default() })
+        let accounts = Api::namespaced(host, AGENTS);
+        Arc::new(Self { endpoint, accounts, metadata, known: Default::default() })
     }
 
     /// A token that is cancelled when the account of this cluster is deleted. `uid` is the one that the host
@@ -178,6 +183,24 @@ impl Accounts {
         }
     }
 
+    /// Tells an agent the direct endpoint, now and whenever it has another CA, as long as the tunnel lives.
+    pub async fn keep_endpoint(&self, tunnel: &AgentTunnel) {
+        let mut endpoint = self.endpoint.clone();
+        loop {
+            let current = endpoint.borrow_and_update().clone();
+            if let Some(current) = current
+                && !tunnel.announce(&current).await
+            {
+                // An agent that does not answer now may answer later.
+                sleep(PAUSE.mul_f64(1.0 + random::fraction())).await;
+                endpoint.mark_changed();
+            }
+            if endpoint.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     async fn request_token(&self, cluster: &ClusterName) -> Result<String, kube::Error> {
         let request = TokenRequest {
             spec: TokenRequestSpec {
@@ -222,7 +245,7 @@ mod tests {
     use crate::tunnel::registry::AgentTunnels;
 
     fn accounts() -> Arc<Accounts> {
-        Accounts::new(host(|_| (404, serde_json::json!({}))).0)
+        Accounts::new(host(|_| (404, serde_json::json!({}))).0, watch::channel(None).1)
     }
 
     fn m1() -> ClusterName {
@@ -262,7 +285,7 @@ mod tests {
             "spec": {"audiences": []},
             "status": {"token": "new", "expirationTimestamp": "2030-01-01T00:00:00Z"},
         });
-        let accounts = Accounts::new(host(move |_| (201, answer.clone())).0);
+        let accounts = Accounts::new(host(move |_| (201, answer.clone())).0, watch::channel(None).1);
         let (io, _sidecar) = link::tests::joined(&AgentTunnels::none(), accounts, "instance");
         let mut connection = h2::server::handshake(io).await.unwrap();
         let mut ignored = Vec::new();

@@ -5,10 +5,11 @@ use std::future::Future;
 use bytes::Bytes;
 use h2::client;
 use http::{Method, Request, StatusCode};
+use kubectl_mc_api::direct::Publication;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::accounts::Accounts;
 use super::frame_limit::FrameLimit;
@@ -82,7 +83,7 @@ pub(crate) async fn carry<S>(
     let peer = keep_alive::Peer { pings, heard: &heard, is_late: &tunnel.is_late };
     let driving = keep_alive::drive(connection, peer, stopped);
     let renewing = async {
-        accounts.keep_credential(tunnel).await;
+        tokio::join!(accounts.keep_credential(tunnel), accounts.keep_endpoint(tunnel));
         std::future::pending::<()>().await;
     };
     let end = tokio::select! {
@@ -105,6 +106,18 @@ impl AgentTunnel {
         let token = Bytes::copy_from_slice(token.as_bytes());
         let answer = self.ask(Method::PUT, paths::CREDENTIAL, token).await;
         answer.is_some_and(|(status, _)| status == StatusCode::NO_CONTENT)
+    }
+
+    /// Tells the agent the direct endpoint, and says whether the agent answered, be it that it does not know the request.
+    pub async fn announce(&self, endpoint: &Publication) -> bool {
+        let body = serde_json::to_vec(endpoint).unwrap_or_default().into();
+        match self.ask(Method::PUT, paths::ENDPOINT, body).await {
+            Some((StatusCode::BAD_REQUEST, _)) => {
+                warn!(cluster = %self.cluster, "the agent rejected the CA of the direct endpoint");
+                true
+            }
+            answer => answer.is_some(),
+        }
     }
 
     /// Tells the agent that this replica shuts down.

@@ -15,11 +15,12 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{Api, Patch, PatchParams};
-use kubectl_mc_api::direct::Server;
+use kubectl_mc_api::direct::{Publication, Server};
 use kubectl_mc_api::manifests::AUTHORITY;
 use kubectl_mc_api::names::{self, API_SERVICE, SIDECAR};
 use serde_json::json;
 use time::OffsetDateTime;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
@@ -35,6 +36,8 @@ pub struct SelfManaged {
     names: Vec<String>,
     shown: Arc<ServingCertificate>,
     replicas: Arc<ReplicaTls>,
+    /// For agents that dial the direct endpoint: they learn the bundle before certificates of a new signer are shown.
+    endpoint: Option<(Server, watch::Sender<Option<Publication>>)>,
     /// The bundle that other replicas are known by.
     known_by: String,
     leaf: Option<Leaf>,
@@ -45,7 +48,7 @@ pub struct SelfManaged {
 }
 
 /// The DNS names and IP addresses of the certificate. The first is what the host's kube-apiserver asks for.
-pub fn names(namespace: &str, direct: Option<&Server>) -> Vec<String> {
+fn names(namespace: &str, direct: Option<&Server>) -> Vec<String> {
     let service = names::service(namespace);
     let mut names = vec![service.clone(), format!("{service}.cluster.local"), "localhost".to_owned()];
     names.extend(direct.map(|server| server.host().to_owned()));
@@ -56,7 +59,7 @@ impl SelfManaged {
     pub fn new(
         host: kube::Client,
         namespace: &str,
-        names: Vec<String>,
+        endpoint: Option<(Server, watch::Sender<Option<Publication>>)>,
         shown: Arc<ServingCertificate>,
         replicas: Arc<ReplicaTls>,
         pending: Pending,
@@ -64,7 +67,8 @@ impl SelfManaged {
         Self {
             secrets: Api::namespaced(host.clone(), namespace),
             registrations: Api::all(host),
-            names,
+            names: names(namespace, endpoint.as_ref().map(|(server, _)| server)),
+            endpoint,
             shown,
             replicas,
             known_by: String::new(),
@@ -92,6 +96,7 @@ impl SelfManaged {
     /// One look at the host; whether all is as it should be.
     async fn step(&mut self, now: OffsetDateTime) -> anyhow::Result<bool> {
         let Some(authority) = self.authority(now).await? else { return Ok(false) };
+        self.announce(&authority);
         let host = self.publish(&authority).await?;
         // A replica that starts while signers change must not be ready before the host can verify it.
         if self.leaf.is_none() && host != Published::Now {
@@ -167,6 +172,13 @@ impl SelfManaged {
         self.known_by.clear();
         self.pending = None;
         Ok(())
+    }
+
+    /// Tells the agents the bundle.
+    fn announce(&self, authority: &Authority) {
+        let Some((server, endpoint)) = &self.endpoint else { return };
+        let current = Publication { server: server.clone(), authority: authority.bundle.clone() };
+        endpoint.send_if_modified(|told| told.replace(current.clone()).as_ref() != Some(&current));
     }
 
     /// Makes this replica known to the others, and the others to this one.

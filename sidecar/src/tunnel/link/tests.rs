@@ -26,7 +26,7 @@ pub(crate) fn joined(
 
 /// Accounts of a host that answers nothing.
 pub(crate) fn no_accounts() -> Arc<Accounts> {
-    Accounts::new(host(|_| (404, serde_json::json!({}))).0)
+    Accounts::new(host(|_| (404, serde_json::json!({}))).0, tokio::sync::watch::channel(None).1)
 }
 
 fn tunnel() -> (WebSocket<DuplexStream>, AbortOnDropHandle<()>) {

@@ -63,7 +63,7 @@ fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, impl Fn() -> u
     let failures = Failures::register(&mut metrics);
     let services = Services {
         agent_tunnels: AgentTunnels::none(),
-        agent_accounts: Accounts::new(client.clone()),
+        agent_accounts: Accounts::new(client.clone(), tokio::sync::watch::channel(None).1),
         cutoffs: Cutoffs::new(),
         authenticator: Authenticator::new(trust, tokens, flags.anonymous_auth, failures),
         authorizer: Arc::new(Authorizer::new(client.clone())),

@@ -81,14 +81,7 @@ fn register(host: &Arc<Mutex<Host>>) {
 fn replica(host: &Arc<Mutex<Host>>, readiness: &Readiness) -> SelfManaged {
     crate::server::tls::install_provider();
     let shown = ServingCertificate::self_signed(vec!["localhost".to_owned()]).unwrap();
-    SelfManaged::new(
-        client(host),
-        "n",
-        names("n", None),
-        Arc::new(shown),
-        Arc::default(),
-        readiness.pending(),
-    )
+    SelfManaged::new(client(host), "n", None, Arc::new(shown), Arc::default(), readiness.pending())
 }
 
 /// As often as it takes.
@@ -189,4 +182,23 @@ fn direct_server_is_a_name_of_the_certificate() {
     assert_eq!(names("n", None), ["mc-sidecar.n.svc", "mc-sidecar.n.svc.cluster.local", "localhost"]);
     assert_eq!(names("n", Some(&server("https://mc.example:8443"))).last().unwrap(), "mc.example");
     assert_eq!(names("n", Some(&server("https://[2001:db8::7]"))).last().unwrap(), "2001:db8::7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_learn_a_new_signer_before_it_is_shown() {
+    let (host, readiness) = (host(), Readiness::default());
+    register(&host);
+    let (sender, endpoint) = watch::channel(None);
+    let mut replica = replica(&host, &readiness);
+    replica.endpoint = Some(("https://mc.example".parse().unwrap(), sender));
+    settle(&mut replica).await;
+    let first = endpoint.borrow().clone().unwrap();
+    let shown = replica.leaf.as_ref().unwrap().signer.clone();
+    host.lock().unwrap().secret["data"]["tls.key"] = Value::Null;
+    // The Secret is written, and then read.
+    for _ in 0..2 {
+        replica.step(OffsetDateTime::now_utc()).await.unwrap();
+    }
+    assert!(endpoint.borrow().clone().unwrap().authority.len() > first.authority.len(), "both signers");
+    assert!(replica.leaf.as_ref().unwrap().signer == shown, "the new signer is shown already");
 }

@@ -42,6 +42,14 @@ impl Object {
         self.text("/metadata/namespace")
     }
 
+    /// Whether the other one is at the same place in the API.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.group() == other.group()
+            && self.kind() == other.kind()
+            && self.namespace() == other.namespace()
+            && self.name() == other.name()
+    }
+
     pub(crate) fn kind(&self) -> &str {
         &self.resource.kind
     }

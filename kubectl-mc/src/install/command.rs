@@ -8,7 +8,7 @@ use kubectl_mc_api::names;
 
 use crate::apply::delete::Delete;
 use crate::apply::diff;
-use crate::apply::{Applied, Apply};
+use crate::apply::{Applied, Apply, Change};
 use crate::cli::{Flags, InstallArgs};
 use crate::cluster::connection::{self, Connection};
 use crate::cluster::context::HostOptions;
@@ -156,7 +156,14 @@ async fn install(
 }
 
 fn report(applied: &[Applied], printer: &Printer) {
-    applied.iter().for_each(|one| printer.out_line(&one.line(false)));
+    for (at, one) in applied.iter().enumerate() {
+        // The Service of a load balancer is applied before all others, and again with them.
+        let is_again = one.outcome() == Change::Unchanged
+            && applied[..at].iter().any(|before| before.object.is_same(&one.object));
+        if !is_again {
+            printer.out_line(&one.line(false));
+        }
+    }
 }
 
 /// The command that takes away what was applied.

@@ -1,6 +1,6 @@
 //! `kubectl mc join`: makes a cluster a member of the host.
 
-use kubectl_mc_api::{ClusterName, names};
+use kubectl_mc_api::{ClusterName, direct, names};
 
 use crate::apply::Apply;
 use crate::apply::delete::Delete;
@@ -145,6 +145,8 @@ async fn join(
     let (endpoint, by_agent) = match way {
         Way::Direct(endpoint) => (endpoint, None),
         Way::Agent(plan) => {
+            let published = host.readable(&direct::path()).await?.unwrap_or_default();
+            let plan = plan.with_direct_endpoint(&published);
             let survey = AgentSurvey::of(&plan, host, member).await?;
             (plan.endpoint(Some(&survey.found), survey.root_ca.clone()), Some((plan, survey)))
         }

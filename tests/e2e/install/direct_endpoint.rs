@@ -27,6 +27,7 @@ fn load_balancer_leads_to_members_past_the_host() -> Result<()> {
     let way = WayToService::to(&scene, ADDRESS.parse()?)?;
     let told = running.finish(8 * SOON)?.success()?;
     ensure!(told.contains("configmap/kubectl-mc created"), "{told}");
+    ensure!(told.matches("service/mc-sidecar-direct").count() == 1, "{told}");
     let published = eventually("the CA is published", SOON, || {
         let data = api.get(CONFIG_MAP)?["data"].clone();
         Ok(data["ca.crt"].is_string().then_some(data))

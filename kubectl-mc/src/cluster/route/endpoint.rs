@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use kube::config::{AuthInfo, Cluster};
-use kubectl_mc_api::direct::{AUTHORITY, CONFIG_MAP, NAMESPACE, SERVER};
+use kubectl_mc_api::direct::{self, CONFIG_MAP, NAMESPACE};
 use kubectl_mc_api::path::PROXY_GROUP_VERSION;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -55,7 +55,7 @@ impl Fault {
 impl Endpoint {
     /// Reads the publication.
     pub(super) async fn read(host: &ClusterContext, scanned: &Scanned, env: &Env) -> Result<Self, Fault> {
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{CONFIG_MAP}");
+        let path = direct::path();
         let reply = get(host, scanned, env, &path, READ_TIMEOUT)
             .await
             .map_err(|reason| Fault::NotRead(reason.into()))?;
@@ -68,10 +68,8 @@ impl Endpoint {
     }
 
     fn of(reply: &Reply) -> Option<Self> {
-        let config_map = reply.json();
-        let text = |key: &str| config_map["data"][key].as_str().filter(|text| !text.is_empty());
-        let server: kubectl_mc_api::direct::Server = text(SERVER)?.parse().ok()?;
-        Some(Self { server: server.url().to_owned(), authority: text(AUTHORITY).map(str::to_owned) })
+        let (server, authority) = direct::published(&reply.json())?;
+        Some(Self { server: server.url().to_owned(), authority })
     }
 
     /// Whether the endpoint still accepts connections. Behind a proxy this machine cannot tell.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use kube::config::Cluster;
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::direct;
 use kubectl_mc_api::manifests::{self, Agent, AgentValues, HostConnection};
 use serde_json::Value;
 
@@ -23,6 +24,8 @@ pub(crate) struct AgentPlan {
     pub(crate) host: HostConnection,
     /// Whether the caller gave the host's server: then its address is not second-guessed.
     is_given: bool,
+    /// Whether the caller said how to verify it.
+    is_trust_given: bool,
     pub(crate) token: Option<AgentTokenLife>,
 }
 
@@ -77,8 +80,19 @@ impl AgentPlan {
             values,
             host,
             is_given: agent_server.is_some(),
+            is_trust_given: agent_server_ca.is_some() || agent_tls_server_name.is_some(),
             token: *agent_token,
         })
+    }
+
+    /// Verifies the host's direct endpoint as the host publishes it, if the agent dials that and the caller did not say how.
+    pub(crate) fn with_direct_endpoint(mut self, config_map: &Value) -> Self {
+        let published = direct::published(config_map).filter(|_| self.is_given && !self.is_trust_given);
+        if let Some((_, ca)) = published.filter(|(server, _)| server.url() == self.host.server) {
+            self.host.ca = ca;
+            self.host.tls_server_name = None;
+        }
+        self
     }
 
     /// All objects of the member but the Secret, in the order to apply them.
@@ -203,6 +217,26 @@ mod tests {
         assert_eq!(of_context.locality().unwrap().what, "a loopback address");
         assert!(of_context.for_others().is_err() && plan.for_others().is_ok());
         assert!(AgentPlan::of(&name(), &arguments, None).is_ok());
+    }
+
+    #[test]
+    fn direct_endpoint_is_verified_as_the_host_publishes_it() {
+        let published = serde_json::json!({"data": {"server": "https://mc.example", "ca.crt": "PUBLISHED"}});
+        let ca = |server: &str, tls_server_name: Option<&str>| {
+            let arguments = AgentArgs {
+                agent_server: Some(server.to_owned()),
+                agent_tls_server_name: tls_server_name.map(str::to_owned),
+                ..AgentArgs::default()
+            };
+            let host = Cluster { tls_server_name: Some("kubernetes".to_owned()), ..cluster() };
+            let plan = AgentPlan::of(&name(), &arguments, Some(("https://h", &host))).unwrap();
+            let HostConnection { ca, tls_server_name, .. } = plan.with_direct_endpoint(&published).host;
+            (ca.unwrap(), tls_server_name)
+        };
+        let of_context = || ("PEM".to_owned(), Some("kubernetes".to_owned()));
+        assert_eq!(ca("https://mc.example/", None), ("PUBLISHED".to_owned(), None));
+        assert_eq!(ca("https://private.example", None), of_context());
+        assert_eq!(ca("https://mc.example", Some("kubernetes")), of_context());
     }
 
     #[test]

@@ -162,7 +162,7 @@ fn pod(api: &Api) -> Result<Value> {
     Ok(pods["items"][0].clone())
 }
 
-/// cert-manager on the host, until it is let go.
+/// cert-manager on s1, until it is let go.
 struct CertManager {
     process: Child,
     folder: TempDir,

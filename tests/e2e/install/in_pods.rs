@@ -9,7 +9,7 @@ use harness::both_sides::alone;
 use harness::spare_host::{SIDECAR, SpareHost, listing};
 use harness::tool::{Output, Tool};
 
-/// A spare host, and the plugin as its administrator.
+/// s1, and the plugin as its administrator.
 pub(crate) struct Scene {
     pub(crate) host: SpareHost,
     pub(crate) plugin: Tool,

@@ -10,7 +10,6 @@ use harness::leftovers::Clean;
 use harness::relay::Relay;
 use harness::spare_host::{SIDECAR, listing};
 use harness::tool::{Output, Tool};
-use harness::turn::Turn;
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
 use testbed::Cluster;
@@ -36,7 +35,7 @@ fn external_name_leads_a_host_to_sidecars_elsewhere() -> Result<()> {
     let fleet = Fleet::begin()?;
     let name = format!("mc-sidecar.{SYSTEM}.svc.cluster.local");
     let restarted = Restarted::with_hosts(fleet.host.cluster)?;
-    let install = fleet.admin.start(&fleet.arguments(&[&format!("--external-name={name}")]))?;
+    let install = fleet.admin.start(&Fleet::arguments(&[&format!("--external-name={name}")]))?;
     let way = eventually("there is the Service", SOON, || WayToService::open(&fleet.runs, SYSTEM).map(Some))?;
     restarted.knows(way.address, &name)?;
     install.finish(8 * SOON)?.success()?;
@@ -68,19 +67,19 @@ pub(super) struct Fleet {
     pub(super) runs: Scene,
     /// Who administers both; the host comes first.
     pub(super) admin: Tool,
-    _turn: Turn,
 }
 
 impl Fleet {
     pub(super) fn begin() -> Result<Self> {
-        let (runs, turn) = (Scene::take()?, Turn::take("s3")?);
+        // Its turn is that of both.
+        let runs = Scene::take()?;
         let host = Clean::take(spare("s3")?)?;
         ensure!(host.cluster.node.is_none(), "the host has a node");
         let kubectl = Tool::admin(runs.host.cluster)?;
         kubectl.ok(&["create", "namespace", SHOP])?;
         kubectl.run_with_input(&["create", "-f", "-"], shell().to_string().as_bytes())?.success()?;
         let admin = Tool::plugin_at(program(), &[host.cluster, runs.host.cluster])?;
-        Ok(Self { host, runs, admin, _turn: turn })
+        Ok(Self { host, runs, admin })
     }
 
     /// Every object of both.
@@ -89,12 +88,13 @@ impl Fleet {
     }
 
     pub(super) fn install(&self, more: &[&str]) -> Result<Output> {
-        self.admin.run(&self.arguments(more))
+        self.admin.run(&Self::arguments(more))
     }
 
-    fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
-        let run_on = ["install", "--image", SIDECAR, "--image-pull-policy=Never", "--replicas=1", "--run-on"];
-        [&run_on[..], &[self.runs.host.cluster.name.as_str()], more].concat()
+    fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        let run_on =
+            ["install", "--image", SIDECAR, "--image-pull-policy=Never", "--replicas=1", "--run-on=s1"];
+        [&run_on[..], more].concat()
     }
 
     /// Of the node that runs the sidecars.
@@ -105,7 +105,7 @@ impl Fleet {
     }
 
     pub(super) fn join_and_use(&self, more: &[&str]) -> Result<()> {
-        self.admin.ok(&[&["join", NAME, "--member-context", &self.runs.host.cluster.name], more].concat())?;
+        self.admin.ok(&[&["join", NAME, "--member-context=s1"], more].concat())?;
         let names = self.admin.ok(&["--cluster", NAME, "get", "namespaces", "-o", "name"])?;
         ensure!(names.contains(&format!("namespace/{SHOP}\n")), "it is not the member: {names}");
         let ready = ["wait", "-n", SHOP, "--for=condition=Ready", "pod/shell", "--timeout=60s"];
@@ -117,9 +117,8 @@ impl Fleet {
     }
 
     pub(super) fn take_away(&self) -> Result<()> {
-        let runs = self.runs.host.cluster.name.as_str();
-        self.admin.ok(&["unjoin", NAME, "--member-context", runs, "--yes"])?;
-        self.admin.ok(&["uninstall", "--run-on", runs]).map(drop)
+        self.admin.ok(&["unjoin", NAME, "--member-context=s1", "--yes"])?;
+        self.admin.ok(&["uninstall", "--run-on=s1"]).map(drop)
     }
 }
 

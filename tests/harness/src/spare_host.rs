@@ -1,4 +1,4 @@
-//! The spare clusters s1 and s4 as hosts of one test at a time each: what is installed there is cluster-wide.
+//! The spare cluster s1 as a host of one test at a time: what is installed there is cluster-wide.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -24,11 +24,9 @@ pub struct SpareHost {
 impl SpareHost {
     /// Waits until no other test has it.
     pub fn take() -> Result<Self> {
-        let there: Vec<_> = HOSTS.into_iter().filter(|name| spare(name).is_ok()).collect();
-        ensure!(!there.is_empty(), "the bed has no spare host: start it with --spare s1 --node s1");
-        let (name, turn) = Turn::take_any(&there)?;
-        let cluster = spare(name)?;
-        ensure!(cluster.node.is_some(), "{name} has no node: start the bed with --node {name}");
+        let turn = Turn::take("s1")?;
+        let cluster = spare("s1")?;
+        ensure!(cluster.node.is_some(), "s1 has no node: start the bed with --node s1");
         Ok(Self { cluster, _clean: Clean::take(cluster)?, _turn: turn })
     }
 
@@ -37,8 +35,6 @@ impl SpareHost {
         Tool::plugin_at(program, &[self.cluster])
     }
 }
-
-const HOSTS: [&str; 2] = ["s1", "s4"];
 
 /// Every object of a cluster: `kind namespace name`. Events come and go, and nodes write their Lease when they do.
 pub fn listing(cluster: &Cluster) -> Result<BTreeSet<String>> {

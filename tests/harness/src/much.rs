@@ -24,10 +24,9 @@ pub fn echo(plugin: &Tool, pod: &str, sent: &[u8]) -> Result<Output> {
 
 /// Copies a file out of a pod whose length is this, and gives its content.
 pub fn copy_back(plugin: &Tool, pod: &str, file: &str, length: usize) -> Result<Vec<u8>> {
-    // kubectl runs it; it comes before the image's own in the PATH.
+    // kubectl runs it in the place of the image's own; the PATH of the image is /bin alone.
     let tar = format!("#!/bin/sh\n/bin/busybox tar \"$@\"; status=$?; {HOLD}; exit $status\n");
-    let write =
-        "mkdir -p /usr/local/bin && printf %s \"$1\" >/usr/local/bin/tar && chmod +x /usr/local/bin/tar";
+    let write = "rm /bin/tar && printf %s \"$1\" >/bin/tar && chmod +x /bin/tar";
     plugin.ok(&["exec", pod, "--", "sh", "-c", write, "sh", &tar])?;
     let back = plugin.home().join("back");
     let running = plugin.start(&["cp", &format!("{pod}:{file}"), "back"])?;
@@ -44,9 +43,10 @@ pub fn copy_back(plugin: &Tool, pod: &str, file: &str, length: usize) -> Result<
     Ok(std::fs::read(&back)?)
 }
 
+/// Lets the command end, which must have waited.
 fn let_go(plugin: &Tool, pod: &str) -> Result<()> {
-    plugin.ok(&["exec", pod, "--", "touch", "/heard"]).map(drop)
+    plugin.ok(&["exec", pod, "--", "sh", "-c", "test -e /held && touch /heard"]).map(drop)
 }
 
-const HOLD: &str = "until [ -e /heard ]; do sleep 0.1; done; rm /heard";
+const HOLD: &str = "touch /held; until [ -e /heard ]; do sleep 0.1; done; rm /heard";
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -17,6 +17,9 @@ use crate::argv::Scanned;
 use crate::cluster::client::ClientError;
 use crate::cluster::context::{ClusterContext, User};
 
+/// The flags of kubectl that set a credential, so that it ignores the credential plugin of the user.
+pub(crate) const CREDENTIAL_FLAGS: &[&str] = &["token", "username", "client-certificate"];
+
 /// The host with the caller's credential, which is obtained when it is first needed.
 pub(crate) struct Login<'a> {
     host: &'a ClusterContext,
@@ -56,7 +59,7 @@ pub(crate) fn obtain_once(
     let by_flag = scanned.value("user").and_then(OsStr::to_str).map(str::to_owned);
     let User::Named(named) = &host.user else { return Ok(host) };
     // Flags that bring another credential make kubectl pass the plugin over.
-    if ["token", "username", "client-certificate"].iter().any(|flag| scanned.value(flag).is_some()) {
+    if CREDENTIAL_FLAGS.iter().any(|flag| scanned.value(flag).is_some()) {
         return Ok(host);
     }
     let Some(name) = by_flag.or_else(|| named.clone()) else { return Ok(host) };

@@ -18,7 +18,7 @@ use crate::cache::Cache;
 use crate::cli::RouteChoice;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::{ClusterContext, User};
-use crate::cluster::credential::Login;
+use crate::cluster::credential::{CREDENTIAL_FLAGS, Login};
 use crate::env::Env;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -158,12 +158,11 @@ impl<'a> Request<'a> {
 /// Why a command goes through the host whatever is published.
 fn needs_host(host: &ClusterContext, scanned: &Scanned) -> Option<&'static str> {
     const TRUST: [&str; 2] = ["certificate-authority", "tls-server-name"];
-    const CREDENTIAL: [&str; 3] = ["token", "username", "client-certificate"];
     let given = |flags: &[&str]| flags.iter().any(|flag| scanned.value(flag).is_some());
     if given(&TRUST) || scanned.has("insecure-skip-tls-verify") {
         return Some("a flag is about the certificate of the host");
     }
-    if given(&CREDENTIAL) {
+    if given(CREDENTIAL_FLAGS) {
         return Some("the credential is given by a flag");
     }
     if host.cluster.insecure_skip_tls_verify == Some(true) || !host.server.starts_with("https://") {
@@ -175,10 +174,10 @@ fn needs_host(host: &ClusterContext, scanned: &Scanned) -> Option<&'static str> 
     let user = user(host, scanned)?;
     if let Some(exec) = &user.exec {
         if exec.provide_cluster_info {
-            return Some("the credential plugin is told the cluster");
+            return Some("the credential plugin receives the cluster's address");
         }
         if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
-            return Some("the credential plugin asks at every login");
+            return Some("the credential plugin prompts at every login");
         }
     }
     let is_other = user.auth_provider.is_some() || user.username.is_some();

@@ -113,7 +113,7 @@ fn host_route_asks_for_no_publication() {
 #[test]
 fn unreachable_endpoint_leaves_the_host() {
     let (scene, authority) = (Scene::new(), Authority::new());
-    // Nobody listens at the first; the second accepts and is silent.
+    // The first address refuses connections; the server at the second one never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for address in [closed, silent.local_addr().unwrap()] {

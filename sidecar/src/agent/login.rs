@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn authority_of_the_dialed_endpoint_is_taken_until_the_files_change() {
+    async fn authority_of_dialed_endpoint_counts_until_files_change() {
         crate::server::tls::install_provider();
         let folder = tempfile::tempdir().unwrap();
         let write = |key: &str, value: &str| std::fs::write(folder.path().join(key), value).unwrap();

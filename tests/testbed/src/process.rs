@@ -119,7 +119,7 @@ pub(crate) fn stop(dir: &Path, name: &str) -> Result<Launch> {
     Ok(launch)
 }
 
-/// The process of a program, whoever started it.
+/// The recorded process ID of a program of the bed.
 pub(crate) fn recorded_pid(dir: &Path, name: &str) -> Result<u32> {
     Ok(record(dir, name)?.pid)
 }

@@ -61,7 +61,7 @@ impl Endpoint {
             .map_err(|reason| Fault::NotRead(reason.into()))?;
         match reply.status {
             StatusCode::OK => Self::of(&reply).ok_or(Fault::NotPublished),
-            // Without the Role that comes with the ConfigMap nobody may read it.
+            // The Role that allows reading is created with the ConfigMap: without the Role there is no ConfigMap.
             StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Err(Fault::NotPublished),
             _ => Err(Fault::NotRead(reply.message())),
         }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kubectl_mc_api::names;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket};
@@ -20,6 +19,7 @@ use tracing::{info, warn};
 use crate::config::{Certificate, Config};
 use crate::controllers::{self, Controllers, leader};
 use crate::endpoints::clusters::Registry;
+use crate::host_client;
 use crate::identity::authentication::token_review::TokenReviews;
 use crate::identity::authentication::{self, Authenticator};
 use crate::identity::authorization::Authorizer;
@@ -92,7 +92,7 @@ impl Bound {
             controllers,
             log_format: _,
         } = config;
-        let host = host(kubeconfig.as_deref()).await?;
+        let host = host_client::new(kubeconfig.as_deref()).await?;
         let readiness = Readiness::default();
         let replicas = Arc::new(ReplicaTls::default());
         let (endpoint_writer, endpoint) = watch::channel(None);
@@ -286,21 +286,6 @@ async fn forget_expired(services: Arc<Services>) {
         services.authenticator.forget_expired();
         services.authorizer.forget_expired();
     }
-}
-
-/// The client of the host, by this kubeconfig or as the pod's account.
-pub(crate) async fn host(kubeconfig: Option<&std::path::Path>) -> anyhow::Result<kube::Client> {
-    let config = match kubeconfig {
-        Some(path) => {
-            let kubeconfig =
-                Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
-            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-                .await
-                .with_context(|| format!("cannot use {}", path.display()))?
-        }
-        None => kube::Config::incluster().context("no --kubeconfig, and not in a pod")?,
-    };
-    kube::Client::try_from(config).context("the host cannot be reached with this kubeconfig")
 }
 
 fn self_signed() -> anyhow::Result<Arc<ServingCertificate>> {

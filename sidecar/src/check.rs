@@ -13,7 +13,7 @@ use crate::args::Check;
 /// Repeats the request until a sidecar answers or the timeout has passed.
 pub async fn run(check: Check) -> anyhow::Result<()> {
     let Check { kubeconfig, timeout } = check;
-    reach(&crate::app::host(kubeconfig.as_deref()).await?, timeout).await
+    reach(&crate::host_client::new(kubeconfig.as_deref()).await?, timeout).await
 }
 
 async fn reach(host: &kube::Client, timeout: Duration) -> anyhow::Result<()> {

@@ -27,6 +27,7 @@ pub mod members;
 pub mod endpoints;
 
 // What all of them use
+pub mod host_client;
 mod last_words;
 pub mod metrics;
 pub mod panics;

@@ -148,7 +148,7 @@ impl Login {
     async fn write(&self, key: &str, value: &str) {
         let Some((namespace, name)) = &self.secret else { return };
         let written = async {
-            let member = crate::app::host(None).await?;
+            let member = crate::host_client::new(None).await?;
             let secrets = Api::<Secret>::namespaced(member, namespace);
             let patch = Patch::Merge(json!({"stringData": {key: value}}));
             secrets.patch(name, &PatchParams::default(), &patch).await?;

@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use http::{Request, Response};
 use kube::client::Body;
 use serde_json::Value;
+use sidecar::host_client::refuse_redirect;
 use sidecar::identity::Identity;
 use sidecar::identity::authentication::token_review::TokenReviews;
 use sidecar::identity::authorization::{Asker, Attributes, Authorizer};
@@ -104,7 +105,7 @@ impl Host {
         let service = tower::service_fn(move |_: Request<Body>| {
             let answer = answering.load_full();
             let response = Response::builder().status(answer.0).body(Body::from(answer.1.clone()));
-            async move { response.map_err(std::io::Error::other) }
+            async move { refuse_redirect(response?).await }
         });
         // The client's buffer is a task.
         let entered = runtime.enter();

@@ -1,0 +1,62 @@
+//! The client of the host's API. As client-go, it takes only a 2xx for an answer; kube alone would take the body of a
+//! redirect for one too.
+
+use std::path::Path;
+
+use anyhow::Context;
+use http::Response;
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tower::util::AndThenLayer;
+use tower::BoxError;
+
+/// The client of the host of this kubeconfig, or in a pod as its account.
+pub async fn new(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let kubeconfig =
+                Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("cannot use {}", path.display()))?
+        }
+        None => kube::Config::incluster().context("no --kubeconfig, and not in a pod")?,
+    };
+    let builder =
+        ClientBuilder::try_from(config).context("the host cannot be reached with this kubeconfig")?;
+    Ok(builder.with_layer(&AndThenLayer::new(refuse_redirect)).build())
+}
+
+/// Any 2xx or an error status passes; a kube-apiserver redirects none of the sidecar's requests.
+///
+/// # Errors
+/// If the answer is a redirect.
+pub async fn refuse_redirect<B>(response: Response<B>) -> Result<Response<B>, BoxError> {
+    match response.status() {
+        status if status.is_redirection() => Err(format!("the host answered with a redirect: {status}").into()),
+        _ => Ok(response),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use k8s_openapi::api::authentication::v1::TokenReview;
+    use kube::Api;
+    use kube::client::Body;
+
+    use super::*;
+    use crate::retry;
+
+    #[tokio::test(start_paused = true)]
+    async fn body_of_a_redirect_is_no_review() {
+        for (status, is_answer) in [(200, true), (201, true), (301, false), (304, false), (308, false)] {
+            let service = tower::service_fn(move |_: Request<Body>| async move {
+                let review = br#"{"metadata":{},"spec":{},"status":{"authenticated":true}}"#.to_vec();
+                refuse_redirect(Response::builder().status(status).body(Body::from(review))?).await
+            });
+            let reviews: Api<TokenReview> = Api::all(kube::Client::new(service, "default"));
+            assert_eq!(retry::review(&reviews, &TokenReview::default()).await.is_ok(), is_answer, "{status}");
+        }
+    }
+}

@@ -7,8 +7,8 @@ use anyhow::Context;
 use http::Response;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use tower::util::AndThenLayer;
 use tower::BoxError;
+use tower::util::AndThenLayer;
 
 /// The client of the host of this kubeconfig, or in a pod as its account.
 pub async fn new(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
@@ -33,7 +33,9 @@ pub async fn new(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Client> {
 /// If the answer is a redirect.
 pub async fn refuse_redirect<B>(response: Response<B>) -> Result<Response<B>, BoxError> {
     match response.status() {
-        status if status.is_redirection() => Err(format!("the host answered with a redirect: {status}").into()),
+        status if status.is_redirection() => {
+            Err(format!("the host answered with a redirect: {status}").into())
+        }
         _ => Ok(response),
     }
 }

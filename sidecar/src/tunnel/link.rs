@@ -1,6 +1,7 @@
 //! The sidecar's end of a tunnel: an HTTP/2 client on a connection that the agent opened.
 
 use std::future::Future;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use h2::client;
@@ -148,7 +149,10 @@ impl AgentTunnel {
             Ok::<_, h2::Error>(Some((status, answer)))
         };
         match timeout(HANDSHAKE_TIMEOUT, asked).await {
-            Ok(Ok(answer)) => answer,
+            Ok(Ok(answer)) => {
+                self.is_late.store(false, Ordering::Relaxed);
+                answer
+            }
             Ok(Err(error)) => {
                 debug!(cluster = %self.cluster, error = %error, "the agent did not answer");
                 None

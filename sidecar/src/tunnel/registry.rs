@@ -77,7 +77,7 @@ pub struct AgentTunnel {
     pub since: Timestamp,
     sender: SendRequest<Bytes>,
     streams: AtomicUsize,
-    /// Whether the agent has not answered a ping yet that others answer at once.
+    /// Whether the agent has not answered anything yet, or not a ping that others answer at once.
     pub(crate) is_late: AtomicBool,
     /// Whether one of the two ends shuts down.
     is_leaving: AtomicBool,
@@ -216,7 +216,7 @@ impl AgentTunnels {
 
     /// The tunnels of a cluster, the best first: those that stay, whose agent answers, and
     /// that have few connections.
-    fn by_preference(&self, cluster: &ClusterName) -> Result<Vec<Arc<AgentTunnel>>, DialError> {
+    pub(crate) fn by_preference(&self, cluster: &ClusterName) -> Result<Vec<Arc<AgentTunnel>>, DialError> {
         let clusters = self.locked();
         let agents = clusters.get(cluster);
         let open =
@@ -300,7 +300,7 @@ impl Reservation {
             since: Timestamp::now(),
             sender,
             streams: AtomicUsize::new(0),
-            is_late: AtomicBool::new(false),
+            is_late: AtomicBool::new(true),
             is_leaving: AtomicBool::new(false),
             end: CancellationToken::new(),
         });

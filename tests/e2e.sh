@@ -18,7 +18,7 @@ if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
     bed+=(--sidecar-image target/image/mc-sidecar.tar)
 else
     echo "tests of the image: pods are needed to run it, and those need root on Linux" >>"${SKIPPED:-/dev/stderr}"
-    for filter in attach:: clients:: copy:: endurance:: exec:: install:: killed_pods:: kubectl_versions:: logs:: \
+    for filter in agents::private:: upgrades::attach:: clients:: copy:: endurance:: exec:: install:: killed_pods:: kubectl_versions:: logs:: \
         port_forward:: tail:: upgrades::konnectivity:: vanished:: may_not_exec past_two_dashes in_a_pod_no_kubeconfig; do
         leave_out "$filter" "they need a node, and that needs root on Linux"
     done
@@ -36,7 +36,7 @@ cargo test-all --test chart
 cargo test-all --test e2e --no-run
 # What takes all that the machine has comes last, and alone; and so does what promises that something is done
 # within seconds, or that nobody notices it.
-export alone='authority:: crowds:: fleet:: hostile:: killed_pods:: soak:: unified_auth::'
+export alone='agents::restart:: authority:: crowds:: fleet:: hostile:: killed_pods:: soak:: unified_auth::'
 e2e() { # WHAT IS LEFT OUT
     local others=("$@") filter folder process processes=() status=0
     for filter in $alone; do others+=(--skip "$filter"); done

@@ -6,6 +6,7 @@ mod exec;
 mod konnectivity;
 pub(crate) mod port_forward;
 pub(crate) mod protocol;
+mod quiet;
 mod refused;
 mod streams;
 mod tunnels;

@@ -82,6 +82,11 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
 impl Connector {
+    /// Whether an agent carries its connections, by a tunnel that ends here or at another replica.
+    pub(super) fn is_by_agent(&self) -> bool {
+        matches!(self.0.hop, Hop::Agent(_))
+    }
+
     /// What becomes of each attempt is told to the breaker.
     pub(super) fn new(
         cluster: &ClusterName,
@@ -129,7 +134,7 @@ impl Way {
     }
 }
 
-/// The tunnel that a connection is in, if an agent carries it.
+/// The tunnel that a connection is in, if it ends at this replica.
 pub(super) fn agent_tunnel(transport: &Transport) -> Option<Arc<AgentTunnel>> {
     match transport {
         Either::Right(Either::Right(stream)) => stream.tunnel().cloned(),

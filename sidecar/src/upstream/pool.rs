@@ -52,6 +52,8 @@ struct Connection {
     before_head: BeforeHead,
     /// The agent's tunnel that it is in, if it is in one.
     tunnel: Option<Arc<AgentTunnel>>,
+    /// When it takes no more requests, however well it is.
+    retires: Option<Instant>,
     ended: bool,
     idle_since: Instant,
     worker: usize,
@@ -85,8 +87,9 @@ impl Pool {
     pub(super) fn new(connector: Connector) -> Self {
         let idle = Arc::new(Idle((0..workers::count()).map(|_| Connections::default()).collect()));
         let swept = Arc::downgrade(&idle);
+        let pause = if connector.is_by_agent() { SWEEP_BY_AGENT } else { SWEEP };
         let sweeper = async move {
-            let mut every = interval(SWEEP);
+            let mut every = interval(pause);
             loop {
                 every.tick().await;
                 let Some(idle) = swept.upgrade() else { return };
@@ -131,7 +134,9 @@ impl Pool {
         let (before_head, tunnel) = (io.inner().hook().clone(), connect::agent_tunnel(transport));
         let (sender, driver) = super::http1_builder().handshake(io).await.map_err(Failed::New)?;
         let (driver, idle_since, worker) = (Box::pin(driver), Instant::now(), workers::current());
-        Ok(Connection { sender, driver, before_head, tunnel, ended: false, idle_since, worker })
+        let is_at_peer = tunnel.is_none() && self.connector.is_by_agent();
+        let retires = is_at_peer.then(|| idle_since + USED_AT_PEER);
+        Ok(Connection { sender, driver, before_head, tunnel, retires, ended: false, idle_since, worker })
     }
 
     fn lend(&self, response: Response<Incoming>, connection: Connection) -> Response<MemberBody> {
@@ -214,6 +219,7 @@ impl Connection {
         !self.ended
             && self.sender.is_ready()
             && !self.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_leaving())
+            && self.retires.is_none_or(|end| Instant::now() < end)
     }
 }
 
@@ -298,4 +304,8 @@ const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
 const KEPT: usize = 8;
 const SURPLUS_IDLE_TIME: Duration = Duration::from_secs(15);
 const SWEEP: Duration = Duration::from_secs(15);
+const SWEEP_BY_AGENT: Duration = Duration::from_secs(5);
 const MAX_IDLE: usize = 128;
+/// Another replica cannot say on a connection that it shuts down, and cuts it after its grace period of 20 s. By then a
+/// sweep has closed those that retired.
+const USED_AT_PEER: Duration = Duration::from_secs(10);

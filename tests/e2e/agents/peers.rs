@@ -56,7 +56,7 @@ impl Site {
 }
 
 /// A replica with a certificate by which others know it.
-fn replica(fleet: &OwnFleet, files: &TempDir, flags: &[&str]) -> Result<OwnSidecar> {
+pub(super) fn replica(fleet: &OwnFleet, files: &TempDir, flags: &[&str]) -> Result<OwnSidecar> {
     let (bed, folder) = (sidecar()?, files.path());
     let own_name = format!("mc-sidecar.{}.svc", fleet.namespace);
     bed.serving_files(&[SIDECAR_NAME, &own_name, "kubectl-mc:peer"], folder, "replica")?;

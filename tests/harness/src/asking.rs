@@ -7,16 +7,25 @@ use std::thread;
 use anyhow::{Result, anyhow, ensure};
 
 use crate::api::Api;
+use crate::http1::Response;
 
 /// Asks for `path`, each time by another connection, until `change` is done.
 pub fn while_asking(api: &Api, path: &str, change: impl FnOnce() -> Result<()>) -> Result<()> {
+    while_sending(|| api.request("GET", path, "", ""), change)
+}
+
+/// The same by any way to ask.
+pub fn while_sending(
+    ask: impl Fn() -> Result<Response> + Sync,
+    change: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     let stop = AtomicBool::new(false);
     let (changed, asked) = thread::scope(|scope| {
         let asking = scope.spawn(|| {
             let (mut asked, mut failed) = (0, BTreeMap::<_, usize>::new());
             while !stop.load(Ordering::Relaxed) {
                 asked += 1;
-                let failure = match api.request("GET", path, "", "") {
+                let failure = match ask() {
                     Ok(answer) if answer.status() == 200 => continue,
                     Ok(answer) => format!("{}: {}", answer.status(), answer.text().trim()),
                     Err(error) => format!("{error:#}"),

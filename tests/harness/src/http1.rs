@@ -83,6 +83,13 @@ impl Endpoint {
         self.address
     }
 
+    /// The same server, found at another address.
+    #[must_use]
+    pub fn at(mut self, address: SocketAddr) -> Self {
+        self.address = address;
+        self
+    }
+
     /// The same server, asked for by another name, which its certificate need not have.
     pub fn named(mut self, name: &str) -> Result<Self> {
         self.name = ServerName::try_from(name.to_owned())?;

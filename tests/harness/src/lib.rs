@@ -18,7 +18,7 @@
 //! - [`hostile`]: clients that do not play along; [`good_caller`]: one that does, and measures
 //! - [`own_sidecar`]: a sidecar of one test's own; [`usage`]: what a process costs
 //! - [`own_fleet`]: members that a sidecar of one test's own looks after
-//! - [`own_agent`]: an agent of one test's own, with its tunnel
+//! - [`own_agent`]: an agent of one test's own, with its tunnel; [`private_network`]: a network that lets nothing in
 //! - [`front_proxy`]: certificates of the host's front proxy, true and false ones
 //! - [`connect_proxy`]: a CONNECT proxy that remembers what it was asked for; [`proxy_authority`]: certificates of its
 //!   own; [`konnectivity`]: a proxy whose agent is at the member
@@ -50,6 +50,7 @@ pub mod own_agent;
 pub mod own_fleet;
 pub mod own_sidecar;
 pub mod peer;
+pub mod private_network;
 pub mod proxy_authority;
 pub mod pty;
 pub mod registration;

@@ -16,6 +16,7 @@ use testbed::Cluster;
 
 use crate::api::Api;
 use crate::bed::{SYSTEM, bed, host, member, sidecar};
+use crate::private_network::{self, PrivateNetwork};
 use crate::registration::register_in;
 use crate::wait::{SOON, eventually};
 
@@ -44,13 +45,23 @@ pub struct OwnAgent {
     _folder: TempDir,
 }
 
-/// The agent of `m1-by-agent`, which is member m1. It ends with the tests.
+/// The agent of `m1-by-agent`, which is member m1 in a network that lets nothing in, where the bed has networks. It ends
+/// with the tests.
 pub fn shared() -> Result<&'static OwnAgent> {
     static SHARED: OnceLock<Result<OwnAgent, String>> = OnceLock::new();
     let start = || {
-        let name = "m1-by-agent";
-        register(name, SYSTEM, &own_data(member("m1")?)?)?;
-        let agent = OwnAgent::start(name, member("m1")?, &Difference::default())?;
+        let (name, mut member) = ("m1-by-agent", member("m1")?.clone());
+        let mut data = own_data(&member)?;
+        let mut within = Vec::new();
+        if bed()?.netns.is_some() {
+            within.extend(PrivateNetwork::shared()?.within());
+            member.server = format!("https://{}", private_network::MEMBER);
+            data["server"] = member.server.clone().into();
+            data["tls-server-name"] = "kubernetes.default.svc".into();
+        }
+        register(name, SYSTEM, &data)?;
+        let within: Vec<_> = within.iter().map(String::as_str).collect();
+        let agent = OwnAgent::start(name, &member, &Difference { within: &within, ..Difference::default() })?;
         until_connected(name)?;
         Ok(agent)
     };

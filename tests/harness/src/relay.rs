@@ -17,6 +17,7 @@ use crate::bed::bed;
 pub struct Relay {
     pub address: SocketAddr,
     open: watch::Sender<bool>,
+    targets: watch::Sender<Vec<SocketAddr>>,
     _runtime: Runtime,
 }
 
@@ -36,7 +37,7 @@ impl Relay {
         Self::with(address, server, Duration::ZERO)
     }
 
-    /// A way to one of these after the other, as a balancer has them.
+    /// A way to one of these after the other, as a balancer has them; with none, every connection ends at once.
     pub fn between(servers: &[&str]) -> Result<Self> {
         Self::to_each(bed()?.address, servers, Duration::ZERO)
     }
@@ -46,20 +47,28 @@ impl Relay {
     }
 
     fn to_each(address: IpAddr, servers: &[&str], delay: Duration) -> Result<Self> {
-        let targets = servers.iter().map(|server| server.trim_start_matches("https://").parse());
-        let targets = targets.collect::<Result<Vec<SocketAddr>, _>>()?;
+        let targets = watch::Sender::new(parse(servers)?);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((address, 0)))?;
         let address = listener.local_addr()?;
         let open = watch::Sender::new(true);
-        let is_open = open.subscribe();
+        let (is_open, current) = (open.subscribe(), targets.subscribe());
         runtime.spawn(async move {
-            let mut targets = targets.into_iter().cycle();
-            while let (Ok((client, _)), Some(target)) = (listener.accept().await, targets.next()) {
-                tokio::spawn(carry(client, target, delay, is_open.clone()));
+            let mut number = 0;
+            while let Ok((client, _)) = listener.accept().await {
+                number += 1;
+                let targets = current.borrow();
+                let Some(target) = targets.get(number % targets.len().max(1)) else { continue };
+                tokio::spawn(carry(client, *target, delay, is_open.clone()));
             }
         });
-        Ok(Self { address, open, _runtime: runtime })
+        Ok(Self { address, open, targets, _runtime: runtime })
+    }
+
+    /// Leads new connections to these from now on.
+    pub fn lead_to(&self, servers: &[&str]) -> Result<()> {
+        self.targets.send_replace(parse(servers)?);
+        Ok(())
     }
 
     /// Ends every connection, and from now on each as soon as it comes.
@@ -70,6 +79,10 @@ impl Relay {
     pub fn mend(&self) {
         self.open.send_replace(true);
     }
+}
+
+fn parse(servers: &[&str]) -> Result<Vec<SocketAddr>> {
+    servers.iter().map(|server| Ok(server.trim_start_matches("https://").parse()?)).collect()
 }
 
 async fn carry(

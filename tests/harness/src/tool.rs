@@ -221,6 +221,20 @@ impl Running {
         Ok(())
     }
 
+    /// Waits for so long, and fails if it ends.
+    pub fn stays(&mut self, duration: Duration) -> Result<()> {
+        let begin = Instant::now();
+        while begin.elapsed() < duration {
+            match self.events.recv_timeout(duration.saturating_sub(begin.elapsed())) {
+                Ok((true, bytes)) => self.stdout.extend(bytes),
+                Ok((false, bytes)) => self.stderr.extend(bytes),
+                Err(RecvTimeoutError::Disconnected) => bail!("it ended by itself: {}", self.told()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// What it has written so far.
     pub fn stdout(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()

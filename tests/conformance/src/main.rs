@@ -12,6 +12,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use harness::bed::member;
 use harness::caller::Caller;
+use harness::own_agent;
 use serde_json::json;
 
 use crate::exceptions::Exceptions;
@@ -38,6 +39,9 @@ enum Command {
         /// Only specs whose names match this regular expression of Go
         #[arg(long, default_value = ".")]
         focus: String,
+        /// Reach the member through an agent's tunnel
+        #[arg(long)]
+        by_agent: bool,
         /// How long a run of them may take, in minutes
         #[arg(long, default_value_t = 30)]
         minutes: u32,
@@ -47,7 +51,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Build => testbed::programs::build_upstream_tests().map(|_| true),
-        Command::Run { focus, minutes } => run(&focus, minutes),
+        Command::Run { focus, by_agent, minutes } => run(&focus, by_agent, minutes),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -61,13 +65,17 @@ fn main() -> ExitCode {
 }
 
 /// Through the proxy first; what fails there is then tried at the member itself.
-fn run(focus: &str, minutes: u32) -> Result<bool> {
+fn run(focus: &str, by_agent: bool, minutes: u32) -> Result<bool> {
     let exceptions = Exceptions::parse(include_str!("../exceptions.txt"))?;
     let member = member(MEMBER)?;
     let suite =
         Suite { program: testbed::programs::build_upstream_tests()?, minutes, not_run: exceptions.not_run() };
-    let admin = host_admin()?;
-    let proxied = suite.run("proxied", &admin.kubeconfig(), &[&format!(r"\[sig-cli\].*({focus})")])?;
+    let (name, cluster) = match by_agent {
+        true => ("by-agent", own_agent::shared()?.cluster.as_str()),
+        false => ("proxied", MEMBER),
+    };
+    let admin = host_admin(cluster)?;
+    let proxied = suite.run(name, &admin.kubeconfig(), &[&format!(r"\[sig-cli\].*({focus})")])?;
     let failed = proxied.failed();
     let failed = failed.iter().map(|name| suite::exactly(name)).collect::<Vec<_>>();
     let direct = if failed.is_empty() {
@@ -80,9 +88,9 @@ fn run(focus: &str, minutes: u32) -> Result<bool> {
     Ok(verdict.is_good())
 }
 
-/// An administrator of the host, at the member's proxy path.
-fn host_admin() -> Result<Caller> {
-    let admin = Caller::certificate("conformance", &["system:masters"])?.at(MEMBER)?;
+/// An administrator of the host, at the cluster's proxy path.
+fn host_admin(cluster: &str) -> Result<Caller> {
+    let admin = Caller::certificate("conformance", &["system:masters"])?.at(cluster)?;
     let file = |name: &str| admin.folder().join(name).to_string_lossy().into_owned();
     // Upstream's program takes relative paths from its own working directory.
     let credential = json!({"client-certificate": file("tls.crt"), "client-key": file("tls.key")});

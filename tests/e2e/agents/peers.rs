@@ -28,9 +28,9 @@ impl Site {
     fn new(name: &str) -> Result<Self> {
         let (fleet, cluster, files) = (OwnFleet::new(name)?, format!("e2e-{name}"), tempfile::tempdir()?);
         own_agent::register(&cluster, &fleet.namespace, &own_data(member("m1")?)?)?;
-        let has = replica(&fleet, &files, &["--controllers="])?;
+        let has = fleet.replica(files.path(), &["--controllers="])?;
         let peers = format!("--peers={}", has.sidecar.url.trim_start_matches("https://"));
-        let asks = replica(&fleet, &files, &[&peers])?;
+        let asks = fleet.replica(files.path(), &[&peers])?;
         let difference = Difference {
             server: Some(has.sidecar.url.clone()),
             ca: Some(std::fs::read_to_string(&sidecar()?.ca_certificate)?),
@@ -53,20 +53,6 @@ impl Site {
         ensure!(answer.status() == 200, "{}: {}", answer.status(), answer.text());
         Ok(())
     }
-}
-
-/// A replica with a certificate by which others know it.
-pub(super) fn replica(fleet: &OwnFleet, files: &TempDir, flags: &[&str]) -> Result<OwnSidecar> {
-    let (bed, folder) = (sidecar()?, files.path());
-    let own_name = format!("mc-sidecar.{}.svc", fleet.namespace);
-    bed.serving_files(&[SIDECAR_NAME, &own_name, "kubectl-mc:peer"], folder, "replica")?;
-    let file = |flag: &str, name: &str| format!("--{flag}={}", folder.join(name).display());
-    let own = [
-        file("tls-cert-file", "replica.crt"),
-        file("tls-private-key-file", "replica.key"),
-        format!("--peer-ca-file={}", bed.ca_certificate.display()),
-    ];
-    fleet.sidecar(&own.iter().map(String::as_str).chain(flags.iter().copied()).collect::<Vec<_>>())
 }
 
 #[test]

@@ -12,8 +12,6 @@ use harness::relay::Relay;
 use harness::wait::{SOON, eventually};
 use tempfile::TempDir;
 
-use crate::agents::peers::replica;
-
 /// The replicas, and the addresses by which they find each other.
 struct Site {
     fleet: OwnFleet,
@@ -57,7 +55,7 @@ impl Site {
     fn start(&mut self, number: usize) -> Result<()> {
         let peers: Vec<_> = self.addresses.iter().map(|relay| relay.address.to_string()).collect();
         let peers = format!("--peers={}", peers.join(","));
-        let started = replica(&self.fleet, &self.files, &[&peers, "--shutdown-delay-duration=1s"])?;
+        let started = self.fleet.replica(self.files.path(), &[&peers, "--shutdown-delay-duration=1s"])?;
         self.addresses[number].lead_to(&[&started.sidecar.url])?;
         self.replicas.push(started);
         self.balance()

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use testbed::Cluster;
 
-use crate::http1::{Endpoint, Response};
+use crate::http1::{Connection, Endpoint, Response};
 
 /// The administrator's hands on one cluster, or a thief's.
 #[derive(Clone)]
@@ -13,6 +13,33 @@ pub struct Api {
     endpoint: Endpoint,
     /// Head lines of every request.
     lines: String,
+}
+
+/// One connection for many requests: a handshake for each of thousands would take minutes.
+pub struct Session<'a> {
+    api: &'a Api,
+    connection: Connection,
+}
+
+impl Session<'_> {
+    pub fn create(&mut self, path: &str, object: &Value) -> Result<Value> {
+        self.request("POST", path, "application/json", object)
+    }
+
+    /// A JSON merge patch (RFC 7396).
+    pub fn merge(&mut self, path: &str, patch: &Value) -> Result<Value> {
+        self.request("PATCH", path, "application/merge-patch+json", patch)
+    }
+
+    fn request(&mut self, method: &str, path: &str, content_type: &str, body: &Value) -> Result<Value> {
+        let (body, lines) = (body.to_string(), &self.api.lines);
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: cluster\r\n{lines}Content-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n"
+        );
+        self.connection.send(format!("{head}{body}").as_bytes())?;
+        success(self.connection.response()?).with_context(|| format!("{method} {path}"))
+    }
 }
 
 impl Api {
@@ -34,6 +61,11 @@ impl Api {
         let mut with = self.clone();
         lines.iter().for_each(|line| with.lines += &format!("{line}\r\n"));
         with
+    }
+
+    /// A connection that stays open.
+    pub fn session(&self) -> Result<Session<'_>> {
+        Ok(Session { api: self, connection: self.endpoint.connect()? })
     }
 
     /// Creates the object, or makes it what is said.

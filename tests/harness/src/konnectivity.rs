@@ -16,7 +16,7 @@ use crate::proxy_authority::{ProxyAuthority, Signed};
 
 /// The server, until it is let go, and its agent.
 pub struct Konnectivity {
-    _server: Program,
+    server: Program,
     agent: Option<Program>,
     /// Where the agent connects to, and the hosts that it says it reaches.
     agent_port: u16,
@@ -63,7 +63,7 @@ impl Konnectivity {
             servers.iter().filter_map(|server| server.trim_start_matches("https://").rsplit_once(':'));
         let identifiers: Vec<_> = hosts.map(|(host, _)| format!("host={host}")).collect();
         let mut konnectivity = Self {
-            _server: server,
+            server,
             agent: None,
             agent_port,
             identifiers: identifiers.join("&"),
@@ -125,6 +125,15 @@ impl Konnectivity {
         let [_, program] = programs::konnectivity();
         self.agent = Some(Program::start(&program, &agent, &self.folder.path().join("agent.log"))?);
         Ok(())
+    }
+
+    /// The processes of the server and the agent.
+    pub fn pids(&self) -> Vec<u32> {
+        [Some(&self.server), self.agent.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(|program| program.0.id())
+            .collect()
     }
 
     /// What both have said last, for a test that fails.

@@ -79,7 +79,12 @@ pub fn register(name: &str, namespace: &str, data: &Value) -> Result<()> {
 
 /// The keys of the Secret by which the bed's sidecar reaches a member.
 pub fn own_data(member: &Cluster) -> Result<Value> {
-    let secret = host()?.get(&format!("/api/v1/namespaces/{SYSTEM}/secrets/{}.member", member.name))?;
+    data_of(&member.name)
+}
+
+/// The same of a member by its name.
+pub fn data_of(member: &str) -> Result<Value> {
+    let secret = host()?.get(&format!("/api/v1/namespaces/{SYSTEM}/secrets/{member}.member"))?;
     let data = secret["data"].as_object().context("the member's Secret has no data")?;
     let decoded = data.iter().map(|(key, value)| {
         let value = STANDARD.decode(value.as_str().unwrap_or_default())?;

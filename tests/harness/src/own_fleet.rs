@@ -2,6 +2,7 @@
 //! the bed's sidecar leaves them alone.
 
 use std::fmt;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
@@ -9,7 +10,8 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::bed::{SYSTEM, host};
+use crate::bed::{SYSTEM, host, sidecar};
+use crate::http1::SIDECAR_NAME;
 use crate::own_sidecar::{Difference, OwnSidecar, names};
 use crate::registration::{register_in, secret};
 use crate::wait::{SOON, eventually};
@@ -62,6 +64,21 @@ impl OwnFleet {
         let own = own.into_iter().filter(|flag| !names(flags, flag));
         let all: Vec<_> = own.chain(flags.iter().copied()).collect();
         OwnSidecar::with(&Difference { flags: &all, log, ..Difference::default() })
+    }
+
+    /// A sidecar of this namespace that other replicas know by its certificate, whose files are in `folder`, and that
+    /// knows them.
+    pub fn replica(&self, folder: &Path, flags: &[&str]) -> Result<OwnSidecar> {
+        let bed = sidecar()?;
+        let own_name = format!("mc-sidecar.{}.svc", self.namespace);
+        bed.serving_files(&[SIDECAR_NAME, &own_name, "kubectl-mc:peer"], folder, "replica")?;
+        let file = |flag: &str, name: &str| format!("--{flag}={}", folder.join(name).display());
+        let own = [
+            file("tls-cert-file", "replica.crt"),
+            file("tls-private-key-file", "replica.key"),
+            format!("--peer-ca-file={}", bed.ca_certificate.display()),
+        ];
+        self.sidecar(&own.iter().map(String::as_str).chain(flags.iter().copied()).collect::<Vec<_>>())
     }
 
     /// Registers a member; `data` are its Secret's keys.

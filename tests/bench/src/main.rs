@@ -6,6 +6,7 @@
 //! - [`routes`]: through the host and past it
 //! - [`against`]: one build of the sidecar beside another
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
+//! - [`agents`]: a member by its agent, direct and through konnectivity; [`agent_fleet`]: thousands of agents
 //! - [`controllers`]: what members cost that nobody asks for, [`access_index`]: what their rights do
 //! - [`visible_clusters`]: what it costs to show each caller their own clusters
 //! - [`many_clusters`]: the plugin's figures of scale; [`pods`]: what it gets
@@ -27,6 +28,8 @@ use crate::table::{Goal, Table};
 
 mod access_index;
 mod against;
+mod agent_fleet;
+mod agents;
 mod bare;
 mod controllers;
 mod fleet;
@@ -63,6 +66,9 @@ struct Cli {
     /// How long the controllers are watched while nothing happens; what they do least often is every six minutes
     #[arg(long, value_name = "SECONDS", default_value_t = 360)]
     idle_seconds: u64,
+    /// Number of agents of agent-fleet
+    #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
+    agents: usize,
     /// Another build of the sidecar to measure the bed's against, in place of all other figures
     #[arg(long, value_name = "PROGRAM")]
     against: Option<PathBuf>,
@@ -92,6 +98,8 @@ enum Figure {
     VisibleClusters,
     ManyClusters,
     Routes,
+    Agents,
+    AgentFleet,
 }
 
 fn main() -> ExitCode {
@@ -106,7 +114,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let Cli { plugin, access_cost, idle_seconds, against, quick, only, role } = cli;
+    let Cli { plugin, access_cost, idle_seconds, agents, against, quick, only, role } = cli;
     let files = usage::raise_open_files();
     if let Some(role) = role {
         return role.play();
@@ -161,6 +169,12 @@ fn run(cli: &Cli) -> Result<()> {
     }
     if wanted(Figure::Controllers) {
         controllers::measure(&site, Duration::from_secs(*idle_seconds), *quick)?;
+    }
+    if wanted(Figure::Agents) {
+        agents::measure(&site, *quick)?;
+    }
+    if wanted(Figure::AgentFleet) {
+        agent_fleet::measure(&site, if *quick { (*agents).min(500) } else { *agents }, *quick)?;
     }
     if wanted(Figure::AccessIndex) {
         access_index::measure(access_cost)?;

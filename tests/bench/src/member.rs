@@ -46,7 +46,11 @@ async fn converse(mut stream: TlsStream<TcpStream>) -> Result<()> {
         let target = head.split(' ').nth(1).unwrap_or_default();
         if head.to_ascii_lowercase().contains("\r\nupgrade: websocket") {
             stream.write_all(SWITCHED).await?;
-            return tunnel(stream).await;
+            return match (mebibytes(target, SENDS), mebibytes(target, RECEIVES)) {
+                (Some(count), _) => send(stream, count).await,
+                (_, Some(count)) => receive(stream, count).await,
+                _ => tunnel(stream).await,
+            };
         } else if target.contains("watch=") {
             stream.write_all(WATCHED.as_bytes()).await?;
             stream.write_all(format!("{:x}\r\n{EVENT}\r\n", EVENT.len()).as_bytes()).await?;
@@ -85,6 +89,35 @@ async fn head(stream: &mut TlsStream<TcpStream>) -> Result<String> {
     Ok(String::from_utf8(head)?)
 }
 
+/// The number behind this part of a path.
+fn mebibytes(target: &str, part: &str) -> Option<usize> {
+    target.split_once(part)?.1.parse().ok()
+}
+
+async fn send(mut stream: TlsStream<TcpStream>, mebibytes: usize) -> Result<()> {
+    let block = vec![0; BLOCK];
+    for _ in 0..mebibytes * MEBIBYTE / BLOCK {
+        stream.write_all(&block).await?;
+    }
+    stream.flush().await?;
+    // Until the other side has all of it and closes.
+    stream.read_u8().await.map(drop).or(Ok(()))
+}
+
+/// Confirms with one byte when all of it has arrived.
+async fn receive(mut stream: TlsStream<TcpStream>, mebibytes: usize) -> Result<()> {
+    let (mut block, mut left) = (vec![0; BLOCK], mebibytes * MEBIBYTE);
+    while left > 0 {
+        match stream.read(&mut block).await? {
+            0 => return Err(anyhow!("the end")),
+            length => left = left.saturating_sub(length),
+        }
+    }
+    stream.write_all(b".").await?;
+    stream.flush().await?;
+    stream.read_u8().await.map(drop).or(Ok(()))
+}
+
 /// A prompt, and a screenful for each byte that is typed.
 async fn tunnel(mut stream: TlsStream<TcpStream>) -> Result<()> {
     stream.write_all(PROMPT).await?;
@@ -95,6 +128,13 @@ async fn tunnel(mut stream: TlsStream<TcpStream>) -> Result<()> {
         stream.flush().await?;
     }
 }
+
+/// Part of the path of an upgraded connection on which the member sends so many MiB.
+pub(crate) const SENDS: &str = "&sends=";
+/// The same for those that it receives.
+pub(crate) const RECEIVES: &str = "&receives=";
+pub(crate) const MEBIBYTE: usize = 1024 * 1024;
+const BLOCK: usize = 64 * 1024;
 
 /// Part of a path whose answer comes by one byte a second.
 const SLOW: &str = "/slow";

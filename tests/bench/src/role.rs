@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
+use crate::agent_fleet::{balancer, crowd};
 use crate::nginx::Certificates;
 use crate::{bare, member};
 
@@ -21,6 +22,12 @@ pub(crate) enum Role {
     /// Hold watches of that member without a proxy, and say what they take
     #[command(hide = true)]
     Bare(Holding),
+    /// Run many agents
+    #[command(hide = true)]
+    Crowd(crowd::Options),
+    /// Carry connections to replicas by turns
+    #[command(hide = true)]
+    Balancer(balancer::Options),
 }
 
 #[derive(Args)]
@@ -57,6 +64,8 @@ impl Role {
     pub(crate) fn play(&self) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match self {
+            Self::Crowd(options) => crowd::run(options),
+            Self::Balancer(options) => runtime.block_on(balancer::run(options)),
             Self::Member(serving) => runtime.block_on(member::serve(serving)),
             Self::Bare(holding) => runtime.block_on(bare::hold(holding)),
         }
@@ -96,8 +105,16 @@ impl Process {
         line.parse().with_context(|| format!("not a number: {line:?}"))
     }
 
+    /// A balancer before these replicas, and the address at which it accepts connections.
+    pub(crate) fn balancer(replicas: &[SocketAddr]) -> Result<(Self, SocketAddr)> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("balancer").args(replicas.iter().map(|replica| format!("--replica={replica}")));
+        let (process, line) = Self::start(command)?;
+        Ok((process, line.parse().with_context(|| format!("not an address: {line:?}"))?))
+    }
+
     /// Starts it and waits for its first line.
-    fn start(mut command: Command) -> Result<(Self, String)> {
+    pub(crate) fn start(mut command: Command) -> Result<(Self, String)> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let mut process = Self(child);
         let mut line = String::new();

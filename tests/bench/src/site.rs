@@ -89,6 +89,11 @@ impl Site {
         register(name, address, &ca, &token)
     }
 
+    /// Where the member that costs nothing is.
+    pub(crate) fn probe_address(&self) -> SocketAddr {
+        self.probed.address
+    }
+
     /// Another name for the member that costs nothing.
     pub(crate) fn register_again(&self, name: &str) -> Result<()> {
         let Upstream { name: _, address, ca, token } = &self.probed;

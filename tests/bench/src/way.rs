@@ -114,6 +114,19 @@ impl Way {
         })
     }
 
+    /// The same to another registered cluster.
+    pub(crate) fn to_cluster(&self, name: &'static str, cluster: &str) -> Self {
+        let (url, _) = self.server.split_once(CLUSTERS).unwrap_or_default();
+        Self {
+            name,
+            server: format!("{url}{CLUSTERS}/{cluster}/proxy"),
+            ca: self.ca.clone(),
+            token: self.token.clone(),
+            act_as: None,
+            pids: self.pids.clone(),
+        }
+    }
+
     /// The URL of the ConfigMap.
     pub(crate) fn url(&self) -> String {
         format!("{}{}", self.server, CONFIG_MAP)

@@ -1,0 +1,69 @@
+//! What other requests to a member notice of a stream whose reader reads nothing.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use harness::own_sidecar::OwnSidecar;
+
+use super::carriers::{Carriers, TUNNEL};
+use super::streams::upgraded;
+use crate::machine;
+use crate::member::SENDS;
+use crate::site::Site;
+use crate::table::{Goal, Table, median};
+use crate::wrk::{self, Load};
+
+/// By turns without and with the stream.
+pub(super) fn measure(carriers: &Carriers, sidecar: &OwnSidecar, site: &Site, quick: bool) -> Result<Table> {
+    let (rounds, time) = if quick { (1, Duration::from_secs(1)) } else { (ROUNDS, TIME) };
+    let mut table =
+        Table::new(&["way", "p99 ms alone", "beside the stream", "of alone", "requests/s, of alone"]);
+    for carrier in &carriers.ways {
+        let way = &carrier.way;
+        let load = || wrk::attempt(&way.url(), &way.headers(), CONNECTIONS, time);
+        let (mut alone, mut beside, mut unanswered) = (Vec::new(), Vec::new(), 0);
+        for _ in 0..rounds {
+            way.warm_up()?;
+            let Some(before) = load()? else { continue };
+            let stream = upgraded(carrier, sidecar, site, &format!("{SENDS}{ENDLESS}"))?;
+            // The buffers on the way fill.
+            machine::idle(FILLED_AFTER);
+            match load()? {
+                Some(load) => {
+                    alone.push(before);
+                    beside.push(load);
+                }
+                None => unanswered += 1,
+            }
+            drop(stream);
+        }
+        let middle = |loads: &[Load], of: fn(&Load) -> f64| median(loads.iter().map(of));
+        let against = |of: fn(&Load) -> f64| {
+            median(beside.iter().zip(&alone).map(|(beside, alone)| of(beside) / of(alone)))
+        };
+        let ratio = against(|load| load.p99);
+        if unanswered > 0 {
+            let said = format!("no answer within 2 s in {unanswered} of {rounds} rounds");
+            table.row([way.name.to_owned(), String::new(), said, String::new(), String::new()]);
+            continue;
+        }
+        table.row([
+            way.name.to_owned(),
+            format!("{:.2}", middle(&alone, |load| load.p99)),
+            format!("{:.2}", middle(&beside, |load| load.p99)),
+            match way.name {
+                TUNNEL => Goal::AtMost(1.1).ratio(ratio),
+                _ => format!("{ratio:.2}"),
+            },
+            format!("{:.2}", against(|load| load.rate)),
+        ]);
+    }
+    Ok(table)
+}
+
+const ROUNDS: usize = 7;
+const TIME: Duration = Duration::from_secs(4);
+const CONNECTIONS: usize = 4;
+/// MiB: more than any buffer.
+const ENDLESS: usize = 4096;
+const FILLED_AFTER: Duration = Duration::from_secs(2);

@@ -98,8 +98,8 @@ async fn keep_tunnel(agent: Arc<Agent>) {
     let mut backoff = Backoff::default();
     loop {
         match dial::dial(&agent).await {
-            Ok(Dialed { replica, stream }) => {
-                info!(%replica, "connected");
+            Ok(Dialed { replica, of, stream }) => {
+                info!(%replica, of, "connected");
                 let (held, began) = (agent.hold(replica.clone()), Instant::now());
                 let (left, told) = tokio::sync::oneshot::channel();
                 let serving = serve::serve(agent.clone(), stream, left);
@@ -126,8 +126,11 @@ async fn keep_tunnel(agent: Arc<Agent>) {
                 }
             }
             // The replica has not noticed yet that a tunnel of this agent is gone.
-            Err(DialError::Held) if agent.held.load().is_empty() => backoff.has_failed(false),
-            Err(DialError::Held) => backoff.is_held(),
+            Err(DialError::Held(_)) if agent.held.load().is_empty() => backoff.has_failed(false),
+            Err(DialError::Held(of)) => {
+                let held = agent.held.load().len();
+                backoff.is_held(of.map(|of| of > held));
+            }
             Err(error) => {
                 warn!(error = %error, "cannot connect to the host");
                 backoff.has_failed(error.is_lasting());

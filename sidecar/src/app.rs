@@ -125,7 +125,7 @@ impl Bound {
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
         let size = |places| limits::Size::new(places, queued_per_caller);
-        let peers = Peers::new(peers, replicas);
+        let peers = Peers::new(peers, secure.local_addr()?, replicas);
         tokio::spawn(peers.clone().run());
         let agent_tunnels = AgentTunnels::new(&leader::identity(), peers, &mut metrics);
         let agent_accounts = Accounts::new(host.clone(), endpoint);

@@ -24,7 +24,7 @@ pub mod web_socket;
 pub const PROTOCOL: &str = "v1.tunnel.kubectl-mc.dev";
 /// What an agent says of itself: `0.9.0; instance=<id>; held=<replica>,<replica>`.
 pub const AGENT_HEADER: HeaderName = HeaderName::from_static("kubectl-mc-agent");
-/// The replica that accepted a tunnel.
+/// The replica that was asked for a tunnel, and how many replicas there are if it knows: `<replica>; of=3`.
 pub const REPLICA_HEADER: HeaderName = HeaderName::from_static("kubectl-mc-replica");
 /// Why an agent could not dial its target, beside a 502.
 pub const DIAL_HEADER: HeaderName = HeaderName::from_static("kubectl-mc-dial");

@@ -25,10 +25,17 @@ impl Backoff {
         self.longest = (self.longest * 2).min(if lasting { LONGEST_REFUSED } else { LONGEST });
     }
 
-    /// The replica that was found has a tunnel of this agent already. After a few of these there is no other one.
-    pub(super) fn is_held(&mut self) {
+    /// The replica that was found has a tunnel of this agent already. Whether there is another one may be known; if not,
+    /// there is none after a few of these.
+    pub(super) fn is_held(&mut self, has_other: Option<bool>) {
         self.times_held += 1;
-        self.longest = if self.times_held < TRIES { FIRST } else { ONE_REPLICA };
+        self.longest = match has_other {
+            Some(false) => NO_OTHER,
+            None if self.times_held >= TRIES => SEARCH,
+            // A balancer may always pick the same one.
+            Some(true) if self.times_held > MANY_TRIES => (self.longest * 2).min(SEARCH),
+            _ => FIRST,
+        };
     }
 
     pub(super) fn pause(&self) -> Duration {
@@ -42,7 +49,11 @@ const LONGEST: Duration = Duration::from_secs(30);
 const LONGEST_REFUSED: Duration = Duration::from_secs(300);
 /// A load balancer that picks one of two misses the other six times in a row in one of 64 cases.
 const TRIES: u32 = 6;
-const ONE_REPLICA: Duration = Duration::from_secs(15);
+/// The same in one case of 1,024: of thousands of agents that lost a replica, a few.
+const MANY_TRIES: u32 = 10;
+const SEARCH: Duration = Duration::from_secs(15);
+/// When a further replica starts, the agent has its tunnel to it so much later.
+const NO_OTHER: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
 mod tests {
@@ -59,11 +70,31 @@ mod tests {
     }
 
     #[test]
-    fn the_only_replica_is_not_asked_without_end() {
+    fn search_for_another_replica_slows_down() {
         let mut backoff = Backoff::default();
-        (1..TRIES).for_each(|_| backoff.is_held());
+        (1..TRIES).for_each(|_| backoff.is_held(None));
         assert_eq!(backoff.longest, FIRST);
-        backoff.is_held();
-        assert_eq!(backoff.longest, ONE_REPLICA);
+        backoff.is_held(None);
+        assert_eq!(backoff.longest, SEARCH);
+    }
+
+    #[test]
+    fn known_replica_is_found_within_seconds() {
+        let mut backoff = Backoff::default();
+        (0..MANY_TRIES).for_each(|_| backoff.is_held(Some(true)));
+        assert_eq!(backoff.longest, FIRST);
+        backoff.is_held(Some(true));
+        assert_eq!(backoff.longest, 2 * FIRST);
+        (0..20).for_each(|_| backoff.is_held(Some(true)));
+        assert_eq!(backoff.longest, SEARCH);
+    }
+
+    #[test]
+    fn only_replica_is_rarely_asked() {
+        let mut backoff = Backoff::default();
+        backoff.is_held(Some(false));
+        assert_eq!(backoff.longest, NO_OTHER);
+        backoff.is_held(Some(true));
+        assert_eq!(backoff.longest, FIRST);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -21,15 +21,17 @@ use crate::upstream::{connect, outgoing};
 /// A replica that accepted a tunnel.
 pub(super) struct Dialed {
     pub(super) replica: Arc<str>,
+    /// How many replicas there are, if it knows.
+    pub(super) of: Option<usize>,
     pub(super) stream: WebSocket<TokioIo<Upgraded>>,
 }
 
 /// Why there is no tunnel.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DialError {
-    /// The replica has a tunnel of this agent.
+    /// The replica has a tunnel of this agent. It may know how many replicas there are.
     #[error("the replica has a tunnel of this agent already")]
-    Held,
+    Held(Option<usize>),
     #[error(transparent)]
     Login(#[from] LoginError),
     #[error("cannot connect: {0}")]
@@ -81,18 +83,19 @@ pub(super) async fn dial(agent: &Agent) -> Result<Dialed, DialError> {
             headers.insert(header::AUTHORIZATION, token);
         }
         let response = sender.send_request(request).await.map_err(failed)?;
-        let replica = match response.status() {
-            StatusCode::SWITCHING_PROTOCOLS => checked(&response, &key)?,
-            StatusCode::CONFLICT => return Err(DialError::Held),
+        let (replica, of) = replica(&response);
+        match response.status() {
+            StatusCode::SWITCHING_PROTOCOLS => check(&response, &key)?,
+            StatusCode::CONFLICT => return Err(DialError::Held(of)),
             status => {
                 if status == StatusCode::UNAUTHORIZED {
                     agent.login.forget_renewed();
                 }
                 return Err(DialError::Refused { status, message: message(response).await });
             }
-        };
+        }
         let stream = hyper::upgrade::on(response).await.map_err(failed)?;
-        Ok(Dialed { replica, stream: WebSocket::new(TokioIo::new(stream), Role::Client) })
+        Ok(Dialed { replica, of, stream: WebSocket::new(TokioIo::new(stream), Role::Client) })
     };
     timeout(HANDSHAKE_TIMEOUT, handshake).await.unwrap_or(Err(DialError::Late))
 }
@@ -102,16 +105,26 @@ fn introduction(agent: &Agent) -> String {
     format!("{}; instance={}; held={held}", env!("CARGO_PKG_VERSION"), agent.instance)
 }
 
-/// The replica that agreed to this handshake (RFC 6455, 4.1).
-fn checked(response: &Response<Incoming>, key: &str) -> Result<Arc<str>, DialError> {
-    let said = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    if said(header::SEC_WEBSOCKET_ACCEPT) != Some(&web_socket::accept(key.as_bytes())) {
+/// Whether the replica agreed to this handshake (RFC 6455, 4.1).
+fn check(response: &Response<Incoming>, key: &str) -> Result<(), DialError> {
+    if said(response, header::SEC_WEBSOCKET_ACCEPT) != Some(&web_socket::accept(key.as_bytes())) {
         return Err(DialError::Handshake("unexpected Sec-WebSocket-Accept"));
     }
-    if said(header::SEC_WEBSOCKET_PROTOCOL) != Some(PROTOCOL) {
+    if said(response, header::SEC_WEBSOCKET_PROTOCOL) != Some(PROTOCOL) {
         return Err(DialError::Handshake("unexpected subprotocol"));
     }
-    Ok(said(REPLICA_HEADER).unwrap_or("unknown").into())
+    Ok(())
+}
+
+/// The replica that answered, and how many there are.
+fn replica<T>(response: &Response<T>) -> (Arc<str>, Option<usize>) {
+    let mut parts = said(response, REPLICA_HEADER).unwrap_or("unknown").split(';').map(str::trim);
+    let replica = parts.next().unwrap_or_default().into();
+    (replica, parts.find_map(|part| part.strip_prefix("of=")?.parse().ok()))
+}
+
+fn said<T>(response: &Response<T>, name: HeaderName) -> Option<&str> {
+    response.headers().get(name).and_then(|value| value.to_str().ok())
 }
 
 /// What a `metav1.Status` says, or the text.
@@ -138,3 +151,24 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 const MAX_MESSAGE: usize = 16 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replica_says_its_name_and_how_many_there_are() {
+        let named = |said: Option<&'static str>| {
+            let mut response = Response::new(());
+            if let Some(said) = said {
+                response.headers_mut().insert(REPLICA_HEADER, HeaderValue::from_static(said));
+            }
+            let (replica, of) = replica(&response);
+            (replica.to_string(), of)
+        };
+        assert_eq!(named(Some("a_1; of=3")), ("a_1".to_owned(), Some(3)));
+        assert_eq!(named(Some("a_1")), ("a_1".to_owned(), None));
+        assert_eq!(named(Some("a_1; of=many")), ("a_1".to_owned(), None));
+        assert_eq!(named(None), ("unknown".to_owned(), None));
+    }
+}

@@ -51,7 +51,8 @@ pub fn respond(
         headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
     }
     headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
-    if let Ok(replica) = HeaderValue::try_from(services.agent_tunnels.replica()) {
+    let tunnels = &services.agent_tunnels;
+    if let Ok(replica) = HeaderValue::try_from(tunnels.peers().introduce(tunnels.replica())) {
         headers.insert(REPLICA_HEADER, replica);
     }
 

@@ -22,8 +22,8 @@ use crate::request::headers;
 use crate::request::record::Record;
 use crate::request::request_info::Error as RequestInfo;
 use crate::request::revalidation::End;
-use crate::tunnel::accounts;
 use crate::tunnel::registry::{DialError, Refused};
+use crate::tunnel::{REPLICA_HEADER, accounts};
 use crate::upstream::Error as Upstream;
 use crate::upstream::breaker::Unreachable;
 
@@ -43,6 +43,11 @@ pub fn response(error: &Error, record: &Record) -> Response<Body> {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     if let Some(again) = shape.retry_after.and_then(RetryAfter::value) {
         headers.insert(header::RETRY_AFTER, again);
+    }
+    if let Error::Attach(Attach::Refused(Refused::Held(replica))) = error
+        && let Ok(replica) = HeaderValue::try_from(replica)
+    {
+        headers.insert(REPLICA_HEADER, replica);
     }
     if shape.code == StatusCode::BAD_REQUEST {
         // What follows on this connection may not be what its sender means by it.
@@ -247,7 +252,7 @@ impl Shape {
                 (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", A_SECOND)
             }
             Attach::Handshake(_) => (StatusCode::BAD_REQUEST, "BadRequest", None),
-            Attach::Refused(Refused::Held) => (StatusCode::CONFLICT, "AlreadyExists", None),
+            Attach::Refused(Refused::Held(_)) => (StatusCode::CONFLICT, "AlreadyExists", None),
             Attach::Refused(Refused::Full(_) | Refused::TooOften(_)) => {
                 (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", A_SECOND)
             }

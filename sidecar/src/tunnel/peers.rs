@@ -7,8 +7,9 @@
 
 use std::collections::HashMap;
 use std::future::ready;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -37,7 +38,11 @@ use question::Question;
 #[derive(Debug)]
 pub struct Peers {
     names: Vec<Authority>,
+    /// Where this replica accepts connections.
+    own: SocketAddr,
     addresses: ArcSwap<Vec<SocketAddr>>,
+    /// How many replicas there are, this one included; 0 if no address is known.
+    replicas: AtomicUsize,
     tls: Arc<ReplicaTls>,
     /// Which replica has a tunnel of a cluster.
     located: TtlCache<ClusterName, Option<SocketAddr>>,
@@ -57,11 +62,14 @@ type Stream = Box<TlsStream<TcpStream>>;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Peers {
-    /// `names` are `host:port`; each may have the addresses of several replicas, this one's too.
-    pub fn new(names: Vec<Authority>, tls: Arc<ReplicaTls>) -> Arc<Self> {
+    /// `names` are `host:port`; each may have the addresses of several replicas, this one's too. `own` is where this
+    /// replica accepts connections.
+    pub fn new(names: Vec<Authority>, own: SocketAddr, tls: Arc<ReplicaTls>) -> Arc<Self> {
         Arc::new(Self {
             names,
+            own,
             addresses: ArcSwap::default(),
+            replicas: AtomicUsize::new(0),
             tls,
             located: TtlCache::new(MAX_LOCATED, LOCATED),
             missing: TtlCache::new(MAX_LOCATED, MISSING),
@@ -86,7 +94,29 @@ impl Peers {
                 Err(error) => return debug!(%name, error = %error, "cannot look up the other replicas"),
             }
         }
+        addresses.sort_unstable();
+        addresses.dedup();
+        if !addresses.is_empty() {
+            let others = addresses.iter().filter(|address| !self.is_own(**address)).count();
+            self.replicas.store(others + 1, Ordering::Relaxed);
+        }
         self.addresses.store(Arc::new(addresses));
+    }
+
+    /// What this replica says of itself to agents: its name, and how many replicas there are.
+    pub fn introduce(&self, replica: &str) -> String {
+        match self.replicas.load(Ordering::Relaxed) {
+            0 => replica.to_owned(),
+            count => format!("{replica}; of={count}"),
+        }
+    }
+
+    /// Whether this address leads to this replica.
+    fn is_own(&self, address: SocketAddr) -> bool {
+        // Only an address of this machine can be bound.
+        let is_here = || UdpSocket::bind((address.ip(), 0)).is_ok();
+        address.port() == self.own.port()
+            && (address.ip() == self.own.ip() || self.own.ip().is_unspecified() && is_here())
     }
 
     /// Whether these certificates, whose key the other end has, are those of a replica.

@@ -104,7 +104,7 @@ pub(crate) struct Registered {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("this agent has a tunnel to this replica already")]
-    Held,
+    Held(String),
     #[error("cluster {0} has {MAX_TUNNELS} tunnels to this replica already, try again later")]
     Full(ClusterName),
     #[error("the agents of cluster {0} ask for tunnels too often, try again later")]
@@ -146,7 +146,7 @@ impl AgentTunnels {
         if agents.expected.iter().any(is_held)
             || agents.tunnels.iter().any(|tunnel| is_held(&tunnel.agent.instance))
         {
-            return Err(Refused::Held);
+            return Err(Refused::Held(self.peers.introduce(&self.replica)));
         }
         if agents.tunnels.len() + agents.expected.len() >= MAX_TUNNELS {
             return Err(Refused::Full(cluster.clone()));

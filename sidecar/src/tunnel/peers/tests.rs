@@ -43,11 +43,11 @@ async fn replica(authority: &authority::Authority, name: &str, others: &[SocketA
     shown.show(leaf.chain.clone(), &leaf.key).unwrap();
     known.introduce(&shown.current(), authority.bundle.as_bytes(), NAME).unwrap();
     let others = others.iter().map(|address| address.to_string().parse().unwrap()).collect();
-    let peers = Peers::new(others, known);
-    peers.look_up().await;
-    let tunnels = AgentTunnels::new(name, peers, &mut Registry::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let peers = Peers::new(others, address, known);
+    peers.look_up().await;
+    let tunnels = AgentTunnels::new(name, peers, &mut Registry::default());
     let (acceptor, serving) =
         (TlsAcceptor::from(Arc::new(tls::server_config(Arc::new(shown)))), tunnels.clone());
     let serving = tokio::spawn(async move {
@@ -197,4 +197,24 @@ async fn tunnels_of_all_other_replicas_are_listed() {
     let asks = replica(&authority, "asks", &[gone, has.address]).await;
     let elsewhere = Elsewhere { replica: "has".to_owned(), version: "1".to_owned() };
     assert_eq!(asks.tunnels.peers().tunnels().await, HashMap::from([(m1(), elsewhere)]));
+}
+
+#[tokio::test]
+async fn replica_counts_itself_once() {
+    let own: SocketAddr = "127.0.0.1:10250".parse().unwrap();
+    let count = async |names: &[&str], own: SocketAddr| {
+        let names = names.iter().map(|name| name.parse().unwrap()).collect();
+        let peers = Peers::new(names, own, Arc::default());
+        peers.look_up().await;
+        peers.introduce("a")
+    };
+    assert_eq!(count(&[], own).await, "a");
+    assert_eq!(count(&["127.0.0.1:10250"], own).await, "a; of=1");
+    assert_eq!(count(&["127.0.0.1:10250", "127.0.0.1:10250"], own).await, "a; of=1");
+    assert_eq!(count(&["127.0.0.1:10250", "192.0.2.1:10250"], own).await, "a; of=2");
+    assert_eq!(count(&["192.0.2.1:10250"], own).await, "a; of=2");
+    assert_eq!(count(&["127.0.0.1:10251"], own).await, "a; of=2");
+    // In a pod, where it accepts connections at every address.
+    let every = "0.0.0.0:10250".parse().unwrap();
+    assert_eq!(count(&["127.0.0.1:10250", "192.0.2.1:10250"], every).await, "a; of=2");
 }

@@ -4,7 +4,11 @@ use super::*;
 impl AgentTunnels {
     /// A registry without a tunnel.
     pub(crate) fn none() -> Arc<Self> {
-        Self::new("replica", Peers::new(Vec::new(), Arc::default()), &mut Registry::default())
+        Self::new(
+            "replica",
+            Peers::new(Vec::new(), ([127, 0, 0, 1], 10250).into(), Arc::default()),
+            &mut Registry::default(),
+        )
     }
 }
 
@@ -20,7 +24,7 @@ fn m1() -> ClusterName {
 async fn an_instance_has_one_tunnel_to_a_replica() {
     let tunnels = AgentTunnels::none();
     let first = tunnels.reserve(&m1(), agent("a")).unwrap();
-    assert_eq!(tunnels.reserve(&m1(), agent("a")).unwrap_err(), Refused::Held);
+    assert_eq!(tunnels.reserve(&m1(), agent("a")).unwrap_err(), Refused::Held("replica".to_owned()));
     let _other = tunnels.reserve(&m1(), agent("b")).unwrap();
     let _elsewhere = tunnels.reserve(&"m2".parse().unwrap(), agent("a")).unwrap();
     drop(first);

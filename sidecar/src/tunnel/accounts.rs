@@ -152,14 +152,15 @@ impl Accounts {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives an agent new tokens as long as its tunnel lives, each in time before the last one expires.
+    /// Gives an agent new tokens as long as its tunnel lives, each in time before the last one expires. What is asked
+    /// rarely is boxed, because every tunnel has such a task.
     pub async fn keep_credential(&self, tunnel: &AgentTunnel) {
         // Replicas with a tunnel to the same agent do not ask together.
         let share = random::fraction().mul_add(SPREAD, RENEWED_AFTER);
         loop {
             // An agent that does not answer now may answer later; one without a token, or whose token has no end, never
             // needs another.
-            let Some(about) = tunnel.about().await else {
+            let Some(about) = Box::pin(tunnel.about()).await else {
                 sleep(PAUSE.mul_f64(1.0 + random::fraction())).await;
                 continue;
             };
@@ -169,8 +170,8 @@ impl Accounts {
                 sleep(wait.min(LONGEST_WAIT)).await;
                 continue;
             }
-            match timeout(TIMEOUT, self.request_token(&tunnel.cluster)).await {
-                Ok(Ok(token)) if tunnel.renew_credential(&token).await => {
+            match timeout(TIMEOUT, Box::pin(self.request_token(&tunnel.cluster))).await {
+                Ok(Ok(token)) if Box::pin(tunnel.renew_credential(&token)).await => {
                     info!(cluster = %tunnel.cluster, "renewed the agent's credential");
                 }
                 Ok(Ok(_)) => warn!(cluster = %tunnel.cluster, "the agent rejected its new credential"),
@@ -189,7 +190,7 @@ impl Accounts {
         loop {
             let current = endpoint.borrow_and_update().clone();
             if let Some(current) = current
-                && !tunnel.announce(&current).await
+                && !Box::pin(tunnel.announce(&current)).await
             {
                 // An agent that does not answer now may answer later.
                 sleep(PAUSE.mul_f64(1.0 + random::fraction())).await;

@@ -1,6 +1,7 @@
 //! The sidecar's end of a tunnel: an HTTP/2 client on a connection that the agent opened.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -51,21 +52,14 @@ pub(crate) async fn carry<S>(
 {
     let io = WebSocket::new(io, Role::Server);
     let heard = io.heard();
-    let io = Hooked::new(io, FrameLimit::default());
-    let mut builder = client::Builder::new();
-    builder
-        .enable_push(false)
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
-        .max_header_list_size(MAX_HEADER_LIST)
-        .max_send_buffer_size(MAX_SEND_BUFFER)
-        .max_concurrent_reset_streams(MAX_STREAMS as usize)
-        .max_local_error_reset_streams(None);
-    let (sender, mut connection) = match timeout(HANDSHAKE_TIMEOUT, builder.handshake::<_, Bytes>(io)).await {
+    // Boxed, because it is over soon and the tunnel lives for long.
+    let handshake = Box::pin(timeout(HANDSHAKE_TIMEOUT, handshake(io)));
+    let (sender, connection) = match handshake.await {
         Ok(Ok(connected)) => connected,
         Ok(Err(error)) => return debug!(error = %error, "the agent's tunnel was not set up"),
         Err(_) => return debug!("the agent's tunnel was not set up in time"),
     };
+    let mut connection = pin!(connection);
     let pings = connection.ping_pong();
     let registered = reservation.establish(sender);
     let tunnel = registered.tunnel();
@@ -82,7 +76,7 @@ pub(crate) async fn carry<S>(
         }
     };
     let peer = keep_alive::Peer { pings, heard: &heard, is_late: &tunnel.is_late };
-    let driving = keep_alive::drive(connection, peer, stopped);
+    let driving = keep_alive::drive(connection.as_mut(), peer, stopped);
     let renewing = async {
         tokio::join!(accounts.keep_credential(tunnel), accounts.keep_endpoint(tunnel));
         std::future::pending::<()>().await;
@@ -93,6 +87,25 @@ pub(crate) async fn carry<S>(
         () = renewing => return,
     };
     debug!(cluster = %tunnel.cluster, ?end, "agent's tunnel ended");
+}
+
+type Handshake<S> = (client::SendRequest<Bytes>, client::Connection<Hooked<WebSocket<S>, FrameLimit>, Bytes>);
+
+async fn handshake<S>(io: WebSocket<S>) -> Result<Handshake<S>, h2::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let io = Hooked::new(io, FrameLimit::default());
+    let mut builder = client::Builder::new();
+    builder
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
+        .max_header_list_size(MAX_HEADER_LIST)
+        .max_send_buffer_size(MAX_SEND_BUFFER)
+        .max_concurrent_reset_streams(MAX_STREAMS as usize)
+        .max_local_error_reset_streams(None);
+    builder.handshake(io).await
 }
 
 impl AgentTunnel {

@@ -81,7 +81,7 @@ impl<S> WebSocket<S> {
         Self {
             io,
             role,
-            input: BytesMut::with_capacity(BUFFER),
+            input: BytesMut::new(),
             frame: None,
             is_fragmented: false,
             has_ended: false,
@@ -168,6 +168,8 @@ impl<S: AsyncWrite + Unpin> WebSocket<S> {
             }
             self.output.advance(written);
         }
+        // As the input's.
+        self.output = BytesMut::new();
         Poll::Ready(Ok(()))
     }
 
@@ -218,9 +220,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebSocket<S> {
                 }
                 _ => {
                     this.input.reserve(BUFFER);
-                    if ready!(poll_read_buf(Pin::new(&mut this.io), cx, &mut this.input))? == 0 {
-                        // HTTP/2 inside detects a stream that is cut off.
-                        this.has_ended = true;
+                    match poll_read_buf(Pin::new(&mut this.io), cx, &mut this.input)? {
+                        Poll::Ready(0) => {
+                            // HTTP/2 inside detects a stream that is cut off.
+                            this.has_ended = true;
+                        }
+                        Poll::Ready(_) => {}
+                        Poll::Pending => {
+                            // Thousands of tunnels are idle, and each would keep a buffer.
+                            if this.input.is_empty() {
+                                this.input = BytesMut::new();
+                            }
+                            return Poll::Pending;
+                        }
                     }
                 }
             }

@@ -104,3 +104,13 @@ async fn agent_that_sends_data_is_not_given_up() {
     timeout(Duration::from_secs(60), sidecar).await.unwrap().unwrap();
     reading.abort();
 }
+
+#[tokio::test]
+async fn what_an_idle_tunnel_takes_is_small() {
+    let (ours, _theirs) = duplex(1);
+    let info = AgentInfo { version: "1".into(), instance: "instance".into() };
+    let reservation = AgentTunnels::none().reserve(&"m1".parse().unwrap(), info).unwrap();
+    let accounts = no_accounts();
+    let size = size_of_val(&carry(ours, reservation, pending::<()>(), &accounts));
+    assert!(size <= 4096, "{size} bytes: box what is rarely awaited");
+}

@@ -24,6 +24,7 @@ use crate::server::admin;
 mod backoff;
 pub mod config;
 mod dial;
+mod enrollment;
 mod login;
 mod serve;
 mod target;
@@ -31,6 +32,7 @@ mod target;
 use backoff::Backoff;
 use config::Config;
 use dial::{DialError, Dialed};
+use enrollment::Enrollment;
 use login::Login;
 use serve::Left;
 
@@ -38,6 +40,7 @@ use serve::Left;
 struct Agent {
     config: Config,
     login: Login,
+    enrollment: Enrollment,
     /// This run of the program, by which a replica knows a second tunnel of the same agent.
     instance: String,
     /// The replicas that there are tunnels to.
@@ -62,6 +65,7 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot bind {address}"))?;
     let agent = Arc::new(Agent {
         login: Login::new(&config),
+        enrollment: Enrollment::new(&config),
         config,
         instance: format!("{:016x}", random::bits()),
         held: ArcSwap::default(),
@@ -80,7 +84,11 @@ pub async fn run(config: Config, shutdown: CancellationToken) -> anyhow::Result<
     let slots: Vec<_> = (0..agent.config.tunnels)
         .map(|_| AbortOnDropHandle::new(tokio::spawn(keep_tunnel(agent.clone()))))
         .collect();
-    shutdown.cancelled().await;
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => {}
+        () = agent.enrollment.expire() => {}
+    }
     info!("shutting down");
     agent.leave.cancel();
     drop(slots);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use http::uri::Authority;
+use jiff::Timestamp;
 use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::go_duration::{self, parse_flag};
 use kubectl_mc_api::token_life::RENEWAL_FRACTION;
@@ -75,6 +76,16 @@ pub struct Agent {
     /// Secret of this member in which the agent keeps a renewed token.
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub token_secret: Option<String>,
+    /// Kubeconfig of this member, for --token-secret and --enroll-until. Default: the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Until when the agent enrolls this member (RFC 3339): it gives the host the CA and tokens of the sidecar's two
+    /// accounts once, and then deletes its right to do so.
+    #[arg(long, value_name = "TIME")]
+    pub enroll_until: Option<Timestamp>,
+    /// Lifetime of the sidecar's token, with --enroll-until; the token that renews it lives half as long again.
+    #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = duration)]
+    pub enroll_token_duration: Duration,
     /// The only address that the agent connects to for the host: the API server of this member.
     #[arg(long, value_name = "HOST:PORT", default_value = "kubernetes.default.svc:443")]
     pub target: String,

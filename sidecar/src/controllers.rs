@@ -30,6 +30,7 @@ mod cluster_access;
 pub mod conditions;
 pub mod credentials;
 mod direct_endpoint;
+mod enrollment;
 mod events;
 pub mod health;
 pub mod leader;
@@ -52,6 +53,8 @@ pub struct Context {
     pub conditions: Conditions,
     /// What members think of our credential, as far as they were asked.
     pub verdicts: Arc<watch::Sender<HashMap<ClusterName, Verdict>>>,
+    /// Why members whose enrollment is open could not be enrolled.
+    pub enrollments: Arc<watch::Sender<HashMap<ClusterName, String>>>,
     pub settings: Settings,
     pub metrics: Arc<Metrics>,
     /// The way to members that have an agent.
@@ -108,6 +111,7 @@ const ALL: &[Controller] = &[
         aspect: None,
         run: |context| Box::pin(direct_endpoint::run(context)),
     },
+    Controller { name: "enrollment", aspect: None, run: |context| Box::pin(enrollment::run(context)) },
     Controller {
         name: "health",
         aspect: Some(Aspect::Reachable),
@@ -206,6 +210,7 @@ impl Controllers {
                     fleet: fleet.clone(),
                     conditions,
                     verdicts: Arc::default(),
+                    enrollments: Arc::default(),
                     settings: settings.clone(),
                     metrics: metrics.clone(),
                     tunnels: tunnels.clone(),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use http::HeaderName;
 
 pub mod accounts;
+pub mod enrollment;
 pub(crate) mod frame_limit;
 pub(crate) mod keep_alive;
 pub(crate) mod link;
@@ -37,6 +38,9 @@ pub mod paths {
     pub const CREDENTIAL: &str = "/v1/credential";
     /// PUT: the direct endpoint with its CA, for agents that dial it.
     pub const ENDPOINT: &str = "/v1/endpoint";
+    /// GET: the member's CA and tokens of the sidecar's accounts there, while the agent enrolls. DELETE: the host has them, and
+    /// the agent deletes its right to hand them over.
+    pub const ENROLL: &str = "/v1/enroll";
     /// POST: the replica shuts down; the agent dials another one and leaves.
     pub const DRAIN: &str = "/v1/drain";
 }

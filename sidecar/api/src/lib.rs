@@ -4,6 +4,7 @@
 //! - [`age`]: ages of objects
 //! - [`cluster_access`]: the `ClusterAccess` custom resource, a grant that is kept
 //! - [`direct`]: the sidecar's own address for clients, and where it is published
+//! - [`enrollment`]: the time in which a member's agent may enroll
 //! - [`go_duration`]: durations of flags and queries
 //! - [`hop`]: the steps of a request, and the header that names the one that answered
 //! - [`manifests`]: what an installation consists of
@@ -17,6 +18,7 @@ pub mod access;
 pub mod age;
 pub mod cluster_access;
 pub mod direct;
+pub mod enrollment;
 pub mod go_duration;
 pub mod hop;
 pub mod manifests;

@@ -17,6 +17,8 @@ use crate::names::{self, KUBECTL_MC, MANAGED_BY, SIDECAR};
 
 /// What a member needs that is joined.
 pub const MEMBER: &str = include_str!("../../deploy/member.yaml");
+/// What it needs besides until its agent has enrolled.
+pub const ENROLLMENT: &str = include_str!("../../deploy/enrollment.yaml");
 /// The Secret that holds the authority of self-made serving certificates.
 pub const AUTHORITY: &str = "mc-sidecar-ca";
 /// The Secret that cert-manager makes of the serving certificate, and the one of its authority.

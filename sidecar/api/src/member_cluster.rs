@@ -95,6 +95,9 @@ pub struct MemberClusterStatus {
     /// The member's Kubernetes version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// The uid of the member's kube-system, where its agent has enrolled it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
     /// When the member last answered: written on change, else at most every 5 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Time>,

@@ -25,6 +25,11 @@ pub const AGENT_NAMESPACE: &str = "kubectl-mc-agent";
 /// The agent's Deployment, account, Secret, Role and NetworkPolicy on a member.
 pub const AGENT: &str = "mc-agent";
 
+/// What the agent may do on a member until it has enrolled: a Role, a ClusterRole and their bindings.
+pub const ENROLLMENT: &str = "mc-agent-enrollment";
+/// The Role on an enrolled member that names the audiences of the tokens which the manager may request.
+pub const AUDIENCES: &str = "kubectl-mc-audiences";
+
 /// The API group of the registry.
 pub const FLEET_GROUP: &str = "fleet.kubectl-mc.dev";
 /// `<group>/<version>` of the registry.
@@ -48,8 +53,11 @@ pub const ON_DEMAND: &str = "fleet.kubectl-mc.dev/learnt";
 pub const HOST_UID: &str = "fleet.kubectl-mc.dev/host";
 /// Annotation of the member's namespace, and of objects that the plugin merges: the name of the cluster on the host.
 pub const CLUSTER: &str = "fleet.kubectl-mc.dev/cluster";
-/// Annotation of a MemberCluster: the uid of the member's kube-system.
+/// Annotation of a MemberCluster: the uid of the member's kube-system. An enrollment writes it on Secret `<name>.member`, and
+/// the leader copies it into the status.
 pub const MEMBER_UID: &str = "fleet.kubectl-mc.dev/uid";
+/// Annotation of a member's Secrets: when the enrollment of its agent ends (RFC 3339).
+pub const ENROLLMENT_UNTIL: &str = "fleet.kubectl-mc.dev/enrollment-until";
 
 /// The DNS name of the sidecar's Service, which its serving certificate is for.
 pub fn service(namespace: &str) -> String {
@@ -89,6 +97,16 @@ mod tests {
         ] {
             assert!(has(&agent, kind, name), "{kind}/{name}");
         }
+        let enrollment = manifests::objects(manifests::ENROLLMENT).unwrap();
+        for (kind, name) in [
+            ("Role", ENROLLMENT),
+            ("RoleBinding", ENROLLMENT),
+            ("ClusterRole", ENROLLMENT),
+            ("ClusterRoleBinding", ENROLLMENT),
+            ("Role", AUDIENCES),
+        ] {
+            assert!(has(&enrollment, kind, name), "{kind}/{name}");
+        }
         let host = manifests::Parameters::new("image").with_direct_endpoint().host().unwrap();
         for (kind, name) in [
             ("Namespace", NAMESPACE),
@@ -110,8 +128,8 @@ mod tests {
         assert_eq!(MemberCluster::api_version(&()), FLEET_GROUP_VERSION);
         assert_eq!(API_SERVICE, format!("{}.{}", path::PROXY_VERSION, path::PROXY_GROUP));
         assert!(HOST_ADMINS.starts_with(PREFIX));
-        for name in [SECRET_TYPE, HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND, HOST_UID, CLUSTER, MEMBER_UID]
-        {
+        let annotations = [HOST_UID, CLUSTER, MEMBER_UID, ENROLLMENT_UNTIL];
+        for name in [SECRET_TYPE, HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND].into_iter().chain(annotations) {
             assert!(name.starts_with(&format!("{FLEET_GROUP}/")), "{name}");
         }
     }

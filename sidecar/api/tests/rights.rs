@@ -23,6 +23,11 @@ fn the_rights_of_an_agent_on_its_member_are_these_and_no_other() -> Result<(), B
     compare(&["agent.yaml"], "agent.txt")
 }
 
+#[test]
+fn the_rights_of_an_agent_that_enrolls_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
+    compare(&["enrollment.yaml"], "enrollment.txt")
+}
+
 fn compare(manifests: &[&str], kept: &str) -> Result<(), Box<dyn Error>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut objects: Vec<Value> = Vec::new();

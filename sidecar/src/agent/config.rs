@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use http::uri::Authority;
+use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
 
 use crate::args;
@@ -22,6 +24,11 @@ pub struct Config {
     pub values: BTreeMap<&'static str, String>,
     /// Namespace and name of the Secret that renewed tokens are written into.
     pub token_secret: Option<(String, String)>,
+    /// The member's API; by default as the pod's account.
+    pub kubeconfig: Option<PathBuf>,
+    /// When the enrollment ends, if the agent enrolls.
+    pub enroll_until: Option<Timestamp>,
+    pub enroll_token_duration: Duration,
     pub target: Authority,
     pub tunnels: usize,
     pub max_streams: u32,
@@ -45,6 +52,9 @@ impl TryFrom<args::Agent> for Config {
             client_key,
             proxy_url,
             token_secret,
+            kubeconfig,
+            enroll_until,
+            enroll_token_duration,
             target,
             tunnels,
             max_streams,
@@ -81,6 +91,9 @@ impl TryFrom<args::Agent> for Config {
             files: files.into_iter().filter_map(|(key, file)| Some((key, file?))).collect(),
             values: values.into_iter().filter_map(|(key, value)| Some((key, value?))).collect(),
             token_secret,
+            kubeconfig,
+            enroll_until,
+            enroll_token_duration,
             target,
             tunnels: tunnels.into(),
             max_streams,

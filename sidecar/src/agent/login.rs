@@ -31,6 +31,7 @@ pub(super) struct Login {
     files: BTreeMap<&'static str, PathBuf>,
     values: BTreeMap<&'static str, String>,
     secret: Option<(String, String)>,
+    kubeconfig: Option<PathBuf>,
     renewed: ArcSwapOption<String>,
     /// The CA that the sidecar has told, and that of the files at that time.
     told: ArcSwapOption<(ByteString, Option<ByteString>)>,
@@ -53,6 +54,7 @@ impl Login {
             files: config.files.clone(),
             values: config.values.clone(),
             secret: config.token_secret.clone(),
+            kubeconfig: config.kubeconfig.clone(),
             renewed: ArcSwapOption::default(),
             told: ArcSwapOption::default(),
         }
@@ -148,7 +150,7 @@ impl Login {
     async fn write(&self, key: &str, value: &str) {
         let Some((namespace, name)) = &self.secret else { return };
         let written = async {
-            let member = crate::host_client::new(None).await?;
+            let member = crate::host_client::new(self.kubeconfig.as_deref()).await?;
             let secrets = Api::<Secret>::namespaced(member, namespace);
             let patch = Patch::Merge(json!({"stringData": {key: value}}));
             secrets.patch(name, &PatchParams::default(), &patch).await?;

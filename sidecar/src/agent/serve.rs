@@ -16,7 +16,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::{Agent, target};
+use super::{Agent, enrollment, target};
+use crate::tunnel::enrollment::CAPABILITY;
 use crate::tunnel::link::{About, CredentialLife};
 use crate::tunnel::web_socket::WebSocket;
 use crate::tunnel::{HANDSHAKE_TIMEOUT, MAX_HEADER_LIST, MAX_SEND_BUFFER, keep_alive, paths};
@@ -129,7 +130,21 @@ async fn answer(
         (&Method::CONNECT, _) => {
             return target::carry(&agent.config.target, parts.uri.authority(), body, respond).await;
         }
-        (&Method::GET, paths::ABOUT) => return about(&agent, respond),
+        (&Method::GET, paths::ABOUT) => return send(respond, StatusCode::OK, about(&agent)),
+        (&Method::GET, paths::ENROLL) => {
+            let (status, body) = match agent.enrollment.hand_over().await {
+                Ok(handover) => (StatusCode::OK, serde_json::to_vec(&handover).unwrap_or_default()),
+                Err(error) => refusal(&error),
+            };
+            return send(respond, status, body);
+        }
+        (&Method::DELETE, paths::ENROLL) => {
+            let (status, body) = match agent.enrollment.end().await {
+                Ok(()) => (StatusCode::NO_CONTENT, Vec::new()),
+                Err(error) => refusal(&error),
+            };
+            return send(respond, status, body);
+        }
         (&Method::POST, paths::DRAIN) => {
             drain.cancel();
             StatusCode::NO_CONTENT
@@ -151,15 +166,31 @@ async fn answer(
     }
 }
 
-fn about(agent: &Agent, mut respond: SendResponse<Bytes>) {
+fn about(agent: &Agent) -> Vec<u8> {
     let credential = agent
         .login
         .life()
         .map(|life| CredentialLife { issued: life.begins.as_second(), expires: life.ends.as_second() });
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let about = About { version, capabilities: Vec::new(), credential };
-    let body = serde_json::to_vec(&about).unwrap_or_default();
-    if let Ok(mut send) = respond.send_response(Response::new(()), false) {
+    let about = About { version, capabilities: vec![CAPABILITY.to_owned()], credential };
+    serde_json::to_vec(&about).unwrap_or_default()
+}
+
+/// Why the agent does not enroll the member, for the sidecar.
+fn refusal(error: &enrollment::Error) -> (StatusCode, Vec<u8>) {
+    let status = match error {
+        enrollment::Error::Over => StatusCode::GONE,
+        enrollment::Error::Failed(_) => StatusCode::BAD_GATEWAY,
+    };
+    (status, error.to_string().into_bytes())
+}
+
+fn send(mut respond: SendResponse<Bytes>, status: StatusCode, body: Vec<u8>) {
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    if let Ok(mut send) = respond.send_response(response, body.is_empty())
+        && !body.is_empty()
+    {
         let _ = send.send_data(body.into(), true);
     }
 }

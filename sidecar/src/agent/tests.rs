@@ -37,6 +37,9 @@ fn config(target: &str, max_streams: u32) -> Config {
         files: Default::default(),
         values: Default::default(),
         token_secret: None,
+        kubeconfig: None,
+        enroll_until: None,
+        enroll_token_duration: Duration::from_secs(3600),
         target: target.parse().unwrap(),
         tunnels: 1,
         max_streams,
@@ -49,6 +52,7 @@ fn config(target: &str, max_streams: u32) -> Config {
 fn with_config(config: Config) -> Arc<Agent> {
     Arc::new(Agent {
         login: Login::new(&config),
+        enrollment: Enrollment::new(&config),
         config,
         instance: "instance".to_owned(),
         held: ArcSwap::default(),

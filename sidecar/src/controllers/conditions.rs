@@ -226,13 +226,13 @@ impl Writer {
         member: &MemberCluster,
         status: &MemberClusterStatus,
     ) -> Result<MemberCluster, kube::Error> {
-        let MemberClusterStatus { namespace, server, version, last_seen, conditions } = status;
+        let MemberClusterStatus { namespace, server, version, uid, last_seen, conditions } = status;
         // A null takes the field away.
         let patch = json!({
             "metadata": {"uid": member.uid(), "resourceVersion": member.resource_version()},
             "status": {
-                "namespace": namespace, "server": server, "version": version, "lastSeen": last_seen,
-                "conditions": conditions,
+                "namespace": namespace, "server": server, "version": version, "uid": uid,
+                "lastSeen": last_seen, "conditions": conditions,
             },
         });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };

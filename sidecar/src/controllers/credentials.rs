@@ -14,6 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::enrollment::Enrollment;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -59,6 +60,7 @@ impl Which {
 /// Follows the members' Secrets, what members think of our credentials, and the clock.
 pub(super) async fn run(context: Context) {
     let (mut fleet, mut verdicts) = (context.fleet.clone(), context.verdicts.subscribe());
+    let mut enrollments = context.enrollments.subscribe();
     fleet.mark_changed();
     let turns = Arc::new(Semaphore::new(MAX_UNDER_WAY));
     let mut keeper = Keeper { turns, context, kept: HashMap::new(), under_way: JoinSet::new() };
@@ -71,6 +73,10 @@ pub(super) async fn run(context: Context) {
             },
             changed = verdicts.changed() => match changed {
                 Ok(()) => verdicts.mark_unchanged(),
+                Err(_) => return,
+            },
+            changed = enrollments.changed() => match changed {
+                Ok(()) => enrollments.mark_unchanged(),
                 Err(_) => return,
             },
             Some(ended) = keeper.under_way.join_next() => match ended {
@@ -171,7 +177,7 @@ impl Keeper {
         let part = self.context.settings.token_renewal_fraction;
         let mut next = LONGEST;
         let mut due = Vec::new();
-        let verdicts = self.context.verdicts.borrow();
+        let (verdicts, enrollments) = (self.context.verdicts.borrow(), self.context.enrollments.borrow());
         for (cluster, kept) in &mut self.kept {
             let known = Known {
                 cluster,
@@ -179,6 +185,7 @@ impl Keeper {
                 member: &kept.member,
                 manager: &kept.manager,
                 verdict: verdicts.get(cluster),
+                not_enrolled: enrollments.get(cluster).map(String::as_str),
                 overdue: overdue(part),
                 now: now.clock,
             };
@@ -187,6 +194,9 @@ impl Keeper {
             {
                 self.context.conditions.set(cluster, Aspect::CredentialValid, finding.clone());
                 kept.told = Some(finding);
+            }
+            if let Some(Enrollment::Open(until)) = kept.registered.enrollment(now.clock) {
+                next = next.min(until.duration_since(now.clock).unsigned_abs());
             }
             for which in Which::BOTH {
                 let held = kept.held(which);
@@ -198,7 +208,7 @@ impl Keeper {
                 }
             }
         }
-        drop(verdicts);
+        drop((verdicts, enrollments));
         for (cluster, which, token) in due {
             self.renew(cluster, which, token, now);
         }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::names::ENROLLMENT_UNTIL;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -113,6 +114,11 @@ impl Monitor {
                 unknown(Finding::unknown("NoSecret", format!("Secret {secret} does not exist")));
                 return None;
             }
+            Some(Err(_)) if target.enrolls() => {
+                let message = "how to reach the member is known once its agent has enrolled it";
+                unknown(Finding::unknown("NotEnrolled", message));
+                return None;
+            }
             Some(Err(error)) => {
                 let message = format!("Secret {} cannot be used: {error}", cluster.member_secret());
                 unknown(Finding::unknown("InvalidSecret", message));
@@ -137,6 +143,12 @@ impl ProbeTarget {
             (Err(_), Some(secret)) => Self::Unusable(secret.clone()),
             (Err(_), None) => Self::NoSecret,
         }
+    }
+
+    /// Whether the Secret waits for the member's agent to enroll.
+    fn enrolls(&self) -> bool {
+        let Self::Unusable(secret) = self else { return false };
+        secret.annotations().contains_key(ENROLLMENT_UNTIL)
     }
 
     fn is_same(&self, other: &Self) -> bool {

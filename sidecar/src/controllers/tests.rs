@@ -71,6 +71,7 @@ pub(super) fn context() -> (watch::Sender<Arc<Fleet>>, Context) {
         fleet,
         conditions,
         verdicts: Arc::default(),
+        enrollments: Arc::default(),
         settings: Settings {
             member_monitor_period: Duration::from_secs(10),
             member_resync_period: Duration::from_secs(180),

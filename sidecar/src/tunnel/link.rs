@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client;
@@ -141,6 +142,18 @@ impl AgentTunnel {
 
     /// One request about the tunnel, with its whole answer.
     async fn ask(&self, method: Method, path: &str, body: Bytes) -> Option<(StatusCode, Vec<u8>)> {
+        self.ask_within(HANDSHAKE_TIMEOUT, MAX_ANSWER, method, path, body).await
+    }
+
+    /// The same with other limits.
+    pub(super) async fn ask_within(
+        &self,
+        limit: Duration,
+        max_answer: usize,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Option<(StatusCode, Vec<u8>)> {
         let mut request = Request::new(());
         *request.method_mut() = method;
         *request.uri_mut() = format!("https://agent{path}").parse().ok()?;
@@ -155,13 +168,13 @@ impl AgentTunnel {
                 let data = data?;
                 body.flow_control().release_capacity(data.len())?;
                 answer.extend_from_slice(&data);
-                if answer.len() > MAX_ANSWER {
+                if answer.len() > max_answer {
                     return Ok(None);
                 }
             }
             Ok::<_, h2::Error>(Some((status, answer)))
         };
-        match timeout(HANDSHAKE_TIMEOUT, asked).await {
+        match timeout(limit, asked).await {
             Ok(Ok(answer)) => {
                 self.is_late.store(false, Ordering::Relaxed);
                 answer

@@ -24,6 +24,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tracing::debug;
 
+use super::enrollment::{self, Reply, Request};
 use super::registry::DialError;
 use crate::server::tls::replicas::ReplicaTls;
 use crate::tcp;
@@ -165,6 +166,26 @@ impl Peers {
         texts.flat_map(|text| question::tunnels(&text)).collect()
     }
 
+    /// Asks the agents of a cluster by the other replicas, until one agrees, and gives the last answer otherwise.
+    pub(super) async fn enroll(&self, cluster: &ClusterName, request: Request) -> Option<Reply> {
+        let mut last = None;
+        for address in self.addresses() {
+            let asked = async {
+                let mut stream = self.ask(address, &Question::Enroll(cluster.clone(), request)).await?;
+                let status = question::line(&mut stream).await?;
+                let mut body = String::new();
+                (&mut stream).take(MAX_ANSWER).read_to_string(&mut body).await?;
+                Ok::<_, BoxError>(status.parse().ok().map(|status| Reply { status, body }))
+            };
+            match timeout(ENROLLS_WITHIN, asked).await.map_err(BoxError::from).flatten() {
+                Ok(Some(reply)) if reply.status.is_success() => return Some(reply),
+                Ok(reply) => last = reply.or(last),
+                Err(error) => debug!(%address, error = %error, "a replica did not answer"),
+            }
+        }
+        last
+    }
+
     /// Where a tunnel of the cluster is.
     async fn locate(&self, cluster: &ClusterName) -> Option<SocketAddr> {
         if self.missing.get(cluster).is_some() {
@@ -241,6 +262,9 @@ const TRIES: usize = 2;
 const AT_ONCE: usize = 8;
 /// Of one replica, in the same cluster or near it.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// The other replica asks the agents of its tunnels, and there are two at most unless one is being replaced.
+const ENROLLS_WITHIN: Duration = enrollment::ANSWERS_WITHIN.saturating_mul(3);
+const MAX_ANSWER: u64 = 2 * enrollment::MAX_ANSWER as u64;
 /// A new replica has no tunnel for longer.
 const LOOK_UP_INTERVAL: Duration = Duration::from_secs(5);
 const LOCATED: Duration = Duration::from_secs(30);

@@ -8,6 +8,7 @@
 //!
 //! They go the same way as callers' requests: the same proxy, the same TLS, the same breaker.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,11 +16,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kubectl_mc_api::ClusterName;
 use prometheus_client::metrics::gauge::Gauge;
@@ -129,6 +131,27 @@ impl Own<'_> {
         };
         timeout(TIMEOUT, asked).await.unwrap_or_else(|_| Err(Failure::late()))
     }
+}
+
+/// Whether the member accepts the credential in the data of a Secret, by the way that it will be used.
+pub async fn accepts(
+    cluster: &ClusterName,
+    data: &BTreeMap<String, ByteString>,
+    tunnels: &Arc<AgentTunnels>,
+) -> Result<bool, TryError> {
+    let connection = Connection::parse(data)?;
+    let upstream = Upstream::new(cluster.clone(), connection, Gauge::default(), tunnels)?;
+    let answer = upstream.open().await?.get("/readyz").await?;
+    Ok(answer.status != StatusCode::UNAUTHORIZED)
+}
+
+/// Why a credential could not be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum TryError {
+    #[error(transparent)]
+    Connection(#[from] connection::Error),
+    #[error(transparent)]
+    Failure(#[from] Failure),
 }
 
 /// A client of the member's API by the connection and the credential in a Secret, for what controllers

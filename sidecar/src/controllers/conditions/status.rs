@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kubectl_mc_api::names::MEMBER_UID;
 use kubectl_mc_api::{MemberCluster, MemberClusterStatus};
 
 use super::SEEN_INTERVAL;
@@ -158,6 +159,7 @@ impl Known {
             namespace: connection.map(|_| namespace.to_owned()),
             server: connection.and_then(server),
             version: self.version.clone().or_else(|| before.version.clone()),
+            uid: connection.and_then(uid).or_else(|| before.uid.clone()),
             last_seen: before.last_seen.clone(),
             conditions: before.conditions.clone(),
         };
@@ -257,6 +259,11 @@ fn whole_seconds(time: Timestamp) -> Timestamp {
 fn server(secret: &Secret) -> Option<String> {
     let server = secret.data.as_ref()?.get("server")?;
     std::str::from_utf8(&server.0).ok().map(|server| server.trim().to_owned())
+}
+
+/// As the member's agent has told it.
+fn uid(secret: &Secret) -> Option<String> {
+    secret.metadata.annotations.as_ref()?.get(MEMBER_UID).cloned()
 }
 
 pub(in super::super) const READY: &str = "Ready";

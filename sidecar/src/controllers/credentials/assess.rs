@@ -3,6 +3,8 @@
 
 use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::enrollment::Enrollment;
+use kubectl_mc_api::names::ENROLLMENT_UNTIL;
 
 use super::Held;
 use crate::controllers::conditions::Finding;
@@ -24,6 +26,8 @@ pub(super) struct Known<'a> {
     pub(super) member: &'a Held,
     pub(super) manager: &'a Held,
     pub(super) verdict: Option<&'a Verdict>,
+    /// Why the member's agent could not enroll it.
+    pub(super) not_enrolled: Option<&'a str>,
     /// Part of a token's life after which a missing renewal is a warning.
     pub(super) overdue: f64,
     pub(super) now: Timestamp,
@@ -54,6 +58,9 @@ impl Known<'_> {
         if self.registered.connection.is_none() {
             return Some(Finding::no("NoSecret", format!("Secret {secret} does not exist")));
         }
+        if let Some(finding) = self.enrollment() {
+            return Some(finding);
+        }
         if self.member.credential == Credential::None {
             let message = format!("Secret {secret} has neither a token nor a client certificate");
             return Some(Finding::no("NoCredential", message));
@@ -72,6 +79,34 @@ impl Known<'_> {
         };
         let message = format!("the {} in Secret {secret} expired at {ends}{why}", self.kind());
         Some(Finding::no("Expired", message))
+    }
+
+    /// Where the enrollment of a member stands that has no credential yet.
+    fn enrollment(&self) -> Option<Finding> {
+        let again = format!("an admin of the host opens it again: kubectl mc join {} --agent --enroll", self.cluster);
+        Some(match (self.registered.enrollment(self.now)?, self.not_enrolled) {
+            (Enrollment::Open(until), None) => Finding::no(
+                "EnrollmentOpen",
+                format!(
+                    "waiting for the agent to enroll the member until {until:.0}: an admin of the member applies the \
+                     manifest of kubectl mc join {} --agent --enroll",
+                    self.cluster
+                ),
+            ),
+            (Enrollment::Open(until), Some(why)) => {
+                Finding::no("EnrollmentFailed", format!("{why}; it is tried again until {until:.0}"))
+            }
+            (Enrollment::Over(until), _) => {
+                Finding::no("EnrollmentExpired", format!("the enrollment ended at {until:.0}; {again}"))
+            }
+            (Enrollment::Invalid, _) => Finding::no(
+                "EnrollmentExpired",
+                format!(
+                    "annotation {ENROLLMENT_UNTIL} of Secret {} is no time within the next hour; {again}",
+                    self.cluster.member_secret()
+                ),
+            ),
+        })
     }
 
     fn accepted(&self) -> Finding {

@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::StatusCode;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec, TokenRequestStatus};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use kubectl_mc_api::ClusterName;
-use prometheus_client::metrics::gauge::Gauge;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -20,8 +18,8 @@ use super::assess::Trouble;
 use crate::controllers::conditions::FIELD_MANAGER;
 use crate::token::{Life, Token};
 use crate::tunnel::registry::AgentTunnels;
-use crate::upstream::connection::{self, Connection};
-use crate::upstream::{Upstream, sidecar_client};
+use crate::upstream::connection;
+use crate::upstream::sidecar_client::{self, TryError};
 
 /// A token that is due.
 pub(super) struct Renewal {
@@ -78,19 +76,16 @@ impl Renewal {
     async fn try_out(&self, token: &str) -> Result<(), Trouble> {
         let mut data = self.secret.data.clone().unwrap_or_default();
         data.insert("token".to_owned(), ByteString(token.as_bytes().to_vec()));
-        let upstream = Connection::parse(&data)
-            .and_then(|connection| {
-                Upstream::new(self.cluster.clone(), connection, Gauge::default(), &self.tunnels)
-            })
-            .map_err(|error| unusable(&self.secret, &error))?;
-        let answer = async { upstream.open().await?.get("/readyz").await }.await;
-        match answer {
-            Ok(answer) if answer.status == StatusCode::UNAUTHORIZED => Err(Trouble {
+        match sidecar_client::accepts(&self.cluster, &data, &self.tunnels).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Trouble {
                 reason: "NewTokenRefused",
                 message: "the member refuses its own new token".to_owned(),
             }),
-            Ok(_) => Ok(()),
-            Err(failure) => Err(failed(&format!("the new token could not be tried: {failure}"))),
+            Err(TryError::Connection(error)) => Err(unusable(&self.secret, &error)),
+            Err(TryError::Failure(failure)) => {
+                Err(failed(&format!("the new token could not be tried: {failure}")))
+            }
         }
     }
 

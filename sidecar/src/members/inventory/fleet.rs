@@ -4,10 +4,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use kubectl_mc_api::enrollment::Enrollment;
+use kubectl_mc_api::names::MEMBER_UID;
 use kubectl_mc_api::{ClusterName, MemberCluster};
 
 use super::Cluster;
+use crate::token::Credential;
 
 /// Every registered member.
 pub type Fleet = HashMap<ClusterName, Registered>;
@@ -36,6 +40,22 @@ impl Registered {
     pub fn is_via_agent(&self) -> bool {
         let data = self.connection.as_ref().and_then(|secret| secret.data.as_ref());
         data.and_then(|data| data.get("via")).is_some_and(|via| via.0.trim_ascii() == b"agent")
+    }
+
+    /// Where the enrollment of its agent stands, as long as there is no credential.
+    pub fn enrollment(&self, now: Timestamp) -> Option<Enrollment> {
+        let Secret { data, metadata, .. } = self.connection.as_deref()?;
+        let credential = data.as_ref().map_or(Credential::None, Credential::of);
+        Enrollment::parse(metadata.annotations.as_ref().filter(|_| credential == Credential::None), now)
+    }
+
+    /// The uid of its kube-system, as a join or its agent has told it.
+    pub fn uid(&self) -> Option<&str> {
+        let of_join = self.member.metadata.annotations.as_ref();
+        let of_agent = self.connection.as_ref().and_then(|secret| secret.metadata.annotations.as_ref());
+        let uid = [of_join, of_agent].into_iter().flatten().find_map(|annotations| annotations.get(MEMBER_UID));
+        let told = self.member.status.as_ref().and_then(|status| status.uid.as_ref());
+        uid.or(told).map(String::as_str)
     }
 
     /// Whether nothing was said of it since.

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use kubectl_mc_api::names::SECRET_TYPE;
+use kubectl_mc_api::names::{ENROLLMENT_UNTIL, SECRET_TYPE};
 use kubectl_mc_api::{ClusterName, MemberCluster};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{mpsc, watch};
@@ -319,7 +319,7 @@ impl Way {
         tunnels: &Arc<AgentTunnels>,
     ) -> Self {
         let gone = match before {
-            Some(way) if way.member_uid == member.uid() && way.secret.data == secret.data => return way,
+            Some(way) if way.member_uid == member.uid() && is_same(&way.secret, secret) => return way,
             Some(way)
                 if way.upstream.is_ok()
                     && way.member_uid == member.uid()
@@ -342,9 +342,18 @@ impl Way {
                 Ok(Arc::new(upstream))
             }
             Err(error) => {
-                warn!(cluster = %name, error = %error, "the member's Secret is invalid");
                 gone.cancel();
-                Err(Arc::from(format!("cannot be used: {error}")))
+                Err(match enrollment(secret) {
+                    Some(until) => Arc::from(format!(
+                        "gets its credential when the member's agent enrolls, which is open until {until}; `kubectl \
+                         describe membercluster {name}` shows where it stands, and `kubectl mc join {name} --agent --enroll` \
+                         opens it again"
+                    )),
+                    None => {
+                        warn!(cluster = %name, error = %error, "the member's Secret is invalid");
+                        Arc::from(format!("cannot be used: {error}"))
+                    }
+                })
             }
         };
         Self { member_uid: member.uid(), secret: secret.clone(), upstream, gone, unreachable_since: None }
@@ -362,6 +371,16 @@ impl Way {
             upstream.reported(since.zip(reported.map(|condition| condition.message.as_str())));
         }
     }
+}
+
+/// Until when the agent of a member without a credential may enroll it.
+fn enrollment(secret: &Secret) -> Option<&str> {
+    secret.metadata.annotations.as_ref()?.get(ENROLLMENT_UNTIL).map(String::as_str)
+}
+
+/// Whether nothing of a Secret has changed that matters to requests.
+fn is_same(before: &Secret, after: &Secret) -> bool {
+    before.data == after.data && enrollment(before) == enrollment(after)
 }
 
 /// Whether two versions of a Secret name the same server by the same way, whatever the credentials for the member and

@@ -27,6 +27,10 @@ where
             (format!("{}\n", if tunnels.oldest(&cluster).is_some() { YES } else { NO }), None)
         }
         Question::Tunnels => (tunnels.names(), None),
+        Question::Enroll(cluster, request) => match tunnels.enroll_here(&cluster, request).await {
+            Some(reply) => (format!("{}\n{}", reply.status.as_u16(), reply.body), None),
+            None => (format!("{NO}\n"), None),
+        },
         Question::Connect(cluster, target) => match tunnels.open_here(&cluster, &target).await {
             Ok(member) => (format!("{CONNECTED}\n"), Some(member)),
             Err(error) => (format!("{}\n", question::refusal(&error)), None),

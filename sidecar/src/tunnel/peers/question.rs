@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `has <cluster>` | `yes` or `no` |
 //! | `tunnels` | a line `<cluster> <replica> <agent's version>` for each cluster with a tunnel, then the end |
+//! | `enroll <cluster>`, `confirm <cluster>` | the status of the agent's answer, a line, then the answer; or `no` |
 //! | `connect <cluster> <target>` | `connected`, then the bytes of a connection to the member; or why there is none |
 
 use std::fmt;
@@ -15,12 +16,14 @@ use kubectl_mc_api::ClusterName;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::Elsewhere;
+use crate::tunnel::enrollment::Request;
 use crate::tunnel::registry::{DialError, Reason};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Question {
     Has(ClusterName),
     Tunnels,
+    Enroll(ClusterName, Request),
     Connect(ClusterName, Authority),
 }
 
@@ -33,6 +36,8 @@ impl fmt::Display for Question {
         match self {
             Self::Has(cluster) => writeln!(f, "has {cluster}"),
             Self::Tunnels => writeln!(f, "tunnels"),
+            Self::Enroll(cluster, Request::Enroll) => writeln!(f, "enroll {cluster}"),
+            Self::Enroll(cluster, Request::Confirm) => writeln!(f, "confirm {cluster}"),
             Self::Connect(cluster, target) => writeln!(f, "connect {cluster} {target}"),
         }
     }
@@ -44,6 +49,8 @@ impl Question {
         let question = match (words.next()?, words.next(), words.next()) {
             ("has", Some(cluster), None) => Self::Has(cluster.parse().ok()?),
             ("tunnels", None, None) => Self::Tunnels,
+            ("enroll", Some(cluster), None) => Self::Enroll(cluster.parse().ok()?, Request::Enroll),
+            ("confirm", Some(cluster), None) => Self::Enroll(cluster.parse().ok()?, Request::Confirm),
             ("connect", Some(cluster), Some(target)) => {
                 Self::Connect(cluster.parse().ok()?, target.parse().ok()?)
             }
@@ -115,11 +122,17 @@ mod tests {
     #[test]
     fn questions_are_read_as_they_are_written() {
         let (m1, target): (ClusterName, Authority) = ("m1".parse().unwrap(), "k:443".parse().unwrap());
-        for question in [Question::Has(m1.clone()), Question::Tunnels, Question::Connect(m1, target)] {
+        for question in [
+            Question::Has(m1.clone()),
+            Question::Tunnels,
+            Question::Enroll(m1.clone(), Request::Enroll),
+            Question::Enroll(m1.clone(), Request::Confirm),
+            Question::Connect(m1, target),
+        ] {
             let written = question.to_string();
             assert_eq!(Question::parse(written.strip_suffix('\n').unwrap()), Some(question));
         }
-        for other in ["", "has", "has M1", "has m1 x", "tunnels x", "connect m1", "connect m1 k:1 x", "who"] {
+        for other in ["", "has", "has M1", "has m1 x", "tunnels x", "enroll", "confirm m1 x", "connect m1", "connect m1 k:1 x", "who"] {
             assert_eq!(Question::parse(other), None, "{other:?}");
         }
     }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -64,6 +65,9 @@ fn config(options: &Options, number: usize, cluster: &str, token: &str) -> Resul
         files: [("ca.crt", options.ca.clone())].into(),
         values: values.into(),
         token_secret: None,
+        kubeconfig: None,
+        enroll_until: None,
+        enroll_token_duration: Duration::ZERO,
         target: options.target.parse()?,
         tunnels: options.tunnels,
         max_streams: 512,

@@ -1,0 +1,146 @@
+//! Enrolls members: while a member's Secrets have no credential and their annotation says that the enrollment is open, the
+//! leader asks the member's agent for the CA and the tokens, and writes them into the Secrets. Why it fails is told in
+//! condition `CredentialValid` ([`Context::enrollments`]).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::enrollment::Enrollment;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval};
+use tracing::{info, warn};
+
+use super::Context;
+use super::turn::Turn;
+use crate::members::inventory::fleet::Fleet;
+
+mod answer;
+mod attempt;
+
+use attempt::{Attempt, Error};
+
+/// Looks for members whose agent may enroll.
+pub(super) async fn run(context: Context) {
+    let mut every = interval(INTERVAL);
+    let mut enroller = Enroller {
+        turns: Arc::new(Semaphore::new(MAX_UNDER_WAY)),
+        context,
+        waiting: HashMap::new(),
+        under_way: JoinSet::new(),
+    };
+    loop {
+        tokio::select! {
+            _ = every.tick() => enroller.look().await,
+            Some(ended) = enroller.under_way.join_next() => match ended {
+                Ok((cluster, result)) => enroller.ended(&cluster, result),
+                Err(error) => warn!(error = %error, "an enrollment failed"),
+            },
+        }
+    }
+}
+
+struct Enroller {
+    context: Context,
+    turns: Arc<Semaphore>,
+    waiting: HashMap<ClusterName, Waiting>,
+    under_way: JoinSet<(ClusterName, Result<(), Error>)>,
+}
+
+/// A member whose enrollment is open.
+struct Waiting {
+    until: Timestamp,
+    turn: Turn,
+}
+
+impl Enroller {
+    async fn look(&mut self) {
+        let fleet = self.context.fleet.borrow().clone();
+        self.follow(&fleet, Timestamp::now());
+        let now = Instant::now();
+        let due: Vec<_> = self.waiting.iter().filter(|(_, one)| one.turn.is_due(now)).map(|(name, _)| name.clone()).collect();
+        if due.is_empty() {
+            return;
+        }
+        let tunnels = self.context.tunnels.clone();
+        let elsewhere = tunnels.peers().tunnels().await;
+        for cluster in due {
+            let is_connected = tunnels.oldest(&cluster).is_some() || elsewhere.contains_key(&cluster);
+            let waiting = self.waiting.get_mut(&cluster).filter(|_| is_connected);
+            let Some((waiting, registered)) = waiting.zip(fleet.get(&cluster).cloned()) else { continue };
+            waiting.turn.begin(LONGEST);
+            let attempt = Attempt {
+                cluster: cluster.clone(),
+                registered,
+                fleet: fleet.clone(),
+                host: self.context.host.clone(),
+                namespace: self.context.namespace.clone(),
+                tunnels: tunnels.clone(),
+            };
+            let turns = self.turns.clone();
+            self.under_way.spawn(async move {
+                let _turn = turns.acquire().await;
+                (cluster, attempt.run().await)
+            });
+        }
+    }
+
+    /// Takes note of the enrollments that are open.
+    fn follow(&mut self, fleet: &Fleet, now: Timestamp) {
+        let open: HashMap<_, _> = fleet
+            .iter()
+            .filter(|(_, registered)| registered.is_of(&self.context.namespace) && registered.is_via_agent())
+            .filter_map(|(cluster, registered)| match registered.enrollment(now)? {
+                Enrollment::Open(until) => Some((cluster.clone(), until)),
+                Enrollment::Over(_) | Enrollment::Invalid => None,
+            })
+            .collect();
+        self.waiting.retain(|cluster, _| open.contains_key(cluster));
+        let mut reopened = Vec::new();
+        for (cluster, until) in open {
+            let waiting =
+                self.waiting.entry(cluster.clone()).or_insert_with(|| Waiting { until, turn: Turn::now() });
+            if waiting.until != until {
+                *waiting = Waiting { until, turn: std::mem::replace(&mut waiting.turn, Turn::now()) };
+                waiting.turn.restart();
+                reopened.push(cluster);
+            }
+        }
+        let waiting = &self.waiting;
+        self.context.enrollments.send_if_modified(|failures| {
+            let before = failures.len();
+            failures.retain(|cluster, _| waiting.contains_key(cluster) && !reopened.contains(cluster));
+            failures.len() != before
+        });
+    }
+
+    fn ended(&mut self, cluster: &ClusterName, result: Result<(), Error>) {
+        if let Some(waiting) = self.waiting.get_mut(cluster) {
+            waiting.turn.done(result.is_err());
+        }
+        match result {
+            Ok(()) => info!(%cluster, "the member's agent has enrolled it"),
+            Err(error) => {
+                warn!(%cluster, %error, "cannot enroll the member");
+                if self.waiting.contains_key(cluster) {
+                    let why = error.to_string();
+                    self.context.enrollments.send_if_modified(|failures| {
+                        failures.insert(cluster.clone(), why.clone()).as_ref() != Some(&why)
+                    });
+                }
+            }
+        }
+    }
+}
+
+const INTERVAL: Duration = Duration::from_secs(1);
+/// An attempt is over by then.
+const LONGEST: Duration = Duration::from_secs(120);
+/// Members that enroll at the same time.
+const MAX_UNDER_WAY: usize = 8;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! One attempt to enroll a member: asks its agent, tries what the agent hands over, writes it, and confirms.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::enrollment::Enrollment;
+use kubectl_mc_api::names::{ENROLLMENT_UNTIL, HOST_UID, MEMBER_UID};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::answer::{self, Checked, Refused};
+use crate::controllers::conditions::FIELD_MANAGER;
+use crate::members::inventory::fleet::{Fleet, Registered};
+use crate::token::Credential;
+use crate::tunnel::enrollment::{Reply, Request};
+use crate::tunnel::registry::AgentTunnels;
+use crate::upstream::sidecar_client::{self, TryError};
+
+/// A member whose enrollment is open.
+pub(super) struct Attempt {
+    pub(super) cluster: ClusterName,
+    pub(super) registered: Registered,
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) host: kube::Client,
+    pub(super) namespace: Arc<str>,
+    pub(super) tunnels: Arc<AgentTunnels>,
+}
+
+/// Why a member is not enrolled.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the agent did not answer, or its answer was too long")]
+    Silent,
+    #[error("the agent is of an earlier release, which cannot enroll: use the image of the sidecar")]
+    Unsupported,
+    #[error("the agent may not enroll the member any more: apply a new manifest there")]
+    Over,
+    #[error("the agent cannot enroll the member: {0}")]
+    Failed(String),
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    #[error("the member refuses the token that its agent handed over")]
+    TokenRefused,
+    #[error("the agent's answer could not be tried: {0}")]
+    Untried(TryError),
+    #[error("Secret {0} does not exist, or has a credential already")]
+    Taken(String),
+    #[error("the host did not take Secret {secret}: {error}")]
+    Unwritten { secret: String, error: kube::Error },
+}
+
+impl Attempt {
+    pub(super) async fn run(&self) -> Result<(), Error> {
+        let Self { cluster, registered, fleet, tunnels, .. } = self;
+        let (member, manager) = self.secrets()?;
+        let answer = accepted(tunnels.enroll(cluster, Request::Enroll).await)?;
+        let Checked { member: of_member, manager: of_manager, uid } =
+            answer::check(&answer, cluster, registered, fleet, Timestamp::now())?;
+        for data in [&of_manager, &of_member] {
+            if !sidecar_client::accepts(cluster, data, tunnels).await.map_err(Error::Untried)? {
+                return Err(Error::TokenRefused);
+            }
+        }
+        // The member's Secret turns the proxy on, and closes the enrollment by the same write.
+        let data = |data: &std::collections::BTreeMap<_, _>| json!({"ca.crt": data["ca.crt"], "token": data["token"]});
+        self.write(manager, json!({}), data(&of_manager)).await?;
+        let closed = json!({ENROLLMENT_UNTIL: null, HOST_UID: null, MEMBER_UID: uid});
+        self.write(member, closed, data(&of_member)).await?;
+        self.forget(manager).await;
+        self.confirm().await;
+        Ok(())
+    }
+
+    /// Both Secrets, neither with a credential. That of the manager may have one of an attempt that did not come to its
+    /// end: then it still has the annotation of this enrollment.
+    fn secrets(&self) -> Result<(&Secret, &Secret), Error> {
+        let Registered { connection, manager, .. } = &self.registered;
+        let has_credential = |secret: &Secret| {
+            secret.data.as_ref().is_some_and(|data| Credential::of(data) != Credential::None)
+        };
+        let until = |secret: &Secret| Enrollment::parse(secret.metadata.annotations.as_ref(), Timestamp::now());
+        let taken = |name| Error::Taken(name);
+        let member = connection.as_deref().filter(|secret| !has_credential(secret));
+        let member = member.ok_or_else(|| taken(self.cluster.member_secret()))?;
+        let is_free = |secret: &&Secret| !has_credential(secret) || until(secret) == until(member);
+        let manager = manager.as_deref().filter(is_free);
+        Ok((member, manager.ok_or_else(|| taken(self.cluster.manager_secret()))?))
+    }
+
+    /// Writes into a Secret, unless it is another one by now.
+    async fn write(&self, secret: &Secret, annotations: Value, data: Value) -> Result<(), Error> {
+        let patch = json!({
+            "metadata": {
+                "uid": secret.uid(), "resourceVersion": secret.resource_version(), "annotations": annotations,
+            },
+            "data": data,
+        });
+        self.patch(secret, patch).await.map_err(|error| Error::Unwritten { secret: secret.name_any(), error })
+    }
+
+    /// Takes the annotation off the manager's Secret.
+    async fn forget(&self, manager: &Secret) {
+        let patch = json!({"metadata": {"uid": manager.uid(), "annotations": {ENROLLMENT_UNTIL: null}}});
+        if let Err(error) = self.patch(manager, patch).await {
+            warn!(cluster = %self.cluster, %error, "cannot take the annotation off the manager's Secret");
+        }
+    }
+
+    async fn patch(&self, secret: &Secret, patch: Value) -> Result<(), kube::Error> {
+        let secrets = Api::<Secret>::namespaced(self.host.clone(), &self.namespace);
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        secrets.patch(&secret.name_any(), &params, &Patch::Merge(patch)).await.map(drop)
+    }
+
+    /// Has the agent give its right away. One that does not hear of it does so at the end of the enrollment.
+    async fn confirm(&self) {
+        for pause in CONFIRMED_AFTER {
+            sleep(pause).await;
+            let reply = self.tunnels.enroll(&self.cluster, Request::Confirm).await;
+            if reply.is_some_and(|reply| reply.status.is_success()) {
+                return;
+            }
+        }
+        warn!(cluster = %self.cluster, "the agent did not confirm that it has deleted its right to enroll");
+    }
+}
+
+/// The answer of an agent that agrees.
+fn accepted(reply: Option<Reply>) -> Result<String, Error> {
+    let Reply { status, body } = reply.ok_or(Error::Silent)?;
+    match status {
+        StatusCode::OK => Ok(body),
+        StatusCode::NOT_IMPLEMENTED => Err(Error::Unsupported),
+        StatusCode::GONE | StatusCode::NOT_FOUND => Err(Error::Over),
+        _ => {
+            let printable = body.chars().map(|c| if c.is_control() { ' ' } else { c });
+            Err(Error::Failed(printable.take(MAX_REASON).collect()))
+        }
+    }
+}
+
+const CONFIRMED_AFTER: [Duration; 3] = [Duration::ZERO, Duration::from_secs(2), Duration::from_secs(5)];
+const MAX_REASON: usize = 300;

@@ -1,0 +1,87 @@
+//! Requests of the sidecar to agents that enroll their member, by whichever replica has a tunnel.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use kubectl_mc_api::ClusterName;
+use serde::{Deserialize, Serialize};
+
+use super::paths;
+use super::registry::AgentTunnels;
+
+/// What an agent hands over. Tokens must not reach a log: nothing here can be printed.
+#[derive(Deserialize, Serialize)]
+pub struct Handover {
+    #[serde(rename = "ca.crt")]
+    pub ca: String,
+    /// Of the member's kube-system.
+    pub uid: String,
+    pub tokens: Tokens,
+}
+
+/// The tokens of the sidecar's accounts on the member.
+#[derive(Deserialize, Serialize)]
+pub struct Tokens {
+    pub impersonator: String,
+    pub manager: String,
+}
+
+/// What is asked of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Hand over the member's CA and tokens.
+    Enroll,
+    /// The host has them: give the right to hand them over away.
+    Confirm,
+}
+
+/// An agent's answer, which nobody has looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub body: String,
+}
+
+impl Request {
+    fn method(self) -> Method {
+        match self {
+            Self::Enroll => Method::GET,
+            Self::Confirm => Method::DELETE,
+        }
+    }
+}
+
+impl AgentTunnels {
+    /// Asks the agents of a cluster until one agrees, and gives the last answer otherwise; none if no agent answers.
+    pub async fn enroll(&self, cluster: &ClusterName, request: Request) -> Option<Reply> {
+        let here = self.enroll_here(cluster, request).await;
+        if here.as_ref().is_some_and(|reply| reply.status.is_success()) {
+            return here;
+        }
+        self.peers().enroll(cluster, request).await.or(here)
+    }
+
+    /// The same by the tunnels that end here.
+    pub(super) async fn enroll_here(&self, cluster: &ClusterName, request: Request) -> Option<Reply> {
+        let mut last = None;
+        for tunnel in self.by_preference(cluster).ok()? {
+            let asked = tunnel.ask_within(ANSWERS_WITHIN, MAX_ANSWER, request.method(), paths::ENROLL, Bytes::new());
+            let Some((status, body)) = asked.await else { continue };
+            let body = String::from_utf8_lossy(&body).into_owned();
+            let is_success = status.is_success();
+            last = Some(Reply { status, body });
+            if is_success {
+                break;
+            }
+        }
+        last
+    }
+}
+
+/// In an agent's description of itself.
+pub const CAPABILITY: &str = "enroll";
+/// A certificate authority may be a bundle of many.
+pub(super) const MAX_ANSWER: usize = 64 * 1024;
+/// An agent asks its own API server a few times.
+pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 //! [`survey`] reads both sides, [`preflight`] concludes from it, [`steps`] writes: the registration without a
 //! credential, then (as soon as the sidecar reaches the member) the member's side, then the tokens. Each step
 //! is idempotent, and what fails is left as it is: the same command goes on from there. [`switch`] is for a member in
-//! use whose connection changes. [`renew`] repeats only the last step.
+//! use whose connection changes. [`renew`] repeats only the last step. [`enroll`] writes the host's side alone.
 
 pub(crate) mod address;
 pub(crate) mod agent;
@@ -11,6 +11,7 @@ pub(crate) mod bindable_roles;
 pub(crate) mod cleanup;
 pub(crate) mod command;
 pub(crate) mod endpoint;
+pub(crate) mod enroll;
 pub(crate) mod manifest;
 pub(crate) mod next;
 pub(crate) mod objects;

@@ -7,6 +7,7 @@ mod cluster_access;
 mod cluster_access_role;
 mod clusters;
 mod connection;
+mod enroll;
 mod health;
 mod join;
 pub(crate) mod joined;

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use kubectl_mc_api::enrollment::LONGEST;
 
 use super::install::{host_server, image};
-use super::join::life;
+use super::join::{duration, life};
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AgentArgs {
@@ -20,6 +21,13 @@ pub(crate) struct AgentArgs {
         ]
     )]
     pub(crate) agent: bool,
+    /// With --agent: print one manifest for the administrator of a member that you have no context of; its agent then gives the
+    /// host what a join would
+    #[arg(long, requires = "agent")]
+    pub(crate) enroll: bool,
+    /// With --enroll: how long the manifest can be applied, at most 1h
+    #[arg(long, value_name = "DURATION", requires = "enroll", default_value = "1h", value_parser = enrollment)]
+    pub(crate) enroll_for: Duration,
     /// With --agent: image of mc-sidecar [default: that of --agent-values, else the image of this release]
     #[arg(long, value_name = "IMAGE", requires = "agent", value_parser = image)]
     pub(crate) agent_image: Option<String>,
@@ -56,6 +64,12 @@ fn token_life(text: &str) -> Result<AgentTokenLife, String> {
     if text == "forever" { Ok(AgentTokenLife::Forever) } else { life(text).map(AgentTokenLife::For) }
 }
 
+/// The sidecar takes no longer one.
+fn enrollment(text: &str) -> Result<Duration, String> {
+    let life = duration(text)?;
+    if life > LONGEST { Err("an enrollment is open for 1h at most".to_owned()) } else { Ok(life) }
+}
+
 fn proxy(text: &str) -> Result<String, &'static str> {
     let uri = text.parse::<http::Uri>().ok().filter(|uri| uri.authority().is_some());
     match uri.as_ref().and_then(http::Uri::scheme_str) {
@@ -73,6 +87,13 @@ mod tests {
         assert_eq!(token_life("forever"), Ok(AgentTokenLife::Forever));
         assert_eq!(token_life("24h"), Ok(AgentTokenLife::For(Duration::from_secs(86_400))));
         assert!(token_life("9m").is_err() && token_life("").is_err() && token_life("Forever").is_err());
+    }
+
+    #[test]
+    fn enrollment_is_open_for_an_hour_at_most() {
+        assert_eq!(enrollment("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(enrollment("90s"), Ok(Duration::from_secs(90)));
+        assert!(enrollment("3601s").is_err() && enrollment("0s").is_err() && enrollment("x").is_err());
     }
 
     #[test]

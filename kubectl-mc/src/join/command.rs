@@ -22,7 +22,7 @@ use crate::join::print::Halves;
 use crate::join::side::Side;
 use crate::join::steps::{Joined, StepError, Steps};
 use crate::join::survey::{self, HostSurvey, MemberSurvey};
-use crate::join::{agent, bindable_roles, manifest, next, renew};
+use crate::join::{agent, bindable_roles, enroll, manifest, next, renew};
 use crate::printer::Printer;
 use crate::settings::{self, Settings};
 
@@ -37,6 +37,9 @@ pub(crate) fn run(
         return renew::run(None, arguments, &options, env, printer);
     }
     let name = settings::cluster_name(arguments.name.as_deref(), flags)?;
+    if arguments.by_agent.enroll {
+        return enroll::run(&name, arguments, &options, env, printer);
+    }
     if arguments.renew {
         return renew::run(Some(&name), arguments, &options, env, printer);
     }
@@ -260,7 +263,7 @@ pub(crate) fn member(
 }
 
 /// Tells what was found; anything that refuses ends it, and a warning wants an answer.
-fn judge(findings: Vec<Finding>, yes: bool, printer: &Printer) -> Result<(), Failure> {
+pub(super) fn judge(findings: Vec<Finding>, yes: bool, printer: &Printer) -> Result<(), Failure> {
     let mut warned = false;
     let (mut refused, mut hints) = (Vec::new(), Vec::new());
     for finding in findings {

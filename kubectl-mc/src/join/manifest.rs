@@ -1,13 +1,22 @@
-//! The objects of `sidecar/deploy/member.yaml`.
+//! The objects of `sidecar/deploy/member.yaml` and `sidecar/deploy/enrollment.yaml`.
 
-use kubectl_mc_api::manifests::MEMBER;
+use kubectl_mc_api::manifests::{ENROLLMENT, MEMBER};
 use serde_json::Value;
 
 use crate::error::Explain;
 
 /// What a member needs, in the order in which it is applied.
 pub(crate) fn member() -> Result<Vec<Value>, Unreadable> {
-    serde_saphyr::from_multiple(MEMBER).map_err(|error| Unreadable(error.to_string()))
+    parse(MEMBER)
+}
+
+/// What it needs besides until its agent has enrolled, in the same order.
+pub(crate) fn enrollment() -> Result<Vec<Value>, Unreadable> {
+    parse(ENROLLMENT)
+}
+
+fn parse(text: &str) -> Result<Vec<Value>, Unreadable> {
+    serde_saphyr::from_multiple(text).map_err(|error| Unreadable(error.to_string()))
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -35,6 +35,13 @@ pub(crate) fn member_cluster(name: &ClusterName, labels: &[(String, String)], ui
     object
 }
 
+/// The uid of a registered cluster's kube-system: a join writes it as an annotation, the leader into the status where the
+/// agent has told it.
+pub(crate) fn uid_of(cluster: &Value) -> Option<&str> {
+    let of_join = cluster["metadata"]["annotations"][MEMBER_UID].as_str();
+    of_join.or_else(|| cluster["status"]["uid"].as_str())
+}
+
 /// A Secret of the member with its connection; the credential is written by itself, so that applying this
 /// again does not take it away.
 pub(crate) fn secret(namespace: &str, name: &str, endpoint: &Endpoint) -> Value {
@@ -220,6 +227,14 @@ mod tests {
         assert_eq!(objects.len(), manifest().len());
         assert_eq!(objects[0]["metadata"]["annotations"], json!({HOST_UID: "host", CLUSTER: "m1"}));
         assert_eq!(objects[1], manifest()[1]);
+    }
+
+    #[test]
+    fn uid_is_that_of_a_join_or_of_an_agent() {
+        let of_agent = json!({"status": {"uid": "a"}});
+        assert_eq!(uid_of(&of_agent), Some("a"));
+        let both = json!({"metadata": {"annotations": {MEMBER_UID: "j"}}, "status": {"uid": "a"}});
+        assert_eq!((uid_of(&both), uid_of(&json!({}))), (Some("j"), None));
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use kubectl_mc_api::ClusterName;
-use kubectl_mc_api::names::{self, CLUSTER, HOST_UID, MEMBER_UID};
+use kubectl_mc_api::names::{self, CLUSTER, HOST_UID};
 use serde_json::Value;
 
 use super::address;
 use super::endpoint::Endpoint;
+use super::objects;
 use super::side::apart;
 use super::survey::{HostSurvey, MemberSurvey, Sidecar};
 use crate::cluster::kubernetes_version::{KubernetesVersion, MEMBER_MINIMUM};
@@ -41,10 +42,9 @@ pub(crate) fn check(
     endpoint: &Endpoint,
     token_life: Duration,
 ) -> Vec<Finding> {
-    let mut findings = vec![sidecar(names, host)];
+    let mut findings = of_host(names.host_kubectl, host);
     findings.extend(server(names, member, endpoint));
     findings.extend(identity(names, host, member));
-    findings.extend(rights("host", names.host_kubectl, &host.missing));
     findings.extend(rights("member", names.member_kubectl, &member.missing));
     findings.push(version(member));
     findings.extend(token_request(names, member));
@@ -55,6 +55,13 @@ pub(crate) fn check(
                 .to_owned(),
         ));
     }
+    findings
+}
+
+/// What can be said of the host alone.
+pub(crate) fn of_host(kubectl: &str, host: &HostSurvey) -> Vec<Finding> {
+    let mut findings = vec![sidecar(kubectl, host)];
+    findings.extend(rights("host", kubectl, &host.missing));
     findings
 }
 
@@ -70,7 +77,7 @@ pub(crate) fn agent_is_kept(cluster: &ClusterName, has_agent: bool, endpoint: &E
     })
 }
 
-fn sidecar(names: &Names<'_>, host: &HostSurvey) -> Finding {
+fn sidecar(kubectl: &str, host: &HostSurvey) -> Finding {
     match &host.sidecar {
         Sidecar::Installed => Finding::Fine("the sidecar answers on the host".to_owned()),
         Sidecar::Missing => Finding::Refused(
@@ -79,7 +86,7 @@ fn sidecar(names: &Names<'_>, host: &HostSurvey) -> Finding {
         ),
         Sidecar::Unavailable(message) => Finding::Refused(
             format!("mc-sidecar does not answer on the host: {message}"),
-            format!("see: {} get apiservice {}", names.host_kubectl, names::API_SERVICE),
+            format!("see: {kubectl} get apiservice {}", names::API_SERVICE),
         ),
     }
 }
@@ -134,7 +141,7 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
             ),
         ));
     }
-    let same = |entry: &&Value| annotation(Some(entry), MEMBER_UID) == Some(&member.uid);
+    let same = |entry: &&Value| objects::uid_of(entry) == Some(&member.uid);
     let by_uid = host.registered.iter().filter(same).find_map(|entry| entry["metadata"]["name"].as_str());
     // The annotation of a deleted registration does not count.
     let by_note = note(CLUSTER).filter(|name| {
@@ -151,7 +158,7 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
     let joined = by_uid.or(by_note).is_some();
     let taken = host.cluster(cluster);
     if let Some(taken) = taken.filter(|_| !joined) {
-        let (what, hint) = match annotation(Some(taken), MEMBER_UID) {
+        let (what, hint) = match objects::uid_of(taken) {
             Some(_) => ("another cluster has it", "choose another name"),
             None => (
                 "it was registered by hand",

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE, MEMBER_UID};
+use kubectl_mc_api::names::{AGENT, AGENT_NAMESPACE};
 use kubectl_mc_api::token_life::of_manager;
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::{Map, Value};
@@ -17,7 +17,7 @@ use super::agent::renew::{self as agent_renew, Which};
 use super::agent::wait::{CONNECTED, Waiting};
 use super::side::{Side, SideError};
 use super::tokens::{Granted, TokenError, Tokens};
-use super::{command, manifest, survey, token_policy, wait};
+use super::{command, manifest, objects, survey, token_policy, wait};
 use crate::cli::JoinArgs;
 use crate::cluster::connection;
 use crate::cluster::context::HostOptions;
@@ -92,8 +92,7 @@ async fn one(host: &Side, name: &ClusterName) -> Result<Member, RenewError> {
     let registered = host.get(&path::member_cluster(name)).await?;
     let registered =
         registered.ok_or_else(|| RenewError::Unknown { name: name.clone(), host: host.describe() })?;
-    let uid = registered["metadata"]["annotations"][MEMBER_UID].as_str();
-    let uid = uid.ok_or_else(|| RenewError::NotJoined { name: name.clone() })?;
+    let uid = objects::uid_of(&registered).ok_or_else(|| RenewError::NotJoined { name: name.clone() })?;
     Ok(Member { name: name.clone(), uid: uid.to_owned(), need: Need::Tokens })
 }
 
@@ -103,7 +102,7 @@ async fn all_expired(host: &Side) -> Result<Vec<Member>, RenewError> {
         let need = need(cluster)?;
         let name = cluster["metadata"]["name"].as_str()?.parse().ok()?;
         // Without the uid the member was registered by hand, with a credential that a join does not know.
-        let uid = cluster["metadata"]["annotations"][MEMBER_UID].as_str()?.to_owned();
+        let uid = objects::uid_of(cluster)?.to_owned();
         Some(Member { name, uid, need })
     };
     Ok(list["items"].as_array().into_iter().flatten().filter_map(member).collect())

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use kubectl_mc_api::names::{FLEET_GROUP, NAMESPACE};
 use serde_json::{Value, json};
 
 /// The name of the policy and of its binding in `sidecar/deploy/member.yaml`.
@@ -16,6 +17,17 @@ pub(crate) fn set_longest(policy: &mut Value, life: Duration) {
 /// Writes the audiences of the member's API into the policy, as a CEL list: JSON's strings are CEL's.
 pub(crate) fn set_audiences(policy: &mut Value, audiences: &[String]) {
     set(policy, "audiences", &json!(audiences).to_string());
+}
+
+/// Has the policy ask RBAC for the audiences, where the agent has written them when it enrolled: a plugin that does not reach
+/// the member does not know them. An empty list would allow all.
+pub(crate) fn set_enrolled(policy: &mut Value) {
+    let asked = "object.spec.?audiences.orValue([])";
+    let expression = format!(
+        "authorizer.group('{FLEET_GROUP}').resource('audiences').namespace('{NAMESPACE}').name({asked}.join(','))\
+         .check('use').allowed() ? {asked} : ['']"
+    );
+    set(policy, "audiences", &expression);
 }
 
 /// Whether an object of the manifest is the policy.

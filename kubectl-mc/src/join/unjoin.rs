@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubectl_mc_api::names::{AGENT_NAMESPACE, CLUSTER, HOST_UID, MEMBER_UID, NAMESPACE};
+use kubectl_mc_api::names::{AGENT_NAMESPACE, CLUSTER, HOST_UID, NAMESPACE};
 use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::join::command;
 use crate::join::side::Side;
-use crate::join::{cleanup, manifest, survey};
+use crate::join::{cleanup, manifest, objects, survey};
 use crate::printer::Printer;
 use crate::settings::{self, Settings};
 
@@ -58,7 +58,9 @@ async fn unjoin(
         Some(member) => {
             belongs(name, registered.as_ref(), &survey::uid(host).await?, member).await?;
             let agent = cleanup::agent_on_member(member).await?;
-            Some((member, cleanup::on_member(member, manifest::member()?).await?, agent))
+            let mut manifest = manifest::member()?;
+            manifest.extend(manifest::enrollment()?);
+            Some((member, cleanup::on_member(member, manifest).await?, agent))
         }
         None if !is_there => {
             return Err(UnjoinError::Unknown { name: name.clone(), host: host.describe() }.into());
@@ -116,8 +118,7 @@ async fn belongs(
     let namespace = member.get(&format!("/api/v1/namespaces/{NAMESPACE}")).await?.unwrap_or_default();
     let note = |key: &str| namespace["metadata"]["annotations"][key].as_str();
     let noted = note(CLUSTER) == Some(name.as_str()) && note(HOST_UID) == Some(host_uid);
-    let known =
-        registered.is_some_and(|cluster| cluster["metadata"]["annotations"][MEMBER_UID] == uid.as_str());
+    let known = registered.is_some_and(|cluster| objects::uid_of(cluster) == Some(&uid));
     if noted || known {
         return Ok(());
     }

@@ -244,6 +244,7 @@ mod tests {
             files: BTreeMap::new(),
             values: BTreeMap::new(),
             secret: None,
+            kubeconfig: None,
             renewed: ArcSwapOption::default(),
             told: ArcSwapOption::default(),
         }

@@ -48,7 +48,9 @@ fn unregister(member: &Api) -> Result<()> {
     let uid = member.get("/api/v1/namespaces/kube-system")?["metadata"]["uid"].clone();
     let host = host()?;
     let registered = host.get(MEMBER_CLUSTERS)?;
-    for cluster in items(&registered).filter(|cluster| cluster["metadata"]["annotations"][UID] == uid) {
+    let is_it =
+        |cluster: &&Value| cluster["metadata"]["annotations"][UID] == uid || cluster["status"]["uid"] == uid;
+    for cluster in items(&registered).filter(is_it) {
         let name = name(cluster);
         let namespaced = |kind: &str, end: &str| format!("/api/v1/namespaces/{SYSTEM}/{kind}/{name}.{end}");
         let grants = ["clusterroles", "clusterrolebindings"]

@@ -1,7 +1,9 @@
 //! The agent that the flags describe, and how it reaches the host.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::config::Cluster;
 use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::direct;
@@ -38,6 +40,8 @@ impl AgentPlan {
     ) -> Result<Self, PlanError> {
         let AgentArgs {
             agent: _,
+            enroll: _,
+            enroll_for: _,
             agent_image,
             agent_values,
             agent_server,
@@ -92,6 +96,15 @@ impl AgentPlan {
             self.host.ca = ca;
             self.host.tls_server_name = None;
         }
+        self
+    }
+
+    /// The same agent, which enrolls its member by tokens of this lifetime.
+    pub(crate) fn enrolling(mut self, until: Timestamp, token_life: Duration) -> Self {
+        self.values.extra_args.extend([
+            format!("--enroll-until={until}"),
+            format!("--enroll-token-duration={}s", token_life.as_secs()),
+        ]);
         self
     }
 

@@ -42,36 +42,61 @@ struct LocalServer {
 
 impl AgentSurvey {
     pub(crate) async fn of(plan: &AgentPlan, host: &Side, member: &Side) -> Result<Self, SideError> {
-        let rights_on_host = RIGHTS_ON_HOST.iter();
-        let of_secrets =
-            RIGHTS_TO_TOKEN_SECRETS.iter().filter(|_| plan.token == Some(AgentTokenLife::Forever));
-        let rights_on_host = rights_on_host.chain(of_secrets).map(right).collect();
         let root_ca = member.readable("/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt").await?;
         let root_ca = root_ca.unwrap_or_default();
         Ok(Self {
-            host_serves: host.readable(&format!("/api/v1/namespaces/{AGENTS}")).await?.is_some(),
             root_ca: root_ca["data"]["ca.crt"].as_str().map(str::to_owned),
             found: Found::of(member).await?,
-            missing_on_host: missing(host, rights_on_host).await?,
             missing_on_member: missing(member, RIGHTS_ON_MEMBER.iter().map(right).collect()).await?,
+            ..Self::of_host(plan, host).await?
+        })
+    }
+
+    /// What the host has.
+    pub(crate) async fn of_host(plan: &AgentPlan, host: &Side) -> Result<Self, SideError> {
+        let rights = RIGHTS_ON_HOST.iter();
+        let of_secrets =
+            RIGHTS_TO_TOKEN_SECRETS.iter().filter(|_| plan.token == Some(AgentTokenLife::Forever));
+        let rights = rights.chain(of_secrets).map(right).collect();
+        Ok(Self {
+            host_serves: host.readable(&format!("/api/v1/namespaces/{AGENTS}")).await?.is_some(),
+            missing_on_host: missing(host, rights).await?,
             local: match plan.locality() {
                 Some(local) => Some(LocalServer { local, likely: likely_server(host).await }),
                 None => None,
             },
+            ..Self::default()
         })
     }
 
     /// What refuses, and what is good to know.
     pub(crate) fn findings(&self, names: &Names<'_>, plan: &AgentPlan) -> Vec<Finding> {
-        let Self { host_serves, root_ca, found, missing_on_host, missing_on_member, local } = self;
+        let mut findings = self.findings_of_host(names.host_kubectl, plan);
+        if self.root_ca.is_none() {
+            findings.push(Finding::Refused(
+                "the member's certificate authority is unknown: you may not get its ConfigMap \
+                 kube-system/kube-root-ca.crt, or it has none"
+                    .to_owned(),
+                format!("see: {} -n kube-system get configmap kube-root-ca.crt", names.member_kubectl),
+            ));
+        }
+        findings.extend(rights("member", names.member_kubectl, &self.missing_on_member));
+        findings.extend(self.found.owner().map(|owner| {
+            Finding::Fine(format!("{owner} manages the agent on the member: only its Secret is written"))
+        }));
+        findings
+    }
+
+    /// What of it is about the host.
+    pub(crate) fn findings_of_host(&self, kubectl: &str, plan: &AgentPlan) -> Vec<Finding> {
         let mut findings = Vec::new();
-        if !host_serves {
+        if !self.host_serves {
             findings.push(Finding::Refused(
                 format!("the host serves no agents: it has no namespace {AGENTS}"),
                 "upgrade the sidecar: kubectl mc install".to_owned(),
             ));
         }
-        if let Some(LocalServer { local, likely }) = local {
+        if let Some(LocalServer { local, likely }) = &self.local {
             let hint = match likely {
                 Some(server) => format!("the host is likely reached by --agent-server={server}"),
                 None => {
@@ -86,19 +111,7 @@ impl AgentSurvey {
                 hint,
             ));
         }
-        if root_ca.is_none() {
-            findings.push(Finding::Refused(
-                "the member's certificate authority is unknown: you may not get its ConfigMap \
-                 kube-system/kube-root-ca.crt, or it has none"
-                    .to_owned(),
-                format!("see: {} -n kube-system get configmap kube-root-ca.crt", names.member_kubectl),
-            ));
-        }
-        findings.extend(rights("host", names.host_kubectl, missing_on_host));
-        findings.extend(rights("member", names.member_kubectl, missing_on_member));
-        findings.extend(found.owner().map(|owner| {
-            Finding::Fine(format!("{owner} manages the agent on the member: only its Secret is written"))
-        }));
+        findings.extend(rights("host", kubectl, &self.missing_on_host));
         findings
     }
 }

@@ -1,3 +1,4 @@
+use kubectl_mc_api::names::MEMBER_UID;
 use serde_json::json;
 
 use super::super::proxy_tls::ProxyTls;

@@ -60,6 +60,7 @@ fn finding(
         member: &member,
         manager: &held,
         verdict: verdict.as_ref(),
+        not_enrolled: None,
         overdue: overdue(0.6),
         now: at(second),
     };

@@ -25,7 +25,7 @@ pub(super) struct Checked {
 
 /// Why an answer is not taken. Nothing of it is repeated.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub(super) enum Refused {
     #[error("the agent's answer has not the form of an enrollment")]
     Form,
     #[error("the agent's answer gives no usable connection: {0}")]

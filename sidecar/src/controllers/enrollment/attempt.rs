@@ -35,7 +35,7 @@ pub(super) struct Attempt {
 
 /// Why a member is not enrolled.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(super) enum Error {
     #[error("the agent did not answer, or its answer was too long")]
     Silent,
     #[error("the agent is of an earlier release, which cannot enroll: use the image of the sidecar")]

@@ -1,0 +1,230 @@
+//! `kubectl mc join --agent --enroll`: joins a member whose administrator has no access to the host, and of which the caller
+//! has no context. It registers the member on the host, opens the enrollment of its agent, and prints one manifest for the
+//! member's administrator. The agent then hands the member's CA and tokens to the sidecar.
+
+use jiff::Timestamp;
+use kubectl_mc_api::age::human;
+use kubectl_mc_api::names::{ENROLLMENT_UNTIL, HOST_UID};
+use kubectl_mc_api::{ClusterName, direct, path};
+use serde_json::{Value, json};
+
+use super::agent::AgentError;
+use super::agent::account::{self, Account, AgentToken};
+use super::agent::plan::AgentPlan;
+use super::agent::survey::AgentSurvey;
+use super::command::judge;
+use super::endpoint::Endpoint;
+use super::preflight::{self, Finding};
+use super::side::{Side, SideError};
+use super::survey::HostSurvey;
+use super::{bindable_roles, objects};
+use crate::apply::{Applied, Apply, ApplyError};
+use crate::cli::JoinArgs;
+use crate::cluster::connection;
+use crate::cluster::context::{ClusterContext, HostOptions};
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::printer::Printer;
+
+mod manifest;
+
+use manifest::Manifest;
+
+pub(crate) fn run(
+    name: &ClusterName,
+    arguments: &JoinArgs,
+    options: &HostOptions,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let JoinArgs { member, print, renew, .. } = arguments;
+    match () {
+        () if member.member_context.is_some() || member.member_kubeconfig.is_some() => {
+            return Err(UsageError::Member.into());
+        }
+        () if *print => return Err(UsageError::Print.into()),
+        () if *renew => return Err(UsageError::Renew.into()),
+        () => {}
+    }
+    let host = ClusterContext::load(options, env)?;
+    let plan = AgentPlan::of(name, &arguments.by_agent, Some((host.server.as_str(), &host.cluster)))?;
+    connection::run(async {
+        let host = Side { role: "host", at: connection::to(host, env).await? };
+        enroll(name, arguments, plan, &host, printer).await
+    })
+}
+
+async fn enroll(
+    name: &ClusterName,
+    arguments: &JoinArgs,
+    plan: AgentPlan,
+    host: &Side,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let JoinArgs { labels, token_duration, dry_run, yes, bindable_roles, .. } = arguments;
+    let survey = HostSurvey::of(host).await?;
+    let plan = plan.with_direct_endpoint(&host.readable(&direct::path()).await?.unwrap_or_default());
+    let kubectl = host.at.cluster.kubectl();
+    let mut findings = preflight::of_host(&kubectl, &survey);
+    findings.extend(AgentSurvey::of_host(&plan, host).await?.findings_of_host(&kubectl, &plan));
+    findings.extend(bindable_roles.iter().flat_map(bindable_roles::findings));
+    let secret = host.get(&path::secret(&survey.namespace, &name.member_secret())).await?;
+    findings.extend(is_joined(name, secret.as_ref()));
+    judge(findings, *yes || *dry_run, printer)?;
+
+    let clock = survey.clock.unwrap_or_else(Timestamp::now);
+    let until = clock.checked_add(arguments.by_agent.enroll_for).unwrap_or(clock);
+    let until: Timestamp = Timestamp::from_second(until.as_second()).unwrap_or(until);
+    let plan = plan.enrolling(until, *token_duration);
+    let endpoint = plan.endpoint(None, None);
+    let manifest = Manifest::new(name, arguments, &plan, &survey.uid, until)?;
+    let opening = Opening { name, host, namespace: &survey.namespace, endpoint: &endpoint };
+    let registration = objects::member_cluster(name, labels, None);
+    let secrets = opening.secrets(until, &survey.uid);
+    if *dry_run {
+        let apply = Apply { dry_run: true, force_conflicts: true };
+        let all = [account::object(name)].into_iter().chain([registration]).chain(secrets);
+        let judged = apply.all(host.target(), all).await?;
+        judged.iter().for_each(|one| printer.out_line(&format!("host: {}", one.line(true))));
+        return Ok(ExitStatus::Success);
+    }
+    let account = Account { name, host };
+    let mut written = account.apply().await?;
+    written.extend(opening.open(secrets).await?);
+    let apply = Apply { dry_run: false, force_conflicts: true };
+    written.extend(apply.all(host.target(), [registration]).await?);
+    let AgentToken { fresh, granted } = account.token(plan.token, None, clock).await?;
+    let token = fresh.ok_or_else(|| AgentError::NoToken(name.to_string()))?;
+    // Remarks only: standard output is the manifest.
+    written.iter().for_each(|one| printer.note_line(&format!("host: {}", one.line(false))));
+    printer.out(&manifest.text(&token));
+    let left = human(arguments.by_agent.enroll_for);
+    let kubectl_mc = host.at.cluster.kubectl_mc();
+    printer.note_line(&format!("{name} is registered; its agent can enroll it until {until} ({left})"));
+    printer.note_line(&granted.absence());
+    granted.warning(&kubectl_mc, name).iter().for_each(|text| printer.note_line(&format!("warning: {text}")));
+    printer.note_line("the manifest has the agent's token: hand it over as a credential");
+    printer.note_line("Next, an administrator of the member runs: kubectl apply --server-side -f MANIFEST");
+    printer.note_line(&format!(
+        "Then: {kubectl} wait membercluster/{name} --for=condition=Ready --timeout={}s",
+        arguments.by_agent.enroll_for.as_secs()
+    ));
+    Ok(ExitStatus::Success)
+}
+
+/// The enrollment of one member.
+struct Opening<'a> {
+    name: &'a ClusterName,
+    host: &'a Side,
+    /// The sidecar's, on the host.
+    namespace: &'a str,
+    endpoint: &'a Endpoint,
+}
+
+impl Opening<'_> {
+    /// Both Secrets, without CA and token.
+    fn secrets(&self, until: Timestamp, host_uid: &str) -> Vec<Value> {
+        let secret = |name: String| {
+            let mut secret = objects::secret(self.namespace, &name, self.endpoint);
+            secret["metadata"]["annotations"] =
+                json!({ENROLLMENT_UNTIL: until.to_string(), HOST_UID: host_uid});
+            secret
+        };
+        [self.name.manager_secret(), self.name.member_secret()].map(secret).into()
+    }
+
+    /// Writes them. What an enrollment that was not finished has left goes before.
+    async fn open(&self, secrets: Vec<Value>) -> Result<Vec<Applied>, EnrollError> {
+        for secret in &secrets {
+            let name = secret["metadata"]["name"].as_str().unwrap_or_default();
+            let path = path::secret(self.namespace, name);
+            let existing = self.host.get(&path).await?.unwrap_or_default();
+            let obsolete = objects::obsolete(&existing, self.endpoint);
+            if !obsolete.is_empty() {
+                self.host.merge(&path, &json!({"data": obsolete})).await?;
+            }
+        }
+        let apply = Apply { dry_run: false, force_conflicts: true };
+        Ok(apply.all(self.host.target(), secrets).await?)
+    }
+}
+
+/// A member that has a credential keeps its connection.
+fn is_joined(name: &ClusterName, secret: Option<&Value>) -> Option<Finding> {
+    let data = &secret?["data"];
+    objects::CREDENTIAL.iter().any(|key| data[*key].is_string()).then(|| {
+        Finding::Refused(
+            format!("{name} is joined already"),
+            format!(
+                "choose another name; or, with a context of the member: kubectl mc join {name} --member-context=NAME --agent; \
+                 or remove it first: kubectl mc unjoin {name} --force"
+            ),
+        )
+    })
+}
+
+/// A flag beside `--enroll` that has no meaning there.
+#[derive(Debug, thiserror::Error)]
+enum UsageError {
+    #[error("--enroll cannot be used with --member-context and --member-kubeconfig")]
+    Member,
+    #[error("--enroll cannot be used with --print")]
+    Print,
+    #[error("--enroll cannot be used with --renew")]
+    Renew,
+}
+
+impl Explain for UsageError {
+    fn hint(&self) -> Option<String> {
+        Some(
+            match self {
+                Self::Member => "with a context of the member, leave out --enroll: join then writes both sides",
+                Self::Print => {
+                    "--enroll prints one manifest for the member; leave it out for the commands of two administrators"
+                }
+                Self::Renew => {
+                    "leave out --renew: running the command again opens the enrollment again, with a new token"
+                }
+            }
+            .to_owned(),
+        )
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum EnrollError {
+    #[error(transparent)]
+    Side(#[from] SideError),
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
+impl Explain for EnrollError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Side(error) => error.hint(),
+            Self::Apply(error) => error.hint(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn member_with_a_credential_is_not_enrolled_again() {
+        let name = "m1".parse().unwrap();
+        let with = |key: &str| json!({"data": {"server": "aA==", key: "dA=="}});
+        assert_eq!(is_joined(&name, None), None);
+        assert_eq!(is_joined(&name, Some(&with("via"))), None);
+        for key in ["token", "tls.crt", "tls.key"] {
+            assert!(matches!(is_joined(&name, Some(&with(key))), Some(Finding::Refused(..))), "{key}");
+        }
+    }
+}

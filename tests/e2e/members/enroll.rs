@@ -1,0 +1,438 @@
+//! `kubectl mc join --agent --enroll`: one manifest makes a member of a cluster that the joiner has no access to. The agent
+//! runs as a process with the token of its account, as no node is needed for it.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use harness::api::Api;
+use harness::bed::{SYSTEM, host, member};
+use harness::both_sides::{Alone, alone, both};
+use harness::caller::Caller;
+use harness::fake_member::{FakeMember, Request, Step, reply};
+use harness::own_agent::{Difference, OwnAgent, account, account_path, until};
+use harness::own_fleet::unsigned_token;
+use harness::tool::{Output, Tool};
+use harness::wait::{SOON, eventually};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testbed::Cluster;
+
+use super::agent_join::{Objects, text};
+use crate::plugin;
+
+#[test]
+fn manifest_makes_a_member_without_its_context() -> Result<()> {
+    let alone = alone()?;
+    let before = Objects::of(alone.cluster, NAME)?;
+    let scene = Scene::new(alone)?;
+    let manifest = scene.enroll(&["--labels=env=edge"])?;
+
+    // Until the manifest is applied, everything says what it waits for.
+    let said = until_reason("EnrollmentOpen")?;
+    ensure!(said.contains("waiting for the agent to enroll the member until 20"), "{said}");
+    let used = scene.host_only()?.run(&["-C", NAME, "get", "namespaces"])?;
+    used.failure(&["gets its credential when the member's agent enrolls", "--agent --enroll"])?;
+
+    scene.apply(&manifest)?;
+    let agent = scene.agent(Some("https://192.0.2.1"))?;
+    ensure!(scene.may_request_tokens()?, "the manifest does not let the agent enroll");
+    drop(agent);
+    let _agent = scene.agent(None)?;
+    until(NAME, "Ready", "True")?;
+    let plugin = scene.host_only()?;
+    ensure!(plugin.ok(&["-C", NAME, "get", "namespaces"])?.contains("kubectl-mc-agent"));
+    ensure!(plugin.ok(&["clusters", "-l", "env=edge"])?.contains(NAME));
+
+    // The host has what a join writes.
+    let member = Api::admin(scene.alone.cluster)?;
+    let roots = member.get("/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt")?;
+    for (end, account) in [("member", "impersonator"), ("manager", "manager")] {
+        let secret = secret(end)?;
+        ensure!(text(&secret, "via")? == "agent" && text(&secret, "ca.crt")? == roots["data"]["ca.crt"].as_str().unwrap_or_default());
+        let user = format!("system:serviceaccount:kubectl-mc-system:kubectl-mc-{account}");
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let owner = Api::bearer(scene.alone.cluster, &text(&secret, "token")?)?;
+        let owner = owner.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review)?;
+        ensure!(owner["status"]["userInfo"]["username"] == user.as_str(), "{owner}");
+    }
+    let uid = member.get("/api/v1/namespaces/kube-system")?["metadata"]["uid"].clone();
+    eventually("the enrollment is closed", SOON, || {
+        for end in ["member", "manager"] {
+            let annotations = secret(end)?["metadata"]["annotations"].clone();
+            ensure!(annotations[UNTIL].is_null(), "{annotations}");
+        }
+        ensure!(registered()?["status"]["uid"] == uid, "no uid");
+        Ok(Some(()))
+    })?;
+
+    // The agent has given its right away, and asking again gives nothing.
+    eventually("the agent has no right to enroll", SOON, || {
+        ensure!(!scene.may_request_tokens()?, "it may request tokens");
+        Ok(Some(()))
+    })?;
+    scene.ensure_no_bindings()?;
+    // The manager's tokens are for this cluster's API only.
+    let manager = Api::bearer(scene.alone.cluster, &text(&secret("manager")?, "token")?)?;
+    let request = |audiences: Value| {
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"audiences": audiences, "expirationSeconds": 3600},
+        });
+        let path = "/api/v1/namespaces/kubectl-mc-system/serviceaccounts/kubectl-mc-impersonator/token";
+        manager.request("POST", path, "application/json", &request.to_string())
+    };
+    ensure!(request(json!([]))?.status() == 201, "the manager cannot renew");
+    let refused = request(json!(["vault"]))?;
+    ensure!(refused.status() == 403 && refused.text().contains("for the API of this cluster only"), "{refused:?}");
+
+    let said = scene.run(&[])?.failure(&["m1-enrolls is joined already"])?;
+    ensure!(!said.contains("configured"), "{said}");
+    reopen(json!({"token": null}))?;
+    let said = until_reason("EnrollmentFailed")?;
+    ensure!(said.contains("may not enroll the member any more"), "{said}");
+    ensure!(secret("member")?["data"]["token"].is_null(), "a token was written");
+
+    let both = both(scene.alone.cluster, |_| {})?;
+    plugin_of(&both)?.ok(&["unjoin", NAME, "--member-context=member", "--yes"])?;
+    Objects::of(scene.alone.cluster, NAME)?.same_as(&before)
+}
+
+#[test]
+fn enrollment_that_is_not_open_takes_nothing() -> Result<()> {
+    let scene = Scene::new(alone()?)?;
+    let manifest = scene.enroll(&[])?;
+    let ensure_nothing = || -> Result<()> {
+        for end in ["member", "manager"] {
+            let secret = secret(end)?;
+            ensure!(secret["data"]["token"].is_null() && secret["data"]["ca.crt"].is_null(), "{secret}");
+        }
+        ensure!(scene.may_request_tokens()?, "the agent was asked");
+        Ok(())
+    };
+    annotate(&at(-60)?)?;
+    until_reason("EnrollmentExpired")?;
+    scene.apply(&manifest)?;
+    let _agent = scene.agent(None)?;
+    until(NAME, "Connected", "True")?;
+    ensure_nothing()?;
+    annotate(&at(2 * 3600)?)?;
+    eventually("an end that is too far away is refused", SOON, || {
+        let said = condition()?.1;
+        ensure!(said.contains("is no time within the next hour"), "{said}");
+        Ok(Some(()))
+    })?;
+    ensure_nothing()?;
+
+    // A member that has a credential keeps it, whatever the annotation says.
+    let own = json!({"data": {"token": "b3du"}, "metadata": {"annotations": {UNTIL: at(600)?}}});
+    host()?.merge(&secret_path("member"), &own)?;
+    until_reason("InvalidSecret")?;
+    ensure!(text(&secret("member")?, "token")? == "own", "a credential was replaced");
+    ensure!(secret("manager")?["data"]["token"].is_null() && scene.may_request_tokens()?);
+
+    // All of it was ready: as soon as it may, it enrolls.
+    scene.enroll(&[]).err().context("a member with a credential was enrolled")?;
+    reopen(json!({"token": null}))?;
+    until(NAME, "Ready", "True")?;
+    scene.unjoin()
+}
+
+#[test]
+fn end_of_the_enrollment_takes_the_right_away() -> Result<()> {
+    let scene = Scene::new(alone()?)?;
+    let manifest = scene.enroll(&["--enroll-for=20s"])?;
+    scene.apply(&manifest)?;
+    // It reaches no host.
+    let agent = scene.agent(Some("https://127.0.0.1:1"))?;
+    ensure!(scene.may_request_tokens()?, "the right ended before its time");
+    agent.until_logged("deleted the right to enroll")?;
+    scene.ensure_no_bindings()?;
+    let said = until_reason("EnrollmentExpired")?;
+    ensure!(said.contains(&format!("kubectl mc join {NAME} --agent --enroll")), "{said}");
+
+    // Running it again opens it again, with another token.
+    let again = scene.enroll(&[])?;
+    ensure!(again != manifest, "the manifest is the same");
+    until_reason("EnrollmentOpen")?;
+    scene.unjoin()
+}
+
+#[test]
+fn agent_that_lies_enrolls_nothing() -> Result<()> {
+    let lie = Arc::new(AtomicUsize::new(0));
+    let told = lie.clone();
+    let host_uid = host()?.get("/api/v1/namespaces/kube-system")?["metadata"]["uid"].clone();
+    let fake = FakeMember::unregistered("liar", move |request| answer(request, told.load(Ordering::SeqCst), &host_uid))?;
+    let folder = tempfile::tempdir()?;
+    let kubeconfig = folder.path().join("kubeconfig");
+    let cluster = json!({
+        "server": format!("https://{}", fake.address), "certificate-authority-data": base64(fake.ca()),
+    });
+    std::fs::write(&kubeconfig, of_account(&cluster, "token").to_string())?;
+    account(LIAR)?;
+    let member_cluster = format!("{MEMBER_CLUSTERS}/{LIAR}");
+    let twin = format!("{MEMBER_CLUSTERS}/{LIAR}-twin");
+    let object = |name: &str| {
+        json!({"apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "MemberCluster", "metadata": {"name": name}, "spec": {}})
+    };
+    host()?.apply(&member_cluster, &object(LIAR))?;
+    let mut known = object(&format!("{LIAR}-twin"));
+    known["metadata"]["annotations"] = json!({"fleet.kubectl-mc.dev/uid": TWIN});
+    host()?.apply(&twin, &known)?;
+    let mut flags = vec![format!("--kubeconfig={}", kubeconfig.display())];
+    flags.push(format!("--enroll-until={}", at(3600)?));
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    let _agent = OwnAgent::start(LIAR, member("m1")?, &Difference { flags: &flags, ..Difference::default() })?;
+    for (number, (_, reason)) in LIES.iter().enumerate() {
+        lie.store(number, Ordering::SeqCst);
+        for end in ["manager", "member"] {
+            let uid = host()?.get("/api/v1/namespaces/kube-system")?["metadata"]["uid"].clone();
+            let secret = json!({
+                "apiVersion": "v1", "kind": "Secret", "type": "fleet.kubectl-mc.dev/member",
+                "metadata": {
+                    "name": format!("{LIAR}.{end}"),
+                    "annotations": {UNTIL: at(600 + i64::try_from(number)?)?, "fleet.kubectl-mc.dev/host": uid},
+                },
+                "stringData": {"via": "agent", "server": "https://kubernetes.default.svc"},
+            });
+            host()?.apply(&format!("/api/v1/namespaces/{SYSTEM}/secrets/{LIAR}.{end}"), &secret)?;
+        }
+        eventually(&format!("a lie is told: {reason}"), 3 * SOON, || {
+            let (why, said) = condition_of(LIAR)?;
+            ensure!(why == "EnrollmentFailed" && said.contains(reason), "{why}: {said}");
+            Ok(Some(()))
+        })?;
+        for end in ["manager", "member"] {
+            let secret = host()?.get(&format!("/api/v1/namespaces/{SYSTEM}/secrets/{LIAR}.{end}"))?;
+            let keys: Vec<_> = secret["data"].as_object().context("no data")?.keys().collect();
+            ensure!(keys == ["server", "via"], "{reason}: {keys:?}");
+        }
+    }
+    for path in [member_cluster, twin, account_path(LIAR)] {
+        host()?.delete(&path)?;
+    }
+    for end in ["manager", "member"] {
+        host()?.delete(&format!("/api/v1/namespaces/{SYSTEM}/secrets/{LIAR}.{end}"))?;
+    }
+    Ok(())
+}
+
+/// What is untrue, and how the condition tells it.
+const LIES: &[(&str, &str)] = &[
+    ("account", "has no token of service account kubectl-mc-system/kubectl-mc-"),
+    ("authority", "key ca.crt: it is no PEM certificate"),
+    ("flood", "did not answer, or its answer was too long"),
+    ("host", "the agent runs on the host itself"),
+    ("twin", "the cluster is joined already, as e2e-liar-twin"),
+    ("silence", "the member's API server did not answer in time"),
+];
+
+/// The answer of a member's API that tells a lie.
+fn answer(request: &Request, lie: usize, host_uid: &Value) -> Vec<Step> {
+    let (lie, target) = (LIES[lie].0, request.target());
+    let account = target.rsplit('/').nth(1).unwrap_or_default();
+    let account = if lie == "account" { "default" } else { account };
+    let pem = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
+    let body = match target {
+        _ if lie == "silence" => return vec![Step::Hang],
+        _ if target.ends_with("/token") => json!({
+            "spec": {"audiences": ["a"]},
+            "status": {"token": unsigned_token(&json!({
+                "sub": format!("system:serviceaccount:kubectl-mc-system:{account}"), "iat": 1_700_000_000, "exp": 9_000_000_000_u64,
+            }))},
+        }),
+        _ if target.contains("kube-root-ca.crt") => json!({"data": {"ca.crt": match lie {
+            "flood" => pem.repeat(20_000),
+            _ => pem.to_owned(),
+        }}}),
+        _ if target.ends_with("/kube-system") => json!({"metadata": {"uid": match lie {
+            "host" => host_uid.clone(),
+            "twin" => TWIN.into(),
+            _ => "of-the-liar".into(),
+        }}}),
+        _ => json!({}),
+    };
+    reply("200 OK", "Content-Type: application/json\r\n", &body.to_string())
+}
+
+/// A cluster that enrolls, and the administrator of the host.
+struct Scene {
+    alone: Alone,
+    administrator: Caller,
+    folder: TempDir,
+}
+
+impl Scene {
+    fn new(alone: Alone) -> Result<Self> {
+        let administrator = Caller::certificate("e2e-enroll-admin", &["system:masters"])?;
+        let folder = tempfile::tempdir()?;
+        let target = alone.cluster.server.trim_start_matches("https://");
+        std::fs::write(folder.path().join("values.yaml"), format!("target: '{target}'\n"))?;
+        Ok(Self { alone, administrator, folder })
+    }
+
+    /// The plugin, which knows no other cluster than the host.
+    fn host_only(&self) -> Result<Tool> {
+        plugin(&self.administrator)
+    }
+
+    fn run(&self, flags: &[&str]) -> Result<Output> {
+        let values = format!("--agent-values={}", self.folder.path().join("values.yaml").display());
+        let join = ["join", NAME, "--agent", "--enroll", "--agent-image=i", &values];
+        self.host_only()?.run(&[&join, flags].concat())
+    }
+
+    /// The manifest.
+    fn enroll(&self, flags: &[&str]) -> Result<Vec<u8>> {
+        let ran = self.run(flags)?;
+        ensure!(ran.code == 0, "{ran:?}");
+        ensure!(ran.stderr.contains("hand it over as a credential") && ran.stderr.contains("its agent can enroll it until 20"), "{ran:?}");
+        Ok(ran.stdout)
+    }
+
+    fn apply(&self, manifest: &[u8]) -> Result<()> {
+        let ran = Tool::admin(self.alone.cluster)?.run_with_input(&["apply", "-f", "-"], manifest)?;
+        ensure!(ran.code == 0, "{ran:?}");
+        Ok(())
+    }
+
+    /// The agent of the manifest, as its pod would run it; or with another address of the host.
+    fn agent(&self, server: Option<&str>) -> Result<OwnAgent> {
+        let member = Api::admin(self.alone.cluster)?;
+        let secret = member.get("/api/v1/namespaces/kubectl-mc-agent/secrets/mc-agent")?;
+        let deployment = member.get("/apis/apps/v1/namespaces/kubectl-mc-agent/deployments/mc-agent")?;
+        let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().context("no args")?;
+        let kubeconfig = self.folder.path().join("kubeconfig");
+        self.write_kubeconfig(&kubeconfig)?;
+        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+        let own = args.iter().filter_map(Value::as_str).filter(|arg| arg.starts_with("--enroll-"));
+        let flags: Vec<_> = own.chain([kubeconfig.as_str()]).collect();
+        let (token, ca) = (text(&secret, "token")?, text(&secret, "ca.crt")?);
+        let server = server.map_or_else(|| text(&secret, "server"), |server| Ok(server.to_owned()))?;
+        let keys = [("token", token.as_str())];
+        let difference = Difference { server: Some(server), ca: Some(ca), keys: &keys, flags: &flags, ..Difference::default() };
+        OwnAgent::start(NAME, self.alone.cluster, &difference)
+    }
+
+    fn write_kubeconfig(&self, file: &Path) -> Result<()> {
+        let Cluster { server, ca_certificate, .. } = self.alone.cluster;
+        let cluster = json!({"server": server, "certificate-authority": ca_certificate});
+        Ok(std::fs::write(file, of_account(&cluster, &self.account_token()?).to_string())?)
+    }
+
+    /// A token of the agent's account on the member.
+    fn account_token(&self) -> Result<String> {
+        let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let path = "/api/v1/namespaces/kubectl-mc-agent/serviceaccounts/mc-agent/token";
+        let made = Api::admin(self.alone.cluster)?.create(path, &request)?;
+        Ok(made["status"]["token"].as_str().context("no token")?.to_owned())
+    }
+
+    /// Whether the agent's account may request tokens of the sidecar's accounts.
+    fn may_request_tokens(&self) -> Result<bool> {
+        let agent = Api::bearer(self.alone.cluster, &self.account_token()?)?;
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "verb": "create", "resource": "serviceaccounts", "subresource": "token",
+                "namespace": "kubectl-mc-system", "name": "kubectl-mc-impersonator",
+            }},
+        });
+        let answer = agent.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review)?;
+        Ok(answer["status"]["allowed"] == true)
+    }
+
+    fn ensure_no_bindings(&self) -> Result<()> {
+        let bindings = ["get", "clusterrolebindings,rolebindings", "-A", "-o", "name"];
+        let left = Tool::admin(self.alone.cluster)?.ok(&bindings)?;
+        ensure!(!left.contains("mc-agent-enrollment"), "{left}");
+        Ok(())
+    }
+
+    fn unjoin(&self) -> Result<()> {
+        self.host_only()?.ok(&["unjoin", NAME, "--force", "--yes"]).map(drop)
+    }
+}
+
+fn plugin_of(caller: &Caller) -> Result<Tool> {
+    plugin(caller)
+}
+
+/// A kubeconfig of an account by its token.
+fn of_account(cluster: &Value, token: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "c", "user": {"token": token}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+    })
+}
+
+/// So many seconds from now, as the annotation has it.
+fn at(seconds: i64) -> Result<String> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
+    Ok(jiff::Timestamp::from_second(i64::try_from(now)? + seconds)?.to_string())
+}
+
+fn annotate(until: &str) -> Result<()> {
+    for end in ["manager", "member"] {
+        host()?.merge(&secret_path(end), &json!({"metadata": {"annotations": {UNTIL: until}}}))?;
+    }
+    Ok(())
+}
+
+/// Opens the enrollment once more, by hand, and changes the data of both Secrets.
+fn reopen(data: Value) -> Result<()> {
+    for end in ["manager", "member"] {
+        let change = json!({"data": data, "metadata": {"annotations": {UNTIL: at(300)?}}});
+        host()?.merge(&secret_path(end), &change)?;
+    }
+    Ok(())
+}
+
+fn secret_path(end: &str) -> String {
+    format!("/api/v1/namespaces/{SYSTEM}/secrets/{NAME}.{end}")
+}
+
+fn secret(end: &str) -> Result<Value> {
+    host()?.get(&secret_path(end))
+}
+
+fn registered() -> Result<Value> {
+    host()?.get(&format!("{MEMBER_CLUSTERS}/{NAME}"))
+}
+
+/// Waits until condition `CredentialValid` has this reason, and gives its message.
+fn until_reason(reason: &str) -> Result<String> {
+    eventually(&format!("CredentialValid is {reason}"), SOON, || {
+        let (why, said) = condition()?;
+        ensure!(why == reason, "{why}: {said}");
+        Ok(Some(said))
+    })
+}
+
+fn condition() -> Result<(String, String)> {
+    condition_of(NAME)
+}
+
+/// Reason and message of condition `CredentialValid`.
+fn condition_of(name: &str) -> Result<(String, String)> {
+    let cluster = host()?.get(&format!("{MEMBER_CLUSTERS}/{name}"))?;
+    let all = cluster["status"]["conditions"].as_array().context("no conditions yet")?;
+    let found = all.iter().find(|condition| condition["type"] == "CredentialValid").context("not yet")?;
+    let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
+    Ok((text("reason"), text("message")))
+}
+
+fn base64(text: &str) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+const NAME: &str = "m1-enrolls";
+const LIAR: &str = "e2e-liar";
+const TWIN: &str = "uid-of-the-twin";
+const UNTIL: &str = "fleet.kubectl-mc.dev/enrollment-until";
+const MEMBER_CLUSTERS: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters";

@@ -59,7 +59,9 @@ mod tests {
 
     #[test]
     fn end_that_is_too_far_away_or_no_time_counts_as_closed() {
-        for text in ["2026-11-24T14:05:01Z", "9999-12-30T22:00:00Z", "", "tomorrow", "1764000000", "2026-11-24"] {
+        for text in
+            ["2026-11-24T14:05:01Z", "9999-12-30T22:00:00Z", "", "tomorrow", "1764000000", "2026-11-24"]
+        {
             assert_eq!(parse(text), Some(Enrollment::Invalid), "{text:?}");
         }
         assert_eq!(Enrollment::parse(None, Timestamp::now()), None);

@@ -129,7 +129,8 @@ mod tests {
         assert_eq!(API_SERVICE, format!("{}.{}", path::PROXY_VERSION, path::PROXY_GROUP));
         assert!(HOST_ADMINS.starts_with(PREFIX));
         let annotations = [HOST_UID, CLUSTER, MEMBER_UID, ENROLLMENT_UNTIL];
-        for name in [SECRET_TYPE, HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND].into_iter().chain(annotations) {
+        for name in [SECRET_TYPE, HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND].into_iter().chain(annotations)
+        {
             assert!(name.starts_with(&format!("{FLEET_GROUP}/")), "{name}");
         }
     }

@@ -92,7 +92,10 @@ impl Enrollment {
     }
 
     async fn member(&self) -> Result<Member, Error> {
-        crate::host_client::new(self.kubeconfig.as_deref()).await.map(Member).map_err(|e| failed(&format!("{e:#}")))
+        crate::host_client::new(self.kubeconfig.as_deref())
+            .await
+            .map(Member)
+            .map_err(|e| failed(&format!("{e:#}")))
     }
 }
 
@@ -128,7 +131,8 @@ impl Member {
 
     /// The audiences that the API server fills in are those of which the manager may request tokens from now on.
     async fn write_audiences(&self, audiences: &Value) -> Result<(), Error> {
-        let audiences: Vec<_> = audiences.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let audiences: Vec<_> =
+            audiences.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let rule = json!({
             "apiGroups": [FLEET_GROUP], "resources": ["audiences"], "resourceNames": [audiences.join(",")],
             "verbs": ["use"],
@@ -171,7 +175,9 @@ impl Member {
             Ok(answer) => Ok(answer),
             // Without the bindings nothing is allowed.
             Err(kube::Error::Api(status)) if status.code == 403 => Err(Error::Over),
-            Err(kube::Error::Api(status)) if status.code == 404 && what.starts_with("DELETE") => Ok(Value::Null),
+            Err(kube::Error::Api(status)) if status.code == 404 && what.starts_with("DELETE") => {
+                Ok(Value::Null)
+            }
             Err(error) => Err(failed(&format!("{what}: {error}"))),
         }
     }

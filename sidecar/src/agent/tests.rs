@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Response;
 use http::uri::Authority;
+use jiff::Timestamp;
 use kubectl_mc_api::direct::Publication;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
@@ -14,6 +15,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::tunnel::STREAM_WINDOW;
 use crate::tunnel::accounts::Accounts;
+use crate::tunnel::enrollment::Request;
 use crate::tunnel::link;
 use crate::tunnel::link::tests::no_accounts;
 use crate::tunnel::registry::{AgentTunnels, DialError, Reason};
@@ -392,5 +394,48 @@ async fn agent_is_told_each_authority_of_the_direct_endpoint() {
             }
         };
         timeout(Duration::from_secs(20), trusts_it).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn agent_that_does_not_enroll_hands_nothing_over() {
+    let joined = joined("127.0.0.1:1").await;
+    let about = joined.tunnels.oldest(&joined.cluster).unwrap().about().await.unwrap();
+    assert_eq!(about.capabilities, ["enroll"]);
+    let reply = joined.tunnels.enroll(&joined.cluster, Request::Enroll).await.unwrap();
+    assert_eq!((reply.status, reply.body.as_str()), (StatusCode::GONE, "the enrollment is over"));
+}
+
+#[tokio::test]
+async fn enrollment_ends_by_the_agents_own_clock() {
+    let past = "2020-01-01T00:00:00Z".parse().unwrap();
+    let agent = with_config(Config { enroll_until: Some(past), ..config("127.0.0.1:1", 4) });
+    let (tunnels, cluster) = (AgentTunnels::none(), "m1".parse().unwrap());
+    let (io, _sidecar) = link::tests::joined(&tunnels, no_accounts(), "instance");
+    tokio::spawn(serve::serve(agent, io, oneshot::channel().0));
+    while tunnels.oldest(&cluster).is_none() {
+        tokio::task::yield_now().await;
+    }
+    let reply = tunnels.enroll(&cluster, Request::Enroll).await.unwrap();
+    assert_eq!(reply.status, StatusCode::GONE, "{}", reply.body);
+}
+
+/// The API server of the member cannot be asked: the reason reaches the sidecar.
+#[tokio::test]
+async fn agent_says_why_it_cannot_enroll() {
+    let folder = tempfile::tempdir().unwrap();
+    let until = Timestamp::now().checked_add(Duration::from_secs(600)).unwrap();
+    let kubeconfig = Some(folder.path().join("missing"));
+    let agent = with_config(Config { enroll_until: Some(until), kubeconfig, ..config("127.0.0.1:1", 4) });
+    let (tunnels, cluster) = (AgentTunnels::none(), "m1".parse().unwrap());
+    let (io, _sidecar) = link::tests::joined(&tunnels, no_accounts(), "instance");
+    tokio::spawn(serve::serve(agent, io, oneshot::channel().0));
+    while tunnels.oldest(&cluster).is_none() {
+        tokio::task::yield_now().await;
+    }
+    for request in [Request::Enroll, Request::Confirm] {
+        let reply = tunnels.enroll(&cluster, request).await.unwrap();
+        assert_eq!(reply.status, StatusCode::BAD_GATEWAY);
+        assert!(reply.body.contains("cannot read") && reply.body.contains("missing"), "{}", reply.body);
     }
 }

@@ -61,7 +61,12 @@ impl Enroller {
         let fleet = self.context.fleet.borrow().clone();
         self.follow(&fleet, Timestamp::now());
         let now = Instant::now();
-        let due: Vec<_> = self.waiting.iter().filter(|(_, one)| one.turn.is_due(now)).map(|(name, _)| name.clone()).collect();
+        let due: Vec<_> = self
+            .waiting
+            .iter()
+            .filter(|(_, one)| one.turn.is_due(now))
+            .map(|(name, _)| name.clone())
+            .collect();
         if due.is_empty() {
             return;
         }
@@ -143,4 +148,4 @@ const LONGEST: Duration = Duration::from_secs(120);
 const MAX_UNDER_WAY: usize = 8;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::paths;
 use super::registry::AgentTunnels;
 
-/// What an agent hands over. Tokens must not reach a log: nothing here can be printed.
+/// What an agent hands over. It does not implement `Debug`: its tokens must not reach a log.
 #[derive(Deserialize, Serialize)]
 pub struct Handover {
     #[serde(rename = "ca.crt")]
@@ -66,7 +66,8 @@ impl AgentTunnels {
     pub(super) async fn enroll_here(&self, cluster: &ClusterName, request: Request) -> Option<Reply> {
         let mut last = None;
         for tunnel in self.by_preference(cluster).ok()? {
-            let asked = tunnel.ask_within(ANSWERS_WITHIN, MAX_ANSWER, request.method(), paths::ENROLL, Bytes::new());
+            let asked =
+                tunnel.ask_within(ANSWERS_WITHIN, MAX_ANSWER, request.method(), paths::ENROLL, Bytes::new());
             let Some((status, body)) = asked.await else { continue };
             let body = String::from_utf8_lossy(&body).into_owned();
             let is_success = status.is_success();

@@ -2,8 +2,8 @@
 //! runs as a process with the token of its account, as no node is needed for it.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use harness::api::Api;
@@ -50,7 +50,10 @@ fn manifest_makes_a_member_without_its_context() -> Result<()> {
     let roots = member.get("/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt")?;
     for (end, account) in [("member", "impersonator"), ("manager", "manager")] {
         let secret = secret(end)?;
-        ensure!(text(&secret, "via")? == "agent" && text(&secret, "ca.crt")? == roots["data"]["ca.crt"].as_str().unwrap_or_default());
+        ensure!(
+            text(&secret, "via")? == "agent"
+                && text(&secret, "ca.crt")? == roots["data"]["ca.crt"].as_str().unwrap_or_default()
+        );
         let user = format!("system:serviceaccount:kubectl-mc-system:kubectl-mc-{account}");
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
         let owner = Api::bearer(scene.alone.cluster, &text(&secret, "token")?)?;
@@ -85,7 +88,10 @@ fn manifest_makes_a_member_without_its_context() -> Result<()> {
     };
     ensure!(request(json!([]))?.status() == 201, "the manager cannot renew");
     let refused = request(json!(["vault"]))?;
-    ensure!(refused.status() == 403 && refused.text().contains("for the API of this cluster only"), "{refused:?}");
+    ensure!(
+        refused.status() == 403 && refused.text().contains("for the API of this cluster only"),
+        "{refused:?}"
+    );
 
     let said = scene.run(&[])?.failure(&["m1-enrolls is joined already"])?;
     ensure!(!said.contains("configured"), "{said}");
@@ -164,7 +170,9 @@ fn agent_that_lies_enrolls_nothing() -> Result<()> {
     let lie = Arc::new(AtomicUsize::new(0));
     let told = lie.clone();
     let host_uid = host()?.get("/api/v1/namespaces/kube-system")?["metadata"]["uid"].clone();
-    let fake = FakeMember::unregistered("liar", move |request| answer(request, told.load(Ordering::SeqCst), &host_uid))?;
+    let fake = FakeMember::unregistered("liar", move |request| {
+        answer(request, told.load(Ordering::SeqCst), &host_uid)
+    })?;
     let folder = tempfile::tempdir()?;
     let kubeconfig = folder.path().join("kubeconfig");
     let cluster = json!({
@@ -174,9 +182,7 @@ fn agent_that_lies_enrolls_nothing() -> Result<()> {
     account(LIAR)?;
     let member_cluster = format!("{MEMBER_CLUSTERS}/{LIAR}");
     let twin = format!("{MEMBER_CLUSTERS}/{LIAR}-twin");
-    let object = |name: &str| {
-        json!({"apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "MemberCluster", "metadata": {"name": name}, "spec": {}})
-    };
+    let object = |name: &str| json!({"apiVersion": "fleet.kubectl-mc.dev/v1alpha1", "kind": "MemberCluster", "metadata": {"name": name}, "spec": {}});
     host()?.apply(&member_cluster, &object(LIAR))?;
     let mut known = object(&format!("{LIAR}-twin"));
     known["metadata"]["annotations"] = json!({"fleet.kubectl-mc.dev/uid": TWIN});
@@ -184,7 +190,8 @@ fn agent_that_lies_enrolls_nothing() -> Result<()> {
     let mut flags = vec![format!("--kubeconfig={}", kubeconfig.display())];
     flags.push(format!("--enroll-until={}", at(3600)?));
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
-    let _agent = OwnAgent::start(LIAR, member("m1")?, &Difference { flags: &flags, ..Difference::default() })?;
+    let _agent =
+        OwnAgent::start(LIAR, member("m1")?, &Difference { flags: &flags, ..Difference::default() })?;
     for (number, (_, reason)) in LIES.iter().enumerate() {
         lie.store(number, Ordering::SeqCst);
         for end in ["manager", "member"] {
@@ -288,7 +295,11 @@ impl Scene {
     fn enroll(&self, flags: &[&str]) -> Result<Vec<u8>> {
         let ran = self.run(flags)?;
         ensure!(ran.code == 0, "{ran:?}");
-        ensure!(ran.stderr.contains("hand it over as a credential") && ran.stderr.contains("its agent can enroll it until 20"), "{ran:?}");
+        ensure!(
+            ran.stderr.contains("hand it over as a credential")
+                && ran.stderr.contains("its agent can enroll it until 20"),
+            "{ran:?}"
+        );
         Ok(ran.stdout)
     }
 
@@ -303,7 +314,8 @@ impl Scene {
         let member = Api::admin(self.alone.cluster)?;
         let secret = member.get("/api/v1/namespaces/kubectl-mc-agent/secrets/mc-agent")?;
         let deployment = member.get("/apis/apps/v1/namespaces/kubectl-mc-agent/deployments/mc-agent")?;
-        let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().context("no args")?;
+        let args =
+            deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().context("no args")?;
         let kubeconfig = self.folder.path().join("kubeconfig");
         self.write_kubeconfig(&kubeconfig)?;
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
@@ -312,7 +324,13 @@ impl Scene {
         let (token, ca) = (text(&secret, "token")?, text(&secret, "ca.crt")?);
         let server = server.map_or_else(|| text(&secret, "server"), |server| Ok(server.to_owned()))?;
         let keys = [("token", token.as_str())];
-        let difference = Difference { server: Some(server), ca: Some(ca), keys: &keys, flags: &flags, ..Difference::default() };
+        let difference = Difference {
+            server: Some(server),
+            ca: Some(ca),
+            keys: &keys,
+            flags: &flags,
+            ..Difference::default()
+        };
         OwnAgent::start(NAME, self.alone.cluster, &difference)
     }
 

@@ -50,7 +50,10 @@ impl<'a> Manifest<'a> {
         before.extend(agent);
         before.extend(manifest::enrollment()?);
         let mut after = validating;
-        after.iter_mut().filter(|object| token_policy::is_policy(object)).for_each(token_policy::set_enrolled);
+        after
+            .iter_mut()
+            .filter(|object| token_policy::is_policy(object))
+            .for_each(token_policy::set_enrolled);
         after.extend(pods);
         Ok(Self { plan, head: head(name, &plan.host.server, until), before, after })
     }
@@ -100,7 +103,10 @@ mod tests {
 
     fn names(objects: &[Value]) -> Vec<String> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        objects.iter().map(|one| format!("{} {}", text(&one["kind"]), text(&one["metadata"]["name"]))).collect()
+        objects
+            .iter()
+            .map(|one| format!("{} {}", text(&one["kind"]), text(&one["metadata"]["name"])))
+            .collect()
     }
 
     #[test]

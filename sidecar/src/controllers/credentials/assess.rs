@@ -83,7 +83,8 @@ impl Known<'_> {
 
     /// Where the enrollment of a member stands that has no credential yet.
     fn enrollment(&self) -> Option<Finding> {
-        let again = format!("an admin of the host opens it again: kubectl mc join {} --agent --enroll", self.cluster);
+        let again =
+            format!("an admin of the host opens it again: kubectl mc join {} --agent --enroll", self.cluster);
         Some(match (self.registered.enrollment(self.now)?, self.not_enrolled) {
             (Enrollment::Open(until), None) => Finding::no(
                 "EnrollmentOpen",

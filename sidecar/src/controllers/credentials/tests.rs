@@ -240,3 +240,43 @@ async fn another_secret_after_a_failure_is_looked_at_at_once() {
     let other = secret(&token(&json!({"sub": SUBJECT, "iat": 0, "exp": 1001})));
     assert!(is_due(&held.followed_by(Some(other), scene.now), scene.pass(1)));
 }
+
+#[test]
+fn member_without_a_credential_tells_where_its_enrollment_stands() {
+    let finding = |until: &str, why: Option<&str>| {
+        let registered = crate::controllers::enrollment::tests::registered("m1", until);
+        let now = Scene::at(0).now;
+        let (member, manager) =
+            (Held::of(registered.connection.clone(), now), Held::of(registered.manager.clone(), now));
+        let known = Known {
+            cluster: &"m1".parse().unwrap(),
+            registered: &registered,
+            member: &member,
+            manager: &manager,
+            verdict: None,
+            not_enrolled: why,
+            overdue: overdue(0.6),
+            now: at(0),
+        };
+        let finding = known.finding().unwrap();
+        (finding.reason(), finding.message().to_owned())
+    };
+    let (reason, said) = finding("1970-01-01T00:30:00Z", None);
+    assert_eq!(reason, "EnrollmentOpen");
+    assert!(
+        said.contains("until 1970-01-01T00:30:00Z") && said.contains("kubectl mc join m1 --agent --enroll"),
+        "{said}"
+    );
+    let (reason, said) = finding("1970-01-01T00:30:00Z", Some("the agent lies"));
+    assert_eq!(
+        (reason, said.as_str()),
+        ("EnrollmentFailed", "the agent lies; it is tried again until 1970-01-01T00:30:00Z")
+    );
+    let (reason, said) = finding("1969-12-31T23:59:59Z", Some("the agent lies"));
+    assert_eq!(reason, "EnrollmentExpired");
+    assert!(said.contains("opens it again: kubectl mc join m1 --agent --enroll"), "{said}");
+    for invalid in ["1970-01-01T02:00:00Z", "soon"] {
+        let (reason, said) = finding(invalid, None);
+        assert!(reason == "EnrollmentExpired" && said.contains("no time within the next hour"), "{said}");
+    }
+}

@@ -85,7 +85,8 @@ impl Attempt {
         let has_credential = |secret: &Secret| {
             secret.data.as_ref().is_some_and(|data| Credential::of(data) != Credential::None)
         };
-        let until = |secret: &Secret| Enrollment::parse(secret.metadata.annotations.as_ref(), Timestamp::now());
+        let until =
+            |secret: &Secret| Enrollment::parse(secret.metadata.annotations.as_ref(), Timestamp::now());
         let taken = |name| Error::Taken(name);
         let member = connection.as_deref().filter(|secret| !has_credential(secret));
         let member = member.ok_or_else(|| taken(self.cluster.member_secret()))?;

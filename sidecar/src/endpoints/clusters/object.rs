@@ -81,7 +81,8 @@ impl From<MemberCluster> for Cluster {
             creation_timestamp: member.metadata.creation_timestamp,
             labels: member.metadata.labels.unwrap_or_default(),
         };
-        let MemberClusterStatus { namespace: _, server, version: kubernetes, uid: _, last_seen, conditions } = status;
+        let MemberClusterStatus { namespace: _, server, version: kubernetes, uid: _, last_seen, conditions } =
+            status;
         let status = Status { server, version: kubernetes, last_seen, conditions };
         Self::new(version, Object { kind: KIND, api_version: PROXY_GROUP_VERSION, metadata, status })
     }

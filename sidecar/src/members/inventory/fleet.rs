@@ -53,7 +53,8 @@ impl Registered {
     pub fn uid(&self) -> Option<&str> {
         let of_join = self.member.metadata.annotations.as_ref();
         let of_agent = self.connection.as_ref().and_then(|secret| secret.metadata.annotations.as_ref());
-        let uid = [of_join, of_agent].into_iter().flatten().find_map(|annotations| annotations.get(MEMBER_UID));
+        let uid =
+            [of_join, of_agent].into_iter().flatten().find_map(|annotations| annotations.get(MEMBER_UID));
         let told = self.member.status.as_ref().and_then(|status| status.uid.as_ref());
         uid.or(told).map(String::as_str)
     }

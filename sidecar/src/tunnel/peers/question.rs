@@ -132,7 +132,18 @@ mod tests {
             let written = question.to_string();
             assert_eq!(Question::parse(written.strip_suffix('\n').unwrap()), Some(question));
         }
-        for other in ["", "has", "has M1", "has m1 x", "tunnels x", "enroll", "confirm m1 x", "connect m1", "connect m1 k:1 x", "who"] {
+        for other in [
+            "",
+            "has",
+            "has M1",
+            "has m1 x",
+            "tunnels x",
+            "enroll",
+            "confirm m1 x",
+            "connect m1",
+            "connect m1 k:1 x",
+            "who",
+        ] {
             assert_eq!(Question::parse(other), None, "{other:?}");
         }
     }

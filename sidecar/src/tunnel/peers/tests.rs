@@ -70,7 +70,10 @@ async fn attach(replica: &Replica) -> [AbortOnDropHandle<()>; 2] {
     let agent = tokio::spawn(async move {
         let mut connection = h2::server::handshake(io).await.unwrap();
         while let Some(Ok((request, mut respond))) = connection.accept().await {
-            if request.method() == http::Method::CONNECT {
+            if request.uri().path() == crate::tunnel::paths::ENROLL {
+                let mut send = respond.send_response(Response::new(()), false).unwrap();
+                send.send_data(format!("{}\nof the agent", request.method()).into(), true).unwrap();
+            } else if request.method() == http::Method::CONNECT {
                 let send = respond.send_response(Response::new(()), false).unwrap();
                 let (mut read, mut write) = tokio::io::split(TunnelStream::new(send, request.into_body()));
                 tokio::spawn(async move {
@@ -217,4 +220,20 @@ async fn replica_counts_itself_once() {
     // In a pod, where it accepts connections at every address.
     let every = "0.0.0.0:10250".parse().unwrap();
     assert_eq!(count(&["127.0.0.1:10250", "192.0.2.1:10250"], every).await, "a; of=2");
+}
+
+#[tokio::test]
+async fn agent_enrolls_by_the_replica_with_its_tunnel() {
+    let authority = authority();
+    let (none, has) = (replica(&authority, "none", &[]).await, replica(&authority, "has", &[]).await);
+    let _tunnel = attach(&has).await;
+    let gone: SocketAddr = "127.0.0.1:1".parse().unwrap();
+    let asks = replica(&authority, "asks", &[gone, none.address, has.address]).await;
+    for (request, method) in [(Request::Enroll, "GET"), (Request::Confirm, "DELETE")] {
+        let reply = asks.tunnels.enroll(&m1(), request).await.unwrap();
+        assert_eq!((reply.status.as_u16(), reply.body), (200, format!("{method}\nof the agent")));
+    }
+    assert_eq!(none.tunnels.enroll(&m1(), Request::Enroll).await, None);
+    let stranger = replica(&self::authority(), "stranger", &[has.address]).await;
+    assert_eq!(stranger.tunnels.enroll(&m1(), Request::Enroll).await, None);
 }

@@ -349,3 +349,21 @@ async fn a_request_does_not_go_on_to_another_server() {
     let refused = host.find("m1").unwrap();
     assert!(host.renewed(&refused).await.is_none());
 }
+
+#[tokio::test]
+async fn member_that_waits_for_its_agent_says_until_when() {
+    let mut host = Host::synced();
+    let mut waits = |until: &str| {
+        let mut waiting = secret("m1", "");
+        waiting.data = Some([("via".to_owned(), ByteString(b"agent".to_vec()))].into());
+        waiting.metadata.annotations = Some([(ENROLLMENT_UNTIL.to_owned(), until.to_owned())].into());
+        host.state.secret(Event::Apply(waiting));
+        let Err(error) = host.state.inventory.find(&"m1".parse().unwrap()) else { panic!("it is on") };
+        error.to_string()
+    };
+    let said = waits("2026-11-24T14:05:00Z");
+    assert!(said.contains("agent enrolls, which is open until 2026-11-24T14:05:00Z"), "{said}");
+    assert!(said.contains("`kubectl mc join m1 --agent --enroll` opens it again"), "{said}");
+    // Opened again.
+    assert!(waits("2026-11-24T18:00:00Z").contains("2026-11-24T18:00:00Z"));
+}

@@ -163,3 +163,47 @@ fn printed_token_that_lives_forever_is_that_of_a_secret() {
     let ran = join(&bed, &["--agent", "--print", "--agent-image=i", "--agent-token=24h"]);
     assert!(ran.out.contains("create token m1 --duration=86400s)\n"), "{}", ran.out);
 }
+
+#[test]
+fn enrollment_refuses_what_needs_the_member() {
+    let bed = bed();
+    for (flags, refused, hint) in [
+        (&["--member-context=m1"][..], "--member-context", "leave out --enroll"),
+        (&["--member-kubeconfig=kubeconfig"], "--member-kubeconfig", "leave out --enroll"),
+        (&["--print"], "--print", "leave it out for the commands of two administrators"),
+        (&["--renew"], "--renew", "running the command again opens the enrollment again"),
+    ] {
+        let ran = bed.run(&[&["join", "m1", "--agent", "--enroll"], flags].concat());
+        let (code, error) = ran.failed();
+        assert_eq!(code, 2, "{error}");
+        assert!(error.contains("--enroll cannot be used with") && error.contains(refused), "{error}");
+        assert!(error.contains("hint: ") && error.contains(hint), "{error}");
+    }
+}
+
+#[test]
+fn enrollment_needs_an_agent_and_lasts_an_hour_at_most() {
+    let bed = bed();
+    let failed = |flags: &[&str]| {
+        let ran = bed.run(&[&["join", "m1"], flags].concat());
+        let (code, error) = ran.failed();
+        assert_eq!(code, 2, "{error}");
+        error.to_owned()
+    };
+    assert!(failed(&["--enroll"]).contains("--agent\n"));
+    assert!(failed(&["--agent", "--member-context=m1", "--enroll-for=5m"]).contains("--enroll\n"));
+    for long in ["61m", "2h", "0s", "x"] {
+        let error = failed(&["--agent", "--enroll", &format!("--enroll-for={long}")]);
+        assert!(error.contains("--enroll-for"), "{error}");
+    }
+    let local = failed(&["--context=local", "--agent", "--enroll", "--agent-values=missing.yaml"]);
+    assert!(local.contains("cannot read the agent's values of missing.yaml"), "{local}");
+}
+
+#[test]
+fn enrollment_without_the_host_prints_no_manifest() {
+    let ran = bed().run(&["join", "m1", "--agent", "--enroll", "--agent-image=i"]);
+    let (code, error) = ran.failed();
+    assert!(code != 0 && error.contains("cannot reach the host"), "{error}");
+    assert_eq!(ran.out, "");
+}

@@ -8,6 +8,7 @@ mod cluster_access_role;
 mod clusters;
 mod connection;
 mod enroll;
+mod enroll_lies;
 mod health;
 mod join;
 pub(crate) mod joined;

@@ -190,8 +190,8 @@ Examples:
   # The host cannot reach the member, but the member reaches the host
   kubectl mc join m1 --member-context=m1-admin --agent
 
-  # Another person administers the member: hand this manifest over as a credential
-  kubectl mc join m1 --agent --enroll > m1.yaml
+  # Another person administers the member: hand the printed manifest over as a credential
+  kubectl mc join m1 --agent --enroll
 
   # Another person administers the host
   kubectl mc join m1 --member-context=m1-admin --print

@@ -22,7 +22,7 @@ use registered::Registered;
 use replicas::{Replicas, State};
 
 pub(crate) fn measure(site: &Site, agents: usize, quick: bool) -> Result<()> {
-    let idle = Duration::from_secs(if quick { 15 } else { 60 });
+    let idle = Duration::from_secs(if quick { 15 } else { 30 });
     let registered = Registered::new(site, agents)?;
     let mut open = Table::new(&[
         "replicas",
@@ -90,4 +90,4 @@ fn megabytes(state: &State, replicas: usize) -> String {
 }
 
 /// For memory that is given back, and what goes on after a start.
-const SETTLED: Duration = Duration::from_secs(20);
+const SETTLED: Duration = Duration::from_secs(15);

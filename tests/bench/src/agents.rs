@@ -3,7 +3,7 @@
 //! and the memory of an idle agent.
 
 use anyhow::Result;
-use harness::bed::{bed, member};
+use harness::bed::member;
 use harness::konnectivity::Konnectivity;
 use harness::own_agent::data_of;
 use harness::own_sidecar::OwnSidecar;
@@ -46,6 +46,6 @@ pub(crate) fn measure(site: &Site, quick: bool) -> Result<()> {
         &stalled::measure(&of_endless, &sidecar, site, quick)?,
     )?;
     print("Agents: the hop through another replica", &hop::measure(site, quick)?)?;
-    drop((process, bed()?));
+    drop(process);
     Ok(())
 }

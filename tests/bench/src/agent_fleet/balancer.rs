@@ -67,11 +67,13 @@ pub(crate) async fn carry(
 async fn connect(replicas: &[SocketAddr], number: u32) -> Result<TcpStream> {
     let [_, _, third, fourth] = number.to_be_bytes();
     let source = Ipv4Addr::new(127, 77, third, fourth.max(1));
-    let first = number as usize % replicas.len();
-    for replica in replicas[first..].iter().chain(&replicas[..first]) {
+    let (count, number) = (replicas.len(), number as usize);
+    // The connections of one that refuses are those of all others, by turns.
+    let step = 1 + (number / count) % count.saturating_sub(1).max(1);
+    for replica in (0..count).map(|at| replicas[(number + at * step) % count]) {
         let socket = TcpSocket::new_v4()?;
         socket.bind((source, 0).into())?;
-        if let Ok(stream) = socket.connect(*replica).await {
+        if let Ok(stream) = socket.connect(replica).await {
             return Ok(stream);
         }
     }

@@ -63,5 +63,5 @@ pub(super) fn memory(agent: &OwnAgent) -> Result<Table> {
 
 const CLUSTER: &str = "bench-hop";
 const MEMBER_CLUSTERS: &str = "/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters";
-const ROUNDS: usize = 31;
+const ROUNDS: usize = 15;
 const SETTLED: Duration = Duration::from_secs(20);

@@ -85,4 +85,4 @@ fn round(carrier: &Carrier, connections: usize) -> Result<Round> {
 
 const CONNECTIONS: [usize; 2] = [1, JUDGED];
 const JUDGED: usize = 16;
-const ROUNDS: usize = 21;
+const ROUNDS: usize = 11;

@@ -61,8 +61,8 @@ pub(super) fn measure(carriers: &Carriers, sidecar: &OwnSidecar, site: &Site, qu
     Ok(table)
 }
 
-const ROUNDS: usize = 7;
-const TIME: Duration = Duration::from_secs(4);
+const ROUNDS: usize = 3;
+const TIME: Duration = Duration::from_secs(3);
 const CONNECTIONS: usize = 4;
 /// MiB: more than any buffer.
 const ENDLESS: usize = 4096;

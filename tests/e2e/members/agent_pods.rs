@@ -8,6 +8,7 @@ use harness::asking::while_asking;
 use harness::bed::{bed, host};
 use harness::both_sides::both;
 use harness::caller::Caller;
+use harness::own_agent::until;
 use harness::spare_host::{SIDECAR, SpareHost};
 use harness::tool::{Output, Tool};
 use harness::wait::{SOON, eventually};
@@ -147,6 +148,27 @@ fn printed_commands_start_an_agent_when_pasted() -> Result<()> {
         [&pasted.stdout, &pasted.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat();
     ensure!(pasted.status.success(), "{told}");
     plugin(&member.both)?.ok(&["-C", NAME, "get", "namespaces"])?;
+    member.unjoin()?;
+    Objects::of(member.spare.cluster, NAME)?.same_as(&before)
+}
+
+/// Without the member's context: its pods hand over what the host needs.
+#[test]
+fn one_manifest_enrolls_a_member_by_its_pods() -> Result<()> {
+    let member = Member::take()?;
+    let before = Objects::of(member.spare.cluster, NAME)?;
+    let enroll = [vec!["join".to_owned(), NAME.to_owned(), "--enroll".to_owned()], member.flags()].concat();
+    let manifest = plugin(&member.both)?.run(&enroll)?;
+    ensure!(manifest.code == 0, "{manifest:?}");
+    let kubectl = Tool::admin(member.spare.cluster)?;
+    kubectl.run_with_input(&["apply", "--server-side", "-f", "-"], &manifest.stdout)?.success()?;
+    until(NAME, "Ready", "True")?;
+    plugin(&member.both)?.ok(&["-C", NAME, "get", "namespaces"])?;
+    eventually("the agent's right to enroll is gone", SOON, || {
+        let left = kubectl.ok(&["get", "clusterrolebindings,rolebindings", "-A", "-o", "name"])?;
+        ensure!(!left.contains("mc-agent-enrollment"), "{left}");
+        Ok(Some(()))
+    })?;
     member.unjoin()?;
     Objects::of(member.spare.cluster, NAME)?.same_as(&before)
 }

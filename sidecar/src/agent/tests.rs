@@ -298,9 +298,12 @@ fn falls_silent_after(answers: usize, tunnels: &Arc<AgentTunnels>) -> [AbortOnDr
 async fn until_silent(joined: &Joined, is_late: bool) {
     let is_it = |tunnel: &Arc<crate::tunnel::registry::AgentTunnel>| &*tunnel.agent.instance == "silent";
     let found = || joined.tunnels.by_preference(&joined.cluster).unwrap().into_iter().find(is_it);
-    while found().is_none_or(|tunnel| tunnel.is_late.load(Ordering::Relaxed) != is_late) {
-        tokio::task::yield_now().await;
-    }
+    let waiting = async {
+        while found().is_none_or(|tunnel| tunnel.is_late.load(Ordering::Relaxed) != is_late) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), waiting).await.unwrap();
 }
 
 #[tokio::test]

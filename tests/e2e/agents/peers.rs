@@ -31,12 +31,7 @@ impl Site {
         let has = fleet.replica(files.path(), &["--controllers="])?;
         let peers = format!("--peers={}", has.sidecar.url.trim_start_matches("https://"));
         let asks = fleet.replica(files.path(), &[&peers])?;
-        let difference = Difference {
-            server: Some(has.sidecar.url.clone()),
-            ca: Some(std::fs::read_to_string(&sidecar()?.ca_certificate)?),
-            keys: &[("tls-server-name", SIDECAR_NAME)],
-            ..Difference::default()
-        };
+        let difference = Difference::to_sidecar(&has.sidecar.url)?;
         let agent = OwnAgent::start(&cluster, member("m1")?, &difference)?;
         agent.until_logged("connected")?;
         let admin = Caller::certificate("e2e-agent-peers", &["system:masters"])?;

@@ -1,9 +1,9 @@
 //! Agents and several replicas of the sidecar.
 
 use anyhow::{Result, ensure};
-use harness::bed::{member, sidecar};
+use harness::bed::member;
 use harness::caller::Caller;
-use harness::http1::{Endpoint, SIDECAR_NAME, member_path};
+use harness::http1::{Endpoint, member_path};
 use harness::own_agent::{self, Difference, OwnAgent, own_data};
 use harness::own_fleet::OwnFleet;
 use harness::own_sidecar::OwnSidecar;
@@ -25,13 +25,8 @@ impl Site {
         let replicas = [fleet.sidecar(&[])?, fleet.sidecar(&["--controllers="])?];
         let urls = replicas.each_ref().map(|replica| replica.sidecar.url.as_str());
         let balancer = Relay::between(&urls)?;
-        let difference = Difference {
-            server: Some(format!("https://{}", balancer.address)),
-            ca: Some(std::fs::read_to_string(&sidecar()?.ca_certificate)?),
-            keys: &[("tls-server-name", SIDECAR_NAME)],
-            flags: &["--tunnels=2"],
-            ..Difference::default()
-        };
+        let to_balancer = Difference::to_sidecar(&format!("https://{}", balancer.address))?;
+        let difference = Difference { flags: &["--tunnels=2"], ..to_balancer };
         let agent = OwnAgent::start(&cluster, member("m1")?, &difference)?;
         let admin = Caller::certificate("e2e-agent-replicas", &["system:masters"])?;
         let site = Self { replicas, agent, admin, _balancer: balancer };

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use harness::asking::while_sending;
-use harness::bed::{member, sidecar};
+use harness::bed::member;
 use harness::caller::Caller;
-use harness::http1::{Endpoint, Response, SIDECAR_NAME, member_path};
+use harness::http1::{Endpoint, Response, member_path};
 use harness::own_agent::{self, Difference, OwnAgent, own_data};
 use harness::own_fleet::OwnFleet;
 use harness::own_sidecar::OwnSidecar;
@@ -30,13 +30,8 @@ impl Site {
         own_agent::register(&cluster, &fleet.namespace, &own_data(member("m1")?)?)?;
         let addresses = (0..2 * REPLICAS).map(|_| Relay::between(&[])).collect::<Result<_>>()?;
         let balancer = Relay::between(&[])?;
-        let difference = Difference {
-            server: Some(format!("https://{}", balancer.address)),
-            ca: Some(std::fs::read_to_string(&sidecar()?.ca_certificate)?),
-            keys: &[("tls-server-name", SIDECAR_NAME)],
-            flags: &["--tunnels=2"],
-            ..Difference::default()
-        };
+        let to_balancer = Difference::to_sidecar(&format!("https://{}", balancer.address))?;
+        let difference = Difference { flags: &["--tunnels=2"], ..to_balancer };
         let agent = OwnAgent::start(&cluster, member("m1")?, &difference)?;
         let admin = Caller::certificate("e2e-agent-rollout", &["system:masters"])?;
         let mut site = Self { fleet, files, replicas: Vec::new(), addresses, balancer, agent, admin };

@@ -56,7 +56,7 @@ fn agent_that_lies_enrolls_nothing() -> Result<()> {
             });
             host()?.apply(&format!("/api/v1/namespaces/{SYSTEM}/secrets/{LIAR}.{end}"), &secret)?;
         }
-        eventually(&format!("a lie is told: {reason}"), 3 * SOON, || {
+        eventually(&format!("the condition names the lie: {reason}"), 3 * SOON, || {
             let (why, said) = condition_of(LIAR)?;
             ensure!(why == "EnrollmentFailed" && said.contains(reason), "{why}: {said}");
             Ok(Some(()))

@@ -16,6 +16,7 @@ use testbed::Cluster;
 
 use crate::api::Api;
 use crate::bed::{SYSTEM, bed, host, member, sidecar};
+use crate::http1::SIDECAR_NAME;
 use crate::private_network::{self, PrivateNetwork};
 use crate::registration::register_in;
 use crate::wait::{SOON, eventually};
@@ -33,6 +34,18 @@ pub struct Difference<'a> {
     pub flags: &'a [&'a str],
     /// What comes before the program: a network namespace, say.
     pub within: &'a [&'a str],
+}
+
+impl Difference<'_> {
+    /// That of an agent that dials sidecars, or what leads to them.
+    pub fn to_sidecar(url: &str) -> Result<Self> {
+        Ok(Self {
+            server: Some(url.to_owned()),
+            ca: Some(std::fs::read_to_string(&sidecar()?.ca_certificate)?),
+            keys: &[("tls-server-name", SIDECAR_NAME)],
+            ..Self::default()
+        })
+    }
 }
 
 /// The process. It is killed when it is let go.

@@ -31,7 +31,7 @@ pub(super) struct State {
 }
 
 impl Replicas {
-    /// Each knows the others. Controllers are left out: they ask members that nobody asks for.
+    /// Each replica knows the others. Controllers are off, because they send requests to every member.
     pub(super) fn start(registered: &Registered, count: usize) -> Result<Self> {
         let addresses: Vec<_> =
             PORTS[..count].iter().map(|&port| Ok((bed()?.address, port).into())).collect::<Result<_>>()?;

@@ -20,6 +20,9 @@ use crate::tunnel::link;
 use crate::tunnel::link::tests::no_accounts;
 use crate::tunnel::registry::{AgentTunnels, DialError, Reason};
 
+mod enrollment;
+mod silent;
+
 struct Joined {
     tunnels: Arc<AgentTunnels>,
     cluster: kubectl_mc_api::ClusterName,
@@ -276,93 +279,6 @@ async fn agent_that_shuts_down_is_known_to_leave() {
     timeout(Duration::from_secs(10), leaving).await.unwrap();
 }
 
-/// A tunnel whose agent answers so many requests, and after that only pings.
-fn falls_silent_after(answers: usize, tunnels: &Arc<AgentTunnels>) -> [AbortOnDropHandle<()>; 2] {
-    let (io, sidecar) = link::tests::joined(tunnels, no_accounts(), "silent");
-    let agent = tokio::spawn(async move {
-        let mut connection = h2::server::handshake(io).await.unwrap();
-        let mut requests = Vec::new();
-        while let Some(request) = connection.accept().await {
-            let (request, mut respond) = request.unwrap();
-            if requests.len() < answers {
-                let unknown = Response::builder().status(StatusCode::NOT_IMPLEMENTED).body(());
-                respond.send_response(unknown.unwrap(), true).unwrap();
-            }
-            requests.push((request, respond));
-        }
-    });
-    [sidecar, AbortOnDropHandle::new(agent)]
-}
-
-/// The tunnel of the silent agent, once it has or has not answered.
-async fn until_silent(joined: &Joined, is_late: bool) {
-    let is_it = |tunnel: &Arc<crate::tunnel::registry::AgentTunnel>| &*tunnel.agent.instance == "silent";
-    let found = || joined.tunnels.by_preference(&joined.cluster).unwrap().into_iter().find(is_it);
-    let waiting = async {
-        while found().is_none_or(|tunnel| tunnel.is_late.load(Ordering::Relaxed) != is_late) {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(Duration::from_secs(20), waiting).await.unwrap();
-}
-
-#[tokio::test]
-async fn agent_that_stops_answering_is_asked_last() {
-    let joined = joined(&echo().await.to_string()).await;
-    let _silent = falls_silent_after(1, &joined.tunnels);
-    until_silent(&joined, false).await;
-    // With the fewest connections, and the last to come, it is the first to be asked.
-    let _open = joined.open().await.unwrap();
-    timeout(Duration::from_secs(20), joined.open()).await.unwrap().unwrap();
-    let begun = Instant::now();
-    joined.open().await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-}
-
-#[tokio::test]
-async fn agent_that_has_never_answered_is_asked_last() {
-    let joined = joined(&echo().await.to_string()).await;
-    joined.tunnels.oldest(&joined.cluster).unwrap().about().await.unwrap();
-    let _silent = falls_silent_after(0, &joined.tunnels);
-    until_silent(&joined, true).await;
-    for _ in 0..3 {
-        timeout(Duration::from_secs(1), joined.open()).await.unwrap().unwrap();
-    }
-}
-
-/// As an agent of an earlier release does that knows no request about the tunnel.
-#[tokio::test]
-async fn agent_that_only_carries_connections_stays_connected() {
-    let (tunnels, cluster) = (AgentTunnels::none(), "m1".parse().unwrap());
-    let (io, sidecar) = link::tests::joined(&tunnels, no_accounts(), "earlier");
-    tokio::spawn(async move {
-        let mut connection = h2::server::handshake(io).await.unwrap();
-        let mut open = Vec::new();
-        while let Some(request) = connection.accept().await {
-            let (request, mut respond) = request.unwrap();
-            let is_connect = request.method() == Method::CONNECT;
-            let status = if is_connect { StatusCode::OK } else { StatusCode::NOT_IMPLEMENTED };
-            let response = Response::builder().status(status).body(()).unwrap();
-            let mut send = respond.send_response(response, !is_connect).unwrap();
-            if is_connect {
-                send.send_data("hello".into(), true).unwrap();
-                open.push((request, send));
-            }
-        }
-    });
-    while tunnels.oldest(&cluster).is_none() {
-        tokio::task::yield_now().await;
-    }
-    let tunnel = tunnels.oldest(&cluster).unwrap();
-    assert!(tunnel.about().await.is_none() && !tunnel.renew_credential("token").await);
-    tunnel.drain().await;
-    let mut stream = tunnels.open_here(&cluster, &"127.0.0.1:1".parse().unwrap()).await.unwrap();
-    let mut heard = String::new();
-    stream.read_to_string(&mut heard).await.unwrap();
-    assert_eq!(heard, "hello");
-    assert!(!sidecar.is_finished());
-}
-
 /// A sidecar that says again and again that it shuts down.
 #[tokio::test]
 async fn tunnels_that_shut_down_are_bounded() {
@@ -397,48 +313,5 @@ async fn agent_is_told_each_authority_of_the_direct_endpoint() {
             }
         };
         timeout(Duration::from_secs(20), trusts_it).await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn agent_that_does_not_enroll_hands_nothing_over() {
-    let joined = joined("127.0.0.1:1").await;
-    let about = joined.tunnels.oldest(&joined.cluster).unwrap().about().await.unwrap();
-    assert_eq!(about.capabilities, ["enroll"]);
-    let reply = joined.tunnels.enroll(&joined.cluster, Request::Enroll).await.unwrap();
-    assert_eq!((reply.status, reply.body.as_str()), (StatusCode::GONE, "the enrollment is over"));
-}
-
-#[tokio::test]
-async fn enrollment_ends_by_the_agents_own_clock() {
-    let past = "2020-01-01T00:00:00Z".parse().unwrap();
-    let agent = with_config(Config { enroll_until: Some(past), ..config("127.0.0.1:1", 4) });
-    let (tunnels, cluster) = (AgentTunnels::none(), "m1".parse().unwrap());
-    let (io, _sidecar) = link::tests::joined(&tunnels, no_accounts(), "instance");
-    tokio::spawn(serve::serve(agent, io, oneshot::channel().0));
-    while tunnels.oldest(&cluster).is_none() {
-        tokio::task::yield_now().await;
-    }
-    let reply = tunnels.enroll(&cluster, Request::Enroll).await.unwrap();
-    assert_eq!(reply.status, StatusCode::GONE, "{}", reply.body);
-}
-
-/// The API server of the member cannot be asked: the reason reaches the sidecar.
-#[tokio::test]
-async fn agent_says_why_it_cannot_enroll() {
-    let folder = tempfile::tempdir().unwrap();
-    let until = Timestamp::now().checked_add(Duration::from_secs(600)).unwrap();
-    let kubeconfig = Some(folder.path().join("missing"));
-    let agent = with_config(Config { enroll_until: Some(until), kubeconfig, ..config("127.0.0.1:1", 4) });
-    let (tunnels, cluster) = (AgentTunnels::none(), "m1".parse().unwrap());
-    let (io, _sidecar) = link::tests::joined(&tunnels, no_accounts(), "instance");
-    tokio::spawn(serve::serve(agent, io, oneshot::channel().0));
-    while tunnels.oldest(&cluster).is_none() {
-        tokio::task::yield_now().await;
-    }
-    for request in [Request::Enroll, Request::Confirm] {
-        let reply = tunnels.enroll(&cluster, request).await.unwrap();
-        assert_eq!(reply.status, StatusCode::BAD_GATEWAY);
-        assert!(reply.body.contains("cannot read") && reply.body.contains("missing"), "{}", reply.body);
     }
 }

@@ -1,6 +1,6 @@
 //! Enrolls members: while a member's Secrets have no credential and their annotation says that the enrollment is open, the
-//! leader asks the member's agent for the CA and the tokens, and writes them into the Secrets. Why it fails is told in
-//! condition `CredentialValid` ([`Context::enrollments`]).
+//! leader asks the member's agent for the CA and the tokens, and writes them into the Secrets. Condition `CredentialValid`
+//! has the reason of a failure ([`Context::enrollments`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -36,7 +36,7 @@ pub enum Request {
     Confirm,
 }
 
-/// An agent's answer, which nobody has looked at.
+/// An agent's answer, not checked yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub status: StatusCode,

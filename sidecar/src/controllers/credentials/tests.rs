@@ -242,7 +242,7 @@ async fn another_secret_after_a_failure_is_looked_at_at_once() {
 }
 
 #[test]
-fn member_without_a_credential_tells_where_its_enrollment_stands() {
+fn member_without_a_credential_reports_its_enrollment() {
     let finding = |until: &str, why: Option<&str>| {
         let registered = crate::controllers::enrollment::tests::registered("m1", until);
         let now = Scene::at(0).now;

@@ -1,0 +1,90 @@
+//! Agents that answer less than this one does.
+
+use super::*;
+
+/// A tunnel whose agent answers so many requests, and after that only pings.
+fn falls_silent_after(answers: usize, tunnels: &Arc<AgentTunnels>) -> [AbortOnDropHandle<()>; 2] {
+    let (io, sidecar) = link::tests::joined(tunnels, no_accounts(), "silent");
+    let agent = tokio::spawn(async move {
+        let mut connection = h2::server::handshake(io).await.unwrap();
+        let mut requests = Vec::new();
+        while let Some(request) = connection.accept().await {
+            let (request, mut respond) = request.unwrap();
+            if requests.len() < answers {
+                let unknown = Response::builder().status(StatusCode::NOT_IMPLEMENTED).body(());
+                respond.send_response(unknown.unwrap(), true).unwrap();
+            }
+            requests.push((request, respond));
+        }
+    });
+    [sidecar, AbortOnDropHandle::new(agent)]
+}
+
+/// The tunnel of the silent agent, once it has or has not answered.
+async fn until_silent(joined: &Joined, is_late: bool) {
+    let is_it = |tunnel: &Arc<crate::tunnel::registry::AgentTunnel>| &*tunnel.agent.instance == "silent";
+    let found = || joined.tunnels.by_preference(&joined.cluster).unwrap().into_iter().find(is_it);
+    let waiting = async {
+        while found().is_none_or(|tunnel| tunnel.is_late.load(Ordering::Relaxed) != is_late) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), waiting).await.unwrap();
+}
+
+#[tokio::test]
+async fn agent_that_stops_answering_is_asked_last() {
+    let joined = joined(&echo().await.to_string()).await;
+    let _silent = falls_silent_after(1, &joined.tunnels);
+    until_silent(&joined, false).await;
+    // With the fewest connections, and the last to come, it is the first to be asked.
+    let _open = joined.open().await.unwrap();
+    timeout(Duration::from_secs(20), joined.open()).await.unwrap().unwrap();
+    let begun = Instant::now();
+    joined.open().await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn agent_that_has_never_answered_is_asked_last() {
+    let joined = joined(&echo().await.to_string()).await;
+    joined.tunnels.oldest(&joined.cluster).unwrap().about().await.unwrap();
+    let _silent = falls_silent_after(0, &joined.tunnels);
+    until_silent(&joined, true).await;
+    for _ in 0..3 {
+        timeout(Duration::from_secs(1), joined.open()).await.unwrap().unwrap();
+    }
+}
+
+/// As an agent of an earlier release does that knows no request about the tunnel.
+#[tokio::test]
+async fn agent_that_only_carries_connections_stays_connected() {
+    let (tunnels, cluster) = (AgentTunnels::none(), "m1".parse().unwrap());
+    let (io, sidecar) = link::tests::joined(&tunnels, no_accounts(), "earlier");
+    tokio::spawn(async move {
+        let mut connection = h2::server::handshake(io).await.unwrap();
+        let mut open = Vec::new();
+        while let Some(request) = connection.accept().await {
+            let (request, mut respond) = request.unwrap();
+            let is_connect = request.method() == Method::CONNECT;
+            let status = if is_connect { StatusCode::OK } else { StatusCode::NOT_IMPLEMENTED };
+            let response = Response::builder().status(status).body(()).unwrap();
+            let mut send = respond.send_response(response, !is_connect).unwrap();
+            if is_connect {
+                send.send_data("hello".into(), true).unwrap();
+                open.push((request, send));
+            }
+        }
+    });
+    while tunnels.oldest(&cluster).is_none() {
+        tokio::task::yield_now().await;
+    }
+    let tunnel = tunnels.oldest(&cluster).unwrap();
+    assert!(tunnel.about().await.is_none() && !tunnel.renew_credential("token").await);
+    tunnel.drain().await;
+    let mut stream = tunnels.open_here(&cluster, &"127.0.0.1:1".parse().unwrap()).await.unwrap();
+    let mut heard = String::new();
+    stream.read_to_string(&mut heard).await.unwrap();
+    assert_eq!(heard, "hello");
+    assert!(!sidecar.is_finished());
+}

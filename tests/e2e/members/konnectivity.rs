@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 use harness::both_sides::{alone, both};
-use harness::fake_member::{FakeMember, Request, Step, ok};
+use harness::fake_member::{FakeMember, Gate, Request, Step, ok};
 use harness::http1::member_path;
 use harness::konnectivity::Konnectivity;
 use harness::tool::Tool;
@@ -58,16 +58,20 @@ fn missing_agent_is_the_proxys_failure_until_it_is_back() -> Result<()> {
     fake.wait_until_reachable()
 }
 
-/// kubectl closes no half of a connection; programs behind a member's proxy may.
+/// kubectl closes no half of a connection; programs behind a member's proxy may. Here the member answers only after
+/// the client has seen the end, or else its answer could still be before konnectivity's close.
 #[test]
 fn konnectivity_makes_a_half_close_a_close() -> Result<()> {
-    let direct = FakeMember::unregistered("e2e-half-close-direct", answering_at_the_end)?;
+    let (answers, still_silent) = (Gate::closed(), Gate::closed());
+    answers.open();
+    let direct = FakeMember::unregistered("e2e-half-close-direct", at_the_end(answers))?;
     direct.register(&json!({}))?;
     assert_eq!(after_half_close(&direct)?, "after the end");
-    let behind = FakeMember::unregistered("e2e-half-close-konnectivity", answering_at_the_end)?;
+    let behind = FakeMember::unregistered("e2e-half-close-konnectivity", at_the_end(still_silent.clone()))?;
     let konnectivity = Konnectivity::start(&[&format!("https://{}", behind.address)])?;
     behind.register(&konnectivity.secret_keys())?;
     assert_eq!(after_half_close(&behind)?, "");
+    still_silent.open();
     Ok(())
 }
 
@@ -84,10 +88,12 @@ fn after_half_close(fake: &FakeMember) -> Result<String> {
     Ok(String::from_utf8(connection.rest()?)?)
 }
 
-fn answering_at_the_end(request: &Request) -> Vec<Step> {
-    match request.target() {
+/// Answers once the client has ended and `gate` is open.
+fn at_the_end(gate: Gate) -> impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static {
+    move |request| match request.target() {
         "/upgraded" => {
-            vec![Step::Send(SWITCHED.into()), Step::ReceiveAll, Step::Send("after the end".into())]
+            let answer = Step::Send("after the end".into());
+            vec![Step::Send(SWITCHED.into()), Step::ReceiveAll, Step::Wait(gate.clone()), answer]
         }
         _ => ok(),
     }

@@ -5,14 +5,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export INSTA_UPDATE="${INSTA_UPDATE:-no}"
 
-bed=(--members 3 --member m2=v1.34.4 --member m3=v1.35.4 --spare s1 --spare s2 --spare s3=v1.34.4 --spare a1 --spare j1 --sidecar target/debug/mc-sidecar)
+bed=(--members 3 --member m2=v1.34.4 --member m3=v1.35.4 --spare s1 --spare s2 --spare s3=v1.34.4 --spare s4 --spare a1 --spare j1 --sidecar target/debug/mc-sidecar)
 left_out=()
 leave_out() { # FILTER REASON
     left_out+=(--skip "$1")
     echo "e2e tests $1: $2" >>"${SKIPPED:-/dev/stderr}"
 }
 if [ "$(uname -s)" = Linux ] && [ "$(id -u)" -eq 0 ]; then
-    bed+=(--node m1 --node m2 --node m3 --node s1)
+    bed+=(--node m1 --node m2 --node m3 --node s1 --node s4)
     # What pods run is what is shipped.
     make --no-print-directory image-test
     bed+=(--sidecar-image target/image/mc-sidecar.tar)
@@ -44,11 +44,13 @@ e2e() { # WHAT IS LEFT OUT
     # Those of installations and of members wait for one cluster most of the time: they are processes of their own beside
     # the others. Their output comes after theirs.
     folder="$(mktemp -d)"
-    run --test-threads 2 "${others[@]}" install:: agent_pods:: >"$folder/installations" 2>&1 &
+    run --test-threads 2 "${others[@]}" install:: >"$folder/installations" 2>&1 &
     processes+=($!)
     run --test-threads 2 "${others[@]}" --skip install:: --skip agent_pods:: members:: >"$folder/members" 2>&1 &
     processes+=($!)
     run --test-threads 3 "${others[@]}" --skip install:: --skip members:: || status=$?
+    # They wait for pods most of the time, on a member of their own.
+    run --test-threads 1 "${others[@]}" agent_pods:: || status=$?
     for process in "${processes[@]}"; do wait "$process" || status=$?; done
     cat "$folder"/*
     rm -r "$folder"

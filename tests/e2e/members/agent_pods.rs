@@ -30,7 +30,7 @@ struct Member {
 
 impl Member {
     fn take() -> Result<Self> {
-        let spare = SpareHost::take()?;
+        let spare = SpareHost::take_member()?;
         let both = both(spare.cluster, |_| {})?;
         let values = NamedTempFile::new()?;
         let service = Api::admin(spare.cluster)?.get("/api/v1/namespaces/default/services/kubernetes")?;

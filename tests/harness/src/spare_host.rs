@@ -1,4 +1,5 @@
-//! The spare cluster s1 as a host of one test at a time: what is installed there is cluster-wide.
+//! Spare clusters with a node, each for one test at a time, because its objects are cluster-wide: s1 as a host, s4 as a
+//! member.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -22,11 +23,20 @@ pub struct SpareHost {
 }
 
 impl SpareHost {
-    /// Waits until no other test has it.
+    /// The host s1. Waits until no other test has it.
     pub fn take() -> Result<Self> {
-        let turn = Turn::take("s1")?;
-        let cluster = spare("s1")?;
-        ensure!(cluster.node.is_some(), "s1 has no node: start the bed with --node s1");
+        Self::named("s1")
+    }
+
+    /// The member s4, so that tests of members and of hosts run side by side.
+    pub fn take_member() -> Result<Self> {
+        Self::named("s4")
+    }
+
+    fn named(name: &str) -> Result<Self> {
+        let turn = Turn::take(name)?;
+        let cluster = spare(name)?;
+        ensure!(cluster.node.is_some(), "{name} has no node: start the bed with --node {name}");
         Ok(Self { cluster, _clean: Clean::take(cluster)?, _turn: turn })
     }
 

@@ -118,7 +118,7 @@ fn one(
     if preflight::is_needed(&scanned, &host, &cluster, env, cache.holds(&overlay), now) {
         preflight::run(&host, &cluster, &scanned, env)?;
     }
-    if self_review::is_sent(&scanned) {
+    if self_review::is_sent(&scanned) && !host.is_direct {
         self_review::check(&found, &cluster, &scanned, env)?;
     }
     // Stored only now: a cluster whose overlay is in the cache was not refused before.

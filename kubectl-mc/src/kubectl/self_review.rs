@@ -1,6 +1,7 @@
 //! `auth can-i` and `auth whoami`: both send a review by POST, for which the host's kube-apiserver wants the right to
 //! create `clusters/proxy`. Callers who may only read are refused, and kubectl hides that: `whoami` says that the API is
-//! not enabled. So the plugin asks the host first and names the command that answers the question by reads.
+//! not enabled. So the plugin asks the host first and names the command that answers the question by reads. At the direct
+//! endpoint there is nothing to ask: the sidecar takes such a POST for a read.
 
 use std::ffi::OsStr;
 

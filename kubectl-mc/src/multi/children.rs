@@ -63,7 +63,7 @@ impl<'a> Children<'a> {
             User::Named(_) | User::ServiceAccount(_) => None,
         };
         let reads = job.effect != Effect::Writes;
-        let host = match self_review::is_sent(job.scanned) {
+        let host = match self_review::is_sent(job.scanned) && !job.through.is_direct {
             true => client::connection(job.host, job.scanned, job.env).await.ok(),
             false => None,
         };

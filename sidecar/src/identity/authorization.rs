@@ -180,9 +180,10 @@ impl Attributes {
         cluster: &ClusterName,
         subresource: &'static str,
     ) -> (Self, Option<Self>) {
-        let upgrade = (info.upgrade.is_some() && info.verb != Verb::Create)
+        let verb = info.authorized_verb();
+        let upgrade = (info.upgrade.is_some() && verb != Verb::Create)
             .then(|| Self::cluster(Verb::Create, Some(cluster), subresource));
-        (Self::cluster(info.verb, Some(cluster), subresource), upgrade)
+        (Self::cluster(verb, Some(cluster), subresource), upgrade)
     }
 
     fn cluster(verb: Verb, cluster: Option<&ClusterName>, subresource: &'static str) -> Self {
@@ -316,6 +317,40 @@ mod tests {
         assert_eq!(rights("GET", "", None), ["list /"]);
         assert_eq!(rights("GET", "?watch=1", None), ["watch /"]);
         assert_eq!(rights("GET", "/m1", None), ["get m1/"]);
+    }
+
+    #[test]
+    fn review_of_the_caller_needs_only_get() {
+        for review in [
+            "authentication.k8s.io/v1/selfsubjectreviews",
+            "authorization.k8s.io/v1/selfsubjectaccessreviews",
+            "authorization.k8s.io/v1/selfsubjectrulesreviews",
+        ] {
+            let path = format!("/m1/proxy/apis/{review}");
+            assert_eq!(rights("POST", &path, None), ["get m1/proxy"], "{review}");
+            assert_eq!(rights("POST", &format!("{path}?pretty=true"), None), ["get m1/proxy"], "{review}");
+            assert_eq!(rights("PUT", &path, None), ["update m1/proxy"], "{review}");
+            assert_eq!(rights("POST", &path, Some("SPDY/3.1")), ["create m1/proxy"], "{review}");
+            assert_eq!(rights("POST", &format!("{path}/x"), None), ["create m1/proxy"], "{review}");
+        }
+    }
+
+    #[test]
+    fn other_posts_need_create() {
+        for path in [
+            "authorization.k8s.io/v1/subjectaccessreviews",
+            "authorization.k8s.io/v1/namespaces/x/localsubjectaccessreviews",
+            "authentication.k8s.io/v1/tokenreviews",
+            "authorization.k8s.io/v1/%73elfsubjectaccessreviews",
+            "example.com/v1/selfsubjectreviews",
+            "authorization.k8s.io/v1//selfsubjectaccessreviews",
+        ] {
+            assert_eq!(
+                rights("POST", &format!("/m1/proxy/apis/{path}"), None),
+                ["create m1/proxy"],
+                "{path}"
+            );
+        }
     }
 
     #[test]

@@ -124,6 +124,19 @@ impl RequestInfo {
         Ok(Self { route, verb, selected, upgrade })
     }
 
+    /// The verb of the right that the request needs. A review of the caller by the member is sent by POST and changes
+    /// nothing: callers who may read a member may ask it what else they may do.
+    pub fn authorized_verb(&self) -> Verb {
+        match &self.route {
+            Route::Proxy(_, path)
+                if self.verb == Verb::Create && self.upgrade.is_none() && path.is_self_review() =>
+            {
+                Verb::Get
+            }
+            _ => self.verb,
+        }
+    }
+
     /// Whether this is one of kubectl's discovery calls to a member. kubectl hides a JSON Status
     /// that answers one, so errors of ours are plain text there.
     pub fn is_member_discovery(&self) -> bool {

@@ -6,7 +6,7 @@ use harness::bed::{bed, member, sidecar};
 use harness::caller::Caller;
 use harness::http1::{Endpoint, Response, member_path};
 use harness::scene::{EVERY_VERB, Scene};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::upgrades::protocol::{Protocol, over_each_protocol};
 use crate::{plugin, plugin_in};
@@ -97,6 +97,41 @@ fn unknown_cluster_is_named_to_callers_of_all_clusters() -> Result<()> {
     scene.let_in(&caller, &[], EVERY_VERB)?;
     plugin(&caller)?.run(&["--cluster=nowhere", "get", "pods"])?.failure(&["nowhere", "cluster unknown"])?;
     Ok(())
+}
+
+/// Through the host, its kube-apiserver wants `create` for any POST.
+#[test]
+fn reader_reviews_their_own_rights_past_the_host() -> Result<()> {
+    let scene = Scene::new("own-review")?;
+    let caller = Caller::certificate("e2e-own-review", &[])?;
+    scene.let_in(&caller, &["m1"], &["get"])?;
+    let past = Endpoint::sidecar(sidecar()?, caller.certificate.as_deref())?;
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let reviewed = past.exchange(post(path, &review).as_bytes())?;
+    assert_eq!(reviewed.status(), 201, "{}", reviewed.text());
+    assert!(reviewed.text().contains("e2e-own-review"), "{}", reviewed.text());
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {
+        "resourceAttributes": {"verb": "list", "resource": "pods", "namespace": scene.name},
+    }});
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let reviewed = past.exchange(post(path, &review).as_bytes())?;
+    assert_eq!(reviewed.status(), 201, "{}", reviewed.text());
+
+    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "e2e-own-review"}});
+    let path = format!("/api/v1/namespaces/{}/configmaps", scene.name);
+    let refused = past.exchange(post(&path, &config_map).as_bytes())?;
+    assert_eq!(refused.status(), 403, "{}", refused.text());
+    assert!(refused.text().contains("cannot create resource \\\"clusters/proxy\\\""), "{}", refused.text());
+    Ok(())
+}
+
+fn post(path: &str, body: &Value) -> String {
+    let (path, body) = (member_path("m1", path), body.to_string());
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
 }
 
 #[test]

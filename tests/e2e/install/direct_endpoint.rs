@@ -48,6 +48,7 @@ fn load_balancer_leads_to_members_past_the_host() -> Result<()> {
     let as_another = direct(&["--as=jane", "--as-group=system:masters", "get", "namespaces"])?;
     ensure!(as_another.code == 0, "{as_another:?}");
     direct(&["--as=jane", "get", "namespaces"])?.failure(&["jane", "clusters/proxy"])?;
+    reader_reviews_their_own_rights(&plugin)?;
 
     // Without the way to the address, everything goes through the host.
     drop(way);
@@ -68,6 +69,24 @@ fn load_balancer_leads_to_members_past_the_host() -> Result<()> {
     scene.uninstall()?;
     let after = listing(scene.host.cluster)?;
     ensure!(after == before, "{:?}", after.symmetric_difference(&before).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// The sidecar takes a review for a read; the host's kube-apiserver wants `create` for a POST.
+fn reader_reviews_their_own_rights(plugin: &Tool) -> Result<()> {
+    plugin.ok(&["access", "grant", "view", "--user=ruth", "-C", "far", "-n", "default"])?;
+    let ask = |route: &str, question: &[&str]| {
+        plugin.run(&[&[route, "-C", "far", "--as=ruth", "auth"], question].concat())
+    };
+    eventually("the reader may read", SOON, || {
+        let who = ask("--route=direct", &["whoami"])?;
+        ensure!(who.code == 0 && who.text().contains("ruth"), "{who:?}");
+        Ok(Some(()))
+    })?;
+    let can = ask("--route=direct", &["can-i", "list", "pods", "-n", "default"])?;
+    ensure!(can.code == 0 && can.text().trim() == "yes", "{can:?}");
+    ask("--route=host", &["whoami"])?.failure(&["host authorization", "auth whoami"])?;
+    plugin.ok(&["access", "revoke", "view", "--user=ruth", "-C", "far", "-n", "default"])?;
     Ok(())
 }
 

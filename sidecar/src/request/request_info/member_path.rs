@@ -50,6 +50,16 @@ impl MemberPath {
         )
     }
 
+    /// Whether a POST of this path asks the member who the caller is, or what they may do. Nothing is stored for one.
+    pub(super) fn is_self_review(&self) -> bool {
+        matches!(
+            self.0.as_str(),
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+                | "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+                | "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+        )
+    }
+
     /// Whether a request for this path has no natural end (apiserver: `filters/longrunning.go`, with the verbs and
     /// subresources of kube-apiserver). `is_read`: the method is GET or HEAD, and only those can watch.
     pub(super) fn is_long_running(&self, is_read: bool, query: Option<&str>) -> bool {

@@ -4,6 +4,7 @@
 mod access;
 mod agent;
 mod compare;
+mod doctor;
 mod install;
 mod join;
 mod tail;
@@ -24,6 +25,7 @@ pub(crate) use access::{
 };
 pub(crate) use agent::{AgentArgs, AgentTokenLife};
 pub(crate) use compare::CompareArgs;
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use install::{Certificates, Expose, InstallArgs, PullPolicy, RELEASED_IMAGE, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
 pub(crate) use tail::TailArgs;

@@ -18,3 +18,4 @@ pub(crate) mod kubernetes_version;
 pub(crate) mod own_server;
 pub(crate) mod pods;
 pub(crate) mod route;
+pub(crate) mod sidecar_version;

@@ -13,6 +13,7 @@ mod cluster;
 mod commands;
 mod config_file;
 mod confirm;
+mod doctor;
 mod env;
 mod error;
 mod exit;

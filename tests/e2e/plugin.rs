@@ -2,6 +2,7 @@
 
 mod direct_get;
 mod direct_logs;
+mod doctor;
 mod exact_output;
 mod kubeconfig;
 mod kubectl;

@@ -10,9 +10,10 @@ use crate::access;
 use crate::argv::Scanned;
 pub(super) use crate::argv::{COMPARE, TAIL};
 use crate::cli::{
-    self, AccessArgs, Cli, ClustersArgs, CompareArgs, Flags, InstallArgs, JoinArgs, TailArgs, UninstallArgs,
-    UnjoinArgs, UseArgs, VersionArgs,
+    self, AccessArgs, Cli, ClustersArgs, CompareArgs, DoctorArgs, Flags, InstallArgs, JoinArgs, TailArgs,
+    UninstallArgs, UnjoinArgs, UseArgs, VersionArgs,
 };
+use crate::doctor;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -149,6 +150,14 @@ const VERBS: &[BuiltinVerb] = &[
         clusters: Clusters::None,
         effect: writes_unless_shown,
         run: |matches, flags, env, printer| install::uninstall::run(&read(matches)?, flags, env, printer),
+    },
+    BuiltinVerb {
+        name: "doctor",
+        about: "Check this machine, the host and the clusters, and say what mends each problem",
+        arguments: DoctorArgs::augment_args,
+        clusters: Clusters::Any,
+        effect: |_| Effect::Reads,
+        run: |matches, flags, env, printer| doctor::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
         name: VERSION,

@@ -1,19 +1,17 @@
-//! `kubectl mc version`: prints the versions of the plugin and of the sidecar behind the host. The sidecar's stands in
-//! its OpenAPI document, which the host serves to every user.
+//! `kubectl mc version`: prints the versions of the plugin and of the sidecar behind the host.
 
-use kubectl_mc_api::path;
 use serde_json::json;
 
 use crate::argv::Scanned;
 use crate::cli::{self, DataFormat, Flags, VersionArgs};
 use crate::cluster::client;
 use crate::cluster::context::{ClusterContext, HostOptions};
+use crate::cluster::sidecar_version::SidecarVersion;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::json;
 use crate::printer::Printer;
-use crate::server_text::ServerText;
 use crate::settings::Settings;
 use crate::yaml;
 
@@ -27,14 +25,14 @@ pub(super) fn run(
     let server = if *client { None } else { server(flags, env, printer) };
     let Some(format) = output else {
         printer.out_line(&client_line());
-        if let Some(Version { version, commit }) = server {
+        if let Some(SidecarVersion { version, commit }) = server {
             printer.out_line(&format!("Server Version: {}", cli::with_commit(version.raw(), commit.raw())));
         }
         return Ok(ExitStatus::Success);
     };
     let object = |version: &str, commit: &str| json!({"gitCommit": commit, "gitVersion": version});
     let mut versions = json!({"clientVersion": object(cli::GIT_VERSION, cli::GIT_COMMIT)});
-    if let Some(Version { version, commit }) = server {
+    if let Some(SidecarVersion { version, commit }) = server {
         versions["serverVersion"] = object(version.raw(), commit.raw());
     }
     printer.out(&match format {
@@ -49,14 +47,8 @@ pub(super) fn client_line() -> String {
     format!("Client Version: {}", cli::version())
 }
 
-/// What the sidecar says of itself.
-struct Version {
-    version: ServerText,
-    commit: ServerText,
-}
-
 /// The sidecar's version; without an answer, a note says why.
-fn server(flags: &Flags, env: &Env, printer: &Printer) -> Option<Version> {
+fn server(flags: &Flags, env: &Env, printer: &Printer) -> Option<SidecarVersion> {
     let asked = Settings::host_of(flags, env).map_err(Failure::from).and_then(|options| ask(&options, env));
     match asked {
         Ok(version) => Some(version),
@@ -67,25 +59,13 @@ fn server(flags: &Flags, env: &Env, printer: &Printer) -> Option<Version> {
     }
 }
 
-fn ask(options: &HostOptions, env: &Env) -> Result<Version, Failure> {
+fn ask(options: &HostOptions, env: &Env) -> Result<SidecarVersion, Failure> {
     let host = ClusterContext::load(options, env)?;
-    let path = format!("/openapi/v3/apis/{}", path::PROXY_GROUP_VERSION);
     let at = || host.describe();
-    let reply = client::get(&host, &Scanned::default(), env, &path, "application/json");
+    let reply = client::get(&host, &Scanned::default(), env, &SidecarVersion::path(), "application/json");
     let reply = reply.map_err(|error| VersionError { host: at(), reason: error.reason() })?;
-    if let Some(refusal) = reply.refusal() {
-        return Err(VersionError { host: at(), reason: refusal.to_string() }.into());
-    }
-    let document = reply.json();
-    let text = |field: &str| document["info"][field].as_str().unwrap_or_default().into();
-    match document["info"]["title"].as_str() {
-        Some(TITLE) => Ok(Version { version: text("version"), commit: text("x-git-commit") }),
-        _ => Err(VersionError { host: at(), reason: reply.message().to_string() }.into()),
-    }
+    Ok(SidecarVersion::of(&reply).map_err(|reason| VersionError { host: at(), reason })?)
 }
-
-/// The title of the sidecar's OpenAPI document.
-const TITLE: &str = "kubectl-mc";
 
 #[derive(Debug, thiserror::Error)]
 #[error("{host}: {reason}")]

@@ -48,9 +48,15 @@ impl Kubectl {
         &self.path
     }
 
-    /// The minor version of its 1.x release. It is asked with the same kubeconfig that it will be run
-    /// with, because dispatching kubectls (gcloud's) choose the real one by the server.
+    /// The minor version of its 1.x release, as [`Self::version`] has it.
     pub(crate) fn minor_version(&self, kubeconfig: &OsStr) -> Result<u32, KubectlError> {
+        let version = self.version(kubeconfig)?;
+        minor(&version).ok_or_else(|| KubectlError::Version { path: self.path.clone() })
+    }
+
+    /// Its `gitVersion`. It is asked with the same kubeconfig that it will be run
+    /// with, because dispatching kubectls (gcloud's) choose the real one by the server.
+    pub(crate) fn version(&self, kubeconfig: &OsStr) -> Result<String, KubectlError> {
         let output = self
             .command()
             .args(["version", "--client", "-o", "json"])
@@ -59,7 +65,7 @@ impl Kubectl {
             .stderr(Stdio::null())
             .output()
             .map_err(|source| KubectlError::Start { path: self.path.clone(), source })?;
-        minor(&output.stdout).ok_or_else(|| KubectlError::Version { path: self.path.clone() })
+        git_version(&output.stdout).ok_or_else(|| KubectlError::Version { path: self.path.clone() })
     }
 
     /// Runs kubectl in our place, so that terminal, signals, standard input and exit code are its own. `input` takes
@@ -169,9 +175,22 @@ fn resolve(program: &OsStr, env: &Env) -> Option<PathBuf> {
     if path.components().count() > 1 {
         return is_executable(path).then(|| path.to_owned());
     }
-    std::env::split_paths(env.var(env::PATH)?)
-        .map(|folder| folder.join(path))
-        .find(|path| is_executable(path))
+    in_path(path, env).next()
+}
+
+/// All programs of this name in `PATH`, in its order. Several endings count on Windows.
+pub(crate) fn executables(name: &str, env: &Env) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for ending in ENDINGS {
+        let name = if name.ends_with(ending) { name.to_owned() } else { format!("{name}{ending}") };
+        all.extend(in_path(Path::new(&name), env));
+    }
+    all
+}
+
+fn in_path(name: &Path, env: &Env) -> impl Iterator<Item = PathBuf> {
+    let folders = std::env::split_paths(env.var(env::PATH).unwrap_or_default()).collect::<Vec<_>>();
+    folders.into_iter().map(move |folder| folder.join(name)).filter(|path| is_executable(path))
 }
 
 #[cfg(unix)]
@@ -185,12 +204,15 @@ fn is_executable(path: &Path) -> bool {
     path.is_file()
 }
 
-/// The minor version out of `kubectl version --client -o json`. `gitVersion` is taken, because
-/// `minor` may be empty or end in `+`.
-fn minor(version: &[u8]) -> Option<u32> {
+/// The version out of `kubectl version --client -o json`. `gitVersion` is taken, because `minor` may be empty or end in `+`.
+fn git_version(version: &[u8]) -> Option<String> {
     let version: serde_json::Value = serde_json::from_slice(version).ok()?;
-    let git = version.pointer("/clientVersion/gitVersion")?.as_str()?;
-    let (major, rest) = git.strip_prefix('v')?.split_once('.')?;
+    Some(version.pointer("/clientVersion/gitVersion")?.as_str()?.to_owned())
+}
+
+/// `33` of `v1.33.1`, whatever follows.
+pub(crate) fn minor(git_version: &str) -> Option<u32> {
+    let (major, rest) = git_version.strip_prefix('v')?.split_once('.')?;
     let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
     (major == "1").then_some(minor)
 }
@@ -210,9 +232,9 @@ mod tests {
             ("unknown", None),
         ] {
             let json = format!(r#"{{"clientVersion": {{"gitVersion": "{git}", "minor": "99+"}}}}"#);
-            assert_eq!(minor(json.as_bytes()), expected, "{git}");
+            assert_eq!(git_version(json.as_bytes()).as_deref().and_then(minor), expected, "{git}");
         }
-        assert_eq!(minor(b"Client Version: v1.33.1"), None);
+        assert_eq!(git_version(b"Client Version: v1.33.1"), None);
     }
 
     #[test]

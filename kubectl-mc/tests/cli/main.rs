@@ -8,6 +8,7 @@ mod bed;
 mod choosing;
 mod clusters;
 mod compare;
+mod doctor;
 mod documents;
 mod explain;
 mod fleet;

@@ -31,7 +31,7 @@ fn effects_of_builtin_verbs() {
         ("access diff m1", Effect::Reads),
         ("version", Effect::Reads),
         ("get pods", Effect::Reads),
-        ("doctor", Effect::Writes),
+        ("doctor", Effect::Reads),
     ] {
         assert_eq!(effect(&scanned(line)), expected, "{line}");
     }

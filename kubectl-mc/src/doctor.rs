@@ -1,0 +1,243 @@
+//! `kubectl mc doctor`: checks this machine, the host and the members by the same hops as a command, and prints for each
+//! problem the command that mends it.
+//!
+//! - [`machine`]: the plugin in `PATH`, kubectl, the configuration
+//! - [`host`]: reached and logged in, the clock, the sidecar
+//! - [`member`]: what the sidecar reports, a request by every hop; [`streams`]: WebSocket and SPDY
+//! - [`report`]: the findings, for people and for programs
+
+mod host;
+mod machine;
+mod member;
+mod report;
+mod requests;
+mod streams;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use kubectl_mc_api::ClusterName;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use self::machine::KubectlFound;
+use self::member::Way;
+use self::report::{Finding, Kind, Report, Section};
+use crate::argv::Scanned;
+use crate::cli::{DataFormat, DoctorArgs, Flags};
+use crate::cluster::client;
+use crate::cluster::context::{ClusterContext, HostOptions};
+use crate::cluster::credential::Login;
+use crate::cluster::inventory::{self, InventoryError, ListFormat};
+use crate::cluster::route;
+use crate::config_file::{self, ConfigFile};
+use crate::env::Env;
+use crate::error::Failure;
+use crate::exit::ExitStatus;
+use crate::json;
+use crate::multi::selection::{Choice, FieldFilter, SelectedCluster};
+use crate::printer::Printer;
+use crate::progress::Progress;
+use crate::settings::Settings;
+use crate::yaml;
+
+pub(crate) fn run(
+    arguments: &DoctorArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let choice = choice(arguments, flags)?;
+    let mut doctor = Doctor { arguments, env, printer, report: Report::default() };
+    doctor.examine(&choice, flags)?;
+    let Doctor { report, .. } = doctor;
+    match arguments.output {
+        None => printer.out_line(&report.summary()),
+        Some(DataFormat::Json) => printer.out(&(json::text(&report.data(), 0) + "\n")),
+        Some(DataFormat::Yaml) => printer.out(&yaml::text(&report.data(), 0)),
+    }
+    Ok(report.status())
+}
+
+/// What the arguments and flags choose: all clusters where they choose none. The default cluster of other commands
+/// narrows nothing here.
+fn choice(arguments: &DoctorArgs, flags: &Flags) -> Result<Choice, Failure> {
+    let Flags { cluster, cluster_selector, r#where, all_clusters, exclude, .. } = flags;
+    let terms: Vec<_> = arguments.clusters.iter().chain(cluster).collect();
+    let chooses_all = *all_clusters || terms.is_empty();
+    let choice = Choice::parse(&terms, exclude, cluster_selector.as_deref(), chooses_all);
+    let filter = FieldFilter::parse(r#where)?;
+    let choice = Choice::filtered(choice?, filter);
+    Ok(choice.unwrap_or_default())
+}
+
+struct Doctor<'a> {
+    arguments: &'a DoctorArgs,
+    env: &'a Env,
+    printer: &'a Printer,
+    report: Report,
+}
+
+impl Doctor<'_> {
+    /// Adds one section after the other, until a hop is reached that nothing can pass.
+    fn examine(&mut self, choice: &Choice, flags: &Flags) -> Result<(), Failure> {
+        let env = self.env;
+        let kubectl = KubectlFound::find(env);
+        self.add(Section::new(Kind::Machine, "This machine", machine::check(kubectl.as_ref(), env)));
+
+        // A configuration that cannot be read is a finding already.
+        let settings = Settings::resolve(flags, env).unwrap_or_else(|_| Settings {
+            host: HostOptions {
+                kubeconfig: flags.kubeconfig.clone().map(Into::into),
+                context: flags.context.clone(),
+            },
+            ..Settings::default()
+        });
+        let found = match ClusterContext::load(&settings.host, env) {
+            Ok(found) => found,
+            Err(error) => {
+                let failure = Failure::from(error);
+                let problem = Finding::problem("context", failure.to_string(), failure.hint);
+                self.add(Section::new(Kind::Host, "Host", vec![problem]));
+                return Ok(());
+            }
+        };
+        let scanned = Scanned::default();
+        let login = Login::new(&found, &scanned);
+        let name = sentence(&found.describe());
+        let host = match login.host() {
+            Ok(host) => host,
+            Err(error) => {
+                self.add(Section::new(Kind::Host, name, vec![host::unreached(&found, &error)]));
+                return Ok(());
+            }
+        };
+        let runtime = client::runtime()?;
+        let host_client = match runtime.block_on(client::connection(host, &scanned, env)) {
+            Ok(client) => client,
+            Err(error) => {
+                self.add(Section::new(Kind::Host, name, vec![host::unreached(&found, &error)]));
+                return Ok(());
+            }
+        };
+        let mut findings = runtime.block_on(host::check(&found, &host_client));
+        let is_usable = findings.iter().all(|finding| finding.level < report::Level::Problem);
+
+        let wanted = settings.route;
+        let now = SystemTime::now();
+        let through =
+            is_usable.then(|| route::Request { wanted, login: &login, scanned: &scanned, env, now }.choose());
+        let through = match through {
+            None => None,
+            Some(Ok(through)) => {
+                let context = through.found();
+                if context.is_direct {
+                    findings.push(Finding::ok("route", format!("direct: {}", context.server)));
+                }
+                Some(through)
+            }
+            Some(Err(error)) => {
+                let failure = Failure::from(error);
+                findings.push(Finding::problem("route", failure.to_string(), failure.hint));
+                None
+            }
+        };
+        let clusters = if is_usable { self.clusters(choice, &login, &mut findings) } else { Vec::new() };
+        self.add(Section::new(Kind::Host, name, findings));
+        let Some(through) = through else { return Ok(()) };
+
+        let context = through.host()?;
+        let client = runtime.block_on(client::connection(&context, &scanned, env));
+        let way = Way {
+            host: found.clone(),
+            host_client,
+            client: client?,
+            kubectl_minor: kubectl.as_ref().and_then(KubectlFound::minor),
+            with_streams: !self.arguments.no_streams,
+        };
+        let concurrency = settings.fleet.concurrency.map_or(CONCURRENCY, std::num::NonZeroUsize::get);
+        let limit = settings.fleet.timeout(true);
+        let sections = {
+            let _step = Progress::new(self.printer).step(&format!("Checking {} clusters", clusters.len()));
+            runtime.block_on(members(&way, &clusters, concurrency, limit))
+        };
+        for section in sections {
+            self.add(section);
+        }
+        Ok(())
+    }
+
+    /// The clusters that were chosen. Without the right to list them, exact names can still be checked.
+    fn clusters(&self, choice: &Choice, login: &Login<'_>, findings: &mut Vec<Finding>) -> Vec<ClusterName> {
+        let (env, scanned) = (self.env, Scanned::default());
+        let mut list = |selector: Option<&str>| {
+            let client = |source| InventoryError::Client { host: login.found().describe(), source };
+            let host = login.host().map_err(client)?;
+            Ok(SelectedCluster::of_list(&inventory::list(
+                host,
+                &scanned,
+                env,
+                selector,
+                ListFormat::Objects,
+            )?))
+        };
+        let sets = ConfigFile::load(env).map(|file| file.sets).unwrap_or_default();
+        match choice.resolve(&sets, &mut list) {
+            Ok(clusters) => clusters.names().cloned().collect(),
+            Err(error) => {
+                let failure = Failure::from(error.in_file(config_file::path(env)));
+                findings.push(Finding::problem("clusters", failure.to_string(), failure.hint));
+                Vec::new()
+            }
+        }
+    }
+
+    /// People see each section when it is known.
+    fn add(&mut self, section: Section) {
+        if self.arguments.output.is_none() {
+            section.lines().iter().for_each(|line| self.printer.out_line(line));
+        }
+        self.report.add(section);
+    }
+}
+
+/// All clusters side by side, in the order in which they were chosen.
+async fn members(
+    way: &Way,
+    clusters: &[ClusterName],
+    concurrency: usize,
+    limit: Option<Duration>,
+) -> Vec<Section> {
+    let free = Arc::new(Semaphore::new(concurrency));
+    let mut checks = JoinSet::new();
+    for (place, name) in clusters.iter().cloned().enumerate() {
+        let (way, free) = (way.clone(), Arc::clone(&free));
+        checks.spawn(async move {
+            let _turn = free.acquire_owned().await;
+            let check = member::check(&way, &name);
+            let findings = match limit {
+                Some(limit) => timeout(limit, check).await.unwrap_or_else(|_| vec![late(limit)]),
+                None => check.await,
+            };
+            (place, Section::new(Kind::Cluster, name.as_str(), findings))
+        });
+    }
+    let mut sections = checks.join_all().await;
+    sections.sort_by_key(|(place, _)| *place);
+    sections.into_iter().map(|(_, section)| section).collect()
+}
+
+fn late(limit: Duration) -> Finding {
+    let fix = "--cluster-timeout=DURATION waits longer".to_owned();
+    Finding::problem("request", format!("no answer within {} s", limit.as_secs()), Some(fix))
+}
+
+/// With a capital letter, as the title of a section.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// A check waits for the network most of the time.
+const CONCURRENCY: usize = 64;

@@ -1,0 +1,211 @@
+//! The checks of the host: reached, trusted and logged in, its clock, and the sidecar behind it.
+
+use std::time::{Duration, Instant};
+
+use http::{Method, StatusCode};
+use jiff::Timestamp;
+use kubectl_mc_api::names;
+use kubectl_mc_api::path::PROXY_GROUP_VERSION;
+use serde_json::{Value, json};
+
+use super::report::Finding;
+use super::requests::{post, send};
+use crate::cli;
+use crate::cluster::client::{self, ClientError, Reply};
+use crate::cluster::context::ClusterContext;
+use crate::cluster::hop::Hop;
+use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
+use crate::cluster::sidecar_version::SidecarVersion;
+
+/// Stops at the first hop that nothing can pass.
+pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<Finding> {
+    let begin = Instant::now();
+    let version = match client::get_by(client, "/version", JSON).await {
+        Ok(reply) => reply,
+        Err(error) => return vec![unreached(host, &error)],
+    };
+    let took = begin.elapsed();
+    let mut findings = vec![reached(host, &version, took)];
+    if version.status == StatusCode::UNAUTHORIZED {
+        return findings;
+    }
+    findings.push(login(host, client).await);
+    findings.extend(version.date.map(|there| clock(Timestamp::now(), there)));
+    findings.push(sidecar(host, client).await);
+    findings.extend(registration(host, client).await);
+    findings
+}
+
+/// The host cannot be used at all.
+pub(super) fn unreached(host: &ClusterContext, error: &ClientError) -> Finding {
+    let fix = match error {
+        ClientError::Unreachable(_) => {
+            "check the network, a VPN, and the server of the context: kubectl config view --minify".to_owned()
+        }
+        ClientError::Tls(_) => format!(
+            "check certificate-authority and tls-server-name of the context; compare with: {} get --raw /version",
+            host.kubectl()
+        ),
+        ClientError::NeedsTerminal => "run it at a terminal".to_owned(),
+        ClientError::Setup(_) => format!("try: {} auth whoami", host.kubectl()),
+    };
+    Finding::problem("host", format!("{error}: {}", error.reason()), Some(fix))
+}
+
+fn reached(host: &ClusterContext, reply: &Reply, took: Duration) -> Finding {
+    let version = reply.json()["gitVersion"].as_str().unwrap_or_default().to_owned();
+    match (reply.refusal(), KubernetesVersion::parse(&version)) {
+        (Some(refusal), _) if refusal.hop == Hop::HostAuthentication => {
+            Finding::problem("host", refusal.to_string(), Some(refusal.hint(host, None)))
+        }
+        (None, Some(found)) if found < HOST_MINIMUM => Finding::problem(
+            "host",
+            format!("Kubernetes {version}; the sidecar needs {HOST_MINIMUM} or later"),
+            Some("upgrade the host".to_owned()),
+        ),
+        (None, Some(_)) => Finding::ok("host", format!("Kubernetes {version} in {} ms", took.as_millis())),
+        // Some hosts show their version to administrators only.
+        (_, _) => Finding::ok("host", format!("answers in {} ms", took.as_millis())),
+    }
+}
+
+async fn login(host: &ClusterContext, client: &kube::Client) -> Finding {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let reply = match post(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await {
+        Ok(reply) => reply,
+        Err(error) => return unreached(host, &error),
+    };
+    if !reply.status.is_success() {
+        let refusal = reply.refusal();
+        let message = refusal.as_ref().map_or_else(|| reply.message().to_string(), ToString::to_string);
+        return Finding::problem("login", message, refusal.map(|refusal| refusal.hint(host, None)));
+    }
+    let user = &reply.json()["status"]["userInfo"];
+    let groups: Vec<_> = user["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let name = user["username"].as_str().unwrap_or_default();
+    if name == "system:anonymous" {
+        return Finding::problem(
+            "login",
+            "the host takes you for system:anonymous: the context has no credential",
+            Some(format!(
+                "set one: kubectl config set-context --help; then try: {} auth whoami",
+                host.kubectl()
+            )),
+        );
+    }
+    Finding::ok("login", format!("{name} ({})", groups.join(", ")))
+}
+
+/// Tokens and certificates are valid by the clock of who looks at them.
+fn clock(here: Timestamp, there: Timestamp) -> Finding {
+    let apart = here.duration_since(there);
+    let seconds = apart.unsigned_abs().as_secs();
+    if apart.unsigned_abs() <= CLOCK_TOLERANCE {
+        return Finding::ok("clock", format!("within {} s of the host's", CLOCK_TOLERANCE.as_secs()));
+    }
+    let direction = if apart.is_negative() { "behind" } else { "ahead of" };
+    Finding::warning(
+        "clock",
+        format!(
+            "this machine's clock is {seconds} s {direction} the host's: new tokens and certificates may be refused"
+        ),
+        "synchronize both clocks by NTP",
+    )
+}
+
+/// Discovery is a request to the sidecar; the host keeps its version, and has none for a while after an installation.
+async fn sidecar(host: &ClusterContext, client: &kube::Client) -> Finding {
+    let begin = Instant::now();
+    let discovery = match client::get_by(client, &format!("/apis/{PROXY_GROUP_VERSION}"), JSON).await {
+        Ok(reply) => reply,
+        Err(error) => return unreached(host, &error),
+    };
+    let took = begin.elapsed().as_millis();
+    if !discovery.status.is_success() {
+        let refusal = discovery.refusal();
+        let reason = refusal.as_ref().map_or_else(|| discovery.message().to_string(), ToString::to_string);
+        return Finding::problem("sidecar", reason, refusal.map(|refusal| refusal.hint(host, None)));
+    }
+    let document = client::get_by(client, &SidecarVersion::path(), JSON).await;
+    match document.ok().and_then(|reply| SidecarVersion::of(&reply).ok()) {
+        Some(SidecarVersion { version, commit }) => {
+            let version = version.to_string();
+            skew(&version, &cli::with_commit(&version, &commit.to_string()), took, &host.kubectl_mc())
+        }
+        None => {
+            Finding::ok("sidecar", format!("answers in {took} ms; the host does not know its version yet"))
+        }
+    }
+}
+
+/// Plugin and sidecar are released together.
+fn skew(there: &str, in_full: &str, took: u128, kubectl_mc: &str) -> Finding {
+    let message = format!("{in_full} in {took} ms");
+    let numbers = |version: &str| -> Vec<u64> {
+        let numbers = version.trim_start_matches('v').split(['.', '-', '+']);
+        numbers.map_while(|number| number.parse().ok()).take(3).collect()
+    };
+    let (here, there) = (numbers(cli::GIT_VERSION), numbers(there));
+    if here.get(..2) == there.get(..2) {
+        return Finding::ok("sidecar", message);
+    }
+    let fix = if here > there {
+        format!("an admin of the host upgrades the sidecar: {kubectl_mc} install")
+    } else {
+        "upgrade the plugin: kubectl krew upgrade mc".to_owned()
+    };
+    Finding::warning("sidecar", format!("{message}; the plugin is {}", cli::GIT_VERSION), fix)
+}
+
+/// The host's own opinion of the sidecar, where the caller may read it.
+async fn registration(host: &ClusterContext, client: &kube::Client) -> Option<Finding> {
+    let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{}", names::API_SERVICE);
+    let reply = send(client, Method::GET, &path, None).await.ok()?;
+    if !reply.status.is_success() {
+        return None;
+    }
+    let object = reply.json();
+    let conditions = object["status"]["conditions"].as_array()?.clone();
+    let available = conditions.into_iter().find(|condition| condition["type"] == "Available")?;
+    let text = |field: &str| available[field].as_str().unwrap_or_default().to_owned();
+    if text("status") == "True" {
+        return Some(Finding::ok("registration", "the APIService is available"));
+    }
+    Some(Finding::problem(
+        "registration",
+        format!("the host takes the sidecar for unavailable: {}: {}", text("reason"), text("message")),
+        Some(format!("{} describe apiservice {}", host.kubectl(), names::API_SERVICE)),
+    ))
+}
+
+const JSON: &str = "application/json";
+/// `Date` has whole seconds, and the answer was under way.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Level;
+    use super::*;
+
+    #[test]
+    fn clock_that_differs_by_more_than_its_tolerance_is_a_warning() {
+        let there: Timestamp = "2026-11-21T20:50:41Z".parse().unwrap();
+        let at = |text: &str| clock(text.parse().unwrap(), there);
+        assert_eq!(at("2026-11-21T20:50:46Z").level, Level::Ok);
+        let ahead = at("2026-11-21T20:52:41Z");
+        assert!(ahead.message.contains("120 s ahead of the host's"), "{ahead:?}");
+        assert_eq!(ahead.level, Level::Warning);
+        assert!(at("2026-11-21T20:50:01Z").message.contains("40 s behind the host's"));
+    }
+
+    #[test]
+    fn other_minor_version_of_the_sidecar_is_a_warning() {
+        let level = |version: &str| skew(version, version, 1, "kubectl mc");
+        assert_eq!(level(cli::GIT_VERSION).level, Level::Ok);
+        assert_eq!(
+            level("v0.0.9").fix.unwrap(),
+            "an admin of the host upgrades the sidecar: kubectl mc install"
+        );
+        assert_eq!(level("v99.0.0").fix.unwrap(), "upgrade the plugin: kubectl krew upgrade mc");
+    }
+}

@@ -1,0 +1,234 @@
+//! The checks of this machine: the plugin in `PATH`, kubectl, the configuration and the cache.
+
+use std::path::{Path, PathBuf};
+
+use super::report::Finding;
+use crate::cache::Cache;
+use crate::cli;
+use crate::config_file::{self, ConfigFile};
+use crate::env::{self, Env};
+use crate::error::Failure;
+use crate::kubectl::exec::{self, Kubectl, executables};
+
+pub(super) fn check(kubectl: Option<&KubectlFound>, env: &Env) -> Vec<Finding> {
+    let here = std::env::current_exe().unwrap_or_default();
+    let mut findings = vec![plugin(&here, env)];
+    findings.extend(shadows(env));
+    findings.push(match kubectl {
+        Some(KubectlFound { path, version }) => self::kubectl(path, version.as_deref()),
+        None => Finding::problem("kubectl", "no kubectl in PATH", Some(INSTALL_KUBECTL.to_owned())),
+    });
+    findings.push(configuration(env));
+    if let Err(error) = Cache::open(env) {
+        let failure = Failure::from(error);
+        findings.push(Finding::warning(
+            "cache",
+            format!("{failure}: each command asks everything again"),
+            failure
+                .hint
+                .unwrap_or_else(|| format!("make the folder writable, or set {}", env::XDG_CACHE_HOME)),
+        ));
+    }
+    findings
+}
+
+/// A kubectl that was found, and what it says of itself.
+pub(super) struct KubectlFound {
+    path: PathBuf,
+    /// Its `gitVersion`.
+    version: Option<String>,
+}
+
+impl KubectlFound {
+    pub(super) fn find(env: &Env) -> Option<Self> {
+        let kubectl = Kubectl::find(env).ok()?;
+        let kubeconfig = env.var(env::KUBECONFIG).unwrap_or_default();
+        Some(Self { path: kubectl.path().to_owned(), version: kubectl.version(kubeconfig).ok() })
+    }
+
+    pub(super) fn minor(&self) -> Option<u32> {
+        exec::minor(self.version.as_deref()?)
+    }
+}
+
+/// kubectl runs the first `kubectl-mc` in `PATH`, which may be another program: a plugin of this name is in krew's own index.
+fn plugin(here: &Path, env: &Env) -> Finding {
+    let all = executables("kubectl-mc", env);
+    let is_here = |path: &PathBuf| path.canonicalize().ok() == here.canonicalize().ok();
+    let others: Vec<_> =
+        all.iter().filter(|path| !is_here(path)).map(|path| path.display().to_string()).collect();
+    match all.first() {
+        None => Finding::warning(
+            "plugin",
+            format!("{} is not in PATH as kubectl-mc: `kubectl mc` does not find it", here.display()),
+            format!("put it into a folder of PATH as kubectl-mc; its own folder is {}", folder(here)),
+        ),
+        Some(first) if !is_here(first) => Finding::problem(
+            "plugin",
+            format!("`kubectl mc` runs {}, not {}", first.display(), here.display()),
+            Some(remove(first)),
+        ),
+        Some(first) if !others.is_empty() => Finding::warning(
+            "plugin",
+            format!("{} {}; further in PATH: {}", cli::version(), first.display(), others.join(", ")),
+            format!("remove what is not used: {}", others.join(" ")),
+        ),
+        Some(first) => Finding::ok("plugin", format!("{} {}", cli::version(), first.display())),
+    }
+}
+
+fn folder(file: &Path) -> String {
+    file.parent().unwrap_or(file).display().to_string()
+}
+
+/// The plugin `mc` of krew's own index is removed by krew.
+fn remove(other: &Path) -> String {
+    let is_of_krew = other.components().any(|part| part.as_os_str() == ".krew");
+    if is_of_krew {
+        "kubectl krew uninstall mc".to_owned()
+    } else {
+        format!("remove {}, or put its folder after this one in PATH", other.display())
+    }
+}
+
+/// kubectl prefers the plugin with the longest name: `kubectl-mc-get` takes `kubectl mc get` away from this one.
+fn shadows(env: &Env) -> Vec<Finding> {
+    let names = longer_names(env);
+    names
+        .into_iter()
+        .map(|(path, verb)| {
+            Finding::problem(
+                "plugin",
+                format!("`kubectl mc {verb}` runs {}", path.display()),
+                Some(format!("rename or remove {}", path.display())),
+            )
+        })
+        .collect()
+}
+
+fn longer_names(env: &Env) -> Vec<(PathBuf, String)> {
+    let folders = std::env::split_paths(env.var(env::PATH).unwrap_or_default());
+    let files = folders.filter_map(|folder| folder.read_dir().ok()).flatten().flatten();
+    let mut found: Vec<_> = files
+        .filter_map(|file| {
+            let name = file.file_name().into_string().ok()?;
+            let verb = name.strip_prefix("kubectl-mc-")?.trim_end_matches(".exe").to_owned();
+            executables(&name, env).contains(&file.path()).then(|| (file.path(), verb.replace('_', "-")))
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn kubectl(path: &Path, version: Option<&str>) -> Finding {
+    let path = path.display();
+    let Some(version) = version else {
+        let fix = format!("{}=/path/to/kubectl chooses another kubectl", env::KUBECTL);
+        return Finding::problem("kubectl", format!("{path} does not tell its version"), Some(fix));
+    };
+    match exec::minor(version) {
+        Some(minor) if minor < FIRST_WITH_WEB_SOCKET => Finding::warning(
+            "kubectl",
+            format!(
+                "{version} {path}: exec and cp use SPDY only, which many proxies and load balancers refuse"
+            ),
+            format!(
+                "install kubectl 1.{FIRST_WITH_WEB_SOCKET} or later, or set {}=/path/to/kubectl",
+                env::KUBECTL
+            ),
+        ),
+        _ => Finding::ok("kubectl", format!("{version} {path}")),
+    }
+}
+
+fn configuration(env: &Env) -> Finding {
+    let Some(path) = config_file::path(env).filter(|path| path.exists()) else {
+        return Finding::ok("configuration", "no file, which is fine");
+    };
+    match ConfigFile::load(env) {
+        Ok(_) => Finding::ok("configuration", path.display().to_string()),
+        Err(error) => {
+            let failure = Failure::from(error);
+            Finding::problem("configuration", failure.to_string(), failure.hint)
+        }
+    }
+}
+
+/// The first whose exec and cp try WebSocket before SPDY (KEP-4006).
+const FIRST_WITH_WEB_SOCKET: u32 = 30;
+const INSTALL_KUBECTL: &str = "install kubectl, or set its path: KUBECTL_MC_KUBECTL=/path/to/kubectl";
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::report::Level;
+    use super::*;
+
+    fn program(folder: &Path, name: &str) -> PathBuf {
+        std::fs::create_dir_all(folder).unwrap();
+        let path = folder.join(name);
+        std::fs::write(&path, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    fn path(folders: &[&Path]) -> Env {
+        [(env::PATH, std::env::join_paths(folders).unwrap())].into_iter().collect()
+    }
+
+    #[test]
+    fn first_plugin_in_the_path_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, krew) = (folder.path().join("ours"), folder.path().join(".krew/bin"));
+        let here = program(&ours, "kubectl-mc");
+        assert_eq!(plugin(&here, &path(&[&ours])).level, Level::Ok);
+        assert_eq!(plugin(&here, &path(&[])).level, Level::Warning);
+        let other = program(&krew, "kubectl-mc");
+        assert_eq!(plugin(&here, &path(&[&ours, &krew])).level, Level::Warning);
+        let shadowed = plugin(&here, &path(&[&krew, &ours]));
+        assert_eq!(shadowed.level, Level::Problem);
+        assert!(shadowed.message.contains(&format!("runs {}, not ", other.display())), "{shadowed:?}");
+        assert_eq!(shadowed.fix.as_deref(), Some("kubectl krew uninstall mc"));
+        // krew's link to this very program is no other program.
+        std::fs::remove_file(&other).unwrap();
+        std::os::unix::fs::symlink(&here, &other).unwrap();
+        assert_eq!(plugin(&here, &path(&[&krew])).level, Level::Ok);
+    }
+
+    #[test]
+    fn plugin_with_a_longer_name_takes_a_verb_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let env = path(&[folder.path()]);
+        assert_eq!(shadows(&env), []);
+        let other = program(folder.path(), "kubectl-mc-get");
+        std::fs::write(folder.path().join("kubectl-mc-notes.txt"), "").unwrap();
+        let found = shadows(&env);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].message, format!("`kubectl mc get` runs {}", other.display()));
+    }
+
+    #[test]
+    fn old_kubectl_is_a_warning() {
+        let level = |version: &str| kubectl(Path::new("/kubectl"), Some(version)).level;
+        assert_eq!(level("v1.29.9"), Level::Warning);
+        assert_eq!(level("v1.30.0"), Level::Ok);
+        assert_eq!(level("v1.36.3+k3s1"), Level::Ok);
+        assert_eq!(kubectl(Path::new("/kubectl"), None).level, Level::Problem);
+    }
+
+    #[test]
+    fn configuration_with_an_unknown_key_is_a_problem() {
+        let folder = tempfile::tempdir().unwrap();
+        let env: Env = [(env::XDG_CONFIG_HOME, folder.path())].into_iter().collect();
+        assert_eq!(configuration(&env).level, Level::Ok);
+        std::fs::create_dir(folder.path().join("kubectl-mc")).unwrap();
+        let file = folder.path().join("kubectl-mc/config.yaml");
+        std::fs::write(&file, "sets: {}\n").unwrap();
+        assert_eq!(configuration(&env), Finding::ok("configuration", file.display().to_string()));
+        std::fs::write(&file, "setz: {}\n").unwrap();
+        assert_eq!(configuration(&env).level, Level::Problem);
+    }
+}

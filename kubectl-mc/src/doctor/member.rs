@@ -1,0 +1,193 @@
+//! The checks of one cluster: what the sidecar reports of it, and a request of the caller's own by every hop.
+
+use std::time::Instant;
+
+use http::Method;
+use kubectl_mc_api::{ClusterName, path};
+use serde_json::{Value, json};
+
+use super::report::Finding;
+use super::requests::{post, send};
+use super::streams;
+use crate::cluster::client::{ClientError, Reply};
+use crate::cluster::context::ClusterContext;
+use crate::kubectl::exec;
+use crate::server_text::ServerText;
+
+/// What the checks of every cluster need.
+#[derive(Clone)]
+pub(super) struct Way {
+    /// The host, for hints and for questions to it.
+    pub(super) host: ClusterContext,
+    pub(super) host_client: kube::Client,
+    /// By which members are reached: the host's, or that of the direct endpoint.
+    pub(super) client: kube::Client,
+    pub(super) kubectl_minor: Option<u32>,
+    pub(super) with_streams: bool,
+}
+
+pub(super) async fn check(way: &Way, name: &ClusterName) -> Vec<Finding> {
+    let Way { host, host_client, client, kubectl_minor, with_streams } = way;
+    let mut findings = match listed(host_client, name).await {
+        Some(object) => conditions(&object, host, name),
+        None => Vec::new(),
+    };
+    let begin = Instant::now();
+    let root = path::member_root(name);
+    let reply = send(client, Method::GET, &format!("{root}/version"), None).await;
+    let took = begin.elapsed().as_millis();
+    let version = match read(reply, host, name) {
+        Ok(version) => version,
+        Err(problem) => {
+            findings.push(problem);
+            return findings;
+        }
+    };
+    findings.push(Finding::ok("request", format!("Kubernetes {version} in {took} ms")));
+    findings.extend(skew(*kubectl_minor, exec::minor(version.raw()), &version));
+    findings.extend(rights(host_client, name).await);
+    if *with_streams {
+        findings.push(streams::check(host, client, name, exec::minor(version.raw())).await);
+    }
+    findings
+}
+
+/// The cluster as the sidecar lists it; the list shows callers the clusters that they may enter.
+async fn listed(host: &kube::Client, name: &ClusterName) -> Option<Value> {
+    let path = format!("{}?fieldSelector=metadata.name%3D{name}", path::CLUSTERS_PATH);
+    let reply = send(host, Method::GET, &path, None).await.ok()?;
+    reply.json()["items"].as_array()?.first().cloned()
+}
+
+/// What the leader has found, hop by hop.
+fn conditions(object: &Value, host: &ClusterContext, name: &ClusterName) -> Vec<Finding> {
+    let conditions = object["status"]["conditions"].as_array();
+    let conditions = conditions.into_iter().flatten();
+    let (kubectl, kubectl_mc) = (host.kubectl(), host.kubectl_mc());
+    conditions.filter_map(|condition| of_condition(condition, &kubectl, &kubectl_mc, name)).collect()
+}
+
+fn of_condition(condition: &Value, kubectl: &str, kubectl_mc: &str, name: &ClusterName) -> Option<Finding> {
+    let text = |field: &str| ServerText::from(condition[field].as_str().unwrap_or_default());
+    let (check, fix) = match condition["type"].as_str()? {
+        "Connected" => ("agent", format!("{kubectl} describe membercluster {name}")),
+        "Reachable" => ("address", format!("{kubectl} describe membercluster {name}")),
+        "CredentialValid" => ("credential", format!("{kubectl_mc} join {name} --renew")),
+        "AuthSynced" => ("impersonation", format!("{kubectl_mc} access diff {name}")),
+        // Ready follows from the others.
+        _ => return None,
+    };
+    let said = format!("{}: {}", text("reason"), text("message"));
+    let is_credential = check == "credential";
+    match (text("status").raw(), text("reason").raw()) {
+        // Every other reason says that the credential will not be renewed in time.
+        ("True", "Accepted" | "NoManager") if is_credential => {
+            Some(Finding::ok(check, text("message").to_string()))
+        }
+        ("True", _) if is_credential => Some(Finding::warning(check, said, fix)),
+        // The rights of a member that was registered by hand are kept by hand.
+        ("True", _) | ("Unknown", "NoManager") => None,
+        ("False", _) => Some(Finding::problem(check, said, Some(fix))),
+        _ => Some(Finding::warning(check, said, fix)),
+    }
+}
+
+/// The version of the member, or the hop that refuses the request.
+fn read(
+    reply: Result<Reply, ClientError>,
+    host: &ClusterContext,
+    name: &ClusterName,
+) -> Result<ServerText, Finding> {
+    let reply =
+        reply.map_err(|error| Finding::problem("request", format!("{error}: {}", error.reason()), None))?;
+    if let Some(refusal) = reply.refusal() {
+        return Err(Finding::problem("request", refusal.to_string(), Some(refusal.hint(host, Some(name)))));
+    }
+    match reply.json()["gitVersion"].as_str() {
+        Some(version) => Ok(version.into()),
+        // Of the member's own: the request has passed every hop.
+        None => Err(Finding::warning(
+            "request",
+            format!("the member answers GET /version without a version: {}", reply.message()),
+            format!("{} access explain -C {name} get /version", host.kubectl_mc()),
+        )),
+    }
+}
+
+/// kubectl is supported within one minor version of a cluster.
+fn skew(kubectl: Option<u32>, member: Option<u32>, version: &ServerText) -> Option<Finding> {
+    let (kubectl, member) = (kubectl?, member?);
+    (kubectl.abs_diff(member) > 1).then(|| {
+        Finding::warning(
+            "kubectl",
+            format!("kubectl 1.{kubectl} and Kubernetes {version} are more than one minor version apart"),
+            format!(
+                "where a command misbehaves, use a kubectl of 1.{member}: KUBECTL_MC_KUBECTL=/path/to/kubectl"
+            ),
+        )
+    })
+}
+
+/// What the host lets the caller do, beyond the read that has passed.
+async fn rights(host: &kube::Client, name: &ClusterName) -> Option<Finding> {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {
+            "verb": "create", "group": path::PROXY_GROUP, "resource": path::CLUSTERS, "subresource": "proxy", "name": name,
+        }},
+    });
+    let reply = post(host, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await.ok()?;
+    let allowed = reply.json()["status"]["allowed"].as_bool()?;
+    (!allowed).then(|| Finding::ok("rights", "you may read, and not exec or change anything"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Level;
+    use super::*;
+
+    fn condition(kind: &str, status: &str, reason: &str) -> Option<Finding> {
+        let condition = json!({"type": kind, "status": status, "reason": reason, "message": "said"});
+        of_condition(&condition, "kubectl", "kubectl mc", &"m1".parse().unwrap())
+    }
+
+    #[test]
+    fn each_condition_that_is_false_is_a_problem_with_its_command() {
+        for (kind, fix) in [
+            ("Connected", "kubectl describe membercluster m1"),
+            ("Reachable", "kubectl describe membercluster m1"),
+            ("CredentialValid", "kubectl mc join m1 --renew"),
+            ("AuthSynced", "kubectl mc access diff m1"),
+        ] {
+            let finding = condition(kind, "False", "Why").unwrap();
+            assert_eq!((finding.level, finding.fix.as_deref()), (Level::Problem, Some(fix)), "{kind}");
+            assert_eq!(finding.message, "Why: said");
+            assert_eq!(condition(kind, "Unknown", "Why").unwrap().level, Level::Warning, "{kind}");
+        }
+        assert_eq!(condition("AuthSynced", "Unknown", "NoManager"), None);
+        assert_eq!(condition("Ready", "False", "Why"), None);
+        assert_eq!(condition("Reachable", "True", "Answers"), None);
+    }
+
+    #[test]
+    fn credential_that_is_not_renewed_is_a_warning() {
+        assert_eq!(condition("CredentialValid", "True", "Accepted").unwrap().level, Level::Ok);
+        for reason in ["RenewalOverdue", "NoExpiry", "ManagerExpired", "ClientCertificate"] {
+            assert_eq!(
+                condition("CredentialValid", "True", reason).unwrap().level,
+                Level::Warning,
+                "{reason}"
+            );
+        }
+    }
+
+    #[test]
+    fn kubectl_more_than_one_minor_version_away_is_a_warning() {
+        let version = ServerText::from("v1.34.4");
+        let level = |kubectl, member| skew(kubectl, member, &version).map(|finding| finding.level);
+        assert_eq!(level(Some(35), Some(34)), None);
+        assert_eq!(level(Some(33), Some(34)), None);
+        assert_eq!(level(Some(36), Some(34)), Some(Level::Warning));
+        assert_eq!(level(None, Some(34)), None);
+    }
+}

@@ -1,0 +1,29 @@
+//! The requests of the checks. Only no answer at all is an error.
+
+use bytes::Bytes;
+use http::{Method, Request, header};
+use kube::client::Body;
+use serde_json::Value;
+
+use crate::cluster::client::{self, ClientError, Reply};
+
+pub(super) async fn post(client: &kube::Client, path: &str, body: &Value) -> Result<Reply, ClientError> {
+    send(client, Method::POST, path, Some(body)).await
+}
+
+pub(super) async fn send(
+    client: &kube::Client,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Reply, ClientError> {
+    let body = body.map(|body| Bytes::from(body.to_string()));
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::ACCEPT, "application/json")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(body.map_or_else(Body::empty, Body::from))
+        .map_err(|error| ClientError::Setup(Box::new(error)))?;
+    client::send(client, request).await
+}

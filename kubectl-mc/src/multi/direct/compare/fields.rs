@@ -16,6 +16,7 @@ pub(super) fn of(object: &Value) -> BTreeMap<String, String> {
             }
         }
     }
+    remove_unset_timestamps(&mut object);
     let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
     for owner in owners.into_iter().flatten().filter_map(Value::as_object_mut) {
         owner.remove("uid");
@@ -27,6 +28,20 @@ pub(super) fn of(object: &Value) -> BTreeMap<String, String> {
         metadata.remove("annotations");
     }
     all(&object)
+}
+
+/// Kubernetes before 1.34 writes `creationTimestamp: null` into the metadata of templates; later ones leave it out.
+fn remove_unset_timestamps(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if fields.get("creationTimestamp").is_some_and(Value::is_null) {
+                fields.remove("creationTimestamp");
+            }
+            fields.values_mut().for_each(remove_unset_timestamps);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_unset_timestamps),
+        _ => {}
+    }
 }
 
 /// All fields of an object by their paths.
@@ -136,6 +151,23 @@ mod tests {
         ];
         assert_eq!(fields, expected.map(|(path, value)| (path.to_owned(), value.to_owned())));
         assert!(all(&object).contains_key(".metadata.uid") && all(&object).contains_key(".status.x"));
+    }
+
+    #[test]
+    fn unset_timestamps_of_templates_are_not_compared() {
+        let template = |metadata: serde_json::Value| {
+            serde_json::json!({"spec": {
+                "template": {"metadata": metadata}, "volumeClaimTemplates": [{"metadata": metadata}],
+            }})
+        };
+        let (old, new) = (
+            template(serde_json::json!({"creationTimestamp": null, "name": "x"})),
+            template(serde_json::json!({"name": "x"})),
+        );
+        assert_eq!(of(&old), of(&new));
+        assert_ne!(all(&old), all(&new));
+        // Other fields that are null are what somebody wrote.
+        assert_ne!(of(&template(serde_json::json!({"other": null, "name": "x"}))), of(&new));
     }
 
     #[test]

@@ -193,6 +193,7 @@ mod tests {
         for (api_version, kind, plural) in [
             ("v1", "Namespace", "namespaces"),
             ("v1", "ConfigMap", "configmaps"),
+            ("v1", "Endpoints", "endpoints"),
             ("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
             ("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
             ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),

@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use kubectl_mc_api::manifests::{Certificates, ISSUER, Parameters, Reach, SERVED};
+use kubectl_mc_api::manifests::{Certificates, ISSUER, Parameters, Reach, SERVED, SKIP_MIRROR};
 use kubectl_mc_api::names::{
     ACCESS, AGENTS, FLEET_GROUP_VERSION, HOST_GRANT, HOST_UID, IMPERSONATOR, KUBECTL_MC, MANAGED_BY,
     SECRET_TYPE, SIDECAR,
@@ -181,7 +181,9 @@ async fn labelled(cluster: NamedCluster<'_>, candidates: Vec<Value>) -> Result<V
         let is_ours = metadata["labels"][MANAGED_BY] == KUBECTL_MC;
         let is_members = candidate["kind"] == "Namespace"
             && (!metadata["annotations"][HOST_UID].is_null() || is_member(cluster, &candidate).await?);
-        if is_ours && !is_members {
+        // Kubernetes gives the Endpoints that it makes the labels of their Service.
+        let is_of_a_selector = candidate["kind"] == "Endpoints" && metadata["labels"][SKIP_MIRROR].is_null();
+        if is_ours && !is_members && !is_of_a_selector {
             ours.push(candidate);
         }
     }

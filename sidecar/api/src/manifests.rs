@@ -3,12 +3,14 @@
 
 pub mod agent;
 mod direct;
+mod endpoints;
 mod pod;
 pub mod values;
 
 use std::num::NonZeroU16;
 
 pub use agent::{Agent, AgentValues, HostConnection};
+pub use endpoints::SKIP_MIRROR;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 pub use values::{Certificates, Values};
@@ -272,35 +274,6 @@ impl Parameters {
             }
         }
         Ok(registration)
-    }
-
-    /// One slice for each family of addresses.
-    fn endpoints(&self, addresses: &[std::net::IpAddr], port: u16) -> Vec<Value> {
-        let families = [("IPv4", false), ("IPv6", true)].into_iter();
-        let slices = families.filter_map(|(family, six)| {
-            let of_it = addresses.iter().filter(|address| address.is_ipv6() == six);
-            let endpoints =
-                of_it.map(|address| json!({"addresses": [address], "conditions": {"ready": true}}));
-            let endpoints = endpoints.collect::<Vec<_>>();
-            (!endpoints.is_empty()).then(|| {
-                json!({
-                    "apiVersion": "discovery.k8s.io/v1",
-                    "kind": "EndpointSlice",
-                    "metadata": {
-                        "name": format!("{SIDECAR}-{}", family.to_lowercase()),
-                        "namespace": self.namespace,
-                        "labels": {
-                            "kubernetes.io/service-name": SIDECAR,
-                            "endpointslice.kubernetes.io/managed-by": KUBECTL_MC,
-                        },
-                    },
-                    "addressType": family,
-                    "endpoints": endpoints,
-                    "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-                })
-            })
-        });
-        slices.collect()
     }
 
     fn all(&self, text: &str) -> Result<Vec<Value>, Error> {

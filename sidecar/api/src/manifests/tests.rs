@@ -199,6 +199,23 @@ fn remote_sidecar_has_only_the_hosts_kubeconfig() {
 }
 
 #[test]
+fn host_before_1_33_finds_the_same_addresses() {
+    let addresses = ["10.0.0.1", "10.0.0.2", "fd00::1"].map(|address| address.parse().unwrap());
+    let reach = Reach::Addresses(addresses.to_vec(), 30443);
+    let objects = Parameters::new("i").host_of_remote(&reach).unwrap();
+    let (endpoints, service) = (find(&objects, "Endpoints"), find(&objects, "Service"));
+    assert_eq!(endpoints["metadata"]["name"], service["metadata"]["name"]);
+    assert_eq!(endpoints["metadata"]["namespace"], service["metadata"]["namespace"]);
+    let ips = endpoints["subsets"][0]["addresses"].as_array().unwrap().iter().map(|address| &address["ip"]);
+    assert_eq!(json!(ips.collect::<Vec<_>>()), json!(addresses));
+    let port = &endpoints["subsets"][0]["ports"][0];
+    assert_eq!([&port["name"], &service["spec"]["ports"][0]["name"]], ["https", "https"]);
+    assert_eq!(port["port"], 30443);
+    // Kubernetes would make a third slice of it.
+    assert_eq!(endpoints["metadata"]["labels"][SKIP_MIRROR], "true");
+}
+
+#[test]
 fn the_service_reaches_the_port_that_the_deployment_serves() {
     let objects = Parameters::new("i").host().unwrap();
     let port = &container(&objects)["ports"][0];

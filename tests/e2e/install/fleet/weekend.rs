@@ -15,6 +15,7 @@ use harness::oidc::Issuers;
 use harness::own_fleet::OwnFleet;
 use harness::spare_host::{SIDECAR, SpareHost, listing};
 use harness::tool::Tool;
+use harness::turn::Turn;
 use harness::wait::{SOON, eventually};
 use serde_json::json;
 
@@ -45,6 +46,8 @@ fn group_keeps_access_while_members_join_and_host_is_away() -> Result<()> {
 struct Story {
     // Before the host, whose turn is that of all.
     members: [Member; 3],
+    /// `north` is the cluster that joins are tried with.
+    _turn: Turn,
     host: SpareHost,
     fleet: OwnFleet,
     admin: Tool,
@@ -56,7 +59,7 @@ struct Story {
 
 impl Story {
     fn begin() -> Result<Self> {
-        let host = SpareHost::take()?;
+        let (host, turn) = (SpareHost::take()?, Turn::take("j1")?);
         let members = [
             Member::prepared("east", "s2")?,
             Member::prepared("west", "s3")?,
@@ -75,6 +78,7 @@ impl Story {
             _issuers: issuers,
             members,
             host,
+            _turn: turn,
         })
     }
 

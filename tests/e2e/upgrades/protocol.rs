@@ -50,6 +50,15 @@ impl Protocol {
         Ok(())
     }
 
+    /// An error unless the member saw the scene's `subresource` asked for over WebSocket, and then over SPDY.
+    pub(crate) fn fell_back_to_spdy(scene: &Scene, subresource: &str) -> Result<()> {
+        let events = AuditLog::of(member(&scene.member)?).subresource(&scene.name, subresource)?;
+        let mut verbs: Vec<_> = events.iter().map(|event| event["verb"].as_str()).collect();
+        verbs.dedup();
+        ensure!(verbs == [Some("get"), Some("create")], "{subresource} was asked for by {verbs:?}");
+        Ok(())
+    }
+
     /// The same in a name.
     pub(crate) fn tag(self) -> &'static str {
         match self {

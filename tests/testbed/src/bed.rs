@@ -120,7 +120,7 @@ impl Cluster {
     /// until it has asked all of them for their keys.
     pub fn trust_issuers(&self, jwt: &Value) -> Result<()> {
         let config = json!({
-            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": jwt,
+            "apiVersion": control_plane::AUTHENTICATION_API, "kind": "AuthenticationConfiguration", "jwt": jwt,
         });
         // Through a new file: it is read as soon as it changes. JSON is YAML.
         let new = self.dir.join("authentication.new");

@@ -51,7 +51,7 @@ pub(crate) struct Bed {
     /// Members: m1, m2 …
     #[arg(long, default_value_t = 2)]
     members: usize,
-    /// A further member, or another version of one: m2=v1.34.4
+    /// A further member, or another version of one: m2=v1.30.0
     #[arg(long, value_name = "NAME[=VERSION]")]
     member: Vec<String>,
     /// A further cluster that is not registered: for tests that register it, or make it a host

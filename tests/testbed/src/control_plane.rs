@@ -196,7 +196,6 @@ fn apiserver_args(loopback: bool, plan: &ClusterPlan, ports: &Ports, dir: &Path)
         format!("--requestheader-client-ca-file={}", file("front-proxy-ca.crt")),
         "--requestheader-allowed-names=front-proxy-client".to_owned(),
         "--requestheader-username-headers=X-Remote-User".to_owned(),
-        "--requestheader-uid-headers=X-Remote-Uid".to_owned(),
         "--requestheader-group-headers=X-Remote-Group".to_owned(),
         "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
         format!("--proxy-client-cert-file={}", file("front-proxy-client.crt")),
@@ -213,6 +212,9 @@ fn apiserver_args(loopback: bool, plan: &ClusterPlan, ports: &Ports, dir: &Path)
         // ones, so without a bridge it goes to an ExternalName instead.
         format!("--enable-aggregator-routing={}", !loopback),
     ];
+    if plan.is_at_least(32) {
+        args.push("--requestheader-uid-headers=X-Remote-Uid".to_owned());
+    }
     if loopback {
         args.push("--endpoint-reconciler-type=none".to_owned());
     }
@@ -294,9 +296,11 @@ theo-token,theo,uid-theo
 
 /// Where the host reads whose ID tokens it takes; it reads it again when it changes.
 pub(crate) const AUTHENTICATION: &str = "authentication.yaml";
+/// The version of its API that Kubernetes 1.30 reads: `v1` came with 1.34.
+pub(crate) const AUTHENTICATION_API: &str = "apiserver.config.k8s.io/v1beta1";
 /// Nobody's. Anonymous requests are left to the flags.
 const NO_ISSUERS: &str = "\
-apiVersion: apiserver.config.k8s.io/v1
+apiVersion: apiserver.config.k8s.io/v1beta1
 kind: AuthenticationConfiguration
 jwt: []
 ";
@@ -311,8 +315,12 @@ mod tests {
 
     fn apiserver_of(name: &str, spare: bool, loopback: bool) -> Vec<String> {
         let plan = ClusterPlan { name: name.into(), version: "v1.36.3".into(), index: 1, node: false, spare };
-        let ports = Ports::of(&plan, loopback).unwrap();
-        apiserver_args(loopback, &plan, &ports, Path::new("/bed/m1"))
+        apiserver_as_planned(&plan, loopback)
+    }
+
+    fn apiserver_as_planned(plan: &ClusterPlan, loopback: bool) -> Vec<String> {
+        let ports = Ports::of(plan, loopback).unwrap();
+        apiserver_args(loopback, plan, &ports, Path::new("/bed/m1"))
     }
 
     fn has(args: &[String], wanted: &str) -> bool {
@@ -327,6 +335,22 @@ mod tests {
         assert_eq!(known(apiserver("host", false)), [true, true]);
         assert_eq!(known(apiserver_of("s1", true, false)), [false, true]);
         assert_eq!(known(apiserver("m1", false)), [false, false]);
+    }
+
+    #[test]
+    fn apiserver_gets_only_flags_that_its_version_has() {
+        let flag = "--requestheader-uid-headers=X-Remote-Uid";
+        let of = |version: &str| {
+            let (name, version) = ("m2".into(), version.into());
+            let plan = ClusterPlan { name, version, index: 2, node: false, spare: false };
+            has(&apiserver_as_planned(&plan, false), flag)
+        };
+        assert_eq!(["v1.30.0", "v1.31.9", "v1.32.0", "v1.36.3"].map(of), [false, false, true, true]);
+    }
+
+    #[test]
+    fn issuers_are_written_in_the_version_of_the_api_that_is_read() {
+        assert!(NO_ISSUERS.starts_with(&format!("apiVersion: {AUTHENTICATION_API}\n")), "{NO_ISSUERS}");
     }
 
     #[test]

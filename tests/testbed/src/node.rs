@@ -78,7 +78,11 @@ pub(crate) fn join(site: &Site<'_>, plan: &ClusterPlan, node: &Prepared, cluster
         let user = User::Certificate(&certificate);
         kubeconfig::write(&path, &plan.name, &cluster.server, &cluster.ca_certificate, user)?;
     }
-    let config = kubelet_config(&node.dir, &cluster.ca_certificate, &address);
+    let mut config = kubelet_config(&node.dir, &cluster.ca_certificate, &address);
+    if plan.is_at_least(31) {
+        // A machine without cgroup v2 is good enough; older kubelets do not ask.
+        config["failCgroupV1"] = false.into();
+    }
     fs::write(node.dir.join("kubelet.yaml"), config.to_string())?;
 
     let kubectl = site.kubectl(&cluster.kubeconfig);
@@ -92,7 +96,7 @@ pub(crate) fn join(site: &Site<'_>, plan: &ClusterPlan, node: &Prepared, cluster
         format!("--root-dir={}", file("kubelet")),
         format!("--cert-dir={}", file("kubelet/pki")),
     ];
-    let proxy_args = vec![
+    let mut proxy_args = vec![
         format!("--kubeconfig={}", file("kube-proxy.kubeconfig")),
         format!("--hostname-override={}", plan.name),
         "--proxy-mode=nftables".to_owned(),
@@ -100,6 +104,9 @@ pub(crate) fn join(site: &Site<'_>, plan: &ClusterPlan, node: &Prepared, cluster
         "--conntrack-max-per-core=0".to_owned(),
         "--conntrack-min=0".to_owned(),
     ];
+    if !plan.is_at_least(31) {
+        proxy_args.push("--feature-gates=NFTablesProxyMode=true".to_owned());
+    }
     let mut within = node.network.clone();
     let proxy = site.launch(&node.dir, programs::path(&plan.version, "kube-proxy"), proxy_args);
     Launch { within: within.clone(), ..proxy }.start()?;
@@ -209,7 +216,6 @@ fn kubelet_config(dir: &Path, ca: &Path, address: &str) -> Value {
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": false,
         "enforceNodeAllocatable": [],
-        "failCgroupV1": false,
         "failSwapOn": false,
         "oomScoreAdj": 0,
         "evictionHard": {},

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use crate::programs::DEFAULT_VERSION;
+use crate::programs::{self, DEFAULT_VERSION};
 
 /// What somebody asks for.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// m1 … mN.
     pub members: usize,
-    /// `m2` or `m2=v1.34.4`: further members, or other versions of those above.
+    /// `m2` or `m2=v1.30.0`: further members, or other versions of those above.
     pub member: Vec<String>,
     /// Clusters that are registered nowhere, written as members are.
     pub spares: Vec<String>,
@@ -56,6 +56,13 @@ pub(crate) struct ClusterPlan {
     pub(crate) node: bool,
     /// It is registered nowhere.
     pub(crate) spare: bool,
+}
+
+impl ClusterPlan {
+    /// Whether its Kubernetes is 1.MINOR or later.
+    pub(crate) fn is_at_least(&self, minor: u32) -> bool {
+        programs::minor(&self.version).is_none_or(|own| own >= minor)
+    }
 }
 
 impl Plan {
@@ -184,9 +191,12 @@ mod tests {
 
     #[test]
     fn a_member_may_have_another_version() {
-        let plan = Plan::new(&Wanted { member: vec!["m2=v1.34.4".into()], ..wanted() }, true).unwrap();
+        let plan = Plan::new(&Wanted { member: vec!["m2=v1.30.0".into()], ..wanted() }, true).unwrap();
         assert_eq!(names(&plan), ["host", "m1", "m2"]);
-        assert_eq!(plan.clusters[2].version, "v1.34.4");
+        assert_eq!(plan.clusters[2].version, "v1.30.0");
+        let at_least_1_31 = plan.clusters.iter().map(|cluster| cluster.is_at_least(31));
+        assert_eq!(at_least_1_31.collect::<Vec<_>>(), [true, true, false]);
+        assert!(plan.clusters[2].is_at_least(30));
     }
 
     #[test]
@@ -198,20 +208,20 @@ mod tests {
     #[test]
     fn spares_come_last_and_are_told_from_members() {
         let plan =
-            Plan::new(&Wanted { spares: vec!["a".into(), "b=v1.34.4".into()], ..wanted() }, true).unwrap();
+            Plan::new(&Wanted { spares: vec!["a".into(), "b=v1.30.0".into()], ..wanted() }, true).unwrap();
         assert_eq!(names(&plan), ["host", "m1", "m2", "a", "b"]);
         assert_eq!(
             plan.clusters.iter().map(|cluster| cluster.spare).collect::<Vec<_>>(),
             [false, false, false, true, true]
         );
-        assert_eq!(plan.clusters[4].version, "v1.34.4");
+        assert_eq!(plan.clusters[4].version, "v1.30.0");
         let twice = Plan::new(&Wanted { spares: vec!["m1".into()], ..wanted() }, true);
         assert_eq!(twice.unwrap_err().to_string(), "two clusters of one name: m1");
     }
 
     #[test]
     fn names_that_cannot_be_are_refused() {
-        for name in ["", "=v1.34.4", "host", "M1", "-m", "a.b", "m/1"] {
+        for name in ["", "=v1.30.0", "host", "M1", "-m", "a.b", "m/1"] {
             let refused = Plan::new(&Wanted { member: vec![name.into()], ..wanted() }, true);
             assert!(refused.is_err(), "{name:?}");
         }

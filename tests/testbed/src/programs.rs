@@ -161,12 +161,22 @@ fn package(program: &str) -> String {
 
 /// The version is stamped in as upstream's own build does it.
 fn ldflags(version: &str) -> String {
-    let mut numbers = version.trim_start_matches('v').split('.');
-    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let [major, minor] = major_and_minor(version);
     let package = "k8s.io/component-base/version";
     format!(
         "-s -w -X {package}.gitVersion={version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
     )
+}
+
+/// The 36 of `v1.36.3`.
+pub(crate) fn minor(version: &str) -> Option<u32> {
+    let [_, minor] = major_and_minor(version);
+    minor.parse().ok()
+}
+
+fn major_and_minor(version: &str) -> [&str; 2] {
+    let mut numbers = version.trim_start_matches('v').split('.');
+    [numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default()]
 }
 
 /// All that decides what is built: the module, the checksums of what it requires, the flags, a program of its own.
@@ -192,9 +202,9 @@ mod tests {
 
     #[test]
     fn the_version_is_stamped_into_the_programs() {
-        let flags = ldflags("v1.34.4");
-        assert!(flags.contains("gitVersion=v1.34.4"), "{flags}");
-        assert!(flags.contains("gitMajor=1 ") && flags.ends_with("gitMinor=34"), "{flags}");
+        let flags = ldflags("v1.30.0");
+        assert!(flags.contains("gitVersion=v1.30.0"), "{flags}");
+        assert!(flags.contains("gitMajor=1 ") && flags.ends_with("gitMinor=30"), "{flags}");
     }
 
     #[test]

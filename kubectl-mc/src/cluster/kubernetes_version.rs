@@ -1,4 +1,4 @@
-//! The versions of Kubernetes that a host and a member must have at least.
+//! The oldest versions of Kubernetes that a host and a member may have.
 
 use std::fmt;
 
@@ -11,8 +11,11 @@ pub(crate) struct KubernetesVersion {
 
 /// The first that serves ValidatingAdmissionPolicies, which limit what a stolen credential of the sidecar can do.
 pub(crate) const HOST_MINIMUM: KubernetesVersion = KubernetesVersion { major: 1, minor: 30 };
-/// The first with server-side apply and `Impersonate-Uid`: the join applies, and the sidecar forwards the uids of callers.
-pub(crate) const MEMBER_MINIMUM: KubernetesVersion = KubernetesVersion { major: 1, minor: 22 };
+/// The oldest supported member, which the tests run. An older one joins with a warning.
+pub(crate) const MEMBER_MINIMUM: KubernetesVersion = KubernetesVersion { major: 1, minor: 30 };
+/// The oldest member that may join: the first with server-side apply and `Impersonate-Uid`. The join applies, and the
+/// sidecar forwards the uids of callers.
+pub(crate) const MEMBER_ADMITTED: KubernetesVersion = KubernetesVersion { major: 1, minor: 22 };
 
 impl KubernetesVersion {
     /// Of a `gitVersion`, such as `v1.29.4-gke.100`; none of what is no version.
@@ -59,5 +62,19 @@ mod tests {
     fn chart_refuses_the_same_hosts() {
         let chart = include_str!("../../../sidecar/deploy/chart/Chart.yaml");
         assert!(chart.contains(&format!("kubeVersion: \">= {HOST_MINIMUM}.0-0\"")), "{chart}");
+    }
+
+    #[test]
+    fn chart_of_the_agent_admits_the_same_members() {
+        let chart = include_str!("../../../sidecar/deploy/agent-chart/Chart.yaml");
+        assert!(chart.contains(&format!("kubeVersion: \">= {MEMBER_ADMITTED}.0-0\"")), "{chart}");
+    }
+
+    #[test]
+    fn oldest_supported_versions_are_tested_end_to_end() {
+        let bed = include_str!("../../../tests/e2e.sh");
+        for flag in [format!("--member m2=v{MEMBER_MINIMUM}.0 "), format!("--spare s3=v{HOST_MINIMUM}.0 ")] {
+            assert!(bed.contains(&flag), "{flag} is not in {bed}");
+        }
     }
 }

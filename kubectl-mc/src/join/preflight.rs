@@ -11,7 +11,7 @@ use super::endpoint::Endpoint;
 use super::objects;
 use super::side::apart;
 use super::survey::{HostSurvey, MemberSurvey, Sidecar};
-use crate::cluster::kubernetes_version::{KubernetesVersion, MEMBER_MINIMUM};
+use crate::cluster::kubernetes_version::{KubernetesVersion, MEMBER_ADMITTED, MEMBER_MINIMUM};
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) fn check(
     findings.extend(server(names, member, endpoint));
     findings.extend(identity(names, host, member));
     findings.extend(rights("member", names.member_kubectl, &member.missing));
-    findings.push(version(member));
+    findings.extend(version(member));
     findings.extend(token_request(names, member));
     findings.extend(clock(host, member, token_life));
     if endpoint.insecure {
@@ -196,23 +196,35 @@ pub(super) fn rights(side: &str, kubectl: &str, missing: &[String]) -> Option<Fi
     ))
 }
 
-fn version(member: &MemberSurvey) -> Finding {
+fn version(member: &MemberSurvey) -> Vec<Finding> {
     let version = &member.version;
-    if KubernetesVersion::parse(version).is_some_and(|version| version < MEMBER_MINIMUM) {
-        return Finding::Refused(
+    let parsed = KubernetesVersion::parse(version);
+    let is_before = |minimum| parsed.is_some_and(|version| version < minimum);
+    if is_before(MEMBER_ADMITTED) {
+        return vec![Finding::Refused(
             format!(
-                "the member is Kubernetes {version}; a member must have Kubernetes {MEMBER_MINIMUM} or later"
+                "the member is Kubernetes {version}; a member must have Kubernetes {MEMBER_ADMITTED} or later"
             ),
             "upgrade the member first".to_owned(),
-        );
+        )];
     }
-    if member.validates {
-        return Finding::Fine(format!("the member is Kubernetes {version}"));
+    let mut findings = Vec::new();
+    if is_before(MEMBER_MINIMUM) {
+        findings.push(Finding::Warning(format!(
+            "the member is Kubernetes {version}; members before Kubernetes {MEMBER_MINIMUM} are neither tested nor \
+             supported"
+        )));
     }
-    Finding::Warning(format!(
-        "the member is Kubernetes {version} and serves no ValidatingAdmissionPolicy, as Kubernetes does from 1.30 on: \
-         nothing limits the rights that the sidecar's manager can give the impersonator there"
-    ))
+    if !member.validates {
+        findings.push(Finding::Warning(format!(
+            "the member is Kubernetes {version} and serves no ValidatingAdmissionPolicy, as Kubernetes does from 1.30 \
+             on: nothing limits the rights that the sidecar's manager can give the impersonator there"
+        )));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::Fine(format!("the member is Kubernetes {version}")));
+    }
+    findings
 }
 
 fn token_request(names: &Names<'_>, member: &MemberSurvey) -> Option<Finding> {

@@ -17,6 +17,7 @@ mod fleet_writes;
 mod install;
 mod keep;
 mod log;
+mod old_member;
 mod one_cluster;
 mod preflight;
 mod promises;

@@ -194,12 +194,34 @@ fn member_before_the_minimum_is_refused() {
     assert_eq!(refusals(&host(), &version("of an unknown version")), Vec::<String>::new());
 }
 
+/// What the user must confirm of this member.
+fn warnings(member: &MemberSurvey) -> Vec<String> {
+    let warning = |finding| match finding {
+        Finding::Warning(text) => Some(text),
+        Finding::Fine(_) | Finding::Refused(..) => None,
+    };
+    findings(&host(), member, &endpoint("https://m")).into_iter().filter_map(warning).collect()
+}
+
+#[test]
+fn member_before_the_tested_versions_warns() {
+    let warned = |version: &str| warnings(&MemberSurvey { version: version.to_owned(), ..member() });
+    for old in ["v1.22.0", "v1.29.14-gke.7"] {
+        let text = "members before Kubernetes 1.30 are neither tested nor supported";
+        assert_eq!(warned(old), [format!("the member is Kubernetes {old}; {text}")]);
+    }
+    for supported in ["v1.30.0", "v1.30.0-rc.1", "v1.36.3", "of an unknown version"] {
+        assert_eq!(warned(supported), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn member_without_policies_warns_and_without_tokens_fails() {
-    let old = MemberSurvey { validates: false, version: "v1.29.9".to_owned(), ..member() };
-    let findings = findings(&host(), &old, &endpoint("https://m"));
+    let warnings = warnings(&MemberSurvey { validates: false, ..member() });
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(
-        findings.iter().any(|finding| matches!(finding, Finding::Warning(text) if text.contains("v1.29.9")))
+        warnings[0].contains("Kubernetes v1.36.3 and serves no ValidatingAdmissionPolicy"),
+        "{warnings:?}"
     );
     refused(&host(), &MemberSurvey { token_request: false, ..member() }, &["TokenRequest"]);
 }

@@ -70,18 +70,9 @@ impl Cache {
         OpenOptions::new().write(true).open(path)?.set_modified(now)
     }
 
-    /// A new file under a name of its own, then a rename: no reader ever sees half a file.
     fn write(&self, path: &Path, content: &[u8], now: SystemTime) -> io::Result<()> {
         self.prune(now);
-        let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-        // Left over by a process of the same id that was killed.
-        let _ = fs::remove_file(&temporary);
-        let mut file = create_private(&temporary)?;
-        let written = file.write_all(content).and_then(|()| fs::rename(&temporary, path));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        written
+        replace(path, content)
     }
 
     /// Removes what was not used for a while. Best effort: another process may be at it too.
@@ -106,12 +97,44 @@ impl Cache {
     }
 }
 
+/// Stores an overlay that is never removed: the environment of a shell names it, and without the file kubectl would go to
+/// the user's current context. Its name is the hash of its content.
+pub(crate) fn store_lasting(content: &[u8], env: &Env) -> Result<PathBuf, CacheError> {
+    let path = state_folder(env)?.join(format!("{LASTING_PREFIX}{}.yaml", hash(content)));
+    let is_stored = is_private_file(&path) && fs::read(&path).is_ok_and(|stored| stored == content);
+    if !is_stored {
+        replace(&path, content).map_err(|source| CacheError::Write { path: path.clone(), source })?;
+    }
+    Ok(path)
+}
+
+/// Whether the plugin made the file: it is in one of its private folders.
+pub(crate) fn is_own_file(path: &Path, env: &Env) -> bool {
+    let folders = [(env::XDG_CACHE_HOME, ".cache"), (env::XDG_STATE_HOME, ".local/state")];
+    let folders = folders.iter().filter_map(|(variable, below_home)| of_user(variable, below_home, env));
+    folders.chain([temporary(env)]).any(|folder| path.starts_with(folder))
+}
+
+/// A new file under a name of its own, then a rename: no reader ever sees half a file.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    // Left over by a process of the same id that was killed.
+    let _ = fs::remove_file(&temporary);
+    let mut file = create_private(&temporary)?;
+    let written = file.write_all(content).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
 fn hash(content: &[u8]) -> String {
     let hash = digest::digest(&digest::SHA256, content);
     hash.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 const PREFIX: &str = "overlay-";
+const LASTING_PREFIX: &str = "contexts-";
 /// As long as kubectl keeps what it has discovered.
 const NAMED_LIFETIME: Duration = Duration::from_secs(6 * 60 * 60);
 /// Long enough that a shell or a watch that was started with an overlay outlives no workday without it.

@@ -7,6 +7,7 @@ mod compare;
 mod doctor;
 mod install;
 mod join;
+mod kubeconfig;
 mod tail;
 mod use_cluster;
 mod version;
@@ -28,6 +29,7 @@ pub(crate) use compare::CompareArgs;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use install::{Certificates, Expose, InstallArgs, PullPolicy, RELEASED_IMAGE, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
+pub(crate) use kubeconfig::{EnvArgs, KubeconfigArgs, ShellArgs, ShellSyntax};
 pub(crate) use tail::TailArgs;
 pub(crate) use use_cluster::UseArgs;
 pub(crate) use version::{DataFormat, GIT_COMMIT, GIT_VERSION, VersionArgs, version, with_commit};
@@ -264,6 +266,9 @@ Examples:
 
   # Through another host
   kubectl mc --context=eu-host --cluster=m1 get nodes
+
+  # helm, k9s and other tools on m1
+  kubectl mc shell m1
 
   # The same cluster for a while
   kubectl mc use m1

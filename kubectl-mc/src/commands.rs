@@ -67,7 +67,7 @@ struct ReadOnly {
 impl Explain for ReadOnly {
     fn hint(&self) -> Option<String> {
         // These open a way in, and have no dry run.
-        let opens = ["exec", "attach", "cp", "debug", "port-forward", "proxy", "run", "edit"];
+        let opens = ["exec", "attach", "cp", "debug", "port-forward", "proxy", "run", "edit", "shell"];
         let dry = if opens.contains(&self.verb.as_str()) { "" } else { "use --dry-run=server, or " };
         Some(format!("{dry}unset {}", crate::env::READONLY))
     }

@@ -14,6 +14,8 @@ pub(crate) const ROUTE: &str = "KUBECTL_MC_ROUTE";
 pub(crate) const READONLY: &str = "KUBECTL_MC_READONLY";
 /// The level of the plugin's log, as `-v`.
 pub(crate) const LOG: &str = "KUBECTL_MC_LOG";
+/// The clusters of a `kubectl mc shell`, for what runs in it.
+pub(crate) const IN_SHELL: &str = "KUBECTL_MC_SHELL";
 /// The kubectl to run.
 pub(crate) const KUBECTL: &str = "KUBECTL_MC_KUBECTL";
 /// The kubectl that called us as its plugin (set by kubectl 1.37 and later).
@@ -42,6 +44,12 @@ pub(crate) const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 pub(crate) const NO_COLOR: &str = "NO_COLOR";
 /// What the terminal can do.
 pub(crate) const TERM: &str = "TERM";
+/// The user's shell.
+pub(crate) const SHELL: &str = "SHELL";
+/// The command interpreter of Windows.
+pub(crate) const COMSPEC: &str = "ComSpec";
+/// Where zsh finds its files, instead of the home folder.
+pub(crate) const ZDOTDIR: &str = "ZDOTDIR";
 /// The user's home folder.
 pub(crate) const HOME: &str = "HOME";
 /// The user's home folder on Windows.

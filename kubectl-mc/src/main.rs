@@ -20,6 +20,7 @@ mod exit;
 mod install;
 mod join;
 mod json;
+mod kubeconfig;
 mod kubectl;
 #[cfg(test)]
 mod layers;

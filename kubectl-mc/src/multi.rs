@@ -40,6 +40,7 @@ pub(crate) use lines::Lines;
 pub(crate) use options::Options;
 pub(crate) use outcome::{Fault, Outcome};
 pub(crate) use progress::ClusterProgress;
+pub(crate) use run_folder::RunFolder;
 pub(crate) use straggler_timer::StragglerTimer;
 pub(crate) use summary::Summary;
 pub(crate) use unmarked::{unmarked, unmarked_file};

@@ -9,6 +9,7 @@ mod kubectl;
 mod kubectl_versions;
 mod logs;
 mod many_clusters;
+mod other_tools;
 mod renewed_login;
 mod several_clusters;
 mod tail;

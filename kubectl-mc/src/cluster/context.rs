@@ -174,17 +174,19 @@ impl ClusterContext {
     /// `host "context" (server)`, for messages.
     pub(crate) fn describe(&self) -> String {
         let direct = if self.is_direct { "the direct endpoint of " } else { "" };
+        let server = without_credential(&self.server);
         match &self.context {
-            Some(context) => format!("{direct}host {context:?} ({})", self.server),
-            None => format!("{direct}host of this pod ({})", self.server),
+            Some(context) => format!("{direct}host {context:?} ({server})"),
+            None => format!("{direct}host of this pod ({server})"),
         }
     }
 
     /// `context "name" (server)`, for messages about a cluster that need not be the host.
     pub(crate) fn context_name(&self) -> String {
+        let server = without_credential(&self.server);
         match &self.context {
-            Some(context) => format!("context {context:?} ({})", self.server),
-            None => format!("the cluster of this pod ({})", self.server),
+            Some(context) => format!("context {context:?} ({server})"),
+            None => format!("the cluster of this pod ({server})"),
         }
     }
 

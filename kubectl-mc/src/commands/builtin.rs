@@ -10,8 +10,8 @@ use crate::access;
 use crate::argv::Scanned;
 pub(super) use crate::argv::{COMPARE, TAIL};
 use crate::cli::{
-    self, AccessArgs, Cli, ClustersArgs, CompareArgs, DoctorArgs, Flags, InstallArgs, JoinArgs, TailArgs,
-    UninstallArgs, UnjoinArgs, UseArgs, VersionArgs,
+    self, AccessArgs, Cli, ClustersArgs, CompareArgs, DoctorArgs, EnvArgs, Flags, InstallArgs, JoinArgs,
+    KubeconfigArgs, ShellArgs, TailArgs, UninstallArgs, UnjoinArgs, UseArgs, VersionArgs,
 };
 use crate::doctor;
 use crate::env::Env;
@@ -19,6 +19,7 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::install;
 use crate::join;
+use crate::kubeconfig;
 use crate::kubectl::verb::{self, Effect};
 use crate::printer::Printer;
 
@@ -85,6 +86,30 @@ const VERBS: &[BuiltinVerb] = &[
         clusters: Clusters::ByName,
         effect: |_| Effect::Reads,
         run: |matches, flags, env, printer| use_cluster::run(&read(matches)?, flags, env, printer),
+    },
+    BuiltinVerb {
+        name: "kubeconfig",
+        about: "Print a kubeconfig with a context for each cluster, or add them to yours",
+        arguments: KubeconfigArgs::augment_args,
+        clusters: Clusters::Choice,
+        effect: |_| Effect::Reads,
+        run: |matches, flags, env, printer| kubeconfig::run(&read(matches)?, flags, env, printer),
+    },
+    BuiltinVerb {
+        name: "env",
+        about: "Print the environment with which other tools use a cluster",
+        arguments: EnvArgs::augment_args,
+        clusters: Clusters::Choice,
+        effect: |_| Effect::Reads,
+        run: |matches, flags, env, printer| kubeconfig::environment(&read(matches)?, flags, env, printer),
+    },
+    BuiltinVerb {
+        name: "shell",
+        about: "Start a shell, or run a command, in which other tools use a cluster",
+        arguments: ShellArgs::augment_args,
+        clusters: Clusters::Choice,
+        effect: |_| Effect::Opens,
+        run: |matches, flags, env, printer| kubeconfig::shell(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
         name: ACCESS,

@@ -20,58 +20,72 @@ pub(crate) fn member_server(host: &ClusterContext, cluster: &ClusterName) -> Str
 
 /// The overlay as it is stored.
 pub(crate) fn overlay_json(host: &ClusterContext, cluster: &ClusterName) -> Result<Vec<u8>, OverlayError> {
-    serde_json::to_vec(&overlay(host, cluster)).map_err(OverlayError)
+    serde_json::to_vec(&overlay(host, std::slice::from_ref(cluster))).map_err(OverlayError)
 }
 
-/// The overlay for `cluster`. It is the same for the same host, user and cluster, byte for byte.
-pub(crate) fn overlay(host: &ClusterContext, cluster: &ClusterName) -> Kubeconfig {
-    let name = format!("mc/{cluster}");
+/// The overlay for `clusters`, of which the first is the current context. It is the same for the same host, user and
+/// clusters, byte for byte.
+pub(crate) fn overlay(host: &ClusterContext, clusters: &[ClusterName]) -> Kubeconfig {
     let entry = |name: &str, auth_info: &AuthInfo| NamedAuthInfo {
         name: name.to_owned(),
         auth_info: Some(auth_info.clone()),
         ..Default::default()
     };
-    let (user, auth_infos) = match &host.user {
-        User::Named(user) => (user.clone(), Vec::new()),
+    let auth_infos = match &host.user {
+        User::Named(_) => Vec::new(),
         // Of entries of one name the first counts, and the overlay is the first file.
-        User::Inline(name, auth_info) => (Some(name.clone()), vec![entry(name, auth_info)]),
-        User::ServiceAccount(auth_info) => {
-            let name = "mc/service-account";
-            (Some(name.to_owned()), vec![entry(name, auth_info)])
-        }
+        User::Inline(name, auth_info) => vec![entry(name, auth_info)],
+        User::ServiceAccount(auth_info) => vec![entry(SERVICE_ACCOUNT, auth_info)],
+    };
+    let entries = clusters.iter().map(|cluster| member_entries(host, cluster, format!("mc/{cluster}")));
+    let (clusters, contexts): (Vec<_>, Vec<_>) = entries.unzip();
+    Kubeconfig {
+        kind: Some("Config".to_owned()),
+        api_version: Some("v1".to_owned()),
+        current_context: contexts.first().map(|context| context.name.clone()),
+        clusters,
+        contexts,
+        auth_infos,
+        ..Kubeconfig::default()
+    }
+}
+
+/// The cluster and the context of a member, both of this name.
+pub(crate) fn member_entries(
+    host: &ClusterContext,
+    cluster: &ClusterName,
+    name: String,
+) -> (NamedCluster, NamedContext) {
+    let user = match &host.user {
+        User::Named(user) => user.clone().unwrap_or_default(),
+        User::Inline(name, _) => name.clone(),
+        User::ServiceAccount(_) => SERVICE_ACCOUNT.to_owned(),
     };
     let mut extensions = host.extensions.clone().unwrap_or_default();
     extensions.push(NamedExtension {
         name: context::EXTENSION.to_owned(),
         extension: serde_json::json!({ "context": host.context }),
     });
-    Kubeconfig {
-        kind: Some("Config".to_owned()),
-        api_version: Some("v1".to_owned()),
-        current_context: Some(name.clone()),
-        clusters: vec![NamedCluster {
-            name: name.clone(),
-            cluster: Some(Cluster { server: Some(member_server(host, cluster)), ..host.cluster.clone() }),
-            ..Default::default()
-        }],
-        contexts: vec![NamedContext {
-            name: name.clone(),
-            context: Some(Context {
-                cluster: name,
-                user: Some(user.unwrap_or_default()),
-                namespace: host.namespace.clone(),
-                extensions: Some(extensions),
-                ..Default::default()
-            }),
-            ..Default::default()
-        }],
-        auth_infos,
-        ..Kubeconfig::default()
-    }
+    let entry = NamedCluster {
+        name: name.clone(),
+        cluster: Some(Cluster { server: Some(member_server(host, cluster)), ..host.cluster.clone() }),
+        ..Default::default()
+    };
+    let context = Context {
+        cluster: name.clone(),
+        user: Some(user),
+        namespace: host.namespace.clone(),
+        extensions: Some(extensions),
+        ..Default::default()
+    };
+    (entry, NamedContext { name, context: Some(context), ..Default::default() })
 }
+
+/// The name of the user that a pod's service account becomes.
+const SERVICE_ACCOUNT: &str = "mc/service-account";
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the overlay kubeconfig")]
-pub(crate) struct OverlayError(#[source] serde_json::Error);
+pub(crate) struct OverlayError(#[source] pub(crate) serde_json::Error);
 
 impl Explain for OverlayError {}

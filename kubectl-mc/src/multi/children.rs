@@ -141,7 +141,7 @@ impl<'a> Children<'a> {
     fn invocation(&self, target: &SelectedCluster, at: usize) -> Result<Invocation, Failure> {
         let overlay = overlay::overlay_json(self.job.through, &target.name)?;
         let overlay: PathBuf = match &self.folder {
-            Some(folder) => folder.write(target.name.as_str(), &overlay)?,
+            Some(folder) => folder.write(&format!("{}.json", target.name), &overlay)?,
             None => self.cache.store(&overlay, SystemTime::now())?,
         };
         let mut raw = RawPath::Joined;

@@ -1,4 +1,4 @@
-//! The private folder of one run, for overlays with a credential. It is deleted when the run ends.
+//! The private folder of one run, for files that must not outlive it. It is deleted when the run ends.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,13 +8,13 @@ use crate::error::Explain;
 
 /// The folder, until this is dropped.
 #[derive(Debug)]
-pub(super) struct RunFolder {
+pub(crate) struct RunFolder {
     folder: PathBuf,
 }
 
 impl RunFolder {
     /// Makes it in the private folder; those that killed runs have left go first.
-    pub(super) fn make(private: &Path) -> Result<Self, RunFolderError> {
+    pub(crate) fn make(private: &Path) -> Result<Self, RunFolderError> {
         remove_abandoned(private);
         let folder = private.join(format!("{PREFIX}{}", std::process::id()));
         let made = remove(&folder).and_then(|()| make_private(&folder));
@@ -22,9 +22,14 @@ impl RunFolder {
         Ok(Self { folder })
     }
 
+    /// The folder itself.
+    pub(crate) fn path(&self) -> &Path {
+        &self.folder
+    }
+
     /// Writes a file that only its owner can read.
-    pub(super) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, RunFolderError> {
-        let path = self.folder.join(format!("{name}.json"));
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, RunFolderError> {
+        let path = self.folder.join(name);
         let written = create_private(&path).and_then(|mut file| file.write_all(content));
         written.map_err(|source| RunFolderError { path: path.clone(), source })?;
         Ok(path)
@@ -110,7 +115,7 @@ mod tests {
     fn it_is_its_owners_alone_and_gone_with_the_run() {
         let private = tempfile::tempdir().unwrap();
         let run = RunFolder::make(private.path()).unwrap();
-        let file = run.write("m1", b"secret").unwrap();
+        let file = run.write("m1.json", b"secret").unwrap();
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
         drop(run);

@@ -107,7 +107,7 @@ fn commands_without_a_member_are_refused_with_a_hint() {
 
 #[test]
 fn the_overlay_holds_the_member_and_names_the_users_own_entry() {
-    let overlay = serde_json::to_value(overlay::overlay(&host("https://h:6443/prefix"), &m1())).unwrap();
+    let overlay = serde_json::to_value(overlay::overlay(&host("https://h:6443/prefix"), &[m1()])).unwrap();
     let expected = serde_json::json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "mc/m1",
         "clusters": [{"name": "mc/m1", "cluster": {"server": format!("https://h:6443{ROOT}"), "tls-server-name": "t"}}],
@@ -128,7 +128,7 @@ fn in_a_pod_the_overlay_points_to_the_token_and_stands_alone() {
         files: vec![],
         ..host("https://h")
     };
-    let overlay = serde_json::to_value(overlay::overlay(&host, &m1())).unwrap();
+    let overlay = serde_json::to_value(overlay::overlay(&host, &[m1()])).unwrap();
     assert_eq!(
         overlay["users"],
         serde_json::json!([{"name": "mc/service-account", "user": {"tokenFile": "/sa/token"}}])

@@ -1,0 +1,22 @@
+//! Kubeconfigs with which helm, k9s and other tools use members: printed, merged into the user's own file, or for one
+//! shell. No file holds a secret: contexts name the user's own entry.
+//!
+//! - [`selection`]: the host and the chosen clusters
+//! - [`entries`]: the cluster and the context of each member
+//! - [`users`]: the user's entry, where it can be copied
+//! - [`merge`]: `--merge`, an edit of the text of the user's file
+//! - [`overlay`]: the file that the environment of a shell names
+//! - [`environment`], [`shell`]: the verbs `env` and `shell`
+
+mod entries;
+mod environment;
+mod merge;
+mod overlay;
+mod print;
+mod selection;
+mod shell;
+mod users;
+
+pub(crate) use environment::run as environment;
+pub(crate) use print::run;
+pub(crate) use shell::run as shell;

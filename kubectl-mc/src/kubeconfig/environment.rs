@@ -1,0 +1,155 @@
+//! `kubectl mc env`: prints the command with which a shell's tools use a cluster.
+
+use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
+use std::path::Path;
+
+use super::overlay;
+use super::selection::{Fallback, Request, Selection};
+use crate::cache;
+use crate::cli::{EnvArgs, Flags, ShellSyntax};
+use crate::env::{self, Env};
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::printer::Printer;
+
+pub(crate) fn run(
+    arguments: &EnvArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let EnvArgs { clusters, shell, unset } = arguments;
+    let syntax = shell.map_or_else(|| syntax(env), Ok)?;
+    if *unset {
+        let files = overlay::without_overlays(env);
+        let files = files.map(std::env::join_paths).transpose();
+        let value = files.map_err(|_| NotText(env::KUBECONFIG))?;
+        let command = value.map(|value| assignment(syntax, &value)).transpose()?;
+        printer.out(&command.unwrap_or_default());
+        return Ok(ExitStatus::Success);
+    }
+    let request = Request { terms: clusters, fallback: Fallback::InUse, needs_list: false };
+    let Selection { host, clusters, .. } = request.resolve(flags, env, printer)?;
+    let overlay = cache::store_lasting(overlay::text(&host, &clusters)?.as_bytes(), env)?;
+    let list = overlay::list(&overlay, &host, env)?;
+    printer.out(&assignment(syntax, &list)?);
+    if std::io::stdout().is_terminal() {
+        let name = clusters.iter().map(|cluster| cluster.as_str()).collect::<Vec<_>>().join(",");
+        printer.note_line(&format!(
+            "to use it: {}",
+            usage(syntax, &format!("{} env {name}", host.kubectl_mc()))
+        ));
+    }
+    Ok(ExitStatus::Success)
+}
+
+/// The syntax of the user's shell.
+fn syntax(env: &Env) -> Result<ShellSyntax, UnknownShell> {
+    let Some(shell) = env.var(env::SHELL) else {
+        return Ok(if cfg!(windows) { ShellSyntax::Powershell } else { ShellSyntax::Sh });
+    };
+    let name = Path::new(shell).file_stem().and_then(OsStr::to_str).unwrap_or_default();
+    Ok(match name {
+        "sh" | "dash" | "ash" | "ksh" | "mksh" | "busybox" => ShellSyntax::Sh,
+        "bash" => ShellSyntax::Bash,
+        "zsh" => ShellSyntax::Zsh,
+        "fish" => ShellSyntax::Fish,
+        "pwsh" | "powershell" => ShellSyntax::Powershell,
+        _ => return Err(UnknownShell(shell.to_owned())),
+    })
+}
+
+/// The command that sets `KUBECONFIG`, or unsets it if the value is empty.
+fn assignment(syntax: ShellSyntax, value: &OsStr) -> Result<String, NotText> {
+    let name = env::KUBECONFIG;
+    let text = value.to_str().ok_or(NotText(name))?;
+    let quoted = quoted(syntax, text);
+    Ok(match (syntax, text.is_empty()) {
+        (ShellSyntax::Sh | ShellSyntax::Bash | ShellSyntax::Zsh, true) => format!("unset {name}\n"),
+        (ShellSyntax::Sh | ShellSyntax::Bash | ShellSyntax::Zsh, false) => {
+            format!("export {name}={quoted}\n")
+        }
+        (ShellSyntax::Fish, true) => format!("set -e {name}\n"),
+        (ShellSyntax::Fish, false) => format!("set -gx {name} {quoted}\n"),
+        (ShellSyntax::Powershell, true) => format!("Remove-Item Env:{name}\n"),
+        (ShellSyntax::Powershell, false) => format!("$Env:{name} = {quoted}\n"),
+    })
+}
+
+/// The text in single quotes, within which each shell takes all but the quote itself as it stands, and fish its `\` too.
+pub(super) fn quoted(syntax: ShellSyntax, text: &str) -> String {
+    let text = match syntax {
+        ShellSyntax::Sh | ShellSyntax::Bash | ShellSyntax::Zsh => text.replace('\'', r"'\''"),
+        ShellSyntax::Fish => text.replace('\\', r"\\").replace('\'', r"\'"),
+        // PowerShell takes typographic quotes for quotes.
+        ShellSyntax::Powershell => text
+            .chars()
+            .flat_map(|c| {
+                std::iter::repeat_n(c, if "'\u{2018}\u{2019}\u{201a}\u{201b}".contains(c) { 2 } else { 1 })
+            })
+            .collect(),
+    };
+    format!("'{text}'")
+}
+
+/// How a person runs what the command prints.
+fn usage(syntax: ShellSyntax, command: &str) -> String {
+    match syntax {
+        ShellSyntax::Sh | ShellSyntax::Bash | ShellSyntax::Zsh => format!("eval \"$({command})\""),
+        ShellSyntax::Fish => format!("{command} | source"),
+        ShellSyntax::Powershell => format!("{command} | Out-String | Invoke-Expression"),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("unknown shell {}", .0.display())]
+struct UnknownShell(OsString);
+
+impl Explain for UnknownShell {
+    fn hint(&self) -> Option<String> {
+        Some("name a syntax: --shell=sh, bash, zsh, fish or powershell".to_owned())
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot print {0}: it is not UTF-8")]
+struct NotText(&'static str);
+
+impl Explain for NotText {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shell_reads_the_value_back() {
+        let value = OsStr::new(r"/a b/it's\n:/‘c’");
+        for (syntax, expected) in [
+            (ShellSyntax::Sh, "export KUBECONFIG='/a b/it'\\''s\\n:/‘c’'\n"),
+            (ShellSyntax::Fish, "set -gx KUBECONFIG '/a b/it\\'s\\\\n:/‘c’'\n"),
+            (ShellSyntax::Powershell, "$Env:KUBECONFIG = '/a b/it''s\\n:/‘‘c’’'\n"),
+        ] {
+            assert_eq!(assignment(syntax, value).unwrap(), expected);
+        }
+        assert_eq!(assignment(ShellSyntax::Zsh, OsStr::new("")).unwrap(), "unset KUBECONFIG\n");
+    }
+
+    #[test]
+    fn syntax_is_that_of_the_users_shell() {
+        for (shell, expected) in [
+            ("/usr/bin/zsh", Some(ShellSyntax::Zsh)),
+            ("/opt/fish", Some(ShellSyntax::Fish)),
+            ("/bin/dash", Some(ShellSyntax::Sh)),
+            ("pwsh", Some(ShellSyntax::Powershell)),
+            ("/bin/tcsh", None),
+        ] {
+            let env: Env = [(env::SHELL, shell)].into_iter().collect();
+            assert_eq!(syntax(&env).ok(), expected, "{shell}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The user's kubeconfig, locked as client-go locks it (`FILE.lock`) and replaced as a whole, with its mode and owner.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::Explain;
+
+/// The file, until this is dropped.
+pub(super) struct LockedFile {
+    /// Behind symbolic links, which stay.
+    path: PathBuf,
+    text: String,
+    _lock: Lock,
+}
+
+impl LockedFile {
+    pub(super) fn open(path: &Path) -> Result<Self, FileError> {
+        let read = |source| FileError::Read { file: path.to_owned(), source };
+        let path = fs::canonicalize(path).map_err(read)?;
+        let lock = Lock::take(&path)?;
+        let text = fs::read_to_string(&path).map_err(read)?;
+        Ok(Self { path, text, _lock: lock })
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Writes a new file and renames it, so that no reader sees half of it.
+    pub(super) fn replace(&self, text: &str) -> Result<(), FileError> {
+        let temporary = with_ending(&self.path, &format!(".{}.tmp", std::process::id()));
+        // Left over by a process of the same id that was killed.
+        let _ = fs::remove_file(&temporary);
+        let written = self.write(&temporary, text).and_then(|()| fs::rename(&temporary, &self.path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written.map_err(|source| FileError::Write { file: self.path.clone(), source })
+    }
+
+    fn write(&self, temporary: &Path, text: &str) -> io::Result<()> {
+        let mut file = create_private(temporary)?;
+        file.write_all(text.as_bytes())?;
+        let metadata = fs::metadata(&self.path)?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let owner = |metadata: &fs::Metadata| (metadata.uid(), metadata.gid());
+            let (uid, gid) = owner(&metadata);
+            if owner(&file.metadata()?) != (uid, gid) {
+                std::os::unix::fs::fchown(&file, Some(uid), Some(gid))?;
+            }
+        }
+        file.set_permissions(metadata.permissions())?;
+        file.sync_all()
+    }
+}
+
+/// kubectl fails while the lock is there, and so do we while kubectl writes.
+struct Lock(PathBuf);
+
+impl Lock {
+    fn take(path: &Path) -> Result<Self, FileError> {
+        let lock = with_ending(path, ".lock");
+        match create_private(&lock) {
+            Ok(_) => Ok(Self(lock)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(FileError::Locked { lock }),
+            Err(source) => Err(FileError::Write { file: path.to_owned(), source }),
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(in crate::kubeconfig) enum FileError {
+    #[error("cannot read {}", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("another program is writing the kubeconfig: {} exists", lock.display())]
+    Locked { lock: PathBuf },
+    #[error("cannot write {}", file.display())]
+    Write { file: PathBuf, source: io::Error },
+}
+
+impl Explain for FileError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Locked { .. } => {
+                Some("try again; remove the lock file if no program is running".to_owned())
+            }
+            Self::Read { .. } | Self::Write { .. } => None,
+        }
+    }
+}

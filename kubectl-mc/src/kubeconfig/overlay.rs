@@ -1,0 +1,54 @@
+//! The overlay kubeconfig of a shell, before the user's own files in `KUBECONFIG`. It holds no secret and lies in the
+//! plugin's private folder.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use kubectl_mc_api::ClusterName;
+
+use crate::cache;
+use crate::cluster::context::ClusterContext;
+use crate::env::{self, Env};
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::kubectl::overlay::{self, OverlayError};
+use crate::yaml;
+
+/// The overlay's text. Its contexts are named mc/CLUSTER; the first is the current one.
+pub(super) fn text(host: &ClusterContext, clusters: &[ClusterName]) -> Result<String, OverlayError> {
+    let overlay = serde_json::to_value(overlay::overlay(host, clusters)).map_err(OverlayError)?;
+    Ok(yaml::text(&overlay, 0))
+}
+
+/// The value of `KUBECONFIG`: the overlay, then the user's files, all absolute, because a shell changes its folder.
+/// Overlays of shells around this one are left out.
+pub(super) fn list(overlay: &Path, host: &ClusterContext, env: &Env) -> Result<OsString, ListError> {
+    let own = host.files.iter().filter(|file| !cache::is_own_file(file, env)).map(|file| absolute(file));
+    let files: Vec<_> = std::iter::once(overlay.to_owned()).chain(own).collect();
+    std::env::join_paths(&files).map_err(|_| ListError { files })
+}
+
+/// `KUBECONFIG` without overlays of the plugin: `None` when there is none in it, an empty list when nothing else is in it.
+pub(super) fn without_overlays(env: &Env) -> Option<Vec<PathBuf>> {
+    let files: Vec<_> = std::env::split_paths(env.var(env::KUBECONFIG)?).collect();
+    let own: Vec<_> = files.iter().filter(|file| !cache::is_own_file(file, env)).cloned().collect();
+    let default = env.home().map(|home| Path::new(home).join(".kube").join("config"));
+    let is_default = matches!(own.as_slice(), [only] if Some(only) == default.as_ref());
+    (own.len() < files.len()).then_some(if is_default { Vec::new() } else { own })
+}
+
+fn absolute(file: &Path) -> PathBuf {
+    std::path::absolute(file).unwrap_or_else(|_| file.to_owned())
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the name of a kubeconfig file contains the list separator: {files:?}")]
+pub(super) struct ListError {
+    files: Vec<PathBuf>,
+}
+
+impl Explain for ListError {
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}

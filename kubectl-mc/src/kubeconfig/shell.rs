@@ -1,0 +1,96 @@
+//! `kubectl mc shell`: runs a shell or a command whose tools use a cluster. The kubeconfig lives in a folder of this run.
+
+mod prompt;
+#[cfg(unix)]
+mod signals;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::process::{Child, Command};
+
+use kubectl_mc_api::ClusterName;
+
+use super::overlay;
+use super::selection::{Fallback, Request, Selection};
+use crate::cache;
+use crate::cli::{Flags, ShellArgs};
+use crate::env::{self, Env};
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::multi::RunFolder;
+use crate::printer::Printer;
+
+pub(crate) fn run(
+    arguments: &ShellArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let ShellArgs { clusters, command } = arguments;
+    let request = Request { terms: clusters, fallback: Fallback::InUse, needs_list: false };
+    let Selection { host, clusters, .. } = request.resolve(flags, env, printer)?;
+    let names = clusters.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(",");
+    let folder = RunFolder::make(&cache::state_folder(env)?)?;
+    let kubeconfig = folder.write("kubeconfig", overlay::text(&host, &clusters)?.as_bytes())?;
+    let list = overlay::list(&kubeconfig, &host, env)?;
+    let (program, mut child) = match command.split_first() {
+        Some((program, arguments)) => {
+            let mut child = Command::new(program);
+            child.args(arguments);
+            (program.clone(), child)
+        }
+        None => {
+            if let Some(outer) = env.var(env::IN_SHELL) {
+                printer.note_line(&format!("note: this shell is inside the one of {}", outer.display()));
+            }
+            printer.note_line(&format!(
+                "tools of this shell use {names} of {}; exit ends it",
+                host.context_name()
+            ));
+            let shell =
+                env.var(env::SHELL).or_else(|| env.var(env::COMSPEC)).unwrap_or_else(|| OsStr::new(SHELL));
+            (shell.to_owned(), prompt::interactive(shell, &names, &list, &folder, env)?)
+        }
+    };
+    child.env(env::KUBECONFIG, &list).env(env::IN_SHELL, &names);
+    Ok(wait(child).map_err(|source| NotStarted { program, source })?)
+}
+
+/// Runs it to its end and takes over its exit code, as shells do.
+fn wait(mut command: Command) -> io::Result<ExitStatus> {
+    #[cfg(unix)]
+    let signals = signals::Forwarder::prepare()?;
+    let mut child: Child = command.spawn()?;
+    #[cfg(unix)]
+    let _forwarding = signals.forward_to(child.id())?;
+    let status = child.wait()?;
+    let code = status.code();
+    #[cfg(unix)]
+    let code = code
+        .or_else(|| std::os::unix::process::ExitStatusExt::signal(&status).map(|signal| KILLED_BY + signal));
+    Ok(ExitStatus::Child(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+#[cfg(unix)]
+const SHELL: &str = "/bin/sh";
+#[cfg(not(unix))]
+const SHELL: &str = "cmd.exe";
+/// What shells add to the number of the signal that killed a command.
+#[cfg(unix)]
+const KILLED_BY: i32 = 128;
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start {}", program.display())]
+struct NotStarted {
+    program: OsString,
+    source: io::Error,
+}
+
+impl Explain for NotStarted {
+    fn status(&self) -> ExitStatus {
+        match self.source.kind() {
+            io::ErrorKind::NotFound => ExitStatus::Child(127),
+            _ => ExitStatus::CannotStart,
+        }
+    }
+}

@@ -16,6 +16,8 @@ needs=(
     c++:g++
     cmake:cmake
     script:bsdutils
+    zsh:zsh
+    fish:fish
     curl:curl
     jq:jq
     openssl:openssl
@@ -34,6 +36,7 @@ missing=()
 for need in "${needs[@]}"; do
     command -v "${need%%:*}" >/dev/null 2>&1 || [ -x "/usr/sbin/${need%%:*}" ] || missing+=("${need##*:}")
 done
+[ -e /usr/share/bash-completion/bash_completion ] || missing+=(bash-completion)
 python3 -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 [ -d /usr/share/ca-certificates/mozilla ] || missing+=(ca-certificates)
 if [[ "${1:-}" = --@(arm64|release) ]] && [ ! -e /usr/aarch64-linux-gnu/lib/libc.a ]; then missing+=(libc6-dev-arm64-cross); fi

@@ -80,10 +80,19 @@ impl Scanned {
         (0..self.kubectl.len()).find(dashes).unwrap_or(self.kubectl.len())
     }
 
+    /// Whether there is a `--` that ends the flags.
+    pub(crate) fn has_dashes(&self) -> bool {
+        self.dashes() < self.kubectl.len()
+    }
+
+    /// Whether this word of [`Self::kubectl`] is the value of the flag before it.
+    pub(crate) fn is_value(&self, at: usize) -> bool {
+        self.flags.iter().any(|flag| matches!(flag.value, Value::Next) && flag.at + 1 == at)
+    }
+
     /// Whether this word is a flag or the value of one.
     fn is_of_flag(&self, at: usize) -> bool {
-        let takes_next = |flag: &Flag| matches!(flag.value, Value::Next);
-        self.flags.iter().any(|flag| flag.at == at || (takes_next(flag) && flag.at + 1 == at))
+        self.is_value(at) || self.flags.iter().any(|flag| flag.at == at)
     }
 
     /// Whether the verb is one of kubectl itself, not of another plugin.
@@ -200,6 +209,11 @@ impl Scanned {
             self.own.push(next);
         }
     }
+}
+
+/// Whether `--name` is a flag of ours after `verb`, or before any verb.
+pub(crate) fn is_own(name: &str, verb: Option<&OsStr>) -> bool {
+    flags::own(name).is_some_and(|flag| flag.is_ours(verb))
 }
 
 /// Whether a flag of ours chooses clusters.

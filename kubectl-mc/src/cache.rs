@@ -53,16 +53,26 @@ impl Cache {
         (fresh && is_private_file(&path)).then(|| fs::read(&path).ok())?
     }
 
-    /// Stores the content in place of what was stored under the name before.
+    /// The same with its age, however old it is.
+    pub(crate) fn load_aged(&self, kind: &str, name: &str, now: SystemTime) -> Option<(Vec<u8>, Duration)> {
+        let path = self.named_path(kind, name);
+        let written = path.metadata().and_then(|metadata| metadata.modified()).ok()?;
+        let age = now.duration_since(written).ok()?;
+        is_private_file(&path).then(|| fs::read(&path).ok())?.map(|content| (content, age))
+    }
+
+    /// Stores the content in place of what was stored under the name before, and says where.
     pub(crate) fn store_named(
         &self,
         kind: &str,
         name: &str,
         content: &[u8],
         now: SystemTime,
-    ) -> Result<(), CacheError> {
+    ) -> Result<PathBuf, CacheError> {
         let path = self.named_path(kind, name);
-        self.write(&path, content, now).map_err(|source| CacheError::Write { path, source })
+        let written = self.write(&path, content, now);
+        written.map_err(|source| CacheError::Write { path: path.clone(), source })?;
+        Ok(path)
     }
 
     /// The time of the last use is what pruning goes by.

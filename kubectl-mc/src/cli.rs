@@ -4,6 +4,7 @@
 mod access;
 mod agent;
 mod compare;
+mod completion;
 mod doctor;
 mod install;
 mod join;
@@ -26,6 +27,7 @@ pub(crate) use access::{
 };
 pub(crate) use agent::{AgentArgs, AgentTokenLife};
 pub(crate) use compare::CompareArgs;
+pub(crate) use completion::{CompletionArgs, CompletionCommand, Shell, ShimArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use install::{Certificates, Expose, InstallArgs, PullPolicy, RELEASED_IMAGE, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
@@ -170,7 +172,7 @@ pub(crate) enum RouteChoice {
 #[derive(Debug, Args)]
 pub(crate) struct ClustersArgs {
     /// Names of clusters [default: all]
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "CLUSTER")]
     pub(crate) names: Vec<ClusterName>,
     /// Output format: wide, json, yaml, name, or a template of kubectl (jsonpath=, custom-columns=, go-template=)
     #[arg(long, short = 'o', value_name = "FORMAT", value_parser = Output::parse)]
@@ -283,6 +285,7 @@ Environment:
   KUBECTL_MC_LOG       the log level when no -v is given
   KUBECTL_MC_READONLY  1 refuses every command that may change something
   KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, else that in PATH)
+  KUBECTL_MC_COMPLETION_TIMEOUT  the time limit of a completion [default: 800ms]
 Exit codes:
   one cluster: kubectl's own; several: 0 all succeeded, 4 some, 5 all failed;
   2 wrong usage, 3 no such cluster, 127 no kubectl, 130 interrupted";

@@ -2,6 +2,7 @@
 
 mod builtin;
 mod clusters;
+mod completion;
 mod kubectl;
 mod misspelled;
 mod use_cluster;
@@ -23,6 +24,9 @@ use crate::settings::{self, Settings};
 
 /// Runs `kubectl mc <arguments>`. The commands of a hint go to the same host.
 pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
+    if arguments.first().is_some_and(|word| word == crate::completion::VERB) {
+        return Ok(completion::respond(arguments, env, printer));
+    }
     let scanned = argv::scan(arguments.clone());
     let given = GivenFlags::of_words(if builtin::is_verb(&scanned) { &arguments } else { &scanned.own });
     let env = settings::with_log_level(scanned.value("v"), env)?;

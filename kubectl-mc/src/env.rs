@@ -16,6 +16,8 @@ pub(crate) const READONLY: &str = "KUBECTL_MC_READONLY";
 pub(crate) const LOG: &str = "KUBECTL_MC_LOG";
 /// The clusters of a `kubectl mc shell`, for what runs in it.
 pub(crate) const IN_SHELL: &str = "KUBECTL_MC_SHELL";
+/// The time limit of a completion.
+pub(crate) const COMPLETION_TIMEOUT: &str = "KUBECTL_MC_COMPLETION_TIMEOUT";
 /// The kubectl to run.
 pub(crate) const KUBECTL: &str = "KUBECTL_MC_KUBECTL";
 /// The kubectl that called us as its plugin (set by kubectl 1.37 and later).
@@ -54,6 +56,8 @@ pub(crate) const ZDOTDIR: &str = "ZDOTDIR";
 pub(crate) const HOME: &str = "HOME";
 /// The user's home folder on Windows.
 pub(crate) const USERPROFILE: &str = "USERPROFILE";
+/// The user's shell.
+pub(crate) const SHELL: &str = "SHELL";
 /// Where programs are found.
 pub(crate) const PATH: &str = "PATH";
 /// The API server's address, in a pod.

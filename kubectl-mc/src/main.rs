@@ -11,6 +11,7 @@ mod chosen_cluster;
 mod cli;
 mod cluster;
 mod commands;
+mod completion;
 mod config_file;
 mod confirm;
 mod doctor;
@@ -43,7 +44,7 @@ use crate::printer::Printer;
 
 fn main() -> ExitCode {
     let printer = Printer::default();
-    let arguments = std::env::args_os().skip(1).collect();
+    let arguments = completion::arguments(std::env::args_os());
     let status = commands::run(arguments, &Env::from_process(), &printer).unwrap_or_else(|failure| {
         printer.failure(&failure);
         failure.status

@@ -5,13 +5,14 @@ use std::ffi::OsStr;
 
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 
-use super::{clusters, use_cluster, version};
+use super::{clusters, completion, use_cluster, version};
 use crate::access;
 use crate::argv::Scanned;
 pub(super) use crate::argv::{COMPARE, TAIL};
 use crate::cli::{
-    self, AccessArgs, Cli, ClustersArgs, CompareArgs, DoctorArgs, EnvArgs, Flags, InstallArgs, JoinArgs,
-    KubeconfigArgs, ShellArgs, TailArgs, UninstallArgs, UnjoinArgs, UseArgs, VersionArgs,
+    self, AccessArgs, Cli, ClustersArgs, CompareArgs, CompletionArgs, DoctorArgs, EnvArgs, Flags,
+    InstallArgs, JoinArgs, KubeconfigArgs, ShellArgs, TailArgs, UninstallArgs, UnjoinArgs, UseArgs,
+    VersionArgs,
 };
 use crate::doctor;
 use crate::env::Env;
@@ -185,6 +186,14 @@ const VERBS: &[BuiltinVerb] = &[
         run: |matches, flags, env, printer| doctor::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
+        name: COMPLETION,
+        about: "Print the completion of a shell, or install it for kubectl",
+        arguments: CompletionArgs::augment_args,
+        clusters: Clusters::None,
+        effect: |_| Effect::Reads,
+        run: |matches, _, env, printer| completion::run(&read(matches)?, env, printer),
+    },
+    BuiltinVerb {
         name: VERSION,
         about: "Print the versions of the plugin and of the sidecar",
         arguments: VersionArgs::augment_args,
@@ -316,6 +325,7 @@ fn read<A: FromArgMatches>(matches: &ArgMatches) -> Result<A, Failure> {
 }
 
 const ACCESS: &str = "access";
+const COMPLETION: &str = "completion";
 const VERSION: &str = "version";
 
 #[derive(Debug, thiserror::Error)]
@@ -336,6 +346,10 @@ impl Explain for FlagError {
             }
             Self::NoChoice { verb: "install" | "uninstall" } => {
                 "--context=NAME names another host".to_owned()
+            }
+            Self::NoChoice { verb: COMPLETION } => {
+                "leave out the flags that choose clusters; kubectl's own scripts: kubectl completion SHELL"
+                    .to_owned()
             }
             Self::NoChoice { .. } => "name the cluster as an argument".to_owned(),
             Self::OfKubectl { verb, .. } => format!("`kubectl mc {verb} --help` lists its flags"),

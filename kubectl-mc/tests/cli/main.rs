@@ -8,6 +8,7 @@ mod bed;
 mod choosing;
 mod clusters;
 mod compare;
+mod completion;
 mod doctor;
 mod documents;
 mod explain;

@@ -41,7 +41,7 @@ impl Findings {
     }
 
     pub(super) fn store(&self, cache: &Cache, key: &str, now: SystemTime) -> Result<(), CacheError> {
-        cache.store_named(KIND, key, &serde_json::to_vec(self).unwrap_or_default(), now)
+        cache.store_named(KIND, key, &serde_json::to_vec(self).unwrap_or_default(), now).map(drop)
     }
 
     /// What needs no request: the endpoint, or why it is not used. A fault does not count if the endpoint is demanded.

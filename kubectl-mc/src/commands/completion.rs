@@ -1,0 +1,38 @@
+//! `kubectl mc completion` prints the script of a shell, or installs the completion for kubectl. The hidden verb answers
+//! both.
+
+use std::ffi::OsString;
+
+use super::builtin;
+use crate::cli::{CompletionArgs, CompletionCommand, Shell};
+use crate::completion;
+use crate::env::Env;
+use crate::error::Failure;
+use crate::exit::ExitStatus;
+use crate::printer::Printer;
+
+pub(super) fn run(arguments: &CompletionArgs, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
+    let shell = match &arguments.command {
+        CompletionCommand::Install(arguments) => {
+            completion::install(arguments, env, printer)?;
+            return Ok(ExitStatus::Success);
+        }
+        CompletionCommand::Uninstall { dry_run } => {
+            completion::uninstall(*dry_run, env, printer)?;
+            return Ok(ExitStatus::Success);
+        }
+        CompletionCommand::Bash => Shell::Bash,
+        CompletionCommand::Zsh => Shell::Zsh,
+        CompletionCommand::Fish => Shell::Fish,
+        CompletionCommand::Powershell => Shell::Powershell,
+    };
+    printer.out(completion::script(shell));
+    Ok(ExitStatus::Success)
+}
+
+/// Prints the candidates for the last word. Its failure is an answer without candidates.
+pub(super) fn respond(mut words: Vec<OsString>, env: &Env, printer: &Printer) -> ExitStatus {
+    words.remove(0);
+    printer.out(&completion::respond(words, builtin::parser(), env).text());
+    ExitStatus::Success
+}

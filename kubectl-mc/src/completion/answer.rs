@@ -1,0 +1,189 @@
+//! The answer to a shell, in cobra's form: one candidate a line, a tab before its description, and the directive as
+//! the last line.
+
+use std::fmt::Write;
+
+use crate::server_text::is_unsafe;
+
+/// What the shell is told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Answer {
+    pub(super) candidates: Vec<Candidate>,
+    pub(super) directive: Directive,
+}
+
+/// One word that completes the command line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Candidate {
+    word: String,
+    about: String,
+}
+
+/// cobra's `ShellCompDirective`: a sum of bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Directive(u8);
+
+impl Directive {
+    /// No space after the word, because more may follow.
+    pub(super) const NO_SPACE: Self = Self(2);
+    /// Not even names of files when there is no candidate.
+    pub(super) const NO_FILES: Self = Self(4);
+    /// Names of files when there is no candidate.
+    pub(super) const FILES: Self = Self(0);
+    /// Something failed: the shell ignores the candidates.
+    const ERROR: Self = Self(1);
+
+    /// Reads the directive of kubectl. Bits of a later cobra stay as they are.
+    fn parse(text: &str) -> Option<Self> {
+        text.strip_prefix(':')?.parse().ok().map(Self)
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl Default for Directive {
+    fn default() -> Self {
+        Self::NO_FILES
+    }
+}
+
+impl Candidate {
+    /// A candidate, unless it holds what a terminal or a shell would take for more than text: names come from members
+    /// too.
+    pub(super) fn new(word: &str, about: &str) -> Option<Self> {
+        let is_active = |c: char| is_unsafe(c) || c.is_whitespace() || matches!(c, '$' | '`');
+        if word.is_empty() || word.contains(is_active) {
+            return None;
+        }
+        let about = about.lines().next().unwrap_or_default();
+        let about = about.chars().filter(|c| !is_unsafe(*c)).collect();
+        Some(Self { word: word.to_owned(), about })
+    }
+
+    pub(super) fn word(&self) -> &str {
+        &self.word
+    }
+}
+
+impl Answer {
+    /// Only names of files.
+    pub(super) fn files() -> Self {
+        Self { candidates: Vec::new(), directive: Directive::FILES }
+    }
+
+    /// These words, without descriptions.
+    pub(super) fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
+        words.into_iter().filter_map(|word| Candidate::new(word, "")).collect()
+    }
+
+    /// Reads the answer of kubectl; nothing if it failed.
+    pub(super) fn parse(text: &str) -> Self {
+        let mut lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
+        let Some(directive) = lines.pop().and_then(Directive::parse) else { return Self::default() };
+        if directive.has(Directive::ERROR) {
+            return Self::default();
+        }
+        let candidate = |line: &str| {
+            let (word, about) = line.split_once('\t').unwrap_or((line, ""));
+            Candidate::new(word, about)
+        };
+        // A hint for a person is no candidate.
+        let lines = lines.into_iter().filter(|line| !line.starts_with("_activeHelp_ "));
+        Self { candidates: lines.filter_map(candidate).collect(), directive }
+    }
+
+    /// The candidates that begin with what was typed.
+    pub(super) fn beginning_with(mut self, typed: &str) -> Self {
+        self.candidates.retain(|candidate| candidate.word.starts_with(typed));
+        self
+    }
+
+    /// The candidates that are not refused.
+    pub(super) fn without(mut self, is_refused: impl Fn(&str) -> bool) -> Self {
+        self.candidates.retain(|candidate| !is_refused(&candidate.word));
+        self
+    }
+
+    /// The same words, each behind what stands before it in the word of the command line. They lose their descriptions:
+    /// beside those, kubectl's script for bash compares the quoted word, and quotes commas.
+    pub(super) fn behind(mut self, before: &str) -> Self {
+        for candidate in self.candidates.iter_mut().filter(|_| !before.is_empty()) {
+            candidate.word.insert_str(0, before);
+            candidate.about.clear();
+        }
+        self
+    }
+
+    /// The candidates of both; of two with one word the first counts.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        let new =
+            other.candidates.into_iter().filter(|new| self.candidates.iter().all(|c| c.word != new.word));
+        let new: Vec<_> = new.collect();
+        self.candidates.extend(new);
+        self.directive = self.directive.and(other.directive);
+        self
+    }
+
+    /// The same without a space after the word.
+    pub(super) fn without_space(mut self) -> Self {
+        self.directive = self.directive.and(Directive::NO_SPACE);
+        self
+    }
+
+    /// What is printed.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for Candidate { word, about } in &self.candidates {
+            let tab = if about.is_empty() { "" } else { "\t" };
+            let _ = writeln!(text, "{word}{tab}{about}");
+        }
+        let _ = writeln!(text, ":{}", self.directive.0);
+        text
+    }
+}
+
+impl FromIterator<Candidate> for Answer {
+    fn from_iter<T: IntoIterator<Item = Candidate>>(candidates: T) -> Self {
+        Self { candidates: candidates.into_iter().collect(), directive: Directive::NO_FILES }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answer_of_kubectl_is_read_and_written_alike() {
+        for (text, expected) in [
+            ("pods\tResource\nnodes\n:4\n", "pods\tResource\nnodes\n:4\n"),
+            ("web\n\n:36\n", "web\n:36\n"),
+            ("_activeHelp_ choose\na\n:4\n", "a\n:4\n"),
+            ("a\n:0\n", "a\n:0\n"),
+            // An error, no directive, nothing at all.
+            ("a\n:1\n", ":4\n"),
+            ("a\nb\n", ":4\n"),
+            ("", ":4\n"),
+        ] {
+            assert_eq!(Answer::parse(text).text(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn text_that_a_shell_would_run_is_dropped() {
+        let text = "$(id)\n`id`\na b\n\u{1b}[2Jpod\nweb\tdeploy\u{7}ment\n:4\n";
+        assert_eq!(Answer::parse(text).text(), "web\tdeployment\n:4\n");
+    }
+
+    #[test]
+    fn first_of_two_equal_words_counts() {
+        let ours: Answer = Candidate::new("--cluster", "ours").into_iter().collect();
+        let theirs = Answer::parse("--cluster\ttheirs\n--all\n:4\n");
+        assert_eq!(ours.and(theirs).text(), "--cluster\tours\n--all\n:4\n");
+    }
+}

@@ -1,0 +1,82 @@
+//! Runs a program for its standard output until a deadline. It has no standard input, so it cannot ask; its standard
+//! error goes nowhere, because the terminal is the shell's.
+
+use std::process::{Command, Stdio};
+
+use tokio::time::Instant;
+
+use crate::cluster::client;
+
+/// What the program wrote, if it succeeded before the deadline. Later it is killed, and its own children with it.
+pub(super) fn output(mut command: Command, deadline: Instant) -> Option<Vec<u8>> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    client::runtime().ok()?.block_on(async {
+        let mut command = tokio::process::Command::from(command);
+        let child = command.kill_on_drop(true).spawn().ok()?;
+        let id = child.id();
+        // It lives on while the group is killed, so the id is still the child's.
+        let mut ended = std::pin::pin!(child.wait_with_output());
+        tokio::select! {
+            output = &mut ended => {
+                let output = output.ok()?;
+                output.status.success().then_some(output.stdout)
+            }
+            () = tokio::time::sleep_until(deadline) => { kill(id); None }
+            _ = tokio::signal::ctrl_c() => { kill(id); None }
+        }
+    })
+}
+
+/// The whole group: a credential plugin of kubectl too.
+#[cfg(unix)]
+fn kill(id: Option<u32>) {
+    let id = id.and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?));
+    if let Some(id) = id {
+        let _ = rustix::process::kill_process_group(id, rustix::process::Signal::KILL);
+    }
+}
+
+/// Elsewhere the child is killed when it is dropped.
+#[cfg(not(unix))]
+fn kill(_: Option<u32>) {}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn shell(script: &str, limit: Duration) -> Option<Vec<u8>> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        output(command, Instant::now() + limit)
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn output_of_a_success_is_returned() {
+        assert_eq!(shell("echo a; echo b >&2", LONG).as_deref(), Some(&b"a\n"[..]));
+        assert_eq!(shell("echo a; exit 1", LONG), None);
+        // It has nothing to read.
+        assert_eq!(shell("cat", LONG).as_deref(), Some(&b""[..]));
+    }
+
+    #[test]
+    fn deadline_kills_the_children_of_the_child() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        // The grandchild holds the pipe open for writing until it dies.
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read_to_string(pipe)
+        });
+        let script = format!("(exec sleep 1000000 >{}) & wait", pipe.display());
+        assert_eq!(shell(&script, Duration::from_millis(200)), None);
+        assert_eq!(reader.join().unwrap().unwrap(), "");
+    }
+}

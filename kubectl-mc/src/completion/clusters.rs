@@ -1,0 +1,97 @@
+//! The clusters behind the host, by a run of `kubectl mc clusters` that the deadline ends. The list is kept for a
+//! short time, and for a day when the host does not answer.
+
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use super::Session;
+use super::answer::{Answer, Candidate};
+use super::child;
+use crate::cache::Cache;
+use crate::cluster::context::{ClusterContext, User};
+use crate::multi::selection::SelectedCluster;
+
+/// The clusters that a label selector chooses, as far as they are known.
+pub(super) fn list(session: &Session<'_>, selector: Option<&str>) -> Vec<SelectedCluster> {
+    let Ok(host) = ClusterContext::load(&session.host, session.env) else { return Vec::new() };
+    let now = SystemTime::now();
+    let cache = Cache::open(session.env).ok();
+    let key = key(&host, selector);
+    let kept = cache.as_ref().and_then(|cache| cache.load_aged(KIND, &key, now));
+    let list = match kept {
+        Some((list, age)) if age < FRESH => list,
+        kept => match child::output(command(session, selector), session.deadline) {
+            Some(list) => {
+                // Without a cache the next answer takes as long as this one.
+                let _ = cache.map(|cache| cache.store_named(KIND, &key, &list, now));
+                list
+            }
+            None => kept.filter(|(_, age)| *age < STALE).map(|(list, _)| list).unwrap_or_default(),
+        },
+    };
+    SelectedCluster::of_list(&serde_json::from_slice::<Value>(&list).unwrap_or_default())
+}
+
+/// The names for a flag or an argument that takes one cluster.
+pub(super) fn one(session: &Session<'_>, typed: &str) -> Answer {
+    names(&list(session, None)).beginning_with(typed)
+}
+
+/// The names for a list with commas: names, `@sets` and `!exclusions`. A pattern is complete as it is.
+pub(super) fn several(session: &Session<'_>, typed: &str) -> Answer {
+    let (before, term) =
+        typed.rsplit_once(',').map_or(("", typed), |(_, term)| typed.split_at(typed.len() - term.len()));
+    let body = term.strip_prefix('!').unwrap_or(term);
+    if before.contains('/') || body.contains(['/', '*', '?', '[']) {
+        return Answer::default();
+    }
+    let sets = || session.sets.keys().filter_map(|set| Candidate::new(&format!("@{set}"), "set of clusters"));
+    let found = match body.starts_with('@') {
+        true => sets().collect(),
+        false => names(&list(session, None)).and(sets().collect()),
+    };
+    let named: Vec<_> = before.split(',').map(|named| named.trim_start_matches('!')).collect();
+    let sign = if body.len() < term.len() { "!" } else { "" };
+    found.beginning_with(body).without(|word| named.contains(&word)).behind(&format!("{before}{sign}"))
+}
+
+fn names(clusters: &[SelectedCluster]) -> Answer {
+    let candidate = |cluster: &SelectedCluster| {
+        let version = cluster.listed.as_ref().and_then(|listed| listed.version.as_ref());
+        let version = version.map(|version| version.to_string()).unwrap_or_default();
+        let about = if cluster.not_ready().is_some() { "not ready".to_owned() } else { version };
+        Candidate::new(cluster.name.as_str(), &about)
+    };
+    clusters.iter().filter_map(candidate).collect()
+}
+
+/// The verb that lists, run by this program.
+fn command(session: &Session<'_>, selector: Option<&str>) -> Command {
+    let mut command = Command::new(&session.program);
+    // Under the name of the completion it would complete again.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::arg0(&mut command, "kubectl-mc");
+    command.args(["clusters", "--output=json"]).args(session.host_flags());
+    if let Some(selector) = selector {
+        command.arg(format!("--selector={selector}"));
+    }
+    command
+}
+
+/// A caller has a list of their own at each host.
+fn key(host: &ClusterContext, selector: Option<&str>) -> String {
+    let user = match &host.user {
+        User::Named(user) => user.as_deref().unwrap_or_default(),
+        User::Inline(name, _) => name,
+        User::ServiceAccount(_) => "",
+    };
+    format!("{:?}", (&host.context, &host.server, user, &host.files, selector))
+}
+
+const KIND: &str = "completion";
+/// A new cluster is missing no longer than this, and a completion that follows at once asks nothing.
+const FRESH: Duration = Duration::from_secs(30);
+/// Names for an outage of the host.
+const STALE: Duration = Duration::from_secs(24 * 60 * 60);

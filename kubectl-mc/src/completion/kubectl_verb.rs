@@ -1,0 +1,174 @@
+//! Completes the command line of a verb of kubectl: the plugin's flags are the plugin's, and kubectl completes the rest
+//! with the kubeconfig that leads it to the member.
+
+use std::ffi::{OsStr, OsString};
+use std::time::SystemTime;
+
+use clap::{Arg, Command};
+use kubectl_mc_api::ClusterName;
+
+use super::answer::{Answer, Candidate};
+use super::{Cursor, Place, Session, child, clusters, own_verb, values};
+use crate::argv::{self, COMPARE, KUBECTL_VERBS, Scanned, TAIL};
+use crate::cache::Cache;
+use crate::chosen_cluster::ChosenCluster;
+use crate::cluster::context::ClusterContext;
+use crate::kubectl::exec::{Invocation, Kubectl};
+use crate::kubectl::{overlay, rewrite};
+
+pub(super) fn respond(session: &Session<'_>, parser: &Command, cursor: &Cursor, typed: &str) -> Answer {
+    let before = &cursor.before;
+    let Some(verb) = before.verb() else { return verbs_or_flags(session, parser, cursor, typed) };
+    match cursor.place {
+        Place::Word => {}
+        Place::AfterDashes | Place::KubectlValue | Place::OwnValue(_) => {
+            return on_member(session, before, typed);
+        }
+    }
+    if let Some(answer) = own_value(session, parser, Some(verb), typed) {
+        return answer;
+    }
+    if typed.starts_with("--") && typed.contains('=') {
+        let strategies = ["--dry-run=clusters"].into_iter().filter(|word| word.starts_with(typed));
+        let clusters =
+            Answer::words(strategies.filter_map(|word| word.split_once('=').map(|(_, value)| value)));
+        return clusters.and(on_member(session, before, typed));
+    }
+    if typed.starts_with('-') {
+        let own = own_flags(parser, Some(verb), typed);
+        // Those of a verb of the plugin that reads the words of one of kubectl.
+        if let Some(verb) = parser.find_subcommand(verb).filter(|verb| is_like_kubectl(verb)) {
+            return own_verb::flags(verb.get_arguments(), typed).and(own);
+        }
+        return own.and(flags_of_kubectl(session, parser, before, typed));
+    }
+    if verb == "help" {
+        return own_verb::subcommands(parser, typed).and(without_cluster(session, before, typed));
+    }
+    if is_group(before) {
+        return without_cluster(session, before, typed);
+    }
+    on_member(session, before, typed)
+}
+
+fn verbs_or_flags(session: &Session<'_>, parser: &Command, cursor: &Cursor, typed: &str) -> Answer {
+    let before = &cursor.before;
+    if matches!(cursor.place, Place::KubectlValue) {
+        return on_member(session, before, typed);
+    }
+    if let Some(answer) = own_value(session, parser, None, typed) {
+        return answer;
+    }
+    if typed.starts_with('-') {
+        return own_flags(parser, None, typed).and(flags_of_kubectl(session, parser, before, typed));
+    }
+    let mut kubectl = without_cluster(session, before, typed);
+    if kubectl.candidates.is_empty() {
+        kubectl = KUBECTL_VERBS.iter().filter_map(|verb| Candidate::new(verb, "")).collect();
+    }
+    // `config` is refused with a cluster, and this plugin is not run below itself.
+    let kubectl = kubectl.without(|verb| matches!(verb, "config" | "mc"));
+    own_verb::subcommands(parser, typed).and(kubectl.beginning_with(typed))
+}
+
+/// The value of a flag of ours in the word of the flag: `--cluster=m`, `-Cm`.
+fn own_value(session: &Session<'_>, parser: &Command, verb: Option<&OsStr>, typed: &str) -> Option<Answer> {
+    if let Some(value) = typed.strip_prefix("-C").filter(|value| !value.is_empty()) {
+        return Some(clusters::several(session, value).behind("-C"));
+    }
+    let (flag, value) = typed.split_once('=')?;
+    let is_own = argv::is_own(flag.strip_prefix("--")?, verb) || (flag == "--dry-run" && verb.is_none());
+    is_own.then(|| values::of_flag(session, parser.get_arguments(), flag, value))
+}
+
+/// The flags of ours that may follow the verb.
+fn own_flags(parser: &Command, verb: Option<&OsStr>, typed: &str) -> Answer {
+    let is_ours =
+        |flag: &&Arg| flag.get_long().is_some_and(|name| verb.is_none() || argv::is_own(name, verb));
+    own_verb::flags(parser.get_arguments().filter(is_ours), typed)
+}
+
+/// kubectl's flags without those that are ours, or that contradict a cluster.
+fn flags_of_kubectl(session: &Session<'_>, parser: &Command, before: &Scanned, typed: &str) -> Answer {
+    let verb = before.verb();
+    let is_refused = |word: &str| {
+        let own = parser.get_arguments().filter_map(Arg::get_long);
+        let name = word.strip_prefix("--").unwrap_or_default();
+        matches!(word, "--server" | "-s")
+            || (own.into_iter().any(|own| own == name) && argv::is_own(name, verb))
+    };
+    without_cluster(session, before, typed).without(is_refused)
+}
+
+/// What kubectl says without asking a cluster: its verbs and their flags.
+fn without_cluster(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
+    let output = || {
+        let kubectl = values::plain_kubectl(session, words(before, typed))?;
+        child::output(kubectl, session.deadline)
+    };
+    Answer::parse(&String::from_utf8_lossy(&output().unwrap_or_default()))
+}
+
+/// What kubectl says of the chosen cluster; nothing without one.
+fn on_member(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
+    let output = || {
+        let host = ClusterContext::load_for(before, &session.host, session.env).ok()?;
+        let cluster = cluster(session, &host)?;
+        // Not among the overlays of commands: to have one means that the cluster was reached.
+        let overlay = overlay::overlay_json(&host, &cluster).ok()?;
+        let name = String::from_utf8_lossy(&overlay);
+        let overlay =
+            Cache::open(session.env).ok()?.store_named(KIND, &name, &overlay, SystemTime::now()).ok()?;
+        let kubeconfig = rewrite::kubeconfig_list(&host, &overlay).ok()?;
+        let kubectl = Kubectl::find(session.env).ok()?;
+        child::output(
+            kubectl.child(Invocation { arguments: words(before, typed), kubeconfig }),
+            session.deadline,
+        )
+    };
+    Answer::parse(&String::from_utf8_lossy(&output().unwrap_or_default()))
+}
+
+/// The chosen cluster; of several the first that answers, as far as the host knows.
+fn cluster(session: &Session<'_>, host: &ClusterContext) -> Option<ClusterName> {
+    let Some(choice) = &session.choice else { return ChosenCluster::load(host, session.env).ok()?.cluster };
+    if let Some(name) = choice.exact() {
+        return Some(name.clone());
+    }
+    let chosen = choice.resolve(&session.sets, &mut |selector| Ok(clusters::list(session, selector))).ok()?;
+    let down: Vec<_> =
+        clusters::list(session, None).into_iter().filter(|one| one.not_ready().is_some()).collect();
+    let mut answering = chosen.names().filter(|name| !down.iter().any(|down| down.name == **name));
+    answering.next().or_else(|| chosen.names().next()).cloned()
+}
+
+/// The words for kubectl's own completion.
+fn words(before: &Scanned, typed: &str) -> Vec<OsString> {
+    let mut words = before.kubectl.clone();
+    let verb = words.iter().position(|word| Some(word.as_os_str()) == before.verb());
+    if let Some(verb) = verb {
+        if words[verb] == COMPARE {
+            words[verb] = "get".into();
+            // `compare get TYPE` is `compare TYPE`.
+            if words.get(verb + 1).is_some_and(|word| word == "get") {
+                words.remove(verb + 1);
+            }
+        } else if words[verb] == TAIL {
+            words[verb] = "logs".into();
+        }
+    }
+    std::iter::once(super::VERB.into()).chain(words).chain([typed.into()]).collect()
+}
+
+fn is_like_kubectl(verb: &Command) -> bool {
+    matches!(verb.get_name(), COMPARE | TAIL)
+}
+
+/// Whether a verb of kubectl below the verb is next, for which no cluster is needed.
+fn is_group(before: &Scanned) -> bool {
+    let verb = before.verb().and_then(OsStr::to_str).unwrap_or_default();
+    GROUPS.contains(&verb) && before.word_after_verb().is_none()
+}
+
+const GROUPS: &[&str] = &["alpha", "auth", "certificate", "create", "kuberc", "rollout", "set", "top"];
+const KIND: &str = "completion-overlay";

@@ -1,0 +1,183 @@
+//! `kubectl_complete-mc`, the program that kubectl runs to complete `kubectl mc`. It is this program by another name: a
+//! link beside it, so that an update of the plugin is one of the completion.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::cli::{Shell, ShimArgs};
+use crate::env::{self, Env};
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::printer::Printer;
+
+/// The name that kubectl looks for in `PATH`.
+pub(super) const NAME: &str = "kubectl_complete-mc";
+
+/// Installs it beside the plugin, else in the first folder of `PATH` that can be written.
+pub(crate) fn install(arguments: &ShimArgs, env: &Env, printer: &Printer) -> Result<(), ShimError> {
+    let plugin = plugin(env)?;
+    let installed: Vec<_> = in_path(env).collect();
+    if let Some(first) = installed.first() {
+        if !is_ours(first) {
+            return Err(ShimError::Foreign { file: first.clone() });
+        }
+        printer.out_line(&format!("{} is installed", first.display()));
+        next_step(arguments, env, printer);
+        return Ok(());
+    }
+    let beside =
+        plugin.parent().map(Path::to_owned).filter(|folder| folders(env).any(|other| other == *folder));
+    let candidates: Vec<_> = beside.into_iter().chain(folders(env)).collect();
+    let mut failure = None;
+    for folder in &candidates {
+        let file = folder.join(FILE);
+        if arguments.dry_run {
+            if is_writable(folder) {
+                printer.out_line(&format!("{} would be installed (dry run)", file.display()));
+                return Ok(());
+            }
+            continue;
+        }
+        match write(&file, &plugin) {
+            Ok(()) => {
+                printer.out_line(&format!("{} installed", file.display()));
+                next_step(arguments, env, printer);
+                return Ok(());
+            }
+            Err(source) => _ = failure.get_or_insert(ShimError::Write { file, source }),
+        }
+    }
+    Err(failure.unwrap_or(ShimError::NoFolder))
+}
+
+/// Removes it from every folder of `PATH`.
+pub(crate) fn uninstall(dry_run: bool, env: &Env, printer: &Printer) -> Result<(), ShimError> {
+    let ours: Vec<_> = in_path(env).filter(|file| is_ours(file)).collect();
+    if ours.is_empty() {
+        printer.out_line(&format!("{NAME} is not installed"));
+    }
+    for file in ours {
+        if dry_run {
+            printer.out_line(&format!("{} would be removed (dry run)", file.display()));
+            continue;
+        }
+        fs::remove_file(&file).map_err(|source| ShimError::Remove { file: file.clone(), source })?;
+        printer.out_line(&format!("{} removed", file.display()));
+    }
+    Ok(())
+}
+
+/// kubectl asks for the completion only where its own script runs.
+fn next_step(arguments: &ShimArgs, env: &Env, printer: &Printer) {
+    let name = env.var(env::SHELL).map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
+    let of_user = name.and_then(|name| <Shell as clap::ValueEnum>::from_str(name, true).ok());
+    let (place, line) = match arguments.shell.or(of_user) {
+        Some(Shell::Bash) => ("~/.bashrc, after bash-completion", "source <(kubectl completion bash)"),
+        Some(Shell::Zsh) => ("~/.zshrc, after compinit", "source <(kubectl completion zsh)"),
+        Some(Shell::Fish) => ("~/.config/fish/config.fish", "kubectl completion fish | source"),
+        Some(Shell::Powershell) => {
+            ("$PROFILE", "kubectl completion powershell | Out-String | Invoke-Expression")
+        }
+        None => {
+            printer.note_line(
+                "hint: kubectl's own completion must be on; `kubectl completion --help` shows how",
+            );
+            return;
+        }
+    };
+    printer.note_line(&format!("hint: kubectl's own completion must be on; in {place}: {line}"));
+}
+
+/// The plugin as kubectl finds it, so that a link outlives an update; else this program.
+fn plugin(env: &Env) -> Result<PathBuf, ShimError> {
+    let program = std::env::current_exe().map_err(ShimError::Program)?;
+    let real = program.canonicalize().unwrap_or_else(|_| program.clone());
+    let names = [format!("kubectl-mc{}", std::env::consts::EXE_SUFFIX)];
+    let mut found =
+        folders(env).flat_map(|folder| names.iter().map(move |name| folder.join(name)).collect::<Vec<_>>());
+    Ok(found.find(|path| path.canonicalize().is_ok_and(|path| path == real)).unwrap_or(program))
+}
+
+/// The absolute folders of `PATH`.
+fn folders(env: &Env) -> impl Iterator<Item = PathBuf> {
+    let path = env.var(env::PATH).unwrap_or_default().to_owned();
+    let folders: Vec<_> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
+    folders.into_iter()
+}
+
+/// Every file of that name in `PATH`, a broken link too.
+fn in_path(env: &Env) -> impl Iterator<Item = PathBuf> {
+    folders(env).map(|folder| folder.join(FILE)).filter(|file| file.symlink_metadata().is_ok())
+}
+
+/// A link to the plugin; relative within a folder, so that the folder may move.
+#[cfg(unix)]
+fn write(file: &Path, plugin: &Path) -> io::Result<()> {
+    let is_beside = file.parent() == plugin.parent();
+    let target = if is_beside { plugin.file_name().map_or(plugin, Path::new) } else { plugin };
+    std::os::unix::fs::symlink(target, file)
+}
+
+#[cfg(unix)]
+fn is_ours(file: &Path) -> bool {
+    fs::read_link(file).is_ok_and(|target| target.file_name() == Some(OsStr::new("kubectl-mc")))
+}
+
+#[cfg(unix)]
+fn is_writable(folder: &Path) -> bool {
+    folder.is_dir() && rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+/// Elsewhere links need rights of their own.
+#[cfg(not(unix))]
+fn write(file: &Path, plugin: &Path) -> io::Result<()> {
+    fs::write(file, format!("@\"{}\" {} %*\r\n", plugin.display(), super::VERB))
+}
+
+#[cfg(not(unix))]
+fn is_ours(file: &Path) -> bool {
+    fs::read_to_string(file).is_ok_and(|text| text.contains("kubectl-mc") && text.contains(super::VERB))
+}
+
+#[cfg(not(unix))]
+fn is_writable(folder: &Path) -> bool {
+    folder.is_dir()
+}
+
+#[cfg(windows)]
+const FILE: &str = "kubectl_complete-mc.cmd";
+#[cfg(not(windows))]
+const FILE: &str = NAME;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ShimError {
+    #[error("cannot find this program")]
+    Program(#[source] io::Error),
+    #[error("{} was not installed by kubectl-mc", file.display())]
+    Foreign { file: PathBuf },
+    #[error("cannot write {}", file.display())]
+    Write { file: PathBuf, source: io::Error },
+    #[error("cannot remove {}", file.display())]
+    Remove { file: PathBuf, source: io::Error },
+    #[error("PATH has no folder that can be written")]
+    NoFolder,
+}
+
+impl Explain for ShimError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Foreign { .. } => "remove it, then run: kubectl mc completion install".to_owned(),
+            Self::Write { .. } | Self::NoFolder => {
+                "add a folder of your own to PATH, as in PATH=$HOME/.local/bin:$PATH, and try again"
+                    .to_owned()
+            }
+            Self::Program(_) | Self::Remove { .. } => return None,
+        })
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Failed
+    }
+}

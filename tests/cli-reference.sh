@@ -11,6 +11,10 @@ help 'kubectl mc use' target/debug/kubectl-mc use --help
 help 'kubectl mc kubeconfig' target/debug/kubectl-mc kubeconfig --help
 help 'kubectl mc env' target/debug/kubectl-mc env --help
 help 'kubectl mc shell' target/debug/kubectl-mc shell --help
+for verb in completion 'completion install' 'completion uninstall'; do
+    # shellcheck disable=SC2086 # the words of a verb
+    help "kubectl mc $verb" target/debug/kubectl-mc $verb --help
+done
 help 'kubectl mc clusters' target/debug/kubectl-mc clusters --help
 help 'kubectl mc install' target/debug/kubectl-mc install --help
 help 'kubectl mc uninstall' target/debug/kubectl-mc uninstall --help

@@ -1,5 +1,6 @@
 //! The plugin's commands and output, on one cluster and on several.
 
+mod completion;
 mod direct_get;
 mod direct_logs;
 mod doctor;

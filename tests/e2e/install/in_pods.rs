@@ -69,6 +69,8 @@ fn install_serves_and_uninstall_leaves_nothing() -> Result<()> {
 
     let removed = scene.uninstall()?;
     ensure!(removed.contains("namespace/kubectl-mc-system deleted"), "{removed}");
+    // Kubernetes made these of the Service, with its labels.
+    ensure!(!removed.contains("endpoints/"), "{removed}");
     let after = listing(scene.host.cluster)?;
     let left = after.difference(&before).collect::<Vec<_>>();
     let lost = before.difference(&after).collect::<Vec<_>>();

@@ -56,8 +56,6 @@ pub(crate) const ZDOTDIR: &str = "ZDOTDIR";
 pub(crate) const HOME: &str = "HOME";
 /// The user's home folder on Windows.
 pub(crate) const USERPROFILE: &str = "USERPROFILE";
-/// The user's shell.
-pub(crate) const SHELL: &str = "SHELL";
 /// Where programs are found.
 pub(crate) const PATH: &str = "PATH";
 /// The API server's address, in a pod.

@@ -18,6 +18,7 @@ pub(super) fn check(kubectl: Option<&KubectlFound>, env: &Env) -> Vec<Finding> {
         Some(KubectlFound { path, version }) => self::kubectl(path, version.as_deref()),
         None => Finding::problem("kubectl", "no kubectl in PATH", Some(INSTALL_KUBECTL.to_owned())),
     });
+    findings.push(completion(env));
     findings.push(configuration(env));
     if let Err(error) = Cache::open(env) {
         let failure = Failure::from(error);
@@ -142,6 +143,17 @@ fn kubectl(path: &Path, version: Option<&str>) -> Finding {
     }
 }
 
+/// kubectl asks a program of this name for what its plugin `mc` completes.
+fn completion(env: &Env) -> Finding {
+    match executables("kubectl_complete-mc", env).first() {
+        Some(path) => Finding::ok("completion", path.display().to_string()),
+        None => Finding {
+            fix: Some("kubectl mc completion install".to_owned()),
+            ..Finding::skipped("completion", "not installed")
+        },
+    }
+}
+
 fn configuration(env: &Env) -> Finding {
     let Some(path) = config_file::path(env).filter(|path| path.exists()) else {
         return Finding::ok("configuration", "no file, which is fine");
@@ -208,6 +220,19 @@ mod tests {
         let found = shadows(&env);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].message, format!("`kubectl mc get` runs {}", other.display()));
+    }
+
+    #[test]
+    fn missing_completion_is_no_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let env = path(&[folder.path()]);
+        let missing = completion(&env);
+        assert_eq!(
+            (missing.level, missing.fix.as_deref()),
+            (Level::Skipped, Some("kubectl mc completion install"))
+        );
+        let installed = program(folder.path(), "kubectl_complete-mc");
+        assert_eq!(completion(&env), Finding::ok("completion", installed.display().to_string()));
     }
 
     #[test]

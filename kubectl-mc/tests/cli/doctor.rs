@@ -118,6 +118,8 @@ fn healthy_fleet_takes_a_line_for_each_cluster() {
             "This machine:\n  \
              ok       plugin         {version} {bin}/kubectl-mc\n  \
              ok       kubectl        v1.36.1 {bin}/kubectl\n  \
+             skipped  completion     not installed\n                          \
+             fix: kubectl mc completion install\n  \
              ok       configuration  no file, which is fine\n\
              Host \"host\" ({server}):\n  \
              ok       host     Kubernetes v1.36.3 in N ms\n  \

@@ -5,7 +5,7 @@
 //! - [`respond`]: the candidates; [`answer`] is their form
 //! - [`clusters`]: names of clusters; [`values`]: values of the plugin's flags and arguments
 //! - [`own_verb`]: the command line of a verb of the plugin; [`kubectl_verb`]: that of kubectl, which completes the rest
-//! - [`script`]: what the shells source; [`shim`]: `kubectl_complete-mc` and where it is installed
+//! - [`mod@script`]: what the shells source; [`shim`]: `kubectl_complete-mc` and where it is installed
 
 mod answer;
 mod child;

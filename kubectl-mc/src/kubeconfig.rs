@@ -6,7 +6,7 @@
 //! - [`users`]: the user's entry, where it can be copied
 //! - [`merge`]: `--merge`, an edit of the text of the user's file
 //! - [`overlay`]: the file that the environment of a shell names
-//! - [`environment`], [`shell`]: the verbs `env` and `shell`
+//! - [`mod@environment`], [`mod@shell`]: the verbs `env` and `shell`
 
 mod entries;
 mod environment;

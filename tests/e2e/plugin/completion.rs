@@ -15,12 +15,12 @@ use serde_json::json;
 
 #[test]
 fn kubectl_completes_clusters_then_the_members_objects() -> Result<()> {
-    let place = Place::new("completion", &["m1"])?;
+    let place = Place::new("complete-objects", &["m1"])?;
     let namespace = &*place.scene.name;
     for (words, expected) in [
         (&["-C", ""][..], "m1 :4"),
         (&["use", ""], "m1 :4"),
-        (&["-C", "m1", "-n", "e2e-completion"], "e2e-completion :4"),
+        (&["-C", "m1", "-n", "e2e-complete-obj"], "e2e-complete-objects :4"),
         (&["-C", "m1", "get", "pods", "-n", namespace, ""], "completed :4"),
         (&["-C", "m1", "logs", "-n", namespace, "completed", "-c", ""], "first second :4"),
         (&["tail", "-C", "m*", "-n", namespace, "comp"], "completed :4"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, StatusCode, header, response};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::Timestamp;
 use kube::client::Body;
 use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
@@ -77,6 +77,9 @@ pub(crate) enum ClientError {
     /// a CA), so this need not be true of kubectl.
     #[error("cannot establish TLS with the host")]
     Tls(#[source] Box<dyn Error + Send + Sync>),
+    /// The answer does not end where any answer does.
+    #[error("the answer is larger than {} MiB", .0 / 1024 / 1024)]
+    TooLarge(usize),
     /// The host did not answer.
     #[error("cannot reach the host")]
     Unreachable(#[source] Box<dyn Error + Send + Sync>),
@@ -122,11 +125,26 @@ pub(crate) async fn get_by(client: &kube::Client, path: &str, accept: &str) -> R
     send(client, request.map_err(|error| ClientError::Setup(Box::new(error)))?).await
 }
 
-/// Any request. Only no answer at all is an error.
+/// Any request. Only no answer at all is an error, and one that does not end.
 pub(crate) async fn send(client: &kube::Client, request: Request<Body>) -> Result<Reply, ClientError> {
+    send_limited(client, request, MAX_ANSWER).await
+}
+
+/// The same with a limit in bytes, for answers of many members at once.
+pub(crate) async fn send_limited(
+    client: &kube::Client,
+    request: Request<Body>,
+    limit: usize,
+) -> Result<Reply, ClientError> {
     let (head, body) = client.send(request).await.map_err(failed)?.into_parts();
-    let body = body.collect().await.map_err(failed)?.to_bytes();
-    Ok(Reply::new(&head, body))
+    match Limited::new(body, limit).collect().await {
+        Ok(body) => Ok(Reply::new(&head, body.to_bytes())),
+        Err(error) if error.is::<LengthLimitError>() => Err(ClientError::TooLarge(limit)),
+        Err(error) => Err(match error.downcast() {
+            Ok(error) => failed(*error),
+            Err(error) => ClientError::Unreachable(error),
+        }),
+    }
 }
 
 /// A client of the host, with the caller's credential.
@@ -213,6 +231,8 @@ fn http_date(text: &str) -> Option<Timestamp> {
 
 /// Long enough for a slow link; kubectl's own is 30 s and is tried five times.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Lists of 5,000 clusters are smaller, and so are the documents of APIs.
+const MAX_ANSWER: usize = 64 * 1024 * 1024;
 /// Longer than the sidecar needs to find out that a member does not answer.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -47,6 +47,9 @@ pub(super) fn unreached(host: &ClusterContext, error: &ClientError) -> Finding {
             host.kubectl()
         ),
         ClientError::NeedsTerminal => "run it at a terminal".to_owned(),
+        ClientError::TooLarge(_) => {
+            "check the server of the context: kubectl config view --minify".to_owned()
+        }
         ClientError::Setup(_) => format!("try: {} auth whoami", host.kubectl()),
     };
     Finding::problem("host", format!("{error}: {}", error.reason()), Some(fix))

@@ -1,4 +1,4 @@
-//! The requests of the checks. Only no answer at all is an error.
+//! The requests of the checks. Only no answer at all is an error, and one of a lying member that does not end.
 
 use bytes::Bytes;
 use http::{Method, Request, header};
@@ -25,5 +25,8 @@ pub(super) async fn send(
         .header(header::CONTENT_TYPE, "application/json")
         .body(body.map_or_else(Body::empty, Body::from))
         .map_err(|error| ClientError::Setup(Box::new(error)))?;
-    client::send(client, request).await
+    client::send_limited(client, request, MAX_ANSWER).await
 }
+
+/// A few pods are the most that is asked for, of many members at once.
+const MAX_ANSWER: usize = 4 * 1024 * 1024;

@@ -58,7 +58,13 @@ pub(crate) async fn refusal(client: &kube::Client, cluster: &ClusterName) -> Opt
 fn of_answer(answer: Result<Reply, ClientError>) -> Option<Refusal> {
     match answer {
         Ok(reply) => reply.refusal(),
-        Err(ClientError::Setup(_) | ClientError::NeedsTerminal | ClientError::Tls(_)) => None,
+        // kubectl shows the rest in its own words.
+        Err(
+            ClientError::Setup(_)
+            | ClientError::NeedsTerminal
+            | ClientError::Tls(_)
+            | ClientError::TooLarge(_),
+        ) => None,
         Err(error @ ClientError::Unreachable(_)) => {
             Some(Refusal { hop: Hop::HostUnreachable, message: error.reason().into() })
         }

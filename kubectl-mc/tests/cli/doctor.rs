@@ -279,6 +279,22 @@ fn cluster_that_never_answers_ends_with_its_time() {
 }
 
 #[test]
+fn answer_without_end_is_a_problem() {
+    let bed = Bed::streaming(|path, stream| match path.ends_with("/m2/proxy/version") {
+        true => {
+            stream.begin();
+            let piece = " ".repeat(1024 * 1024);
+            while stream.goes_on(&piece) {}
+        }
+        false => stream.answer(healthy(path)),
+    });
+    install(&bed, "v1.36.1");
+    let ran = bed.run(&["doctor", "m2"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.out.contains("problem  request     the answer is larger than 4 MiB"), "{ran:?}");
+}
+
+#[test]
 fn host_that_is_not_there_still_gets_the_rest_checked() {
     let bed = Bed::unreachable();
     install(&bed, "v1.36.1");

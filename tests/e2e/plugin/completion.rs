@@ -22,7 +22,8 @@ fn kubectl_completes_clusters_then_the_members_objects() -> Result<()> {
         (&["use", ""], "m1 :4"),
         (&["-C", "m1", "-n", "e2e-complete-obj"], "e2e-complete-objects :4"),
         (&["-C", "m1", "get", "pods", "-n", namespace, ""], "completed :4"),
-        (&["-C", "m1", "logs", "-n", namespace, "completed", "-c", ""], "first second :4"),
+        (&["-C", "m1", "exec", "-n", namespace, "completed", "-c", ""], "first second :4"),
+        (&["-C", "m1", "logs", "-n", namespace, "completed", ""], "first second :4"),
         (&["tail", "-C", "m*", "-n", namespace, "comp"], "completed :4"),
         (&["-C", "m1", "get", "configm"], "configmaps :4"),
     ] {

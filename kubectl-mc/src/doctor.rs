@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::machine::KubectlFound;
-use self::member::Way;
+use self::member::CheckContext;
 use self::report::{Finding, Kind, Report, Section};
 use crate::argv::Scanned;
 use crate::cli::{DataFormat, DoctorArgs, Flags};
@@ -39,7 +39,7 @@ use crate::json;
 use crate::multi::selection::{Choice, FieldFilter, SelectedCluster};
 use crate::printer::Printer;
 use crate::progress::Progress;
-use crate::settings::Settings;
+use crate::settings::{ClusterChoiceError, Settings};
 use crate::yaml;
 
 pub(crate) fn run(
@@ -48,9 +48,9 @@ pub(crate) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let choice = choice(arguments, flags)?;
+    let (choice, settings) = (choice(arguments, flags)?, settings(arguments, flags, env)?);
     let mut doctor = Doctor { arguments, env, printer, report: Report::default() };
-    doctor.examine(&choice, flags)?;
+    doctor.examine(&choice, &settings)?;
     let Doctor { report, .. } = doctor;
     match arguments.output {
         None => printer.out_line(&report.summary()),
@@ -63,13 +63,31 @@ pub(crate) fn run(
 /// What the arguments and flags choose: all clusters where they choose none. The default cluster of other commands
 /// narrows nothing here.
 fn choice(arguments: &DoctorArgs, flags: &Flags) -> Result<Choice, Failure> {
-    let Flags { cluster, cluster_selector, r#where, all_clusters, exclude, .. } = flags;
+    let Flags { cluster, cluster_selector, r#where, all_clusters, exclude, retry_failed, .. } = flags;
+    if *retry_failed {
+        return Err(ClusterChoiceError::RetryFailed.into());
+    }
     let terms: Vec<_> = arguments.clusters.iter().chain(cluster).collect();
     let chooses_all = *all_clusters || terms.is_empty();
     let choice = Choice::parse(&terms, exclude, cluster_selector.as_deref(), chooses_all);
     let filter = FieldFilter::parse(r#where)?;
     let choice = Choice::filtered(choice?, filter);
     Ok(choice.unwrap_or_default())
+}
+
+/// The settings; wrong flags and variables are errors. A configuration file that cannot be read is a finding, and the
+/// rest is checked without it.
+fn settings(arguments: &DoctorArgs, flags: &Flags, env: &Env) -> Result<Settings, Failure> {
+    let mut flags = flags.clone();
+    flags.cluster.extend(arguments.clusters.iter().cloned());
+    match Settings::resolve(&flags, env) {
+        Ok(settings) => Ok(settings),
+        Err(error) if ConfigFile::load(env).is_ok() => Err(error.into()),
+        Err(_) => {
+            let kubeconfig = flags.kubeconfig.map(Into::into);
+            Ok(Settings { host: HostOptions { kubeconfig, context: flags.context }, ..Settings::default() })
+        }
+    }
 }
 
 struct Doctor<'a> {
@@ -81,19 +99,11 @@ struct Doctor<'a> {
 
 impl Doctor<'_> {
     /// Adds one section after the other, until a hop is reached that nothing can pass.
-    fn examine(&mut self, choice: &Choice, flags: &Flags) -> Result<(), Failure> {
+    fn examine(&mut self, choice: &Choice, settings: &Settings) -> Result<(), Failure> {
         let env = self.env;
         let kubectl = KubectlFound::find(env);
         self.add(Section::new(Kind::Machine, "This machine", machine::check(kubectl.as_ref(), env)));
 
-        // A configuration that cannot be read is a finding already.
-        let settings = Settings::resolve(flags, env).unwrap_or_else(|_| Settings {
-            host: HostOptions {
-                kubeconfig: flags.kubeconfig.clone().map(Into::into),
-                context: flags.context.clone(),
-            },
-            ..Settings::default()
-        });
         let found = match ClusterContext::load(&settings.host, env) {
             Ok(found) => found,
             Err(error) => {
@@ -105,16 +115,11 @@ impl Doctor<'_> {
         };
         let scanned = Scanned::default();
         let login = Login::new(&found, &scanned);
-        let name = sentence(&found.describe());
-        let host = match login.host() {
-            Ok(host) => host,
-            Err(error) => {
-                self.add(Section::new(Kind::Host, name, vec![host::unreached(&found, &error)]));
-                return Ok(());
-            }
-        };
+        let name = capitalized(&found.describe());
         let runtime = client::runtime()?;
-        let host_client = match runtime.block_on(client::connection(host, &scanned, env)) {
+        let connected =
+            login.host().and_then(|host| runtime.block_on(client::connection(host, &scanned, env)));
+        let host_client = match connected {
             Ok(client) => client,
             Err(error) => {
                 self.add(Section::new(Kind::Host, name, vec![host::unreached(&found, &error)]));
@@ -131,9 +136,9 @@ impl Doctor<'_> {
         let through = match through {
             None => None,
             Some(Ok(through)) => {
-                let context = through.found();
-                if context.is_direct {
-                    findings.push(Finding::ok("route", format!("direct: {}", context.server)));
+                let by = through.found();
+                if by.is_direct {
+                    findings.push(Finding::ok("route", format!("direct: {}", by.server)));
                 }
                 Some(through)
             }
@@ -147,9 +152,9 @@ impl Doctor<'_> {
         self.add(Section::new(Kind::Host, name, findings));
         let Some(through) = through else { return Ok(()) };
 
-        let context = through.host()?;
-        let client = runtime.block_on(client::connection(&context, &scanned, env));
-        let way = Way {
+        let members_by = through.host()?;
+        let client = runtime.block_on(client::connection(&members_by, &scanned, env));
+        let context = CheckContext {
             host: found.clone(),
             host_client,
             client: client?,
@@ -160,7 +165,7 @@ impl Doctor<'_> {
         let limit = settings.fleet.timeout(true);
         let sections = {
             let _step = Progress::new(self.printer).step(&format!("Checking {} clusters", clusters.len()));
-            runtime.block_on(members(&way, &clusters, concurrency, limit))
+            runtime.block_on(members(&context, &clusters, concurrency, limit))
         };
         for section in sections {
             self.add(section);
@@ -204,7 +209,7 @@ impl Doctor<'_> {
 
 /// All clusters side by side, in the order in which they were chosen.
 async fn members(
-    way: &Way,
+    context: &CheckContext,
     clusters: &[ClusterName],
     concurrency: usize,
     limit: Option<Duration>,
@@ -212,14 +217,13 @@ async fn members(
     let free = Arc::new(Semaphore::new(concurrency));
     let mut checks = JoinSet::new();
     for (place, name) in clusters.iter().cloned().enumerate() {
-        let (way, free) = (way.clone(), Arc::clone(&free));
+        let (context, free) = (context.clone(), Arc::clone(&free));
         checks.spawn(async move {
-            let _turn = free.acquire_owned().await;
-            let check = member::check(&way, &name);
-            let findings = match limit {
-                Some(limit) => timeout(limit, check).await.unwrap_or_else(|_| vec![late(limit)]),
-                None => check.await,
-            };
+            let _permit = free.acquire_owned().await;
+            let mut findings = Vec::new();
+            if let Err(late) = within(limit, member::check(&context, &name, &mut findings)).await {
+                findings.push(late);
+            }
             (place, Section::new(Kind::Cluster, name.as_str(), findings))
         });
     }
@@ -228,13 +232,20 @@ async fn members(
     sections.into_iter().map(|(_, section)| section).collect()
 }
 
-fn late(limit: Duration) -> Finding {
-    let fix = "--cluster-timeout=DURATION waits longer".to_owned();
-    Finding::problem("request", format!("no answer within {} s", limit.as_secs()), Some(fix))
+/// The check, or a finding that says that it did not end in time.
+async fn within(limit: Option<Duration>, check: impl Future<Output = ()>) -> Result<(), Finding> {
+    let Some(limit) = limit else {
+        check.await;
+        return Ok(());
+    };
+    timeout(limit, check).await.map_err(|_| {
+        let fix = "--cluster-timeout=DURATION waits longer".to_owned();
+        Finding::problem("request", format!("no answer within {} s", limit.as_secs()), Some(fix))
+    })
 }
 
 /// With a capital letter, as the title of a section.
-fn sentence(text: &str) -> String {
+fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::server_text::is_unsafe;
 
-/// What the shell is told.
+/// The candidates for a shell, and what it does with them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Answer {
     pub(super) candidates: Vec<Candidate>,

@@ -16,7 +16,7 @@ use crate::server_text::ServerText;
 
 /// What the checks of every cluster need.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct CheckContext {
     /// The host, for hints and for questions to it.
     pub(super) host: ClusterContext,
     pub(super) host_client: kube::Client,
@@ -26,12 +26,12 @@ pub(super) struct Way {
     pub(super) with_streams: bool,
 }
 
-pub(super) async fn check(way: &Way, name: &ClusterName) -> Vec<Finding> {
-    let Way { host, host_client, client, kubectl_minor, with_streams } = way;
-    let mut findings = match listed(host_client, name).await {
-        Some(object) => conditions(&object, host, name),
-        None => Vec::new(),
-    };
+/// Adds each finding when it is known, so that a check without an end hides none before it.
+pub(super) async fn check(context: &CheckContext, name: &ClusterName, findings: &mut Vec<Finding>) {
+    let CheckContext { host, host_client, client, kubectl_minor, with_streams } = context;
+    if let Some(object) = listed(host_client, name).await {
+        findings.extend(conditions(&object, host, name));
+    }
     let begin = Instant::now();
     let root = path::member_root(name);
     let reply = send(client, Method::GET, &format!("{root}/version"), None).await;
@@ -40,7 +40,7 @@ pub(super) async fn check(way: &Way, name: &ClusterName) -> Vec<Finding> {
         Ok(version) => version,
         Err(problem) => {
             findings.push(problem);
-            return findings;
+            return;
         }
     };
     findings.push(Finding::ok("request", format!("Kubernetes {version} in {took} ms")));
@@ -49,7 +49,6 @@ pub(super) async fn check(way: &Way, name: &ClusterName) -> Vec<Finding> {
     if *with_streams {
         findings.push(streams::check(host, client, name, exec::minor(version.raw())).await);
     }
-    findings
 }
 
 /// The cluster as the sidecar lists it; the list shows callers the clusters that they may enter.

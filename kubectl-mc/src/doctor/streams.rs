@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_protocol_that_is_refused_is_a_warning_and_both_are_a_problem() {
+    fn streams_by_one_protocol_are_a_warning_and_by_none_a_problem() {
         let refused = || Err(Failure::Refused("502".to_owned()));
         let not_allowed = || Err(Failure::NotAllowed("no right".to_owned()));
         assert_eq!(judge(Ok(()), Ok(()), true), Verdict::Works("WebSocket and SPDY streams"));
@@ -205,10 +205,10 @@ mod tests {
     #[test]
     fn pod_of_a_lying_member_leads_to_no_other_path() {
         let list = |name: &str, namespace: &str| json!({"items": [{"metadata": {"name": name, "namespace": namespace}}]});
-        let path = |name: &str, namespace: &str| first(&list(name, namespace), "/root").map(|pod| pod.path);
+        let path = |name: &str, namespace: &str| first(&list(name, namespace), "/m1").map(|pod| pod.path);
         assert_eq!(
             path("web-0", "shop").as_deref(),
-            Some("/root/api/v1/namespaces/shop/pods/web-0/portforward")
+            Some("/m1/api/v1/namespaces/shop/pods/web-0/portforward")
         );
         for (name, namespace) in [
             ("../../x", "shop"),
@@ -220,6 +220,6 @@ mod tests {
         ] {
             assert_eq!(path(name, namespace), None, "{name:?} {namespace:?}");
         }
-        assert!(first(&json!({"items": "none"}), "/root").is_none());
+        assert!(first(&json!({"items": "none"}), "/m1").is_none());
     }
 }

@@ -166,7 +166,7 @@ mod tests {
         );
         assert_eq!(of(&old), of(&new));
         assert_ne!(all(&old), all(&new));
-        // Other fields that are null are what somebody wrote.
+        // A user wrote any other null.
         assert_ne!(of(&template(serde_json::json!({"other": null, "name": "x"}))), of(&new));
     }
 

@@ -22,7 +22,7 @@ use crate::kubectl::exec::Kubectl;
 use crate::kubectl::overlay;
 use crate::kubectl::preflight::{self, PreflightError};
 use crate::kubectl::rewrite::{self, RawPath};
-use crate::kubectl::self_review;
+use crate::kubectl::self_review::{self, Subresource};
 use crate::kubectl::verb::Effect;
 use crate::log::Log;
 use crate::multi::direct::{MemberFailure, Merge, OneCluster, Plan, TailPlan, Task};
@@ -113,13 +113,16 @@ fn one(
     let kubectl = Kubectl::find(env)?;
     Log::new(env).decision("Run kubectl", &[("cluster", &cluster), ("path", &kubectl.path().display())]);
     let cache = Cache::open(env)?;
-    let overlay = overlay::overlay_json(&host, &cluster)?;
+    let mut overlay = overlay::overlay_json(&host, &cluster)?;
 
     if preflight::is_needed(&scanned, &host, &cluster, env, cache.holds(&overlay), now) {
         preflight::run(&host, &cluster, &scanned, env)?;
     }
-    if self_review::is_sent(&scanned) && !host.is_direct {
-        self_review::check(&found, &cluster, &scanned, env)?;
+    if self_review::is_sent(&scanned)
+        && !host.is_direct
+        && self_review::check(&found, &cluster, &scanned, env)? == Subresource::SelfReviews
+    {
+        overlay = overlay::self_review_overlay_json(&host, &cluster)?;
     }
     // Stored only now: a cluster whose overlay is in the cache was not refused before.
     let overlay = cache.store(&overlay, now)?;

@@ -23,6 +23,18 @@ pub(crate) fn overlay_json(host: &ClusterContext, cluster: &ClusterName) -> Resu
     serde_json::to_vec(&overlay(host, std::slice::from_ref(cluster))).map_err(OverlayError)
 }
 
+/// The overlay of a command that only sends a review of the caller.
+pub(crate) fn self_review_overlay_json(
+    host: &ClusterContext,
+    cluster: &ClusterName,
+) -> Result<Vec<u8>, OverlayError> {
+    let mut overlay = overlay(host, std::slice::from_ref(cluster));
+    for member in overlay.clusters.iter_mut().filter_map(|entry| entry.cluster.as_mut()) {
+        member.server = Some(format!("{}{}", host.server, path::self_review_root(cluster)));
+    }
+    serde_json::to_vec(&overlay).map_err(OverlayError)
+}
+
 /// The overlay for `clusters`, of which the first is the current context. It is the same for the same host, user and
 /// clusters, byte for byte.
 pub(crate) fn overlay(host: &ClusterContext, clusters: &[ClusterName]) -> Kubeconfig {

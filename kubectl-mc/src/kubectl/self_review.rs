@@ -1,7 +1,9 @@
 //! `auth can-i` and `auth whoami`: both send a review by POST, for which the host's kube-apiserver wants the right to
-//! create `clusters/proxy`. Callers who may only read are refused, and kubectl hides that: `whoami` says that the API is
-//! not enabled. So the plugin asks the host first and names the command that answers the question by reads. At the direct
-//! endpoint there is nothing to ask: the sidecar takes such a POST for a read.
+//! create. Below a member's `selfreviews` everybody has it (ClusterRole `kubectl-mc-self-reviews`), and the sidecar takes
+//! the review for the read that it is; so kubectl is sent there. Where the host's administrator has taken the right away,
+//! callers who may only read are refused at `proxy`, and kubectl hides that: `whoami` says that the API is not enabled.
+//! Then the plugin names the command that answers the question by reads. At the direct endpoint there is nothing to ask:
+//! the sidecar alone decides.
 
 use std::ffi::OsStr;
 
@@ -28,43 +30,53 @@ pub(crate) fn is_sent(scanned: &Scanned) -> bool {
         && !preflight::needs_no_server(scanned)
 }
 
-/// Fails if the host refuses the review of one cluster. Where the host cannot be asked, kubectl knows best.
+/// Which subresource of a member a review is sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subresource {
+    Proxy,
+    SelfReviews,
+}
+
+impl Subresource {
+    /// The one that the caller may send reviews to, at all members.
+    pub(crate) async fn of(host: &kube::Client) -> Self {
+        match may_create(host, path::SELF_REVIEWS, None).await {
+            Some(true) => Self::SelfReviews,
+            Some(false) | None => Self::Proxy,
+        }
+    }
+}
+
+/// The subresource of one cluster. Where the host cannot be asked, kubectl knows best.
+///
+/// # Errors
+///
+/// The host refuses the review.
 pub(crate) fn check(
     host: &ClusterContext,
     cluster: &ClusterName,
     scanned: &Scanned,
     env: &Env,
-) -> Result<(), ReviewRefused> {
+) -> Result<Subresource, ReviewRefused> {
     let asked = client::runtime().ok().and_then(|runtime| {
         runtime.block_on(async {
             let client = client::connection(host, scanned, env).await.ok()?;
-            refusal(&client, cluster).await
+            Some(match Subresource::of(&client).await {
+                Subresource::SelfReviews => Ok(Subresource::SelfReviews),
+                Subresource::Proxy => refusal(&client, cluster).await.map_or(Ok(Subresource::Proxy), Err),
+            })
         })
     });
-    let Some(refusal) = asked else { return Ok(()) };
     let word = scanned.word_after_verb().unwrap_or_default().to_string_lossy();
-    Err(ReviewRefused {
+    asked.unwrap_or(Ok(Subresource::Proxy)).map_err(|refusal| ReviewRefused {
         message: format!("kubectl auth {word} on cluster {cluster} through {}: {refusal}", host.describe()),
         hint: hint(scanned, host, cluster),
     })
 }
 
-/// The same for one of several clusters, by a client that is there already.
-pub(crate) async fn refusal(client: &kube::Client, cluster: &ClusterName) -> Option<Refusal> {
-    let review = json!({
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {
-            "verb": "create", "group": path::PROXY_GROUP, "resource": path::CLUSTERS, "subresource": "proxy",
-            "name": cluster,
-        }},
-    });
-    let request = Request::post(REVIEWS)
-        .header(header::ACCEPT, "application/json")
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Body::from(Bytes::from(review.to_string())))
-        .ok()?;
-    let answer = client::send(client, request).await.ok()?;
-    let is_refused = answer.status == StatusCode::CREATED && answer.json()["status"]["allowed"] == false;
+/// The refusal of a review that is sent to a member's proxy.
+pub(crate) async fn refusal(host: &kube::Client, cluster: &ClusterName) -> Option<Refusal> {
+    let is_refused = may_create(host, "proxy", Some(cluster)).await == Some(false);
     is_refused.then(|| Refusal {
         hop: Hop::HostAuthorization,
         message: format!(
@@ -72,6 +84,24 @@ pub(crate) async fn refusal(client: &kube::Client, cluster: &ClusterName) -> Opt
         )
         .into(),
     })
+}
+
+/// What the host says of the caller's right to create a subresource of a cluster, or of all.
+async fn may_create(host: &kube::Client, subresource: &str, cluster: Option<&ClusterName>) -> Option<bool> {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {
+            "verb": "create", "group": path::PROXY_GROUP, "resource": path::CLUSTERS, "subresource": subresource,
+            "name": cluster.map_or("", ClusterName::as_str),
+        }},
+    });
+    let request = Request::post(REVIEWS)
+        .header(header::ACCEPT, "application/json")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(Bytes::from(review.to_string())))
+        .ok()?;
+    let answer = client::send(host, request).await.ok()?;
+    (answer.status == StatusCode::CREATED).then(|| answer.json()["status"]["allowed"].as_bool()).flatten()
 }
 
 /// The command that answers the question by reads.

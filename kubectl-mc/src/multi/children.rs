@@ -26,7 +26,7 @@ use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::overlay;
 use crate::kubectl::preflight;
 use crate::kubectl::rewrite::{self, RawPath};
-use crate::kubectl::self_review;
+use crate::kubectl::self_review::{self, Subresource};
 use crate::kubectl::verb::{self, Effect};
 use crate::multi::selection::SelectedCluster;
 
@@ -35,8 +35,9 @@ pub(super) struct Children<'a> {
     job: &'a Job<'a>,
     kubectl: Kubectl,
     client: Option<kube::Client>,
-    /// A client of the host itself, for a command that sends a review.
+    /// A client of the host itself, for a command that sends a review to the members' proxies.
     host: Option<kube::Client>,
+    review: Subresource,
     input: Option<Arc<[u8]>>,
     /// The words for kubectl; those of one cluster may differ.
     scanned: Scanned,
@@ -63,20 +64,30 @@ impl<'a> Children<'a> {
             User::Named(_) | User::ServiceAccount(_) => None,
         };
         let reads = job.effect != Effect::Writes;
-        let host = match self_review::is_sent(job.scanned) && !job.through.is_direct {
+        let ends = job.effect == Effect::Reads && !verb::is_stream(job.scanned);
+        let timeout = job.options.timeout(ends);
+        let mut host = match self_review::is_sent(job.scanned) && !job.through.is_direct {
             true => client::connection(job.host, job.scanned, job.env).await.ok(),
             false => None,
         };
-        let ends = job.effect == Effect::Reads && !verb::is_stream(job.scanned);
+        let review = match &host {
+            Some(host) => {
+                let asked = tokio::time::timeout(timeout.unwrap_or(Duration::MAX), Subresource::of(host));
+                asked.await.unwrap_or(Subresource::Proxy)
+            }
+            None => Subresource::Proxy,
+        };
+        host = host.filter(|_| review == Subresource::Proxy);
         Ok(Self {
             kubectl: Kubectl::find(job.env)?,
             client: client::connection(job.through, job.scanned, job.env).await.ok(),
             host,
+            review,
             input: job.input.clone(),
             scanned,
             cache,
             folder,
-            timeout: job.options.timeout(ends),
+            timeout,
             reads,
             permits: Arc::new(Semaphore::new(concurrency(job))),
             asks: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
@@ -139,7 +150,10 @@ impl<'a> Children<'a> {
     }
 
     fn invocation(&self, target: &SelectedCluster, at: usize) -> Result<Invocation, Failure> {
-        let overlay = overlay::overlay_json(self.job.through, &target.name)?;
+        let overlay = match self.review {
+            Subresource::Proxy => overlay::overlay_json(self.job.through, &target.name)?,
+            Subresource::SelfReviews => overlay::self_review_overlay_json(self.job.through, &target.name)?,
+        };
         let overlay: PathBuf = match &self.folder {
             Some(folder) => folder.write(&format!("{}.json", target.name), &overlay)?,
             None => self.cache.store(&overlay, SystemTime::now())?,

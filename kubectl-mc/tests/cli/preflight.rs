@@ -22,7 +22,7 @@ fn a_cold_cache_costs_one_request_and_a_warm_one_none() {
     assert_eq!(bed.requests().len(), 1, "a cluster that was not seen before is asked");
 }
 
-/// A host that lets every read through, and says whether the caller may create.
+/// A host that lets every read through, and says whether the caller may create anything of a member.
 fn reviewing(allowed: bool) -> Bed {
     Bed::serving(move |path| match path.ends_with("/selfsubjectaccessreviews") {
         true => (201, "application/json", format!(r#"{{"status": {{"allowed": {allowed}}}}}"#)),

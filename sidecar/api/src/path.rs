@@ -13,6 +13,8 @@ pub const PROXY_GROUP_VERSION: &str = "proxy.kubectl-mc.dev/v1alpha1";
 pub const CLUSTERS: &str = "clusters";
 /// The subresource of [`CLUSTERS`] for agents' tunnels. kube-apiserver sets no deadline for one of this name.
 pub const ATTACH: &str = "attach";
+/// The subresource of [`CLUSTERS`] for reviews that callers ask of a member about themselves.
+pub const SELF_REVIEWS: &str = "selfreviews";
 /// The collection of clusters, below the host's root.
 pub const CLUSTERS_PATH: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
 
@@ -37,6 +39,12 @@ pub fn member_root(cluster: &ClusterName) -> String {
     format!("{CLUSTERS_PATH}/{cluster}/proxy")
 }
 
+/// The same for reviews of the caller, which whoever may read the member may send: a POST below [`member_root`] needs
+/// `create` on the host.
+pub fn self_review_root(cluster: &ClusterName) -> String {
+    format!("{CLUSTERS_PATH}/{cluster}/{SELF_REVIEWS}")
+}
+
 /// Where the agent of a member attaches its tunnel, below the host's root.
 pub fn attach(cluster: &ClusterName) -> String {
     format!("{CLUSTERS_PATH}/{cluster}/{ATTACH}")
@@ -56,6 +64,10 @@ mod tests {
         assert_eq!(
             member_root(&"m1".parse().unwrap()),
             "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy"
+        );
+        assert_eq!(
+            self_review_root(&"m1".parse().unwrap()),
+            "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/selfreviews"
         );
         assert_eq!(attach(&"m1".parse().unwrap()), "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/attach");
     }

@@ -335,6 +335,18 @@ mod tests {
         }
     }
 
+    /// The host lets everybody in there.
+    #[test]
+    fn self_reviews_need_the_rights_of_the_proxy() {
+        let path = "/m1/selfreviews/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        assert_eq!(rights("POST", path, None), ["get m1/proxy"]);
+        assert_eq!(rights("GET", path, None), ["get m1/proxy"]);
+        assert_eq!(rights("DELETE", path, None), ["delete m1/proxy"]);
+        assert_eq!(rights("POST", path, Some("SPDY/3.1")), ["create m1/proxy"]);
+        assert_eq!(rights("GET", "/m1/selfreviews/version", None), ["get m1/proxy"]);
+        assert_eq!(rights("POST", "/m1/selfreviews/version", None), ["create m1/proxy"]);
+    }
+
     #[test]
     fn other_posts_need_create() {
         for path in [

@@ -40,7 +40,8 @@ pub enum Route {
     Metrics,
     /// The read-only view of the inventory; `None` is the collection.
     Clusters(Option<ClusterName>),
-    /// A member's API.
+    /// A member's API. Below `selfreviews` it is what a review of the caller needs: everybody may enter there by the
+    /// host's rules (ClusterRole `kubectl-mc-self-reviews`), so the right is the same as below `proxy`.
     Proxy(ClusterName, MemberPath),
     /// The tunnel of a member's agent.
     Attach(ClusterName),
@@ -180,8 +181,14 @@ impl Route {
             Some("proxy") => Ok(Self::Proxy(name, MemberPath::root())),
             Some("attach") => Ok(Self::Attach(name)),
             Some(rest) => {
-                let inner = rest.strip_prefix("proxy/").ok_or_else(|| Error::NotFound(target.to_owned()))?;
-                Ok(Self::Proxy(name, MemberPath::parse(inner)?))
+                let not_found = || Error::NotFound(target.to_owned());
+                if let Some(inner) = rest.strip_prefix("proxy/") {
+                    return Ok(Self::Proxy(name, MemberPath::parse(inner)?));
+                }
+                let inner = rest.strip_prefix(path::SELF_REVIEWS).and_then(|rest| rest.strip_prefix('/'));
+                let path = MemberPath::parse(inner.ok_or_else(not_found)?)?;
+                let is_review = path.is_self_review() || path.is_discovery();
+                is_review.then_some(Self::Proxy(name, path)).ok_or_else(not_found)
             }
         }
     }

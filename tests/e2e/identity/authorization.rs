@@ -99,7 +99,7 @@ fn unknown_cluster_is_named_to_callers_of_all_clusters() -> Result<()> {
     Ok(())
 }
 
-/// Through the host, its kube-apiserver wants `create` for any POST.
+/// Through the host, its kube-apiserver wants `create clusters/proxy` for any POST below `proxy`.
 #[test]
 fn reader_reviews_their_own_rights_past_the_host() -> Result<()> {
     let scene = Scene::new("own-review")?;
@@ -126,11 +126,56 @@ fn reader_reviews_their_own_rights_past_the_host() -> Result<()> {
     Ok(())
 }
 
+/// The host lets everybody in at `selfreviews`.
+#[test]
+fn self_reviews_through_the_host_need_the_right_to_read_and_open_nothing_else() -> Result<()> {
+    let scene = Scene::new("self-reviews")?;
+    let (reader, stranger) = (Caller::certificate("e2e-self-reviews", &[])?, Caller::token("theo")?);
+    scene.let_in(&reader, &["m1"], &["get"])?;
+    let through = Endpoint::cluster(&bed()?.host, reader.certificate.as_deref())?;
+    let at = |inner: &str| format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/selfreviews{inner}");
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let path = at("/apis/authentication.k8s.io/v1/selfsubjectreviews");
+    let reviewed = through.exchange(post_to(&path, "", &review).as_bytes())?;
+    assert_eq!(reviewed.status(), 201, "{}", reviewed.text());
+    assert!(reviewed.text().contains("e2e-self-reviews"), "{}", reviewed.text());
+
+    // A way in needs `create` of the proxy, which the host did not ask for here.
+    let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
+    let upgraded = through.exchange(post_to(&path, upgrade, &review).as_bytes())?;
+    assert_eq!(upgraded.status(), 403, "{}", upgraded.text());
+    for (inner, expected) in [
+        ("/version", 200),
+        ("/apis", 200),
+        ("", 404),
+        ("/api/v1/namespaces/default/configmaps", 404),
+        ("/proxy/api/v1/namespaces", 404),
+        ("/apis/authentication.k8s.io/v1/tokenreviews", 404),
+    ] {
+        let request = format!("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", at(inner));
+        let answer = through.exchange(request.as_bytes())?;
+        assert_eq!(answer.status(), expected, "{inner}: {}", answer.text());
+    }
+    let written = through.exchange(post_to(&at("/version"), "", &json!({})).as_bytes())?;
+    assert_eq!(written.status(), 403, "{}", written.text());
+
+    let theirs = Endpoint::cluster(&bed()?.host, None)?;
+    let refused = theirs.exchange(post_to(&path, &stranger.authorization(), &review).as_bytes())?;
+    assert_eq!(refused.status(), 403, "{}", refused.text());
+    assert!(refused.text().contains("cannot get resource \\\"clusters/proxy\\\""), "{}", refused.text());
+    Ok(())
+}
+
 fn post(path: &str, body: &Value) -> String {
-    let (path, body) = (member_path("m1", path), body.to_string());
+    post_to(&member_path("m1", path), "", body)
+}
+
+/// `lines` are further header lines, each with its end.
+fn post_to(path: &str, lines: &str, body: &Value) -> String {
+    let body = body.to_string();
     let length = body.len();
     format!(
-        "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        "POST {path} HTTP/1.1\r\nHost: x\r\n{lines}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     )
 }
 

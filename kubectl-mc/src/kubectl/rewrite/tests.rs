@@ -120,6 +120,15 @@ fn the_overlay_holds_the_member_and_names_the_users_own_entry() {
 }
 
 #[test]
+fn the_overlay_of_a_review_differs_in_the_servers_subresource_alone() {
+    let host = host("https://h:6443/prefix");
+    let proxy = overlay::overlay_json(&host, &m1()).unwrap();
+    let review = overlay::self_review_overlay_json(&host, &m1()).unwrap();
+    let proxy = String::from_utf8(proxy).unwrap();
+    assert_eq!(String::from_utf8(review).unwrap(), proxy.replace("m1/proxy\"", "m1/selfreviews\""));
+}
+
+#[test]
 fn in_a_pod_the_overlay_points_to_the_token_and_stands_alone() {
     let token = AuthInfo { token_file: Some("/sa/token".to_owned()), ..AuthInfo::default() };
     let host = ClusterContext {

@@ -29,6 +29,36 @@ fn proxy_path_splits_into_cluster_and_member_path() {
 }
 
 #[test]
+fn self_reviews_are_what_a_review_needs_and_no_more() {
+    for inner in [
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+        "/api",
+        "/apis",
+        "/apis/apps/v1",
+        "/openapi/v3",
+        "/version",
+    ] {
+        let Route::Proxy(name, path) = route(&format!("{M1}/selfreviews{inner}")) else { panic!("{inner}") };
+        assert_eq!((name.as_str(), path.as_str()), ("m1", inner));
+    }
+    for inner in [
+        "",
+        "/",
+        "/api/v1/pods",
+        "/api/v1/namespaces/x/secrets",
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+        "/apis/authentication.k8s.io/v1/tokenreviews",
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews/x",
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews/../../../../api/v1/secrets",
+        "/proxy/api",
+    ] {
+        assert!(parse("GET", &format!("{M1}/selfreviews{inner}")).is_err(), "{inner}");
+    }
+}
+
+#[test]
 fn fault_22_24_25_26_ambiguous_spelling_is_refused() {
     for rest in [
         "/proxy/../../m2/proxy/api",

@@ -141,8 +141,9 @@ fn self_reviews_through_the_host_need_the_right_to_read_and_open_nothing_else() 
     assert!(reviewed.text().contains("e2e-self-reviews"), "{}", reviewed.text());
 
     // A way in needs `create` of the proxy, which the host did not ask for here.
-    let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
-    let upgraded = through.exchange(post_to(&path, upgrade, &review).as_bytes())?;
+    let upgrade =
+        format!("POST {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n");
+    let upgraded = through.exchange(upgrade.as_bytes())?;
     assert_eq!(upgraded.status(), 403, "{}", upgraded.text());
     for (inner, expected) in [
         ("/version", 200),

@@ -34,7 +34,7 @@ elif ! tests/clients/install.sh kubectl; then
     leave_out kubectl_versions:: "not all versions of kubectl could be installed"
 fi
 cargo build-all --bins
-cargo test-all --test chart
+cargo test-all --test chart --test krew_install
 cargo test-all --test e2e --no-run
 # What takes all that the machine has comes last, and alone; and so does what promises that something is done
 # within seconds, or that nobody notices it.

@@ -25,6 +25,8 @@ pub(crate) const IMAGES: &[&str] = &["agnhost"];
 const UPSTREAM_TESTS: &str = "e2e.test";
 
 const HELM: &str = "helm";
+/// krew, and what the reviewers of its index check a manifest by.
+const KREW: [&str; 2] = ["krew", "validate-krew-manifest"];
 const CERT_MANAGER: &str = "cert-manager";
 const KONNECTIVITY: [&str; 2] = ["konnectivity-server", "konnectivity-agent"];
 
@@ -67,6 +69,14 @@ pub fn build_upstream_tests() -> Result<PathBuf> {
 pub fn build_helm() -> Result<PathBuf> {
     build_from(&root().join("tests/helm"), DEFAULT_VERSION, &[HELM])?;
     Ok(path(DEFAULT_VERSION, HELM))
+}
+
+/// Builds krew and its validator, and kubectl, which they are run by; says where they are.
+pub fn build_krew() -> Result<[PathBuf; 3]> {
+    build_from(&root().join("tests/krew"), DEFAULT_VERSION, &KREW)?;
+    build(DEFAULT_VERSION, &["kubectl"])?;
+    let [krew, validator] = KREW.map(|program| path(DEFAULT_VERSION, program));
+    Ok([krew, validator, path(DEFAULT_VERSION, "kubectl")])
 }
 
 /// Where cert-manager's controllers are once everything is built.
@@ -148,6 +158,7 @@ fn go_build(module: &Path, version: &str, program: &str, path: &Path) -> Result<
 fn package(program: &str) -> String {
     match program {
         HELM => "helm.sh/helm/v3/cmd/helm".to_owned(),
+        "krew" | "validate-krew-manifest" => format!("sigs.k8s.io/krew/cmd/{program}"),
         // One of our own, in the module itself.
         CERT_MANAGER => ".".to_owned(),
         "konnectivity-server" => "sigs.k8s.io/apiserver-network-proxy/cmd/server".to_owned(),

@@ -1,0 +1,185 @@
+//! krew itself takes the manifest and installs the plugin: its validator and its `install`, built from its Go module, with
+//! an index in a folder and archives from a server of this machine.
+#![cfg(unix)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+
+/// A machine with krew, an index with one release, and a server that has its archives.
+struct Krew {
+    folder: tempfile::TempDir,
+    validator: PathBuf,
+    url: String,
+}
+
+impl Krew {
+    fn new() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let [krew, validator, kubectl] = testbed::programs::build_krew()?;
+        for made in ["bin", "home", "krew", "dist"] {
+            fs::create_dir(folder.path().join(made))?;
+        }
+        symlink(krew, folder.path().join("bin/kubectl-krew"))?;
+        symlink(kubectl, folder.path().join("bin/kubectl"))?;
+        let url = serve(folder.path().join("dist"))?;
+        Ok(Self { folder, validator, url })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A program that finds kubectl, krew and what krew installed, and nothing of whoever runs the test.
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        let path = [self.path("krew/bin"), self.path("bin"), "/usr/bin".into(), "/bin".into()];
+        command
+            .env_clear()
+            .env("PATH", std::env::join_paths(path).unwrap_or_default())
+            .env("HOME", self.path("home"))
+            .env("KREW_ROOT", self.path("krew"))
+            // krew would ask the Internet.
+            .env("KREW_NO_UPGRADE_CHECK", "1")
+            .envs(["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_NAME"), "t")))
+            .envs(["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_EMAIL"), "t@example.com")));
+        command
+    }
+
+    fn kubectl(&self, words: &[&str]) -> Result<String> {
+        succeed(self.command(self.path("bin/kubectl")).args(words))
+    }
+
+    /// Packs `program` for a target of rustc.
+    fn package(&self, target: &str, program: &Path) -> Result<()> {
+        let mut script = Command::new(script("package.sh"));
+        script.arg(target).arg(program).env("KREW_OUT", self.path("dist")).env("RELEASE_URL", &self.url);
+        succeed(&mut script).map(drop)
+    }
+
+    fn publish(&self) -> Result<()> {
+        let index = self.path("index");
+        succeed(self.command(script("index.sh")).arg(self.path("dist/mc.yaml")).arg(&index)).map(drop)
+    }
+}
+
+#[test]
+fn krews_validator_installs_every_platform() -> Result<()> {
+    let krew = Krew::new()?;
+    let stand_in = krew.path("stand-in");
+    fs::write(&stand_in, "not really the plugin")?;
+    let targets = [
+        "x86_64-unknown-linux-musl",
+        "aarch64-unknown-linux-musl",
+        "x86_64-apple-darwin",
+        "aarch64-apple-darwin",
+        "x86_64-pc-windows-msvc",
+        "aarch64-pc-windows-msvc",
+    ];
+    for target in targets {
+        krew.package(target, &stand_in)?;
+    }
+    let said = succeed(krew.command(&krew.validator).arg("-manifest").arg(krew.path("dist/mc.yaml")))?;
+    ensure!(said.contains("all 6 spec.platforms installed fine"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn krew_installs_upgrades_and_removes_the_plugin_by_its_index() -> Result<()> {
+    let krew = Krew::new()?;
+    let target = if cfg!(target_os = "macos") { "apple-darwin" } else { "unknown-linux-musl" };
+    let program = krew.path("program");
+    fs::copy(env!("CARGO_BIN_EXE_kubectl-mc"), &program)?;
+    // Of what is packed only the size matters, and most of it is there for a debugger.
+    succeed(Command::new("strip").arg(&program))?;
+    krew.package(&format!("{}-{target}", std::env::consts::ARCH), &program)?;
+    krew.publish()?;
+
+    krew.kubectl(&[
+        "krew",
+        "index",
+        "add",
+        "kubectl-mc",
+        &format!("file://{}", krew.path("index").display()),
+    ])?;
+    let told = krew.kubectl(&["krew", "install", "kubectl-mc/mc"])?;
+    ensure!(told.contains("kubectl mc clusters") && told.contains("kubectl mc completion install"), "{told}");
+    ensure!(krew.kubectl(&["mc", "version", "--client"])?.contains(env!("CARGO_PKG_VERSION")));
+    krew.kubectl(&["mc", "completion", "install"])?;
+    let completes = || krew.kubectl(&["__complete", "mc", "doct"]);
+    ensure!(completes()?.contains("doctor"), "{}", completes()?);
+
+    // The next release, whose archive is the same.
+    let manifest = krew.path("dist/mc.yaml");
+    let next = fs::read_to_string(&manifest)?
+        .replace(concat!("version: v", env!("CARGO_PKG_VERSION")), "version: v999.0.0");
+    fs::write(&manifest, next)?;
+    krew.publish()?;
+    let told = krew.kubectl(&["krew", "upgrade", "mc"])?;
+    ensure!(
+        fs::read_link(krew.path("krew/bin/kubectl-mc"))?.to_string_lossy().contains("v999.0.0"),
+        "{told}"
+    );
+    ensure!(completes()?.contains("doctor"), "{}", completes()?);
+
+    krew.kubectl(&["mc", "completion", "uninstall"])?;
+    krew.kubectl(&["krew", "uninstall", "mc"])?;
+    let left: Vec<_> =
+        fs::read_dir(krew.path("krew/bin"))?.map(|entry| entry.map(|it| it.file_name())).collect();
+    ensure!(left.is_empty(), "{left:?}");
+    Ok(())
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../krew").join(name)
+}
+
+/// What a program says, if it succeeds.
+fn succeed(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    ensure!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+    Ok(said)
+}
+
+/// Serves the files of a folder to krew, as long as the process lives.
+fn serve(folder: PathBuf) -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("http://{}", listener.local_addr()?);
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            // A client that goes away has lost nothing of ours.
+            let _ = answer(client, &folder);
+        }
+    });
+    Ok(url)
+}
+
+fn answer(mut client: TcpStream, folder: &Path) -> Result<()> {
+    let mut lines = BufReader::new(client.try_clone()?).lines();
+    let asked = lines.next().context("no request")??;
+    for line in lines {
+        if line?.is_empty() {
+            break;
+        }
+    }
+    let name = asked.split(['/', ' ']).nth(2).unwrap_or_default();
+    match fs::read(folder.join(name)) {
+        Ok(file) => {
+            let length = file.len();
+            write!(client, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n")?;
+            client.write_all(&file)?;
+        }
+        Err(_) => {
+            client.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?
+        }
+    }
+    Ok(())
+}

@@ -13,6 +13,11 @@ image=${1:?the name of the image is needed} out=${DIST:-$PWD/target/dist}
 IFS=, read -ra platforms <<<"${PLATFORMS:=linux/amd64,linux/arm64}"
 export PLATFORMS
 
+case $(uname -m) in x86_64) own=linux/amd64 ;; *) own=linux/arm64 ;; esac
+if [[ " ${platforms[*]} " != *" $own "* ]]; then
+    echo "release: PLATFORMS lacks $own: the program of this machine writes the manual pages" >&2
+    exit 1
+fi
 if [ -n "$(git status --porcelain)" ]; then
     echo "release: the checkout has changes that are not committed" >&2
     exit 1
@@ -50,7 +55,10 @@ for platform in "${platforms[@]}"; do
         "$out/kubectl-mc_v${version}_${platform/\//_}.cdx.json" "$folder/crates"
     $objcopy --strip-all --add-section .dep-v0="$folder/crates" "target/$target/release/kubectl-mc" "$folder/kubectl-mc"
     KREW_OUT=$out krew/package.sh $target "$folder/kubectl-mc"
+    if [ "$machine" = "$(uname -m)" ]; then "$folder/kubectl-mc" __man "$folder/man"; fi
 done
+tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$epoch" \
+    -C "$folder/man" -cf - . | gzip -n9 >"$out/kubectl-mc-man_v${version}.tar.gz"
 rm "$out"/*.sha256
 
 sidecar/deploy/package.sh "$out" "$KUBECTL_MC_IMAGE"

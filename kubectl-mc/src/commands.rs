@@ -4,6 +4,7 @@ mod builtin;
 mod clusters;
 mod completion;
 mod kubectl;
+mod man;
 mod misspelled;
 mod use_cluster;
 mod version;
@@ -26,6 +27,9 @@ use crate::settings::{self, Settings};
 pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
     if arguments.first().is_some_and(|word| word == crate::completion::VERB) {
         return Ok(completion::respond(arguments, env, printer));
+    }
+    if arguments.first().is_some_and(|word| word == man::VERB) {
+        return man::write(&arguments);
     }
     let scanned = argv::scan(arguments.clone());
     let given = GivenFlags::of_words(if builtin::is_verb(&scanned) { &arguments } else { &scanned.own });

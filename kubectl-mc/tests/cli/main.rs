@@ -19,6 +19,7 @@ mod install;
 mod keep;
 mod kubeconfig;
 mod log;
+mod man;
 mod old_member;
 mod one_cluster;
 mod preflight;

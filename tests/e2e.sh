@@ -4,8 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export INSTA_UPDATE="${INSTA_UPDATE:-no}"
-# A failed test says what it saw, and not 30 lines of how it came there.
-export RUST_BACKTRACE=0
 
 bed=(--members 3 --member m2=v1.30.0 --member m3=v1.35.4 --spare s1 --spare s2 --spare s3=v1.30.0 --spare s4 --spare a1 --spare j1 --sidecar target/debug/mc-sidecar)
 left_out=()

@@ -344,6 +344,8 @@ mod tests {
         assert_eq!(rights("DELETE", path, None), ["delete m1/proxy"]);
         assert_eq!(rights("POST", path, Some("SPDY/3.1")), ["create m1/proxy"]);
         assert_eq!(rights("GET", "/m1/selfreviews/version", None), ["get m1/proxy"]);
+        let entered = rights("GET", "/m1/selfreviews/version", Some("websocket"));
+        assert_eq!(entered, ["get m1/proxy", "create m1/proxy"]);
         assert_eq!(rights("POST", "/m1/selfreviews/version", None), ["create m1/proxy"]);
     }
 

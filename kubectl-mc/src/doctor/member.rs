@@ -11,6 +11,7 @@ use super::requests::{post, send};
 use super::streams;
 use crate::cluster::client::{ClientError, Reply};
 use crate::cluster::context::ClusterContext;
+use crate::cluster::kubernetes_version::{KubernetesVersion, MEMBER_MINIMUM};
 use crate::kubectl::exec;
 use crate::server_text::ServerText;
 
@@ -44,6 +45,7 @@ pub(super) async fn check(context: &CheckContext, name: &ClusterName, findings: 
         }
     };
     findings.push(Finding::ok("request", format!("Kubernetes {version} in {took} ms")));
+    findings.extend(age(&version, name));
     findings.extend(skew(*kubectl_minor, exec::minor(version.raw()), &version));
     findings.extend(rights(host_client, name).await);
     if *with_streams {
@@ -113,6 +115,21 @@ fn read(
     }
 }
 
+/// A member that enrolled, or was joined by a printed manifest, was not looked at before.
+fn age(version: &ServerText, name: &ClusterName) -> Option<Finding> {
+    let parsed = KubernetesVersion::parse(version.raw())?;
+    (parsed < MEMBER_MINIMUM).then(|| {
+        Finding::warning(
+            "version",
+            format!(
+                "members before Kubernetes {MEMBER_MINIMUM} are neither tested nor supported, and one without \
+                 ValidatingAdmissionPolicy does not limit the rights of the sidecar's manager"
+            ),
+            format!("upgrade {name} to Kubernetes {MEMBER_MINIMUM} or later"),
+        )
+    })
+}
+
 /// kubectl is supported within one minor version of a cluster.
 fn skew(kubectl: Option<u32>, member: Option<u32>, version: &ServerText) -> Option<Finding> {
     let (kubectl, member) = (kubectl?, member?);
@@ -178,6 +195,14 @@ mod tests {
                 "{reason}"
             );
         }
+    }
+
+    #[test]
+    fn member_before_the_tested_versions_is_a_warning() {
+        let level = |version: &str| age(&version.into(), &"m1".parse().unwrap()).map(|finding| finding.level);
+        assert_eq!(level("v1.29.14-gke.7"), Some(Level::Warning));
+        assert_eq!(level("v1.30.0"), None);
+        assert_eq!(level("unknown"), None);
     }
 
     #[test]

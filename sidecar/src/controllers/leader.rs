@@ -279,14 +279,18 @@ impl Candidate {
     }
 
     async fn released(&mut self) -> Result<(), Error> {
-        // A renewal may have been under way.
-        self.look().await?;
-        let Some(mut lease) = self.seen.clone() else { return Ok(()) };
-        let Some(spec) = lease.spec.as_mut().filter(|spec| self.is_ours(spec)) else { return Ok(()) };
-        spec.holder_identity = Some(String::new());
-        spec.lease_duration_seconds = Some(1);
-        self.leases.replace(&self.config.resource_name, &PostParams::default(), &lease).await?;
-        Ok(())
+        loop {
+            self.look().await?;
+            let Some(mut lease) = self.seen.clone() else { return Ok(()) };
+            let Some(spec) = lease.spec.as_mut().filter(|spec| self.is_ours(spec)) else { return Ok(()) };
+            spec.holder_identity = Some(String::new());
+            spec.lease_duration_seconds = Some(1);
+            match self.leases.replace(&self.config.resource_name, &PostParams::default(), &lease).await {
+                // A renewal was under way, and may arrive after the look.
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                released => return Ok(released.map(drop)?),
+            }
+        }
     }
 }
 

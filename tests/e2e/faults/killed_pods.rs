@@ -81,6 +81,12 @@ impl Hub {
             ensure!(self.api.get(&path)?["status"]["readyReplicas"] == 2, "they are not");
             Ok(Some(()))
         })?;
+        // The first request of a caller waits for the leader, who lets them in at the member.
+        eventually("the callers are let in", SOON, || {
+            let answer = self.endpoint.exchange(request().as_bytes())?;
+            ensure!(answer.status() == 200, "{}: {}", answer.status(), answer.text());
+            self.plugin.ok(&GET).map(Some)
+        })?;
         let before = Term::now(&self.api, SYSTEM)?;
         let holder = before.holder.clone();
         let (pod, _) = holder.rsplit_once('_').context("no pod's name")?;
@@ -109,8 +115,7 @@ impl Hub {
 
     /// Asks for one object again and again, each time by a connection of its own to the host.
     fn ask(&self, stop: &AtomicBool) -> Result<(usize, Vec<(Instant, String)>)> {
-        let path = member_path(MEMBER, "/api/v1/namespaces/default/configmaps/kube-root-ca.crt");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let request = request();
         let (mut answered, mut failed) = (0, Vec::new());
         while !stop.load(Ordering::Relaxed) {
             let at = Instant::now();
@@ -125,11 +130,10 @@ impl Hub {
 
     /// The same by kubectl.
     fn get(&self, stop: &AtomicBool) -> Result<(usize, Vec<(Instant, String)>)> {
-        let words = ["--cluster", MEMBER, "get", "configmaps", "-n", "default", "-o", "name"];
         let (mut answered, mut failed) = (0, Vec::new());
         while !stop.load(Ordering::Relaxed) {
             let at = Instant::now();
-            let output = self.plugin.run(&words)?;
+            let output = self.plugin.run(&GET)?;
             match output.code {
                 0 => answered += 1,
                 _ => failed.push((at, format!("kubectl: {}", output.stderr.trim()))),
@@ -174,6 +178,11 @@ impl Seen {
     }
 }
 
+fn request() -> String {
+    let path = member_path(MEMBER, "/api/v1/namespaces/default/configmaps/kube-root-ca.crt");
+    format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+}
+
 /// Ends the process in a pod without a word.
 fn kill(pod: &str) -> Result<()> {
     let mut all = std::fs::read_dir("/proc")?.filter_map(|entry| Some(entry.ok()?.path()));
@@ -190,6 +199,7 @@ fn is_in(pod: &str, process: &Path) -> bool {
 }
 
 const MEMBER: &str = "east";
+const GET: [&str; 8] = ["--cluster", MEMBER, "get", "configmaps", "-n", "default", "-o", "name"];
 const CLIENTS: usize = 4;
 const AFTERWARDS: Duration = Duration::from_secs(5);
 /// A second on an idle machine: until the host knows that nobody is there.

@@ -54,6 +54,22 @@ async fn one_that_is_told_to_stop_lets_another_lead_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_that_stops_while_it_renews_lets_another_lead_at_once() {
+    let host = Host::default();
+    let mut first = host.candidate();
+    first.until(true).await;
+    let mut second = host.candidate();
+    sleep(seconds(61)).await;
+    host.0.late.store(true, Ordering::SeqCst);
+    first.stop.cancel();
+    let stopped = Instant::now();
+    first.task.await.unwrap();
+    second.until(true).await;
+    assert!(stopped.elapsed() < NO_TIME, "{:?}", stopped.elapsed());
+    assert!(host.had_one_leader());
+}
+
+#[tokio::test(start_paused = true)]
 async fn killed_leader_is_replaced_when_its_lease_expires() {
     let host = Host::default();
     let mut first = host.candidate();

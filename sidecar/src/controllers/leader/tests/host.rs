@@ -37,6 +37,8 @@ pub(super) struct Kept {
     pub(super) mute: AtomicBool,
     /// Nothing is answered.
     pub(super) away: AtomicBool,
+    /// A renewal that was under way is written just after the next look.
+    pub(super) late: AtomicBool,
 }
 
 #[derive(Default)]
@@ -104,6 +106,9 @@ impl Host {
             }
             "get" => {
                 let lease = self.state().lease.clone();
+                if let Some(renewed) = lease.as_ref().filter(|_| self.0.late.swap(false, Ordering::SeqCst)) {
+                    self.write(renewed).unwrap();
+                }
                 lease.map_or_else(|| failure(404, "NotFound"), |lease| answered(200, &lease))
             }
             _ if self.0.broken.load(Ordering::SeqCst) => failure(500, "InternalError"),

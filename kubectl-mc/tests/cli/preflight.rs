@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::bed::{Answer, Bed, status};
 
@@ -75,6 +76,23 @@ fn allowed_self_review_is_kubectls() {
     bed.run(&["-C", "m1", "auth", "can-i", "--help"]);
     assert!(bed.requests().is_empty());
     assert_eq!(Bed::with_kubectl("echo ran").run(&["-C", "m1", "auth", "whoami"]).out, "ran\n");
+}
+
+#[test]
+fn self_review_goes_to_the_subresource_that_the_host_allows() {
+    for (answers, subresource) in [([true, true], "m1/selfreviews\""), ([false, true], "m1/proxy\"")] {
+        let asked = AtomicUsize::new(0);
+        let bed = Bed::serving(move |path| match path.ends_with("/selfsubjectaccessreviews") {
+            true => {
+                let allowed = answers[asked.fetch_add(1, Ordering::SeqCst)];
+                (201, "application/json", format!(r#"{{"status": {{"allowed": {allowed}}}}}"#))
+            }
+            false => (200, "application/json", "{}".to_owned()),
+        });
+        bed.kubectl(r#"cat "${KUBECONFIG%%:*}""#);
+        let ran = bed.run(&["-C", "m1", "auth", "whoami"]);
+        assert!(ran.out.contains(subresource), "{subresource}: {ran:?}");
+    }
 }
 
 #[test]

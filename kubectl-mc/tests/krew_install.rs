@@ -36,7 +36,7 @@ impl Krew {
         self.folder.path().join(name)
     }
 
-    /// A program that finds kubectl, krew and what krew installed, and nothing of whoever runs the test.
+    /// A program with an environment of its own: kubectl, krew and the plugins that krew installed are in its `PATH`.
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         let path = [self.path("krew/bin"), self.path("bin"), "/usr/bin".into(), "/bin".into()];
@@ -96,7 +96,7 @@ fn krew_installs_upgrades_and_removes_the_plugin_by_its_index() -> Result<()> {
     let target = if cfg!(target_os = "macos") { "apple-darwin" } else { "unknown-linux-musl" };
     let program = krew.path("program");
     fs::copy(env!("CARGO_BIN_EXE_kubectl-mc"), &program)?;
-    // Of what is packed only the size matters, and most of it is there for a debugger.
+    // Without the debugger's part, which takes long to pack.
     succeed(Command::new("strip").arg(&program))?;
     krew.package(&format!("{}-{target}", std::env::consts::ARCH), &program)?;
     krew.publish()?;

@@ -37,6 +37,7 @@ pub(super) struct Children<'a> {
     client: Option<kube::Client>,
     /// A client of the host itself, for a command that sends a review to the members' proxies.
     host: Option<kube::Client>,
+    /// Where a review of the caller is sent.
     review: Subresource,
     input: Option<Arc<[u8]>>,
     /// The words for kubectl; those of one cluster may differ.

@@ -39,8 +39,8 @@ pub fn member_root(cluster: &ClusterName) -> String {
     format!("{CLUSTERS_PATH}/{cluster}/proxy")
 }
 
-/// The same for reviews of the caller, which whoever may read the member may send: a POST below [`member_root`] needs
-/// `create` on the host.
+/// The path below which a member takes reviews of the caller, without a trailing slash. The right to read the member is
+/// enough there; below [`member_root`] the host wants `create` for every POST.
 pub fn self_review_root(cluster: &ClusterName) -> String {
     format!("{CLUSTERS_PATH}/{cluster}/{SELF_REVIEWS}")
 }

@@ -126,9 +126,9 @@ fn reader_reviews_their_own_rights_past_the_host() -> Result<()> {
     Ok(())
 }
 
-/// The host lets everybody in at `selfreviews`.
+/// The host lets every authenticated caller through at `selfreviews`, so the sidecar alone refuses.
 #[test]
-fn self_reviews_through_the_host_need_the_right_to_read_and_open_nothing_else() -> Result<()> {
+fn self_reviews_need_the_right_to_read_and_open_nothing_else() -> Result<()> {
     let scene = Scene::new("self-reviews")?;
     let reader = Caller::certificate("e2e-self-reviews", &[])?;
     let stranger = Caller::certificate("e2e-self-reviews-no", &[])?;

@@ -120,7 +120,7 @@ fn the_overlay_holds_the_member_and_names_the_users_own_entry() {
 }
 
 #[test]
-fn the_overlay_of_a_review_differs_in_the_servers_subresource_alone() {
+fn overlay_of_a_review_names_another_subresource() {
     let host = host("https://h:6443/prefix");
     let proxy = overlay::overlay_json(&host, &m1()).unwrap();
     let review = overlay::self_review_overlay_json(&host, &m1()).unwrap();

@@ -220,10 +220,20 @@ pub(crate) fn is_own(name: &str, verb: Option<&OsStr>) -> bool {
 pub(crate) fn is_choice(word: &OsStr) -> bool {
     let word = word.to_string_lossy();
     let name = word.split('=').next().unwrap_or_default();
-    word.starts_with("-C")
-        || ["--cluster", "--cluster-selector", "--where", "--all-clusters", "--exclude", "--retry-failed"]
-            .contains(&name)
+    word.starts_with("-C") || CHOICES.contains(&name)
 }
+
+/// The flags that choose clusters.
+const CHOICES: &[&str] = &[
+    "--cluster",
+    "--cluster-selector",
+    "--where",
+    "--all-clusters",
+    "--exclude",
+    "--contexts",
+    "--context-selector",
+    "--retry-failed",
+];
 
 /// Takes `words`, all that follows `kubectl mc`, apart.
 pub(crate) fn scan(words: Vec<OsString>) -> Scanned {

@@ -74,6 +74,12 @@ pub(crate) struct Flags {
     /// Clusters to exclude; same syntax as --cluster
     #[arg(long, value_name = "CLUSTERS", global = true, help_heading = CHOICE)]
     pub(crate) exclude: Vec<String>,
+    /// Contexts of the kubeconfig in place of clusters behind a host: -C chooses among them
+    #[arg(long, global = true, help_heading = CHOICE)]
+    pub(crate) contexts: bool,
+    /// Contexts by server, user or namespace, as in 'user=admin,server!=*.dev.*'; narrows -C
+    #[arg(long, value_name = "FIELDS", global = true, help_heading = CHOICE)]
+    pub(crate) context_selector: Option<String>,
     /// Clusters on which the last command failed
     #[arg(long, global = true, help_heading = CHOICE)]
     pub(crate) retry_failed: bool,
@@ -120,13 +126,19 @@ pub(crate) struct Flags {
 impl Flags {
     /// Whether clusters are chosen by a flag.
     pub(crate) fn chooses_clusters(&self) -> bool {
-        !self.r#where.is_empty() || self.chooses_besides_where()
+        !self.r#where.is_empty() || self.chooses_contexts() || self.chooses_besides_where()
     }
 
-    /// Whether clusters are chosen by a flag other than `--where`.
+    /// Whether members are chosen by a flag other than `--where`.
     pub(crate) fn chooses_besides_where(&self) -> bool {
         let excludes = !self.exclude.is_empty() || self.retry_failed;
-        !self.cluster.is_empty() || self.cluster_selector.is_some() || self.all_clusters || excludes
+        let by_list = self.cluster_selector.is_some() || self.all_clusters;
+        !self.cluster.is_empty() || by_list || excludes
+    }
+
+    /// Whether contexts are meant instead of members.
+    pub(crate) fn chooses_contexts(&self) -> bool {
+        self.contexts || self.context_selector.is_some()
     }
 
     /// The first given flag that only a command of kubectl can follow.

@@ -1,14 +1,17 @@
 //! A cluster that a kubeconfig names, and requests to it with the caller's own credential.
 //!
+//! - [`cluster_id`]: a member or a context
 //! - [`context`]: the cluster and the user of a kubeconfig context, or of the pod's service account
 //! - [`client`], [`credential`]: the HTTP client and the caller's credential
 //! - [`connection`]: a cluster that the plugin's own verbs write to
 //! - [`hop`]: which hop refused a request
 //! - [`inventory`]: the list of clusters behind the host
 //! - [`route`]: through the host, or by the sidecar's own address
+//! - [`reach`]: the ways to all clusters of a command
 //! - [`pods`]: why pods are not ready
 
 pub(crate) mod client;
+pub(crate) mod cluster_id;
 pub(crate) mod connection;
 pub(crate) mod context;
 pub(crate) mod credential;
@@ -17,5 +20,7 @@ pub(crate) mod inventory;
 pub(crate) mod kubernetes_version;
 pub(crate) mod own_server;
 pub(crate) mod pods;
+pub(crate) mod reach;
 pub(crate) mod route;
+pub(crate) mod shared_credentials;
 pub(crate) mod sidecar_version;

@@ -30,7 +30,7 @@ use crate::cli::Flags;
 use crate::cluster::context::HostOptions;
 use crate::config_file::ClusterSet;
 use crate::env::{COMPLETION_TIMEOUT, Env};
-use crate::multi::selection::Choice;
+use crate::multi::selection::{Choice, Kind};
 use crate::settings::Settings;
 
 pub(crate) use answer::Answer;
@@ -115,6 +115,7 @@ struct Session<'a> {
     host: HostOptions,
     sets: BTreeMap<String, ClusterSet>,
     choice: Option<Choice>,
+    from: Kind,
 }
 
 impl<'a> Session<'a> {
@@ -123,8 +124,8 @@ impl<'a> Session<'a> {
         let words = std::iter::once("kubectl mc".into()).chain(cursor.before.own.iter().cloned());
         let matches = parser.clone().try_get_matches_from(words).ok()?;
         let settings = Settings::resolve(&Flags::from_arg_matches(&matches).ok()?, env).ok()?;
-        let Settings { host, sets, choice, .. } = settings;
-        Some(Self { env, deadline, program: std::env::current_exe().ok()?, host, sets, choice })
+        let Settings { host, sets, choice, from, .. } = settings;
+        Some(Self { env, deadline, program: std::env::current_exe().ok()?, host, sets, choice, from })
     }
 
     /// The flags that address the host.

@@ -38,7 +38,7 @@ pub(crate) struct ConfigFile {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ClusterSet {
-    /// Names, globs, /regexes/, @sets and !exclusions, as for --cluster. Absent: all that the selector and `where` choose.
+    /// Names, globs, /regexes/, @sets and !exclusions, as for --cluster; after context: contexts of the kubeconfig. Absent: all that the selector and `where` choose.
     #[serde(default)]
     pub(crate) clusters: Vec<String>,
     /// A label selector, as for --cluster-selector; it narrows what `clusters` chooses.

@@ -36,7 +36,7 @@ use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::json;
-use crate::multi::selection::{Choice, FieldFilter, SelectedCluster};
+use crate::multi::selection::{Choice, FieldFilter, SelectedCluster, members_only};
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::settings::{ClusterChoiceError, Settings};
@@ -176,7 +176,7 @@ impl Doctor<'_> {
     /// The clusters that were chosen. Without the right to list them, exact names can still be checked.
     fn clusters(&self, choice: &Choice, login: &Login<'_>, findings: &mut Vec<Finding>) -> Vec<ClusterName> {
         let (env, scanned) = (self.env, Scanned::default());
-        let mut list = |selector: Option<&str>| {
+        let list = |selector: Option<&str>| {
             let client = |source| InventoryError::Client { host: login.found().describe(), source };
             let host = login.host().map_err(client)?;
             Ok(SelectedCluster::of_list(&inventory::list(
@@ -188,8 +188,8 @@ impl Doctor<'_> {
             )?))
         };
         let sets = ConfigFile::load(env).map(|file| file.sets).unwrap_or_default();
-        match choice.resolve(&sets, &mut list) {
-            Ok(clusters) => clusters.names().cloned().collect(),
+        match choice.resolve(&sets, &mut members_only(list)) {
+            Ok(clusters) => clusters.iter().filter_map(|cluster| cluster.member().cloned()).collect(),
             Err(error) => {
                 let failure = Failure::from(error.in_file(config_file::path(env)));
                 findings.push(Finding::problem("clusters", failure.to_string(), failure.hint));

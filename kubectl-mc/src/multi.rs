@@ -29,6 +29,7 @@ mod summary;
 mod tables;
 mod unmarked;
 
+use std::collections::HashSet;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ pub(crate) use unmarked::{unmarked, unmarked_file};
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client;
-use crate::cluster::context::{ClusterContext, User};
+use crate::cluster::reach::Reach;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -66,11 +67,7 @@ use output::{Output, OutputShape};
 pub(crate) struct Job<'a> {
     /// The words of kubectl.
     pub(crate) scanned: &'a Scanned,
-    pub(crate) host: &'a ClusterContext,
-    /// The context by which members are reached, with the caller's credential.
-    pub(crate) through: &'a ClusterContext,
-    /// The same before a credential plugin was run for it.
-    pub(crate) found: &'a ClusterContext,
+    pub(crate) reach: &'a Reach,
     pub(crate) targets: &'a SelectedClusters,
     /// The choice of the targets, if it may come to mean more of them.
     pub(crate) growth: Option<&'a Growth>,
@@ -82,12 +79,7 @@ pub(crate) struct Job<'a> {
     pub(crate) input: Option<Arc<[u8]>>,
 }
 
-impl<'a> Job<'a> {
-    /// The host whose credential plugin gave the credential, if one did: it can give another.
-    pub(crate) fn plugin(&self) -> Option<&'a ClusterContext> {
-        matches!(self.through.user, User::Inline(..)).then_some(self.found)
-    }
-
+impl Job<'_> {
     /// Whether what kubectl writes is read here, and not only passed on.
     fn parses_output(&self) -> bool {
         !matches!(output::shape(self.scanned), OutputShape::Lines | OutputShape::Ports)
@@ -95,7 +87,8 @@ impl<'a> Job<'a> {
 }
 
 /// Refuses what makes no sense on so many clusters, before anything is read or sent.
-pub(crate) fn check(scanned: &Scanned, clusters: usize) -> Result<(), Failure> {
+pub(crate) fn check(scanned: &Scanned, targets: &SelectedClusters) -> Result<(), Failure> {
+    let clusters = targets.len();
     if let Some(why) = verb::needs_one_cluster(scanned) {
         return Err(OneAtATime { why, clusters }.into());
     }
@@ -103,7 +96,12 @@ pub(crate) fn check(scanned: &Scanned, clusters: usize) -> Result<(), Failure> {
         Some(path) if clusters > 1 && !path.to_string_lossy().contains(local_port::PLACE) => {
             Err(SamePath { path: path.to_string_lossy().into_owned(), clusters }.into())
         }
-        _ => Ok(()),
+        Some(_) => {
+            let mut seen = HashSet::new();
+            let same = targets.names().map(local_port::file_name).find(|name| !seen.insert(name.clone()));
+            same.map_or(Ok(()), |name| Err(SameFileName { name }.into()))
+        }
+        None => Ok(()),
     }
 }
 
@@ -123,7 +121,7 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
     let Some(outcomes) = finished else { return Ok(ExitStatus::Interrupted) };
     // It is a help and no more: a folder that cannot be written fails nothing.
     if let Ok(cache) = Cache::open(job.env) {
-        let _ = last_failed::remember(cache.folder(), job.host, &outcomes);
+        let _ = last_failed::remember(cache.folder(), job.reach, &outcomes);
     }
     let summary = Summary::of(&outcomes);
     job.printer.note(&summary.to_string());
@@ -237,6 +235,22 @@ impl Explain for InputError {
 struct SamePath {
     path: String,
     clusters: usize,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the names of several clusters become {name:?} in a path")]
+struct SameFileName {
+    name: String,
+}
+
+impl Explain for SameFileName {
+    fn hint(&self) -> Option<String> {
+        Some("copy from one of them at a time".to_owned())
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
 }
 
 impl Explain for SamePath {

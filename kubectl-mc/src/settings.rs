@@ -16,7 +16,9 @@ use crate::config_file::{ClusterSet, ConfigFile, ConfigFileError};
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
-use crate::multi::selection::{Choice, FieldFilter, FieldFilterError, TermError};
+use crate::multi::selection::{
+    Choice, ContextFilter, ContextFilterError, FieldFilter, FieldFilterError, Kind, TermError,
+};
 use crate::multi::{self, Batches};
 
 /// The choice of clusters and host, and how to work on several.
@@ -24,6 +26,8 @@ use crate::multi::{self, Batches};
 pub(crate) struct Settings {
     /// The clusters to run against; none when nothing was chosen.
     pub(crate) choice: Option<Choice>,
+    /// What is chosen from when nothing was chosen.
+    pub(crate) from: Kind,
     /// The clusters are those that failed last time.
     pub(crate) retry_failed: bool,
     /// The sets that a choice may name.
@@ -44,6 +48,8 @@ impl Settings {
             r#where,
             all_clusters,
             exclude,
+            contexts: _,
+            context_selector,
             retry_failed,
             cluster_concurrency,
             cluster_timeout,
@@ -60,7 +66,8 @@ impl Settings {
         } = flags;
         let selector = cluster_selector.as_deref();
         let chooses_all = selector.is_some() || !r#where.is_empty() || *all_clusters;
-        let by_flags = !cluster.is_empty() || chooses_all || *retry_failed;
+        let of_contexts = flags.chooses_contexts();
+        let by_flags = !cluster.is_empty() || chooses_all || of_contexts || *retry_failed;
         let (terms, origin) = if by_flags {
             (cluster.clone(), "--cluster")
         } else {
@@ -69,14 +76,28 @@ impl Settings {
         if *all_clusters && !cluster.is_empty() {
             return Err(SettingsError::Contradiction("--all-clusters", "--cluster"));
         }
-        if *retry_failed && (!cluster.is_empty() || chooses_all || !exclude.is_empty()) {
+        if *retry_failed && (!cluster.is_empty() || chooses_all || !exclude.is_empty() || of_contexts) {
             return Err(SettingsError::Contradiction("--retry-failed", "another choice of clusters"));
         }
-        let choice = Choice::parse(&terms, exclude, selector, *all_clusters)
-            .map_err(|source| SettingsError::Term { origin, source })?;
+        if of_contexts && (selector.is_some() || !r#where.is_empty()) {
+            let other = if selector.is_some() { "--cluster-selector" } else { "--where" };
+            return Err(SettingsError::Contradiction("--contexts", other));
+        }
+        if of_contexts && flags.context.as_ref().is_some_and(|context| !context.is_empty()) {
+            return Err(SettingsError::Contradiction("--contexts", "--context"));
+        }
+        let choice = if of_contexts {
+            let filter = context_selector.as_deref().map(ContextFilter::parse).transpose();
+            let filter = filter.map_err(SettingsError::ContextSelector)?;
+            Choice::parse_contexts(&terms, exclude, filter, *all_clusters)
+        } else {
+            Choice::parse(&terms, exclude, selector, *all_clusters)
+        };
+        let choice = choice.map_err(|source| SettingsError::Term { origin, source })?;
         let choice = Choice::filtered(choice, FieldFilter::parse(r#where).map_err(SettingsError::Where)?);
         Ok(Self {
             choice,
+            from: if of_contexts { Kind::Contexts } else { Kind::Members },
             retry_failed: *retry_failed,
             host: host(flags, env, file.host)?,
             fleet: multi::Options {
@@ -150,6 +171,8 @@ pub(crate) enum SettingsError {
     Term { origin: &'static str, source: TermError },
     #[error("--where")]
     Where(#[source] FieldFilterError),
+    #[error("--context-selector")]
+    ContextSelector(#[source] ContextFilterError),
     #[error("{0} and {1} contradict each other")]
     Contradiction(&'static str, &'static str),
     #[error("--batch")]
@@ -169,6 +192,13 @@ impl Explain for SettingsError {
         match self {
             Self::Term { source, .. } => source.hint(),
             Self::Where(source) => source.hint(),
+            Self::ContextSelector(source) => source.hint(),
+            Self::Contradiction("--contexts", "--context") => {
+                Some("name the context by -C NAME; --context names a host".to_owned())
+            }
+            Self::Contradiction("--contexts", _) => {
+                Some("--context-selector chooses contexts by server, user and namespace".to_owned())
+            }
             Self::Batches(_) => Some("for example: --batch=1,25%,rest".to_owned()),
             Self::ConfigFile(error) => error.hint(),
             Self::Contradiction(..) | Self::NotText { .. } | Self::LogLevel(_) | Self::Route(_) => None,

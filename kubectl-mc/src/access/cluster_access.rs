@@ -142,11 +142,12 @@ impl MaintainedGrant<'_> {
 
     /// What the role needs of the proxy; none is all. It is read on a member where the caller may.
     async fn proxy_verbs(&self, host: &Side, env: &Env) -> Option<&'static [&'static str]> {
-        for cluster in self.candidates(host).await.iter().take(MEMBERS_TRIED) {
+        let candidates = self.candidates(host).await;
+        for name in candidates.iter().filter_map(SelectedCluster::member).take(MEMBERS_TRIED) {
             let read = timeout(READ_TIMEOUT, async {
-                let member = through::member(&host.at.cluster, &cluster.name, env).await?;
+                let member = through::member(&host.at.cluster, name, env).await?;
                 let role = self.role.path();
-                through::ask(&member, &host.at.cluster, &cluster.name, Method::GET, &role, None).await
+                through::ask(&member, &host.at.cluster, name, Method::GET, &role, None).await
             });
             if let Ok(Ok(answer)) = read.await
                 && answer.status.is_success()

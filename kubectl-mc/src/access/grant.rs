@@ -49,7 +49,7 @@ pub(super) async fn grant(
         Clusters::Named(clusters) if duration.is_none() && name.is_none() => {
             let now = ImmediateGrant { role, subjects: &subjects, dry_run: *dry_run };
             let mut outcomes = Outcomes::new(clusters.len(), printer);
-            for SelectedCluster { name, .. } in clusters {
+            for name in clusters.iter().filter_map(SelectedCluster::member) {
                 outcomes.add(name, now.grant(name, &host, env, printer).await)?;
             }
             Ok(outcomes.status())
@@ -97,7 +97,7 @@ pub(super) async fn revoke(
     }
     let now = ImmediateGrant { role, subjects: &subjects, dry_run: *dry_run };
     let mut outcomes = Outcomes::new(clusters.len(), printer);
-    for SelectedCluster { name, .. } in clusters {
+    for name in clusters.iter().filter_map(SelectedCluster::member) {
         outcomes.add(name, now.revoke(name, is_maintained, delete, &host, env, printer).await)?;
     }
     Ok(outcomes.status())

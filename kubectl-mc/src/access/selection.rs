@@ -12,7 +12,7 @@ use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::config_file::{self, ConfigFile};
 use crate::env::Env;
 use crate::error::Failure;
-use crate::multi::selection::{Choice, SelectedCluster};
+use crate::multi::selection::{Choice, SelectedCluster, members_only};
 use crate::settings::{ClusterChoice, ClusterChoiceError, cluster_choice};
 
 /// The host, with the credential that was obtained for the list, and the clusters behind it.
@@ -98,7 +98,7 @@ pub(super) fn filter(
         }
     };
     let (host, clusters) = now(&choice.unwrap_or_default(), &found, env)?;
-    Ok((host, Some(clusters.into_iter().map(|cluster| cluster.name).collect())))
+    Ok((host, Some(clusters.iter().filter_map(|cluster| cluster.member().cloned()).collect())))
 }
 
 fn now(
@@ -108,14 +108,14 @@ fn now(
 ) -> Result<(ClusterContext, Vec<SelectedCluster>), Failure> {
     let scanned = Scanned::default();
     let login = Login::new(found, &scanned);
-    let mut list = |selector: Option<&str>| {
+    let list = |selector: Option<&str>| {
         let client = |source| InventoryError::Client { host: found.describe(), source };
         let list =
             inventory::list(login.host().map_err(client)?, &scanned, env, selector, ListFormat::Objects)?;
         Ok(SelectedCluster::of_list(&list))
     };
     let sets = ConfigFile::load(env)?.sets;
-    let clusters = choice.resolve(&sets, &mut list);
+    let clusters = choice.resolve(&sets, &mut members_only(list));
     let clusters = clusters.map_err(|error| error.in_file(config_file::path(env)))?;
     Ok((login.into_host(), clusters.iter().cloned().collect()))
 }

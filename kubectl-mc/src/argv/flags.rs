@@ -135,6 +135,8 @@ const BUILTIN_FLAGS: &[(&str, BuiltinFlag)] = &[
     ("cluster", flag(FlagKind::Value, Place::EveryVerb)),
     ("cluster-selector", flag(FlagKind::Value, Place::EveryVerb)),
     ("all-clusters", flag(FlagKind::Switch, Place::EveryVerb)),
+    ("contexts", flag(FlagKind::Switch, Place::EveryVerb)),
+    ("context-selector", flag(FlagKind::Value, Place::EveryVerb)),
     // kubectl's own flags of these names would overrule the overlay, so they never reach it.
     ("context", flag(FlagKind::Value, Place::EveryVerb)),
     ("kubeconfig", flag(FlagKind::Value, Place::EveryVerb)),

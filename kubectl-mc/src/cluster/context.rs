@@ -1,11 +1,13 @@
 //! A cluster that a kubeconfig context names, loaded as kubectl loads it (client-go: `ClientConfigLoadingRules`),
 //! or the cluster of the pod's service account.
 
+mod all;
 mod in_cluster;
 mod load;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use all::contexts;
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedExtension};
 
 use crate::argv::Scanned;
@@ -193,6 +195,11 @@ impl ClusterContext {
     /// `kubectl mc` with the flags that address the host, for hints.
     pub(crate) fn kubectl_mc(&self) -> String {
         self.flags().kubectl_mc()
+    }
+
+    /// `kubectl mc` with the flag that names the kubeconfig, for hints.
+    pub(crate) fn kubectl_mc_file(&self) -> String {
+        GivenFlags::new(None, self.kubeconfig_flag.as_deref()).kubectl_mc()
     }
 
     /// `kubectl` with the flags that address the cluster, for hints.

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use std::error::Error;
 use std::ffi::OsStr;
 use std::io::IsTerminal;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -52,40 +52,119 @@ impl<'a> Login<'a> {
 }
 
 /// The same host with the credential that its plugin gives; unchanged when the user has no plugin.
-pub(crate) fn obtain_once(
-    mut host: ClusterContext,
-    scanned: &Scanned,
-) -> Result<ClusterContext, ClientError> {
-    let by_flag = scanned.value("user").and_then(OsStr::to_str).map(str::to_owned);
-    let User::Named(named) = &host.user else { return Ok(host) };
-    // Flags that bring another credential make kubectl pass the plugin over.
-    if CREDENTIAL_FLAGS.iter().any(|flag| scanned.value(flag).is_some()) {
-        return Ok(host);
+pub(crate) fn obtain_once(host: ClusterContext, scanned: &Scanned) -> Result<ClusterContext, ClientError> {
+    match Plugin::of(&host, scanned) {
+        Some(plugin) => Ok(plugin.obtain().map_err(ClientError::Setup)?.used_by(host, plugin.user)),
+        None => Ok(host),
     }
-    let Some(name) = by_flag.or_else(|| named.clone()) else { return Ok(host) };
-    let entries = host.kubeconfig.auth_infos.iter_mut();
-    let Some(entry) = entries.filter(|entry| entry.name == name).find_map(|entry| entry.auth_info.as_mut())
-    else {
-        return Ok(host);
-    };
-    let Some(exec) = entry.exec.take() else { return Ok(host) };
-    let answer = run(&exec, &host.cluster).map_err(ClientError::Setup)?;
-    let text = |key: &str| answer.pointer(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-    entry.token = text("/status/token").map(|token| token.to_owned().into());
-    entry.client_certificate_data = text("/status/clientCertificateData").map(|pem| STANDARD.encode(pem));
-    entry.client_key_data = text("/status/clientKeyData").map(|pem| STANDARD.encode(pem).into());
-    if entry.token.is_none() && entry.client_certificate_data.is_none() {
-        return Err(ClientError::Setup(
-            "the credential plugin returned neither a token nor a certificate".into(),
-        ));
-    }
-    let inline = AuthInfo { exec: None, auth_provider: None, ..entry.clone() };
-    host.user = User::Inline(name, Box::new(inline));
-    Ok(host)
 }
 
-/// Runs the plugin and reads its `ExecCredential`.
-fn run(exec: &ExecConfig, cluster: &Cluster) -> Result<Value, Box<dyn Error + Send + Sync>> {
+/// The credential plugin of a user.
+pub(crate) struct Plugin {
+    user: String,
+    exec: ExecConfig,
+    cluster: Cluster,
+}
+
+impl Plugin {
+    /// The one that kubectl would run, if it would.
+    pub(crate) fn of(host: &ClusterContext, scanned: &Scanned) -> Option<Self> {
+        let User::Named(named) = &host.user else { return None };
+        // Flags that bring another credential make kubectl pass the plugin over.
+        if CREDENTIAL_FLAGS.iter().any(|flag| scanned.value(flag).is_some()) {
+            return None;
+        }
+        let by_flag = scanned.value("user").and_then(OsStr::to_str).map(str::to_owned);
+        let user = by_flag.or_else(|| named.clone())?;
+        let mut entries = host.kubeconfig.auth_infos.iter().filter(|entry| entry.name == user);
+        let exec = entries.find_map(|entry| entry.auth_info.as_ref())?.exec.clone()?;
+        Some(Self { user, exec, cluster: host.cluster.clone() })
+    }
+
+    /// What the plugin is run with: contexts of the same have the same credential.
+    pub(crate) fn key(&self) -> String {
+        let cluster = self.exec.provide_cluster_info.then(|| cluster_info(&self.cluster));
+        json!([self.exec, cluster]).to_string()
+    }
+
+    /// Whether it may ask at the terminal.
+    pub(crate) fn may_ask(&self) -> bool {
+        self.exec.interactive_mode != Some(ExecInteractiveMode::Never) && std::io::stdin().is_terminal()
+    }
+
+    /// Runs it.
+    fn obtain(&self) -> Result<Obtained, Box<dyn Error + Send + Sync>> {
+        let mut command = command(&self.exec, &self.cluster)?;
+        let output = command.output().map_err(|error| not_started(&self.exec, &error))?;
+        self.read(&output)
+    }
+
+    /// The same beside others. When this is dropped, the plugin ends.
+    pub(crate) async fn obtain_beside(&self) -> Result<Obtained, Box<dyn Error + Send + Sync>> {
+        let command = command(&self.exec, &self.cluster)?;
+        let output = tokio::process::Command::from(command).kill_on_drop(true).output().await;
+        self.read(&output.map_err(|error| not_started(&self.exec, &error))?)
+    }
+
+    /// Reads the `ExecCredential`.
+    fn read(&self, output: &Output) -> Result<Obtained, Box<dyn Error + Send + Sync>> {
+        let program = self.exec.command.as_deref().unwrap_or_default();
+        if !output.status.success() {
+            return Err(format!("the credential plugin {program} failed: {}", output.status).into());
+        }
+        // What it said stays unsaid: it may be a credential.
+        let answer: Value = serde_json::from_slice(&output.stdout)
+            .map_err(|_| format!("the credential plugin {program} returned no ExecCredential"))?;
+        let text = |key: &str| answer.pointer(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let obtained = Obtained {
+            token: text("/status/token").map(str::to_owned),
+            certificate: text("/status/clientCertificateData").map(|pem| STANDARD.encode(pem)),
+            key: text("/status/clientKeyData").map(|pem| STANDARD.encode(pem)),
+        };
+        if obtained.token.is_none() && obtained.certificate.is_none() {
+            return Err("the credential plugin returned neither a token nor a certificate".into());
+        }
+        Ok(obtained)
+    }
+
+    /// For messages.
+    pub(crate) fn describe(&self) -> String {
+        format!("the credential plugin {}", self.exec.command.as_deref().unwrap_or_default())
+    }
+
+    /// The name of the user.
+    pub(crate) fn user(&self) -> &str {
+        &self.user
+    }
+}
+
+/// A credential that a plugin gave.
+#[derive(Clone)]
+pub(crate) struct Obtained {
+    token: Option<String>,
+    /// As a kubeconfig has them.
+    certificate: Option<String>,
+    key: Option<String>,
+}
+
+impl Obtained {
+    /// The host with this credential in the place of the user's plugin.
+    pub(crate) fn used_by(self, mut host: ClusterContext, user: String) -> ClusterContext {
+        let entries = host.kubeconfig.auth_infos.iter_mut().filter(|entry| entry.name == user);
+        for entry in entries.filter_map(|entry| entry.auth_info.as_mut()).take(1) {
+            entry.exec = None;
+            entry.token = self.token.clone().map(Into::into);
+            entry.client_certificate_data.clone_from(&self.certificate);
+            entry.client_key_data = self.key.clone().map(Into::into);
+            let inline = AuthInfo { auth_provider: None, ..entry.clone() };
+            host.user = User::Inline(user.clone(), Box::new(inline));
+        }
+        host
+    }
+}
+
+/// The run of a plugin.
+fn command(exec: &ExecConfig, cluster: &Cluster) -> Result<Command, Box<dyn Error + Send + Sync>> {
     let program = exec.command.as_deref().unwrap_or_default();
     let terminal = std::io::stdin().is_terminal();
     let mode = exec.interactive_mode.as_ref();
@@ -108,13 +187,8 @@ fn run(exec: &ExecConfig, cluster: &Cluster) -> Result<Value, Box<dyn Error + Se
         }
     }
     command.stdin(if interactive { Stdio::inherit() } else { Stdio::null() }).stderr(Stdio::inherit());
-    let output = command.output().map_err(|error| not_started(exec, &error))?;
-    if !output.status.success() {
-        return Err(format!("the credential plugin {program} failed: {}", output.status).into());
-    }
-    // What it said stays unsaid: it may be a credential.
-    serde_json::from_slice(&output.stdout)
-        .map_err(|_| format!("the credential plugin {program} returned no ExecCredential").into())
+    command.stdout(Stdio::piped());
+    Ok(command)
 }
 
 /// What is wrong where kube has run the plugin, in our words: kube's name no plugin, or show all that it has said.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
-use crate::cluster::context::ClusterContext;
+use crate::cluster::context::{ClusterContext, HostError};
 use crate::cluster::hop::{self, Hop, Refusal};
 use crate::env::Env;
 use crate::error::Explain;
@@ -82,6 +82,10 @@ pub(crate) enum InventoryError {
     Status { host: String, status: StatusCode, message: ServerText },
     #[error("cannot list clusters through {host}: the answer is not JSON")]
     Answer { host: String, source: serde_json::Error },
+    #[error("the command works on members of the host, and contexts are chosen")]
+    MembersOnly,
+    #[error(transparent)]
+    Host(#[from] HostError),
 }
 
 impl Explain for InventoryError {
@@ -89,6 +93,8 @@ impl Explain for InventoryError {
         match self {
             Self::Refused { hint, .. } => Some(hint.clone()),
             Self::Client { .. } | Self::Status { .. } | Self::Answer { .. } => None,
+            Self::MembersOnly => Some("leave out --contexts, --context-selector and context:NAME".to_owned()),
+            Self::Host(error) => error.hint(),
         }
     }
 
@@ -97,6 +103,8 @@ impl Explain for InventoryError {
         match self {
             Self::Status { status: StatusCode::BAD_REQUEST, .. }
             | Self::Refused { refusal: Refusal { hop: Hop::Request, .. }, .. } => ExitStatus::Usage,
+            Self::MembersOnly => ExitStatus::Usage,
+            Self::Host(error) => error.status(),
             _ => ExitStatus::Failed,
         }
     }

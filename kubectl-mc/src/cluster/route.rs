@@ -19,6 +19,7 @@ use crate::cli::RouteChoice;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::{ClusterContext, User};
 use crate::cluster::credential::{CREDENTIAL_FLAGS, Login};
+use crate::cluster::reach::HostReach;
 use crate::env::Env;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -40,6 +41,12 @@ impl Through<'_> {
     /// The same with the caller's credential.
     pub(crate) fn host(&self) -> Result<ClusterContext, ClientError> {
         Ok(self.apply(self.login.host()?))
+    }
+
+    /// All of it, with the caller's credential.
+    pub(crate) fn reach(&self) -> Result<HostReach, ClientError> {
+        let host = self.login.host()?.clone();
+        Ok(HostReach { through: self.apply(&host), found: self.found(), host })
     }
 
     fn apply(&self, host: &ClusterContext) -> ClusterContext {

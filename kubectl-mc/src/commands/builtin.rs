@@ -46,23 +46,31 @@ enum Clusters {
     /// All of them.
     Choice,
     /// All of them, and the flags for several clusters.
+    Members,
+    /// The same for contexts too.
     Any,
     /// The same with the color of lines.
     Lines,
 }
 
 impl Clusters {
+    /// Whether the verb works on contexts of the kubeconfig too.
+    fn has_contexts(self) -> bool {
+        matches!(self, Self::Where | Self::Any | Self::Lines)
+    }
+
     /// Whether the help of the verb shows this flag of the plugin.
     fn shows(self, flag: &str) -> bool {
         let chooses = ["cluster", "cluster_selector", "where", "all_clusters", "exclude"].contains(&flag);
         let runs_on_several = ["cluster_concurrency", "cluster_timeout"].contains(&flag);
         ["context", "kubeconfig", "v"].contains(&flag)
+            || (self.has_contexts() && ["contexts", "context_selector"].contains(&flag))
             || match self {
                 Self::None => false,
                 Self::Where => flag == "where",
                 Self::ByName => flag == "cluster",
                 Self::Choice => chooses,
-                Self::Any => chooses || runs_on_several || flag == "route",
+                Self::Members | Self::Any => chooses || runs_on_several || flag == "route",
                 Self::Lines => {
                     chooses || runs_on_several || ["route", "retry_failed", "color"].contains(&flag)
                 }
@@ -181,7 +189,7 @@ const VERBS: &[BuiltinVerb] = &[
         name: "doctor",
         about: "Check this machine, the host and the clusters, and say what mends each problem",
         arguments: DoctorArgs::augment_args,
-        clusters: Clusters::Any,
+        clusters: Clusters::Members,
         effect: |_| Effect::Reads,
         run: |matches, flags, env, printer| doctor::run(&read(matches)?, flags, env, printer),
     },
@@ -274,10 +282,13 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
     let is_refused = match verb.clusters {
         Clusters::None => flags.chooses_clusters(),
         Clusters::Where => flags.chooses_besides_where(),
-        Clusters::ByName | Clusters::Choice | Clusters::Any | Clusters::Lines => false,
+        Clusters::ByName | Clusters::Choice | Clusters::Members | Clusters::Any | Clusters::Lines => false,
     };
     if is_refused {
         return Err(FlagError::NoChoice { verb: verb.name }.into());
+    }
+    if flags.chooses_contexts() && !verb.clusters.has_contexts() {
+        return Err(FlagError::NoContexts { verb: verb.name }.into());
     }
     if let Some(flag) = flags.of_kubectl_only() {
         return Err(FlagError::OfKubectl { verb: verb.name, flag }.into());
@@ -332,6 +343,8 @@ const VERSION: &str = "version";
 enum FlagError {
     #[error("`kubectl mc {verb}` takes no choice of clusters")]
     NoChoice { verb: &'static str },
+    #[error("`kubectl mc {verb}` works on clusters behind a host, and not on contexts")]
+    NoContexts { verb: &'static str },
     #[error(
         "`kubectl mc {verb}` takes no {flag}: the flag belongs to kubectl's commands on several clusters"
     )]
@@ -352,6 +365,8 @@ impl Explain for FlagError {
                     .to_owned()
             }
             Self::NoChoice { .. } => "name the cluster as an argument".to_owned(),
+            Self::NoContexts { verb: "use" } => "kubectl's own: kubectl config use-context NAME".to_owned(),
+            Self::NoContexts { .. } => "leave out --contexts and --context-selector".to_owned(),
             Self::OfKubectl { verb, .. } => format!("`kubectl mc {verb} --help` lists its flags"),
         })
     }

@@ -1,5 +1,7 @@
 //! `kubectl mc clusters`: lists the clusters behind the host, formatted as by kubectl.
 
+mod contexts;
+
 use std::ffi::OsString;
 
 use kubectl_mc_api::path;
@@ -26,6 +28,9 @@ pub(super) fn run(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
+    if flags.chooses_contexts() {
+        return contexts::run(arguments, flags, env, printer);
+    }
     let ClustersArgs { names, output, selector, no_headers, show_labels, sort_by, watch } = arguments;
     // A default cluster narrows nothing here, so its variable is not even read.
     let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;

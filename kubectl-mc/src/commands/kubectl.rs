@@ -11,8 +11,10 @@ use crate::cache::Cache;
 use crate::chosen_cluster::ChosenCluster;
 use crate::cli::RouteChoice;
 use crate::cluster::client;
-use crate::cluster::context::{ClusterContext, User};
+use crate::cluster::cluster_id::ClusterId;
+use crate::cluster::context::ClusterContext;
 use crate::cluster::credential::Login;
+use crate::cluster::reach::Reach;
 use crate::cluster::route::{self, RouteError, Through};
 use crate::commands::builtin;
 use crate::env::Env;
@@ -26,7 +28,7 @@ use crate::kubectl::self_review::{self, Subresource};
 use crate::kubectl::verb::Effect;
 use crate::log::Log;
 use crate::multi::direct::{MemberFailure, Merge, OneCluster, Plan, TailPlan, Task};
-use crate::multi::selection::Choice;
+use crate::multi::selection::{Choice, Kind};
 use crate::multi::{self, ClusterProgress};
 use crate::printer::Printer;
 use crate::settings::Settings;
@@ -68,7 +70,7 @@ fn choice(
     env: &Env,
     printer: &Printer,
 ) -> Result<Option<Choice>, Failure> {
-    if settings.choice.is_some() || settings.retry_failed {
+    if settings.choice.is_some() || settings.retry_failed || settings.from == Kind::Contexts {
         return Ok(settings.choice.clone());
     }
     // What is wrong with the host is told where it is needed.
@@ -78,7 +80,7 @@ fn choice(
     if builtin::effect(scanned) != Effect::Reads {
         printer.note_line(&format!("cluster {cluster}, chosen by `kubectl mc use`"));
     }
-    Ok(Some(Choice::names([cluster])))
+    Ok(Some(Choice::names([cluster.into()])))
 }
 
 /// The route to members for this command; a command that sends nothing needs none.
@@ -101,7 +103,8 @@ fn one(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    rewrite::check(&scanned, &cluster)?;
+    let id = ClusterId::from(cluster.clone());
+    rewrite::check(&scanned, &id)?;
     let found = ClusterContext::load_for(&scanned, &settings.host, env)?;
     let login = Login::new(&found, &scanned);
     let now = SystemTime::now();
@@ -113,7 +116,7 @@ fn one(
     let kubectl = Kubectl::find(env)?;
     Log::new(env).decision("Run kubectl", &[("cluster", &cluster), ("path", &kubectl.path().display())]);
     let cache = Cache::open(env)?;
-    let mut overlay = overlay::overlay_json(&host, &cluster)?;
+    let mut overlay = overlay::overlay_json(&host, &id)?;
 
     if preflight::is_needed(&scanned, &host, &cluster, env, cache.holds(&overlay), now) {
         preflight::run(&host, &cluster, &scanned, env)?;
@@ -133,11 +136,34 @@ fn one(
         raw = RawPath::of_minor_version(minor);
     }
     if settings.fleet.keep {
-        let invocation = rewrite::rewrite(scanned, &host, &cluster, &overlay, raw)?;
+        let invocation = rewrite::rewrite(scanned, &host, &id, &overlay, raw)?;
         return multi::keep_one(&kubectl, &invocation, printer);
     }
     let input = multi::unmarked_file(&scanned, cache.folder())?;
-    Ok(kubectl.run(rewrite::rewrite(scanned, &host, &cluster, &overlay, raw)?, input)?)
+    Ok(kubectl.run(rewrite::rewrite(scanned, &host, &id, &overlay, raw)?, input)?)
+}
+
+/// The same for a context, which kubectl reaches without the plugin.
+fn one_context(
+    scanned: Scanned,
+    cluster: &ClusterId,
+    context: &ClusterContext,
+    settings: &Settings,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    rewrite::check(&scanned, cluster)?;
+    let kubectl = Kubectl::find(env)?;
+    Log::new(env).decision("Run kubectl", &[("context", cluster), ("path", &kubectl.path().display())]);
+    let cache = Cache::open(env)?;
+    let overlay = cache.store(&overlay::overlay_json(context, cluster)?, SystemTime::now())?;
+    // Without a path in the server there is nothing to join to that of --raw.
+    let invocation = |scanned| rewrite::rewrite(scanned, context, cluster, &overlay, RawPath::Joined);
+    if settings.fleet.keep {
+        return multi::keep_one(&kubectl, &invocation(scanned)?, printer);
+    }
+    let input = multi::unmarked_file(&scanned, cache.folder())?;
+    Ok(kubectl.run(invocation(scanned)?, input)?)
 }
 
 /// What many clusters get, at one: `tail`, and what tests lay beside kubectl's.
@@ -150,14 +176,13 @@ fn native(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let (found, host) = (through.found(), through.host()?);
+    let reach = Reach { host: Some(through.reach()?) };
     let task = Task {
-        host: &host,
-        plugin: matches!(host.user, User::Inline(..)).then_some(&found),
+        reach: &reach,
         scanned,
         env,
         printer,
-        clusters: vec![cluster],
+        clusters: vec![cluster.clone().into()],
         not_ready: Vec::new(),
         growth: None,
         color: settings.fleet.color,
@@ -168,12 +193,11 @@ fn native(
     };
     let mut text = OneCluster::new(printer);
     let results = client::runtime()?.block_on(plan.run(&task, &mut text))?;
-    let Some((cluster, failure)) = results.into_iter().find_map(|(name, ended)| Some((name, ended.err()?)))
-    else {
+    let Some(failure) = results.into_iter().find_map(|(_, ended)| ended.err()) else {
         return Ok(ExitStatus::Success);
     };
     if let MemberFailure::Refused(refusal) = &failure {
-        return Err(PreflightError::new("kubectl mc", scanned, &host, &cluster, refusal).into());
+        return Err(PreflightError::new("kubectl mc", scanned, &through.found(), &cluster, refusal).into());
     }
     text.end(&failure);
     Ok(ExitStatus::Failed)

@@ -52,7 +52,8 @@ fn check(name: &ClusterName, host: &ClusterContext, env: &Env, printer: &Printer
             return Ok(());
         }
     };
-    let known: Vec<_> = SelectedCluster::of_list(&list).into_iter().map(|cluster| cluster.name).collect();
+    let known: Vec<_> =
+        SelectedCluster::of_list(&list).iter().filter_map(|cluster| cluster.member().cloned()).collect();
     if known.contains(name) {
         Ok(())
     } else {

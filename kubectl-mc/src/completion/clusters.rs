@@ -1,4 +1,4 @@
-//! The clusters behind the host, by a run of `kubectl mc clusters` that the deadline ends. The list is kept for a
+//! The clusters to choose from: the contexts of the kubeconfig, or those behind the host, by a run of `kubectl mc clusters` that the deadline ends. The list is kept for a
 //! short time, and for a day when the host does not answer.
 
 use std::process::Command;
@@ -10,11 +10,23 @@ use super::Session;
 use super::answer::{Answer, Candidate};
 use super::child;
 use crate::cache::Cache;
-use crate::cluster::context::{ClusterContext, User};
-use crate::multi::selection::SelectedCluster;
+use crate::cluster::cluster_id::CONTEXT_PREFIX;
+use crate::cluster::context::{self, ClusterContext, User};
+use crate::multi::selection::{Kind, ListOf, SelectedCluster};
+
+/// What there is to choose from, as far as it is known.
+pub(super) fn all(session: &Session<'_>, from: &ListOf) -> Vec<SelectedCluster> {
+    match from {
+        ListOf::Members(selector) => list(session, selector.as_deref()),
+        ListOf::Contexts => {
+            let contexts = context::contexts(&session.host, session.env);
+            SelectedCluster::of_contexts(contexts.unwrap_or_default())
+        }
+    }
+}
 
 /// The clusters that a label selector chooses, as far as they are known.
-pub(super) fn list(session: &Session<'_>, selector: Option<&str>) -> Vec<SelectedCluster> {
+fn list(session: &Session<'_>, selector: Option<&str>) -> Vec<SelectedCluster> {
     let Ok(host) = ClusterContext::load(&session.host, session.env) else { return Vec::new() };
     let now = SystemTime::now();
     let cache = Cache::open(session.env).ok();
@@ -48,9 +60,12 @@ pub(super) fn several(session: &Session<'_>, typed: &str) -> Answer {
         return Answer::default();
     }
     let sets = || session.sets.keys().filter_map(|set| Candidate::new(&format!("@{set}"), "set of clusters"));
-    let found = match body.starts_with('@') {
-        true => sets().collect(),
-        false => names(&list(session, None)).and(sets().collect()),
+    let contexts = || names(&all(session, &ListOf::Contexts));
+    let found = match session.from {
+        _ if body.starts_with('@') => sets().collect(),
+        _ if body.starts_with(CONTEXT_PREFIX) => contexts().behind(CONTEXT_PREFIX),
+        Kind::Members => names(&list(session, None)).and(sets().collect()),
+        Kind::Contexts => contexts().and(sets().collect()),
     };
     let named: Vec<_> = before.split(',').map(|named| named.trim_start_matches('!')).collect();
     let sign = if body.len() < term.len() { "!" } else { "" };

@@ -5,16 +5,17 @@ use std::ffi::{OsStr, OsString};
 use std::time::SystemTime;
 
 use clap::{Arg, Command};
-use kubectl_mc_api::ClusterName;
 
 use super::answer::{Answer, Candidate};
 use super::{Cursor, Place, Session, child, clusters, own_verb, values};
 use crate::argv::{self, COMPARE, KUBECTL_VERBS, Scanned, TAIL};
 use crate::cache::Cache;
 use crate::chosen_cluster::ChosenCluster;
+use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::{overlay, rewrite};
+use crate::multi::selection::ListOf;
 
 pub(super) fn respond(session: &Session<'_>, parser: &Command, cursor: &Cursor, typed: &str) -> Answer {
     let before = &cursor.before;
@@ -112,8 +113,12 @@ fn without_cluster(session: &Session<'_>, before: &Scanned, typed: &str) -> Answ
 /// What kubectl says of the chosen cluster; nothing without one.
 fn on_member(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
     let output = || {
-        let host = ClusterContext::load_for(before, &session.host, session.env).ok()?;
-        let cluster = cluster(session, &host)?;
+        let host = || ClusterContext::load_for(before, &session.host, session.env).ok();
+        let cluster = cluster(session, host)?;
+        let host = match cluster.context() {
+            Some(context) => context.cluster.clone(),
+            None => host()?,
+        };
         // Not among the overlays of commands: to have one means that the cluster was reached.
         let overlay = overlay::overlay_json(&host, &cluster).ok()?;
         let name = String::from_utf8_lossy(&overlay);
@@ -130,14 +135,21 @@ fn on_member(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
 }
 
 /// The chosen cluster; of several the first that answers, as far as the host knows.
-fn cluster(session: &Session<'_>, host: &ClusterContext) -> Option<ClusterName> {
-    let Some(choice) = &session.choice else { return ChosenCluster::load(host, session.env).ok()?.cluster };
+fn cluster(session: &Session<'_>, host: impl FnOnce() -> Option<ClusterContext>) -> Option<ClusterId> {
+    let Some(choice) = &session.choice else {
+        return ChosenCluster::load(&host()?, session.env).ok()?.cluster.map(ClusterId::from);
+    };
     if let Some(name) = choice.exact() {
-        return Some(name.clone());
+        return Some(name.clone().into());
     }
-    let chosen = choice.resolve(&session.sets, &mut |selector| Ok(clusters::list(session, selector))).ok()?;
-    let down: Vec<_> =
-        clusters::list(session, None).into_iter().filter(|one| one.not_ready().is_some()).collect();
+    let chosen = choice.resolve(&session.sets, &mut |from| Ok(clusters::all(session, from))).ok()?;
+    if let Some(context) = chosen.names().find(|cluster| cluster.context().is_some()) {
+        return Some(context.clone());
+    }
+    let down: Vec<_> = clusters::all(session, &ListOf::Members(None))
+        .into_iter()
+        .filter(|one| one.not_ready().is_some())
+        .collect();
     let mut answering = chosen.names().filter(|name| !down.iter().any(|down| down.name == **name));
     answering.next().or_else(|| chosen.names().next()).cloned()
 }

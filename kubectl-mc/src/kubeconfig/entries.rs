@@ -29,7 +29,7 @@ pub(super) fn entries(
 ) -> Result<Vec<MemberEntry>, EntriesError> {
     let entry = |cluster: &ClusterName| {
         let name = format!("{prefix}{cluster}");
-        let (mut named, mut context) = overlay::member_entries(host, cluster, name.clone());
+        let (mut named, mut context) = overlay::entries(host, &cluster.clone().into(), name.clone());
         let mark = |extensions: &mut Option<Vec<NamedExtension>>| {
             let extensions = extensions.get_or_insert_default();
             extensions.retain(|extension| extension.name != context::EXTENSION);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use kubectl_mc_api::ClusterName;
 
 use crate::cache;
+use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::env::{self, Env};
 use crate::error::Explain;
@@ -16,7 +17,8 @@ use crate::yaml;
 
 /// The overlay's text. Its contexts are named mc/CLUSTER; the first is the current one.
 pub(super) fn text(host: &ClusterContext, clusters: &[ClusterName]) -> Result<String, OverlayError> {
-    let overlay = serde_json::to_value(overlay::overlay(host, clusters)).map_err(OverlayError)?;
+    let clusters: Vec<_> = clusters.iter().cloned().map(ClusterId::from).collect();
+    let overlay = serde_json::to_value(overlay::overlay(host, &clusters)).map_err(OverlayError)?;
     Ok(yaml::text(&overlay, 0))
 }
 

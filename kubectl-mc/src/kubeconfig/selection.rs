@@ -12,7 +12,7 @@ use crate::config_file;
 use crate::env::{self, Env};
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::multi::selection::{self, Choice, SelectedCluster, SelectionError};
+use crate::multi::selection::{self, Choice, Kind, ListOf, SelectedCluster, SelectionError, members_only};
 use crate::printer::Printer;
 use crate::settings::{ClusterChoiceError, Settings};
 
@@ -55,19 +55,20 @@ impl Request<'_> {
         let host = ClusterContext::load(&settings.host, env)?;
         let scanned = Scanned::default();
         let login = Login::new(&host, &scanned);
-        let mut list = |selector: Option<&str>| {
+        let list = |selector: Option<&str>| {
             let client = |source| InventoryError::Client { host: host.describe(), source };
             let host = login.host().map_err(client)?;
             let list = inventory::list(host, &scanned, env, selector, ListFormat::Objects)?;
             Ok(SelectedCluster::of_list(&list))
         };
+        let mut list = members_only(list);
         let choice = match settings.choice {
             Some(choice) => choice,
             None => self.fall_back(&host, &mut list, env)?,
         };
         let chosen = choice.resolve(&settings.sets, &mut list);
         let chosen = chosen.map_err(|error| error.in_file(config_file::path(env)))?;
-        let clusters: Vec<_> = chosen.names().cloned().collect();
+        let clusters: Vec<_> = chosen.iter().filter_map(|cluster| cluster.member().cloned()).collect();
         let is_listed = chosen.iter().all(|cluster| cluster.listed.is_some());
         let all = match list_of(&mut list, !is_listed || self.needs_list) {
             Ok(all) => all,
@@ -83,6 +84,7 @@ impl Request<'_> {
         {
             return Err(SelectionError::Unknown { name: name.clone(), known: known.clone() }.into());
         }
+        drop(list);
         Ok(Selection { host, clusters, all })
     }
 
@@ -96,8 +98,8 @@ impl Request<'_> {
             return Ok(Choice::default());
         }
         match ChosenCluster::load(host, env)?.cluster {
-            Some(cluster) => Ok(Choice::names([cluster])),
-            None => Err(NoCluster { known: names(list(None).unwrap_or_default()) }.into()),
+            Some(cluster) => Ok(Choice::names([cluster.into()])),
+            None => Err(NoCluster { known: names(&list(&ListOf::Members(None)).unwrap_or_default()) }.into()),
         }
     }
 }
@@ -106,11 +108,11 @@ fn list_of(
     list: &mut selection::List<'_>,
     is_needed: bool,
 ) -> Result<Option<Vec<ClusterName>>, InventoryError> {
-    is_needed.then(|| list(None).map(names)).transpose()
+    is_needed.then(|| list(&ListOf::Members(None)).map(|all| names(&all))).transpose()
 }
 
-fn names(clusters: Vec<SelectedCluster>) -> Vec<ClusterName> {
-    clusters.into_iter().map(|cluster| cluster.name).collect()
+fn names(clusters: &[SelectedCluster]) -> Vec<ClusterName> {
+    clusters.iter().filter_map(|cluster| cluster.member().cloned()).collect()
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -124,7 +126,7 @@ impl Explain for NoCluster {
         Some(format!(
             "choose by an argument, by -C NAME, {} or `kubectl mc use NAME`; {}",
             env::CLUSTER,
-            selection::what_there_is(&self.known)
+            selection::what_there_is(&self.known, Kind::Members)
         ))
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn run(
     let request = Request { terms: clusters, fallback: Fallback::InUse, needs_list: false };
     let Selection { host, clusters, .. } = request.resolve(flags, env, printer)?;
     let names = clusters.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(",");
-    let folder = RunFolder::make(&cache::state_folder(env)?)?;
+    let folder = RunFolder::new(&cache::state_folder(env)?);
     let kubeconfig = folder.write("kubeconfig", overlay::text(&host, &clusters)?.as_bytes())?;
     let list = overlay::list(&kubeconfig, &host, env)?;
     let (program, mut child) = match command.split_first() {

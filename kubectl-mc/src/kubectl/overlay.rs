@@ -10,16 +10,17 @@ use kube::config::{
 };
 use kubectl_mc_api::{ClusterName, path};
 
+use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::{self, ClusterContext, User};
 use crate::error::Explain;
 
-/// The member's API root by way of the host: what kubectl takes as its server.
-pub(crate) fn member_server(host: &ClusterContext, cluster: &ClusterName) -> String {
-    format!("{}{}", host.server, path::member_root(cluster))
+/// The cluster's API root by way of the context that reaches it: what kubectl takes as its server.
+pub(crate) fn server(through: &ClusterContext, cluster: &ClusterId) -> String {
+    format!("{}{}", through.server, cluster.root())
 }
 
 /// The overlay as it is stored.
-pub(crate) fn overlay_json(host: &ClusterContext, cluster: &ClusterName) -> Result<Vec<u8>, OverlayError> {
+pub(crate) fn overlay_json(host: &ClusterContext, cluster: &ClusterId) -> Result<Vec<u8>, OverlayError> {
     serde_json::to_vec(&overlay(host, std::slice::from_ref(cluster))).map_err(OverlayError)
 }
 
@@ -28,7 +29,7 @@ pub(crate) fn self_review_overlay_json(
     host: &ClusterContext,
     cluster: &ClusterName,
 ) -> Result<Vec<u8>, OverlayError> {
-    let mut overlay = overlay(host, std::slice::from_ref(cluster));
+    let mut overlay = overlay(host, &[cluster.clone().into()]);
     for member in overlay.clusters.iter_mut().filter_map(|entry| entry.cluster.as_mut()) {
         member.server = Some(format!("{}{}", host.server, path::self_review_root(cluster)));
     }
@@ -37,7 +38,7 @@ pub(crate) fn self_review_overlay_json(
 
 /// The overlay for `clusters`, of which the first is the current context. It is the same for the same host, user and
 /// clusters, byte for byte.
-pub(crate) fn overlay(host: &ClusterContext, clusters: &[ClusterName]) -> Kubeconfig {
+pub(crate) fn overlay(host: &ClusterContext, clusters: &[ClusterId]) -> Kubeconfig {
     let entry = |name: &str, auth_info: &AuthInfo| NamedAuthInfo {
         name: name.to_owned(),
         auth_info: Some(auth_info.clone()),
@@ -49,7 +50,7 @@ pub(crate) fn overlay(host: &ClusterContext, clusters: &[ClusterName]) -> Kubeco
         User::Inline(name, auth_info) => vec![entry(name, auth_info)],
         User::ServiceAccount(auth_info) => vec![entry(SERVICE_ACCOUNT, auth_info)],
     };
-    let entries = clusters.iter().map(|cluster| member_entries(host, cluster, format!("mc/{cluster}")));
+    let entries = clusters.iter().map(|cluster| self::entries(host, cluster, format!("mc/{cluster}")));
     let (clusters, contexts): (Vec<_>, Vec<_>) = entries.unzip();
     Kubeconfig {
         kind: Some("Config".to_owned()),
@@ -62,10 +63,10 @@ pub(crate) fn overlay(host: &ClusterContext, clusters: &[ClusterName]) -> Kubeco
     }
 }
 
-/// The cluster and the context of a member, both of this name.
-pub(crate) fn member_entries(
+/// The cluster and the context of a member or a context, both of this name.
+pub(crate) fn entries(
     host: &ClusterContext,
-    cluster: &ClusterName,
+    cluster: &ClusterId,
     name: String,
 ) -> (NamedCluster, NamedContext) {
     let user = match &host.user {
@@ -80,7 +81,7 @@ pub(crate) fn member_entries(
     });
     let entry = NamedCluster {
         name: name.clone(),
-        cluster: Some(Cluster { server: Some(member_server(host, cluster)), ..host.cluster.clone() }),
+        cluster: Some(Cluster { server: Some(server(host, cluster)), ..host.cluster.clone() }),
         ..Default::default()
     };
     let context = Context {

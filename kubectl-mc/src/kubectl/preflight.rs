@@ -32,7 +32,7 @@ pub(crate) fn is_needed(
         return false;
     }
     let cache = cache::of_kubectl(scanned.value("cache-dir"), env);
-    let server = overlay::member_server(host, cluster);
+    let server = overlay::server(host, &cluster.clone().into());
     !seen || cache.is_none_or(|cache| !is_warm(&discovery_folder(&cache, &server), now))
 }
 

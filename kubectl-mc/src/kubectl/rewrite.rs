@@ -3,9 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use kubectl_mc_api::{ClusterName, path};
-
 use crate::argv::Scanned;
+use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -28,8 +27,8 @@ impl RawPath {
     }
 }
 
-/// Refuses what cannot mean a cluster behind the host, before anything is asked of anyone.
-pub(crate) fn check(scanned: &Scanned, cluster: &ClusterName) -> Result<(), RewriteError> {
+/// Refuses what cannot mean the chosen cluster, before anything is asked of anyone.
+pub(crate) fn check(scanned: &Scanned, cluster: &ClusterId) -> Result<(), RewriteError> {
     let Some(verb) = scanned.verb() else { return Err(RewriteError::NoCommand { cluster: cluster.clone() }) };
     if verb == "config" {
         return Err(RewriteError::Config);
@@ -45,7 +44,7 @@ pub(crate) fn check(scanned: &Scanned, cluster: &ClusterName) -> Result<(), Rewr
 pub(crate) fn rewrite(
     mut scanned: Scanned,
     host: &ClusterContext,
-    cluster: &ClusterName,
+    cluster: &ClusterId,
     overlay: &Path,
     raw: RawPath,
 ) -> Result<Invocation, RewriteError> {
@@ -76,25 +75,21 @@ pub(crate) fn uses_raw(scanned: &Scanned) -> Option<&OsStr> {
 }
 
 /// The path of `--raw` below the member's root, for a kubectl that would ask the host's root for it.
-fn below_member(
-    given: &OsStr,
-    host: &ClusterContext,
-    cluster: &ClusterName,
-) -> Result<OsString, RewriteError> {
+fn below_member(given: &OsStr, host: &ClusterContext, cluster: &ClusterId) -> Result<OsString, RewriteError> {
     let given = given.to_str().filter(|given| !given.contains("://"));
     let given = given.ok_or(RewriteError::RawNotPath)?;
     let slash = if given.starts_with('/') { "" } else { "/" };
-    Ok(format!("{}{}{slash}{given}", host.prefix(), path::member_root(cluster)).into())
+    Ok(format!("{}{}{slash}{given}", host.prefix(), cluster.root()).into())
 }
 
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum RewriteError {
     #[error("no command given for cluster {cluster}")]
-    NoCommand { cluster: ClusterName },
+    NoCommand { cluster: ClusterId },
     #[error("`kubectl config` works on kubeconfig files, not on a cluster")]
     Config,
     #[error("--server and --cluster={cluster} contradict each other")]
-    Server { cluster: ClusterName },
+    Server { cluster: ClusterId },
     #[error("--raw is not a path")]
     RawNotPath,
     #[error("the name of a kubeconfig file contains the list separator: {files:?}")]

@@ -1,31 +1,32 @@
 //! Runs a kubectl process for each cluster with a limited concurrency. Their output is printed in the order of the
 //! clusters, or as it arrives for commands that do not end.
 
+mod invocations;
+
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use kubectl_mc_api::ClusterName;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
+use self::invocations::Invocations;
 use super::child::{self, Child, Event};
 use super::ordered_output::{self, Concurrency, ForCluster, Sink};
 use super::output::Output;
 use super::progress::ClusterProgress;
 use super::run_folder::RunFolder;
-use super::{Fault, Job, Outcome, keep, local_port};
+use super::{Fault, Job, Outcome, keep};
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client;
-use crate::cluster::context::User;
+use crate::cluster::cluster_id::{ClusterId, KubeconfigContext};
+use crate::cluster::shared_credentials::SharedCredentials;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl};
-use crate::kubectl::overlay;
 use crate::kubectl::preflight;
-use crate::kubectl::rewrite::{self, RawPath};
 use crate::kubectl::self_review::{self, Subresource};
 use crate::kubectl::verb::{self, Effect};
 use crate::multi::selection::SelectedCluster;
@@ -33,18 +34,11 @@ use crate::multi::selection::SelectedCluster;
 /// What all children of a command share.
 pub(super) struct Children<'a> {
     job: &'a Job<'a>,
-    kubectl: Kubectl,
     client: Option<kube::Client>,
     /// A client of the host itself, for a command that sends a review to the members' proxies.
     host: Option<kube::Client>,
-    /// Where a review of the caller is sent.
-    review: Subresource,
     input: Option<Arc<[u8]>>,
-    /// The words for kubectl; those of one cluster may differ.
-    scanned: Scanned,
-    cache: Cache,
-    /// Where overlays with a credential are kept, as long as this lives.
-    folder: Option<RunFolder>,
+    invocations: Arc<Invocations>,
     timeout: Option<Duration>,
     /// It changes nothing.
     reads: bool,
@@ -60,16 +54,14 @@ impl<'a> Children<'a> {
             return Err(TooManyStreams { clusters }.into());
         }
         let cache = Cache::open(job.env)?;
-        let folder = match &job.through.user {
-            User::Inline(..) => Some(RunFolder::make(cache.folder())?),
-            User::Named(_) | User::ServiceAccount(_) => None,
-        };
         let reads = job.effect != Effect::Writes;
         let ends = job.effect == Effect::Reads && !verb::is_stream(job.scanned);
         let timeout = job.options.timeout(ends);
-        let mut host = match self_review::is_sent(job.scanned) && !job.through.is_direct {
-            true => client::connection(job.host, job.scanned, job.env).await.ok(),
-            false => None,
+        let reach = job.reach.host.as_ref();
+        let reviewed = reach.filter(|reach| self_review::is_sent(job.scanned) && !reach.through.is_direct);
+        let mut host = match reviewed {
+            Some(reach) => client::connection(&reach.host, job.scanned, job.env).await.ok(),
+            None => None,
         };
         let review = match &host {
             Some(host) => {
@@ -79,15 +71,23 @@ impl<'a> Children<'a> {
             None => Subresource::Proxy,
         };
         host = host.filter(|_| review == Subresource::Proxy);
-        Ok(Self {
+        let client = match reach {
+            Some(reach) => client::connection(&reach.through, job.scanned, job.env).await.ok(),
+            None => None,
+        };
+        let invocations = Invocations {
             kubectl: Kubectl::find(job.env)?,
-            client: client::connection(job.through, job.scanned, job.env).await.ok(),
-            host,
-            review,
-            input: job.input.clone(),
             scanned,
+            review,
+            folder: RunFolder::new(cache.folder()),
             cache,
-            folder,
+            credentials: SharedCredentials::default(),
+        };
+        Ok(Self {
+            client,
+            host,
+            input: job.input.clone(),
+            invocations: Arc::new(invocations),
             timeout,
             reads,
             permits: Arc::new(Semaphore::new(concurrency(job))),
@@ -134,10 +134,18 @@ impl<'a> Children<'a> {
     }
 
     fn start(&self, target: &SelectedCluster, at: usize) -> Result<Start, Failure> {
+        let cluster = target.name.clone();
+        let way = match &cluster {
+            ClusterId::Member(name) => {
+                let through = self.job.reach.of(&cluster)?;
+                Way::Member(name.clone(), self.invocations.make(&cluster, through, at)?)
+            }
+            ClusterId::Context(context) => Way::Context(Arc::clone(context), at),
+        };
         Ok(Start {
-            cluster: target.name.clone(),
-            kubectl: self.kubectl.clone(),
-            invocation: self.invocation(target, at)?,
+            cluster,
+            way,
+            invocations: Arc::clone(&self.invocations),
             parsed: self.job.parses_output(),
             input: self.input.clone(),
             timeout: self.timeout,
@@ -149,32 +157,13 @@ impl<'a> Children<'a> {
             asks: self.asks.clone(),
         })
     }
-
-    fn invocation(&self, target: &SelectedCluster, at: usize) -> Result<Invocation, Failure> {
-        let overlay = match self.review {
-            Subresource::Proxy => overlay::overlay_json(self.job.through, &target.name)?,
-            Subresource::SelfReviews => overlay::self_review_overlay_json(self.job.through, &target.name)?,
-        };
-        let overlay: PathBuf = match &self.folder {
-            Some(folder) => folder.write(&format!("{}.json", target.name), &overlay)?,
-            None => self.cache.store(&overlay, SystemTime::now())?,
-        };
-        let mut raw = RawPath::Joined;
-        if rewrite::uses_raw(&self.scanned).is_some() {
-            let minor = self.kubectl.minor_version(&rewrite::kubeconfig_list(self.job.through, &overlay)?)?;
-            raw = RawPath::of_minor_version(minor);
-        }
-        let mut scanned = self.scanned.clone();
-        local_port::adapt(&mut scanned, target.name.as_str(), at);
-        Ok(rewrite::rewrite(scanned, self.job.through, &target.name, &overlay, raw)?)
-    }
 }
 
 /// A child that is to be run.
 struct Start {
-    cluster: ClusterName,
-    kubectl: Kubectl,
-    invocation: Invocation,
+    cluster: ClusterId,
+    way: Way,
+    invocations: Arc<Invocations>,
     /// Whether the output is read here, and not only passed on.
     parsed: bool,
     input: Option<Arc<[u8]>>,
@@ -188,21 +177,24 @@ struct Start {
     asks: Arc<Semaphore>,
 }
 
+/// How the cluster of a child is reached.
+enum Way {
+    Member(ClusterName, Invocation),
+    /// With its place among all. Its credential may have to be asked for.
+    Context(Arc<KubeconfigContext>, usize),
+}
+
 impl Start {
     async fn run(self, events: mpsc::Sender<Event>) {
-        let (timeout, client) = (self.timeout, self.client.as_ref());
-        let (permits, asks) = (self.permits.clone(), self.asks.clone());
-        let ask = asks.acquire_owned().await;
-        let begin = Instant::now();
-        let refused = refusal(client, &self.cluster, self.host.as_ref(), timeout).await;
-        drop(ask);
-        let result = match refused {
-            Ok(()) => {
+        let timeout = self.timeout;
+        let permits = self.permits.clone();
+        let result = match self.prepare().await {
+            Ok((invocation, begin)) => {
                 // Both together have the time that the cluster has; waiting for a turn is not its fault.
                 let left = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
                 match permits.acquire_owned().await {
-                    Ok(_permit) if self.keep => keep::run(|| self.child(left), &events).await,
-                    Ok(_permit) => child::run(self.child(left), &events).await,
+                    Ok(_permit) if self.keep => keep::run(|| self.child(&invocation, left), &events).await,
+                    Ok(_permit) => child::run(self.child(&invocation, left), &events).await,
                     // The semaphore is never closed.
                     Err(_) => Err(Fault::NotBegun),
                 }
@@ -217,8 +209,24 @@ impl Start {
         let _ = events.send(Event::End(result)).await;
     }
 
-    fn child(&self, timeout: Option<Duration>) -> Child {
-        let mut command = self.kubectl.child(self.invocation.clone());
+    /// The run of kubectl, and when its cluster was first asked something.
+    async fn prepare(&self) -> Result<(Invocation, Instant), Fault> {
+        match &self.way {
+            Way::Member(name, invocation) => {
+                let _ask = self.asks.clone().acquire_owned().await;
+                let begin = Instant::now();
+                refusal(self.client.as_ref(), name, self.host.as_ref(), self.timeout).await?;
+                Ok((invocation.clone(), begin))
+            }
+            Way::Context(context, at) => {
+                let made = self.invocations.of_context(&self.cluster, &context.cluster, *at, self.timeout);
+                Ok((made.await.map_err(|failure| Fault::Other(failure.to_string()))?, Instant::now()))
+            }
+        }
+    }
+
+    fn child(&self, invocation: &Invocation, timeout: Option<Duration>) -> Child {
+        let mut command = self.invocations.kubectl.child(invocation.clone());
         if self.parsed {
             // The user's preferences for kubectl would change the form of what is read here.
             command.env("KUBECTL_KUBERC", "false");
@@ -228,7 +236,7 @@ impl Start {
 }
 
 impl ForCluster for Start {
-    fn cluster(&self) -> &ClusterName {
+    fn cluster(&self) -> &ClusterId {
         &self.cluster
     }
 }

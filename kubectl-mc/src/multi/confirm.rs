@@ -27,7 +27,7 @@ pub(super) fn confirm(job: &Job<'_>) -> Result<(), ConfirmError> {
     let begin = format!(
         "This changes {} of {}:\n  {}\nby:\n  kubectl {}\n",
         count(clusters),
-        job.host.describe(),
+        job.reach.describe(),
         names.join(", "),
         words.join(" ")
     );

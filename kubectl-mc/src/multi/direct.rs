@@ -33,7 +33,7 @@ mod watch_request;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 use member_deadline::MemberDeadline;
 
 pub(crate) use failure::MemberFailure;
@@ -43,7 +43,7 @@ pub(crate) use server_table::render as render_table;
 use crate::argv::{COMPARE, Scanned, TAIL};
 use crate::cli::Color;
 use crate::cluster::client::ClientError;
-use crate::cluster::context::ClusterContext;
+use crate::cluster::reach::Reach;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -63,7 +63,7 @@ pub(crate) enum Plan {
 }
 
 /// What came of a plan at a cluster.
-pub(crate) type Ended = (ClusterName, Result<(), MemberFailure>);
+pub(crate) type Ended = (ClusterId, Result<(), MemberFailure>);
 
 impl Plan {
     /// The plan for a command on many clusters, unless kubectl is wanted for everything.
@@ -120,23 +120,23 @@ impl Plan {
             Self::Tail(plan) => logs::run_tail(plan, task, text).await,
             Self::Compare(plan) => compare::run(plan, task).await.map(named),
         };
-        result.map_err(|source| DirectError::Client { host: task.host.describe(), source })
+        result.map_err(|source| DirectError::Client { host: task.reach.describe(), source })
     }
 }
 
 /// Writes lines of text.
 pub(crate) trait Text {
     /// Lines of a cluster; breaks when standard output is closed.
-    fn out(&mut self, cluster: &ClusterName, lines: &[u8]) -> ControlFlow<()>;
+    fn out(&mut self, cluster: &ClusterId, lines: &[u8]) -> ControlFlow<()>;
 
     /// Something about them, beside the data.
-    fn remark(&mut self, cluster: &ClusterName, remark: &str);
+    fn remark(&mut self, cluster: &ClusterId, remark: &str);
 
     /// Why a cluster has failed, as soon as that is known.
-    fn failed(&mut self, cluster: &ClusterName, failure: &MemberFailure);
+    fn failed(&mut self, cluster: &ClusterId, failure: &MemberFailure);
 
     /// The last line of a cluster was its last, whether it has an end or not.
-    fn end(&mut self, cluster: &ClusterName);
+    fn end(&mut self, cluster: &ClusterId);
 }
 
 /// Text of one cluster, as it is.
@@ -160,15 +160,15 @@ impl<'a> OneCluster<'a> {
 }
 
 impl Text for OneCluster<'_> {
-    fn out(&mut self, _: &ClusterName, lines: &[u8]) -> ControlFlow<()> {
+    fn out(&mut self, _: &ClusterId, lines: &[u8]) -> ControlFlow<()> {
         self.printer.stream(lines)
     }
 
-    fn remark(&mut self, _: &ClusterName, remark: &str) {
+    fn remark(&mut self, _: &ClusterId, remark: &str) {
         self.printer.note_line(remark);
     }
 
-    fn failed(&mut self, _: &ClusterName, failure: &MemberFailure) {
+    fn failed(&mut self, _: &ClusterId, failure: &MemberFailure) {
         // What a hop refuses ends the command, with a hint.
         if !matches!(failure, MemberFailure::Refused(_)) {
             self.has_failed = true;
@@ -176,20 +176,18 @@ impl Text for OneCluster<'_> {
         }
     }
 
-    fn end(&mut self, _: &ClusterName) {}
+    fn end(&mut self, _: &ClusterId) {}
 }
 
 /// Where and how a plan is run.
 pub(crate) struct Task<'a> {
-    pub(crate) host: &'a ClusterContext,
-    /// The same host before a credential plugin gave the credential: it can give another.
-    pub(crate) plugin: Option<&'a ClusterContext>,
+    pub(crate) reach: &'a Reach,
     pub(crate) scanned: &'a Scanned,
     pub(crate) env: &'a Env,
     pub(crate) printer: &'a Printer,
-    pub(crate) clusters: Vec<ClusterName>,
+    pub(crate) clusters: Vec<ClusterId>,
     /// Clusters of the command that do not answer, and why. A watch takes them up when they do.
-    pub(crate) not_ready: Vec<(ClusterName, ServerText)>,
+    pub(crate) not_ready: Vec<(ClusterId, ServerText)>,
     /// The choice of the clusters, if it may come to mean more of them.
     pub(crate) growth: Option<&'a Growth>,
     pub(crate) color: Color,
@@ -217,9 +215,8 @@ impl Task<'_> {
         streams: usize,
         deadline: fn(Duration) -> MemberDeadline,
     ) -> Result<member::Members, ClientError> {
-        let login = login::Login::new(self, streams).await?;
         let time = self.timeout.unwrap_or(FOREVER);
-        Ok(member::Members::new(&self.clusters, &login, || deadline(time)))
+        member::Members::new(self, streams, || deadline(time)).await
     }
 
     /// How many clusters are asked at a time.
@@ -232,11 +229,6 @@ impl Task<'_> {
         self.progress.wait_for(what.iter().map(ForCluster::cluster));
         let (at_once, progress) = (self.at_once(), self.progress.clone());
         Concurrency { at_once, ahead: 1, grace: GRACE, stalled: Some(STALLED), progress }
-    }
-
-    /// The namespace that kubectl would take.
-    fn namespace(&self, given: Option<&str>) -> String {
-        given.or(self.host.namespace.as_deref()).unwrap_or("default").to_owned()
     }
 }
 

@@ -1,10 +1,11 @@
 //! JSON and YAML of several clusters as one valid `v1` `List`: each item has its cluster as an
 //! annotation, and the clusters that failed are in the list's metadata, as `clusterErrors`.
 
-use kubectl_mc_api::{ClusterName, names};
+use kubectl_mc_api::names;
 use serde_json::{Map, Value, json};
 
 use super::Fault;
+use crate::cluster::cluster_id::ClusterId;
 use crate::json;
 use crate::yaml;
 
@@ -31,7 +32,7 @@ impl Document {
     }
 
     /// Adds an object, or the items of a list, of a cluster.
-    pub(crate) fn add(&mut self, cluster: &ClusterName, answer: Value) {
+    pub(crate) fn add(&mut self, cluster: &ClusterId, answer: Value) {
         match answer {
             Value::Object(mut list) if is_list(&list) => {
                 let items = list.remove("items");
@@ -43,7 +44,7 @@ impl Document {
     }
 
     /// Adds why a cluster failed.
-    fn fail(&mut self, cluster: &ClusterName, fault: &Fault) {
+    fn fail(&mut self, cluster: &ClusterId, fault: &Fault) {
         self.errors.extend(cluster_error(cluster, fault));
     }
 
@@ -58,12 +59,12 @@ impl Document {
     }
 
     /// What kubectl wrote for the cluster whose turn it is.
-    pub(super) fn take(&mut self, _cluster: &ClusterName, bytes: &[u8]) {
+    pub(super) fn take(&mut self, _cluster: &ClusterId, bytes: &[u8]) {
         self.text.extend_from_slice(bytes);
     }
 
     /// The cluster has ended: its text is read. kubectl writes one document after another for some verbs.
-    pub(super) fn end(&mut self, cluster: &ClusterName, result: Result<(), Fault>) -> Result<(), Fault> {
+    pub(super) fn end(&mut self, cluster: &ClusterId, result: Result<(), Fault>) -> Result<(), Fault> {
         let text = std::mem::take(&mut self.text);
         let mut read = Ok(());
         for answer in serde_json::Deserializer::from_slice(&text).into_iter::<Value>() {
@@ -81,9 +82,11 @@ impl Document {
 }
 
 /// The entry of a cluster whose objects are missing; none when it did not fail.
-pub(super) fn cluster_error(cluster: &ClusterName, fault: &Fault) -> Option<Value> {
+pub(super) fn cluster_error(cluster: &ClusterId, fault: &Fault) -> Option<Value> {
     let message = || fault.detail().unwrap_or_else(|| fault.cause());
-    fault.is_failure().then(|| json!({"cluster": cluster, "cause": fault.cause(), "message": message()}))
+    fault
+        .is_failure()
+        .then(|| json!({"cluster": cluster.as_str(), "cause": fault.cause(), "message": message()}))
 }
 
 /// The metadata of a list, with the clusters whose objects are missing.
@@ -101,7 +104,7 @@ fn is_list(object: &Map<String, Value>) -> bool {
         && object.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"))
 }
 
-fn annotated(mut item: Value, cluster: &ClusterName) -> Value {
+fn annotated(mut item: Value, cluster: &ClusterId) -> Value {
     if let Some(object) = item.as_object_mut() {
         let metadata = object.entry("metadata").or_insert_with(|| json!({}));
         if let Some(metadata) = metadata.as_object_mut() {
@@ -118,7 +121,7 @@ fn annotated(mut item: Value, cluster: &ClusterName) -> Value {
 mod tests {
     use super::*;
 
-    fn name(name: &str) -> ClusterName {
+    fn name(name: &str) -> ClusterId {
         name.parse().unwrap()
     }
 

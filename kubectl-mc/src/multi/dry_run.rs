@@ -1,13 +1,14 @@
 //! `--dry-run=clusters`: prints the targets, and for each the command, ready to be pasted.
 
 use crate::argv::Scanned;
-use crate::cluster::context::ClusterContext;
+use crate::cluster::cluster_id::ClusterId;
+use crate::cluster::reach::Reach;
 use crate::multi::selection::{Readiness, SelectedClusters};
 use crate::next_command::quoted;
 use crate::tabwriter::TabWriter;
 
 /// A table of the targets.
-pub(crate) fn show(scanned: &Scanned, host: &ClusterContext, targets: &SelectedClusters) -> String {
+pub(crate) fn show(scanned: &Scanned, reach: &Reach, targets: &SelectedClusters) -> String {
     let mut writer = TabWriter::default();
     writer.line("CLUSTER\tREADY\tCOMMAND");
     for target in targets.iter() {
@@ -17,8 +18,16 @@ pub(crate) fn show(scanned: &Scanned, host: &ClusterContext, targets: &SelectedC
             Some(Readiness::Unknown) | None => "Unknown",
         };
         let words: Vec<_> = scanned.kubectl.iter().map(|word| quoted(word)).collect();
-        let (kubectl_mc, name) = (host.kubectl_mc(), &target.name);
-        writer.line(&format!("{name}\t{ready}\t{kubectl_mc} --cluster={name} {}", words.join(" ")));
+        let kubectl_mc = reach.of(&target.name).map_or_else(
+            |_| "kubectl mc".to_owned(),
+            |by| match &target.name {
+                ClusterId::Member(_) => by.kubectl_mc(),
+                // The context is the cluster and no host.
+                ClusterId::Context(_) => by.kubectl_mc_file(),
+            },
+        );
+        let (name, cluster) = (&target.name, quoted(format!("--cluster={}", target.name.as_term()).as_ref()));
+        writer.line(&format!("{name}\t{ready}\t{kubectl_mc} {cluster} {}", words.join(" ")));
     }
     writer.flush()
 }

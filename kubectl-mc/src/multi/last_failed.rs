@@ -8,42 +8,61 @@ use kubectl_mc_api::ClusterName;
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
+use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
-use crate::error::Explain;
+use crate::cluster::reach::Reach;
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
+use crate::multi::selection::Choice;
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Remembered {
+    /// That of the host; empty when no cluster is a member of one.
     server: String,
     clusters: Vec<ClusterName>,
+    #[serde(default)]
+    contexts: Vec<String>,
 }
 
 /// Remembers the failed clusters. Without any there is nothing left to retry.
-pub(super) fn remember(private: &Path, host: &ClusterContext, outcomes: &[Outcome]) -> io::Result<()> {
-    let failed =
-        outcomes.iter().filter(|outcome| outcome.result.as_ref().is_err_and(super::Fault::is_failure));
-    let clusters: Vec<_> = failed.map(|outcome| outcome.cluster.clone()).collect();
-    if clusters.is_empty() {
+pub(super) fn remember(private: &Path, reach: &Reach, outcomes: &[Outcome]) -> io::Result<()> {
+    let mut remembered = Remembered::default();
+    for outcome in outcomes {
+        if outcome.result.as_ref().is_err_and(super::Fault::is_failure) {
+            match &outcome.cluster {
+                ClusterId::Member(name) => remembered.clusters.push(name.clone()),
+                ClusterId::Context(context) => remembered.contexts.push(context.raw_name().to_owned()),
+            }
+        }
+    }
+    if remembered.clusters.is_empty() && remembered.contexts.is_empty() {
         return match fs::remove_file(path(private)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         };
     }
-    let remembered = Remembered { server: host.server.clone(), clusters };
+    if let Some(host) = reach.host.as_ref().filter(|_| !remembered.clusters.is_empty()) {
+        remembered.server.clone_from(&host.host.server);
+    }
     // Half a file is never read: it takes its name at once.
     let temporary = path(private).with_extension(format!("{}.tmp", std::process::id()));
     fs::write(&temporary, serde_json::to_vec(&remembered)?)?;
     fs::rename(&temporary, path(private))
 }
 
-/// The clusters that failed last time.
-pub(crate) fn recall(private: &Path, host: &ClusterContext) -> Result<Vec<ClusterName>, NothingToRetry> {
+/// The clusters that failed last time. `host` is asked for if there are members among them.
+pub(crate) fn recall<'a>(
+    private: &Path,
+    host: impl FnOnce() -> Result<&'a ClusterContext, Failure>,
+) -> Result<Choice, Failure> {
     let remembered = fs::read(path(private)).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    match remembered {
-        None => Err(NothingToRetry::None),
-        Some(Remembered { server, .. }) if server != host.server => Err(NothingToRetry::OtherHost { server }),
-        Some(Remembered { clusters, .. }) => Ok(clusters),
+    let Some(Remembered { server, clusters, contexts }) = remembered else {
+        return Err(NothingToRetry::None.into());
+    };
+    if !clusters.is_empty() && host()?.server != server {
+        return Err(NothingToRetry::OtherHost { server }.into());
     }
+    Ok(Choice::remembered(clusters, contexts))
 }
 
 fn path(private: &Path) -> PathBuf {

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 
 use super::colors::{self, Colors};
 use super::output;
@@ -15,15 +15,15 @@ use crate::server_text::escaped;
 pub(crate) struct Lines<'a> {
     printer: &'a Printer,
     /// What stands before each line of a cluster, on standard output and standard error.
-    prefixes: HashMap<ClusterName, [Vec<u8>; 2]>,
+    prefixes: HashMap<ClusterId, [Vec<u8>; 2]>,
     width: usize,
     colors: Colors,
     /// Whether standard error is that of a program, which is shown as it is.
     raw_errors: bool,
     /// The beginnings of lines, by cluster and stream.
-    torn: HashMap<(ClusterName, OutputStream), Vec<u8>>,
+    torn: HashMap<(ClusterId, OutputStream), Vec<u8>>,
     /// Clusters of which an error is printed.
-    failed: HashSet<ClusterName>,
+    failed: HashSet<ClusterId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,24 +55,24 @@ impl<'a> Lines<'a> {
     }
 
     /// A cluster that was not there at the start.
-    pub(crate) fn add(&mut self, cluster: &ClusterName) {
+    pub(crate) fn add(&mut self, cluster: &ClusterId) {
         let (at, width, colors) = (self.prefixes.len(), self.width, self.colors);
         let prefixes = || prefixes_of(cluster, at, width, colors);
         self.prefixes.entry(cluster.clone()).or_insert_with(prefixes);
     }
 
     /// What a cluster wrote to standard output.
-    pub(crate) fn out(&mut self, cluster: &ClusterName, bytes: &[u8]) {
+    pub(crate) fn out(&mut self, cluster: &ClusterId, bytes: &[u8]) {
         self.write(cluster, OutputStream::Out, bytes, |_| false);
     }
 
     /// What a cluster wrote to standard error.
-    pub(crate) fn err(&mut self, cluster: &ClusterName, bytes: &[u8]) {
+    pub(crate) fn err(&mut self, cluster: &ClusterId, bytes: &[u8]) {
         self.write(cluster, OutputStream::Err, bytes, |_| false);
     }
 
     /// What is left of a line is all there is of it.
-    pub(crate) fn complete(&mut self, cluster: &ClusterName) {
+    pub(crate) fn complete(&mut self, cluster: &ClusterId) {
         for stream in [OutputStream::Out, OutputStream::Err] {
             if let Some(rest) = self.torn.remove(&(cluster.clone(), stream)).filter(|rest| !rest.is_empty()) {
                 self.print(stream, &self.whole(cluster, stream, &rest));
@@ -81,7 +81,7 @@ impl<'a> Lines<'a> {
     }
 
     /// A cluster has ended: the rest of a line, and an error that is not printed yet.
-    pub(crate) fn end(&mut self, cluster: &ClusterName, result: &Result<(), Fault>) {
+    pub(crate) fn end(&mut self, cluster: &ClusterId, result: &Result<(), Fault>) {
         self.complete(cluster);
         if let Err(fault) = result
             && !self.failed.contains(cluster)
@@ -91,7 +91,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Prints an error of a cluster that need not have ended.
-    pub(crate) fn fail(&mut self, cluster: &ClusterName, fault: &Fault) {
+    pub(crate) fn fail(&mut self, cluster: &ClusterId, fault: &Fault) {
         if let Some(detail) = fault.detail() {
             self.failed.insert(cluster.clone());
             // A server's error says that it is one, as kubectl writes it.
@@ -102,19 +102,14 @@ impl<'a> Lines<'a> {
     }
 
     /// The same without the lines that are taken for something else.
-    pub(super) fn out_unless(
-        &mut self,
-        cluster: &ClusterName,
-        bytes: &[u8],
-        taken: impl FnMut(&[u8]) -> bool,
-    ) {
+    pub(super) fn out_unless(&mut self, cluster: &ClusterId, bytes: &[u8], taken: impl FnMut(&[u8]) -> bool) {
         self.write(cluster, OutputStream::Out, bytes, taken);
     }
 
     /// Prints what there is of whole lines by one write, so that nothing gets between them.
     fn write(
         &mut self,
-        cluster: &ClusterName,
+        cluster: &ClusterId,
         stream: OutputStream,
         bytes: &[u8],
         mut taken: impl FnMut(&[u8]) -> bool,
@@ -139,7 +134,7 @@ impl<'a> Lines<'a> {
         self.torn.insert((cluster.clone(), stream), rest);
     }
 
-    fn whole(&self, cluster: &ClusterName, stream: OutputStream, line: &[u8]) -> Vec<u8> {
+    fn whole(&self, cluster: &ClusterId, stream: OutputStream, line: &[u8]) -> Vec<u8> {
         let prefix =
             self.prefixes.get(cluster).map(|[out, err]| if stream == OutputStream::Out { out } else { err });
         let mut whole = prefix.cloned().unwrap_or_default();
@@ -167,7 +162,7 @@ impl<'a> Lines<'a> {
 pub(super) const LONGEST_LINE: usize = 1024 * 1024;
 
 /// What stands before the lines of a cluster.
-fn prefixes_of(name: &ClusterName, at: usize, width: usize, colors: Colors) -> [Vec<u8>; 2] {
+fn prefixes_of(name: &ClusterId, at: usize, width: usize, colors: Colors) -> [Vec<u8>; 2] {
     let plain = format!("{:width$}", name.as_str());
     let prefix = |is_colored: bool| {
         let name = if is_colored { colors::paint(&plain, at) } else { plain.clone() };

@@ -3,15 +3,16 @@
 use std::ffi::{OsStr, OsString};
 
 use crate::argv::Scanned;
+use crate::cluster::cluster_id::ClusterId;
 
 /// Makes the words those of the cluster at this place.
-pub(super) fn adapt(scanned: &mut Scanned, cluster: &str, at: usize) {
+pub(super) fn adapt(scanned: &mut Scanned, cluster: &ClusterId, at: usize) {
     let verb = scanned.verb().and_then(OsStr::to_str).unwrap_or_default().to_owned();
     match verb.as_str() {
         "cp" => {
             for word in &mut scanned.kubectl {
                 if let Some(text) = word.to_str().filter(|text| text.contains(PLACE)) {
-                    *word = text.replace(PLACE, cluster).into();
+                    *word = text.replace(PLACE, &file_name(cluster)).into();
                 }
             }
         }
@@ -26,6 +27,13 @@ pub(super) fn adapt(scanned: &mut Scanned, cluster: &str, at: usize) {
         }
         _ => {}
     }
+}
+
+/// The cluster's name as one that a file may have: contexts are named as they like.
+pub(super) fn file_name(cluster: &ClusterId) -> String {
+    let name = cluster.as_str();
+    let safe = name.replace(|c: char| !c.is_alphanumeric() && !"-_.@=+".contains(c), "_");
+    if safe.trim_matches('.').is_empty() { safe.replace('.', "_") } else { safe }
 }
 
 /// The next local port for the next cluster: `8080:80` is `8081:80` for the second. `:80` takes any.
@@ -45,7 +53,7 @@ mod tests {
 
     fn adapted(line: &str, at: usize) -> String {
         let mut scanned = crate::argv::scan(line.split(' ').map(Into::into).collect());
-        adapt(&mut scanned, "eu-1", at);
+        adapt(&mut scanned, &"eu-1".parse().unwrap(), at);
         let words: Vec<_> = scanned.kubectl.iter().map(|word| word.to_string_lossy()).collect();
         words.join(" ")
     }

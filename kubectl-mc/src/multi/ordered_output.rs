@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -35,7 +35,7 @@ pub(super) trait Sink<P> {
 
 /// What is to be done at a cluster.
 pub(super) trait ForCluster {
-    fn cluster(&self) -> &ClusterName;
+    fn cluster(&self) -> &ClusterId;
 }
 
 /// How all of it is done.
@@ -279,10 +279,10 @@ mod tests {
     }
 
     /// Something to do at a cluster: what matters is how long it takes.
-    struct Delay(ClusterName, Duration);
+    struct Delay(ClusterId, Duration);
 
     impl ForCluster for Delay {
-        fn cluster(&self) -> &ClusterName {
+        fn cluster(&self) -> &ClusterId {
             &self.0
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 
 use crate::cluster::hop::{Hop, Refusal};
 use crate::server_text::ServerText;
@@ -10,7 +10,7 @@ use crate::server_text::ServerText;
 /// One cluster and what came of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
-    pub(crate) cluster: ClusterName,
+    pub(crate) cluster: ClusterId,
     pub(crate) result: Result<(), Fault>,
 }
 
@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     Refused(Refusal),
     /// It took longer than it was given.
     TimedOut(Duration),
+    /// The server of a context does not answer.
+    Unreachable(ServerText),
     /// The member's own answer is an error; its reason is Kubernetes' (`NotFound`).
     Answered { reason: ServerText, message: ServerText },
     /// kubectl, or what it ran there, ended with this code (none: killed), and told why itself; the
@@ -48,6 +50,7 @@ impl Fault {
                 Hop::ClusterUnknown => "unknown".to_owned(),
                 hop => hop.to_string(),
             },
+            Self::Unreachable(_) => "unreachable".to_owned(),
             Self::TimedOut(after) => format!("timed out after {}", in_words(*after)),
             Self::Answered { reason, .. } => match reason.raw() {
                 "Forbidden" => "forbidden by the member".to_owned(),
@@ -86,6 +89,7 @@ impl Fault {
         match self {
             Self::NotReady(reason) => Some(format!("not ready: {reason}")),
             Self::Refused(refusal) => Some(refusal.to_string()),
+            Self::Unreachable(reason) => Some(format!("unreachable: {reason}")),
             Self::TimedOut(after) => Some(format!("no answer within {}", in_words(*after))),
             Self::Answered { reason, message } if reason.is_empty() => {
                 Some(format!("Error from server: {message}"))

@@ -1,6 +1,6 @@
 //! Merges the output of the children to lines, a table or a document.
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 use tokio::time::Instant;
 
 use super::document::{Document, Format};
@@ -46,7 +46,7 @@ impl<'a> Output<'a> {
     }
 
     /// What a cluster wrote to standard output.
-    pub(super) fn out(&mut self, cluster: &ClusterName, bytes: Vec<u8>) {
+    pub(super) fn out(&mut self, cluster: &ClusterId, bytes: Vec<u8>) {
         match &mut self.form {
             Merger::Lines => self.lines.out(cluster, &bytes),
             Merger::Tables(tables) => tables.take(&bytes),
@@ -56,12 +56,12 @@ impl<'a> Output<'a> {
     }
 
     /// What a cluster wrote to standard error.
-    pub(super) fn err(&mut self, cluster: &ClusterName, bytes: &[u8]) {
+    pub(super) fn err(&mut self, cluster: &ClusterId, bytes: &[u8]) {
         self.lines.err(cluster, bytes);
     }
 
     /// A cluster has ended; what it wrote may turn out to be no answer.
-    pub(super) fn end(&mut self, cluster: &ClusterName, mut result: Result<(), Fault>) -> Result<(), Fault> {
+    pub(super) fn end(&mut self, cluster: &ClusterId, mut result: Result<(), Fault>) -> Result<(), Fault> {
         match &mut self.form {
             Merger::Lines | Merger::Ports(_) => {}
             Merger::Tables(tables) => tables.end(cluster),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 use tokio::time::Instant;
 
 use crate::tabwriter::TabWriter;
@@ -18,7 +18,7 @@ pub(super) struct Ports {
 
 impl Ports {
     /// Takes a line of kubectl's, if it is one that tells a port.
-    pub(super) fn take(&mut self, cluster: &ClusterName, line: &[u8]) -> bool {
+    pub(super) fn take(&mut self, cluster: &ClusterId, line: &[u8]) -> bool {
         let Some((local, remote)) = std::str::from_utf8(line).ok().and_then(forwarding) else { return false };
         if !std::mem::replace(&mut self.begun, true) {
             self.writer.line("CLUSTER\tLOCAL\tREMOTE");

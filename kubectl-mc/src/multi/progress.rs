@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cluster::cluster_id::ClusterId;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kubectl_mc_api::ClusterName;
 use tokio::sync::watch;
 
 use crate::printer::Printer;
@@ -17,20 +17,20 @@ pub(crate) struct ClusterProgress(Arc<watch::Sender<State>>);
 #[derive(Debug, Default)]
 struct State {
     all: usize,
-    waiting: BTreeSet<ClusterName>,
+    waiting: BTreeSet<ClusterId>,
     bar: Option<ProgressBar>,
 }
 
 impl ClusterProgress {
     /// From now on these are waited for.
-    pub(crate) fn wait_for<'a>(&self, clusters: impl Iterator<Item = &'a ClusterName>) {
+    pub(crate) fn wait_for<'a>(&self, clusters: impl Iterator<Item = &'a ClusterId>) {
         let waiting: BTreeSet<_> = clusters.cloned().collect();
         self.0.send_modify(|state| (state.all, state.waiting) = (waiting.len(), waiting));
         self.0.borrow().draw();
     }
 
     /// A cluster needs no more waiting for.
-    pub(crate) fn ended(&self, cluster: &ClusterName) {
+    pub(crate) fn ended(&self, cluster: &ClusterId) {
         self.0.send_modify(|state| drop(state.waiting.take(cluster)));
         self.0.borrow().draw();
     }
@@ -60,7 +60,7 @@ impl State {
 
     /// `12 of 40 clusters, waiting for m7, m9 …`
     fn message(&self) -> String {
-        let names: Vec<_> = self.waiting.iter().take(NAMES).map(ClusterName::as_str).collect();
+        let names: Vec<_> = self.waiting.iter().take(NAMES).map(ClusterId::as_str).collect();
         let done = format!("{} of {} clusters", self.all - self.waiting.len(), self.all);
         match self.waiting.len() {
             0 => done,
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn progress_message_counts_and_names_clusters() {
-        let names: Vec<ClusterName> = (1..=6).map(|at| format!("m{at}").parse().unwrap()).collect();
+        let names: Vec<ClusterId> = (1..=6).map(|at| format!("m{at}").parse().unwrap()).collect();
         let progress = ClusterProgress::default();
         progress.wait_for(names.iter());
         progress.ended(&names[0]);

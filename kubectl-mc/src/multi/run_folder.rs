@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::error::Explain;
 
@@ -10,16 +11,28 @@ use crate::error::Explain;
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     folder: PathBuf,
+    private: PathBuf,
+    /// Whether it is there.
+    made: OnceLock<()>,
 }
 
 impl RunFolder {
-    /// Makes it in the private folder; those that killed runs have left go first.
-    pub(crate) fn make(private: &Path) -> Result<Self, RunFolderError> {
-        remove_abandoned(private);
+    /// The folder in the private folder, which is made when it is first written to.
+    pub(crate) fn new(private: &Path) -> Self {
         let folder = private.join(format!("{PREFIX}{}", std::process::id()));
-        let made = remove(&folder).and_then(|()| make_private(&folder));
-        made.map_err(|source| RunFolderError { path: folder.clone(), source })?;
-        Ok(Self { folder })
+        Self { folder, private: private.to_owned(), made: OnceLock::new() }
+    }
+
+    /// Makes it; those that killed runs have left go first.
+    fn make(&self) -> Result<(), RunFolderError> {
+        if self.made.get().is_some() {
+            return Ok(());
+        }
+        remove_abandoned(&self.private);
+        let made = remove(&self.folder).and_then(|()| make_private(&self.folder));
+        made.map_err(|source| RunFolderError { path: self.folder.clone(), source })?;
+        self.made.get_or_init(|| ());
+        Ok(())
     }
 
     /// The folder itself.
@@ -29,6 +42,7 @@ impl RunFolder {
 
     /// Writes a file that only its owner can read.
     pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, RunFolderError> {
+        self.make()?;
         let path = self.folder.join(name);
         let written = create_private(&path).and_then(|mut file| file.write_all(content));
         written.map_err(|source| RunFolderError { path: path.clone(), source })?;
@@ -114,7 +128,7 @@ mod tests {
     #[test]
     fn it_is_its_owners_alone_and_gone_with_the_run() {
         let private = tempfile::tempdir().unwrap();
-        let run = RunFolder::make(private.path()).unwrap();
+        let run = RunFolder::new(private.path());
         let file = run.write("m1.json", b"secret").unwrap();
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
@@ -130,7 +144,9 @@ mod tests {
         fs::create_dir(&dead).unwrap();
         let alive = private.path().join(format!("{PREFIX}1"));
         fs::create_dir(&alive).unwrap();
-        let _run = RunFolder::make(private.path()).unwrap();
+        let run = RunFolder::new(private.path());
+        assert!(dead.exists(), "nothing is made or removed before it is needed");
+        run.write("m1.json", b"").unwrap();
         assert!(!dead.exists());
         assert!(alive.exists());
     }

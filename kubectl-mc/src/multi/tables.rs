@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 use tokio::time::Instant;
 
 use crate::server_text::escaped;
@@ -37,7 +37,7 @@ impl Tables {
     }
 
     /// That cluster has ended.
-    pub(super) fn end(&mut self, cluster: &ClusterName) {
+    pub(super) fn end(&mut self, cluster: &ClusterId) {
         let text = std::mem::take(&mut self.text);
         let text = String::from_utf8_lossy(&text);
         // Tables of several types have an empty line between them.

@@ -9,6 +9,7 @@ mod choosing;
 mod clusters;
 mod compare;
 mod completion;
+mod contexts;
 mod doctor;
 mod documents;
 mod explain;

@@ -1,14 +1,15 @@
-//! Runs a command of kubectl on several clusters: resolves the choice, checks the command, and runs the job.
+//! Runs a command of kubectl on several clusters, or on a context: resolves the choice, checks the command, and runs the job.
 
+use std::cell::OnceCell;
 use std::time::SystemTime;
-
-use kubectl_mc_api::ClusterName;
 
 use crate::argv::Scanned;
 use crate::cache::Cache;
-use crate::cluster::context::{ClusterContext, HostOptions};
+use crate::cluster::cluster_id::ClusterId;
+use crate::cluster::context::{self, ClusterContext, HostError, HostOptions};
 use crate::cluster::credential::Login;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
+use crate::cluster::reach::{HostReach, Reach};
 use crate::commands::builtin;
 use crate::config_file;
 use crate::env::{self, Env};
@@ -18,7 +19,7 @@ use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::rewrite;
 use crate::kubectl::verb;
 use crate::log::Log;
-use crate::multi::selection::{self, Choice, Growth, List, Picked, SelectedCluster};
+use crate::multi::selection::{self, Choice, Growth, Kind, List, ListOf, Picked, SelectedCluster};
 use crate::multi::{self, Job};
 use crate::printer::Printer;
 use crate::settings::Settings;
@@ -32,57 +33,69 @@ pub(super) fn run(
     if verb::is_local(&scanned) && !settings.show_clusters {
         return local(scanned, &settings.host, env);
     }
-    let host = ClusterContext::load_for(&scanned, &settings.host, env)?;
-    // A command without a request needs no login, and others need one.
-    let login = Login::new(&host, &scanned);
-    let mut list = |selector: Option<&str>| {
-        let host = login.host().map_err(|source| InventoryError::Client { host: host.describe(), source })?;
-        let list = inventory::list(host, &scanned, env, selector, ListFormat::Objects)?;
-        Ok(SelectedCluster::of_list(&list))
+    // Contexts need no host, and a command without a request no login.
+    let found = LazyHost { scanned: &scanned, options: &settings.host, env, host: OnceCell::new() };
+    let login = LazyLogin { host: &found, login: OnceCell::new() };
+    let mut list = |from: &ListOf| match from {
+        ListOf::Members(selector) => {
+            let login = login.get()?;
+            let host = login.host();
+            let client = |source| InventoryError::Client { host: login.found().describe(), source };
+            let list = inventory::list(host.map_err(client)?, &scanned, env, selector.as_deref(), OBJECTS)?;
+            Ok(SelectedCluster::of_list(&list))
+        }
+        ListOf::Contexts => Ok(SelectedCluster::of_contexts(context::contexts(&settings.host, env)?)),
     };
     let (choice, picked) = match &settings.choice {
         Some(choice) => (choice.clone(), false),
         None if settings.retry_failed => {
-            let names = multi::recall(Cache::open(env)?.folder(), &host)?;
-            (Choice::names(names), false)
+            (multi::recall(Cache::open(env)?.folder(), || Ok(found.get()?))?, false)
         }
-        None => match ask(&mut list, env)? {
+        None => match ask(&mut list, settings.from, env)? {
             Some(choice) => (choice, true),
             None => return Ok(ExitStatus::Interrupted),
         },
     };
     let targets = choice.resolve(&settings.sets, &mut list);
     let targets = targets.map_err(|error| error.in_file(config_file::path(env)))?;
-    let names = targets.names().map(ClusterName::as_str).collect::<Vec<_>>().join(",");
+    let names = targets.names().map(ClusterId::as_str).collect::<Vec<_>>().join(",");
     Log::new(env).decision("Chose clusters", &[("clusters", &names)]);
     for target in targets.iter() {
         rewrite::check(&scanned, &target.name)?;
     }
     if scanned.verb().is_some_and(|verb| verb == builtin::COMPARE) && targets.len() < 2 {
-        return Err(NothingToCompare { cluster: targets.only().map(|only| only.name.clone()) }.into());
+        return Err(NothingToCompare { cluster: targets.only().map(|only| only.name.to_string()) }.into());
     }
+    let has_members = targets.names().any(|cluster| cluster.member().is_some());
     if settings.show_clusters {
-        printer.out(&multi::show(&scanned, &host, &targets));
+        let host = has_members.then(|| found.get()).transpose()?;
+        printer.out(&multi::show(&scanned, &Reach { host: host.map(HostReach::unused) }, &targets));
         return Ok(ExitStatus::Success);
     }
-    // One cluster that a person has picked, or that is needed for itself, has kubectl's whole attention.
-    let alone = picked || verb::needs_one_cluster(&scanned).is_some();
-    if let Some(only) = targets.only().filter(|_| alone) {
-        let cluster = only.name.clone();
-        return super::one(scanned, cluster, &settings, env, printer);
+    // One cluster that a person has picked or named, or that is needed for itself, has kubectl's whole attention.
+    let alone = picked || choice.is_exact_context() || verb::needs_one_cluster(&scanned).is_some();
+    if let Some(only) = targets.only().filter(|_| alone).map(|only| only.name.clone()) {
+        match &only {
+            ClusterId::Member(name) => return super::one(scanned, name.clone(), &settings, env, printer),
+            // `tail` is not kubectl's.
+            ClusterId::Context(_) if scanned.verb().is_some_and(|verb| verb == builtin::TAIL) => {}
+            ClusterId::Context(context) => {
+                return super::one_context(scanned, &only, &context.cluster, &settings, env, printer);
+            }
+        }
     }
-    multi::check(&scanned, targets.len())?;
-    let growth = Growth::new(&choice, &settings.sets);
-    let through = super::through(&login, &scanned, &settings, env, SystemTime::now())?;
-    let (found, through) = (through.found(), through.host()?);
+    multi::check(&scanned, &targets)?;
+    let growth = Growth::new(&choice, &settings.sets, &targets);
+    let host = match has_members {
+        true => Some(super::through(login.get()?, &scanned, &settings, env, SystemTime::now())?.reach()?),
+        false => None,
+    };
     let Settings { fleet: options, .. } = &settings;
     let input = multi::read_input(&scanned)?.map(|input| multi::unmarked(&scanned, input)).transpose()?;
     let effect = builtin::effect(&scanned);
     multi::run(&Job {
         scanned: &scanned,
-        host: &host,
-        through: &through,
-        found: &found,
+        reach: &Reach { host },
         targets: &targets,
         growth: growth.as_ref(),
         options,
@@ -93,6 +106,37 @@ pub(super) fn run(
     })
 }
 
+/// The host, found when it is first needed.
+struct LazyHost<'a> {
+    scanned: &'a Scanned,
+    options: &'a HostOptions,
+    env: &'a Env,
+    host: OnceCell<ClusterContext>,
+}
+
+impl LazyHost<'_> {
+    fn get(&self) -> Result<&ClusterContext, HostError> {
+        if let Some(host) = self.host.get() {
+            return Ok(host);
+        }
+        let host = ClusterContext::load_for(self.scanned, self.options, self.env)?;
+        Ok(self.host.get_or_init(|| host))
+    }
+}
+
+/// The login at the host, begun when it is first needed.
+struct LazyLogin<'a> {
+    host: &'a LazyHost<'a>,
+    login: OnceCell<Login<'a>>,
+}
+
+impl<'a> LazyLogin<'a> {
+    fn get(&self) -> Result<&Login<'a>, HostError> {
+        let host = self.host.get()?;
+        Ok(self.login.get_or_init(|| Login::new(host, self.host.scanned)))
+    }
+}
+
 /// Help and the like: the same for every cluster, asked of none, and printed without a host too.
 fn local(scanned: Scanned, host: &HostOptions, env: &Env) -> Result<ExitStatus, Failure> {
     let files = ClusterContext::load_for(&scanned, host, env).map(|host| host.files).unwrap_or_default();
@@ -101,26 +145,29 @@ fn local(scanned: Scanned, host: &HostOptions, env: &Env) -> Result<ExitStatus, 
 }
 
 /// Nothing was chosen: asks at a terminal, and elsewhere fails with the clusters there are; `None` if the user cancels.
-fn ask(list: &mut List<'_>, env: &Env) -> Result<Option<Choice>, Failure> {
-    let all = list(None).unwrap_or_default();
-    match selection::pick(&all, env) {
+fn ask(list: &mut List<'_>, kind: Kind, env: &Env) -> Result<Option<Choice>, Failure> {
+    let all = match kind {
+        Kind::Members => list(&ListOf::Members(None)).unwrap_or_default(),
+        Kind::Contexts => list(&ListOf::Contexts)?,
+    };
+    match selection::pick(&all, kind, env) {
         Picked::Choice(choice) => Ok(Some(choice)),
         Picked::Cancelled => Ok(None),
         Picked::Nothing => {
-            Err(NoCluster { known: all.into_iter().map(|target| target.name).collect() }.into())
+            Err(NoCluster { known: all.into_iter().map(|target| target.name).collect(), kind }.into())
         }
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("compare needs at least two clusters, but only {} is chosen", cluster.as_ref().map_or("none", |cluster| cluster.as_str()))]
+#[error("compare needs at least two clusters, but only {} is chosen", cluster.as_deref().unwrap_or("none"))]
 struct NothingToCompare {
-    cluster: Option<ClusterName>,
+    cluster: Option<String>,
 }
 
 impl Explain for NothingToCompare {
     fn hint(&self) -> Option<String> {
-        let cluster = self.cluster.as_ref().map_or("m1", ClusterName::as_str);
+        let cluster = self.cluster.as_deref().unwrap_or("m1");
         Some(format!("choose a second cluster: --cluster={cluster},NAME"))
     }
 
@@ -130,21 +177,29 @@ impl Explain for NothingToCompare {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no cluster chosen")]
+#[error("no {} chosen", if *kind == Kind::Contexts { "context" } else { "cluster" })]
 struct NoCluster {
-    known: Vec<ClusterName>,
+    known: Vec<ClusterId>,
+    kind: Kind,
 }
 
 impl Explain for NoCluster {
     fn hint(&self) -> Option<String> {
-        Some(format!(
-            "choose by --cluster=NAME, --cluster-selector, --where, {} or `kubectl mc use NAME`; {}, see `kubectl mc --help`",
-            env::CLUSTER,
-            selection::what_there_is(&self.known)
-        ))
+        let there_is = selection::what_there_is(&self.known, self.kind);
+        Some(match self.kind {
+            Kind::Members => format!(
+                "choose by --cluster=NAME, --cluster-selector, --where, {} or `kubectl mc use NAME`; {there_is}, see `kubectl mc --help`",
+                env::CLUSTER,
+            ),
+            Kind::Contexts => {
+                format!("choose by -C NAME, -C 'PATTERN-*', --context-selector or --all-clusters; {there_is}")
+            }
+        })
     }
 
     fn status(&self) -> ExitStatus {
         ExitStatus::Usage
     }
 }
+
+const OBJECTS: ListFormat = ListFormat::Objects;

@@ -24,7 +24,7 @@ fn host(server: &str) -> ClusterContext {
     }
 }
 
-fn m1() -> ClusterName {
+fn m1() -> ClusterId {
     "m1".parse().unwrap()
 }
 
@@ -123,7 +123,7 @@ fn the_overlay_holds_the_member_and_names_the_users_own_entry() {
 fn overlay_of_a_review_names_another_subresource() {
     let host = host("https://h:6443/prefix");
     let proxy = overlay::overlay_json(&host, &m1()).unwrap();
-    let review = overlay::self_review_overlay_json(&host, &m1()).unwrap();
+    let review = overlay::self_review_overlay_json(&host, m1().member().unwrap()).unwrap();
     let proxy = String::from_utf8(proxy).unwrap();
     assert_eq!(String::from_utf8(review).unwrap(), proxy.replace("m1/proxy\"", "m1/selfreviews\""));
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kubectl_mc_api::{ClusterName, path};
+use kubectl_mc_api::path;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,11 +16,12 @@ use tokio::sync::watch;
 use super::Task;
 use super::event_lines::EventLines;
 use super::login::Login;
+use crate::cluster::cluster_id::ClusterId;
 use crate::multi::ordered_output::Abort;
 use crate::multi::selection::{Growth, Lists, Readiness, SelectedCluster};
 use crate::server_text::ServerText;
 
-pub(super) type Names = BTreeSet<ClusterName>;
+pub(super) type Names = BTreeSet<ClusterId>;
 
 /// The clusters that were not Ready at the start and are now, and those that have joined since.
 pub(super) struct Arrivals {
@@ -100,7 +101,7 @@ impl Follower {
     fn look_at(
         &self,
         cluster: SelectedCluster,
-        others: &mut BTreeMap<ClusterName, BTreeMap<ServerText, ServerText>>,
+        others: &mut BTreeMap<ClusterId, BTreeMap<ServerText, ServerText>>,
     ) -> bool {
         if !is_ready(&cluster) {
             return false;
@@ -152,7 +153,7 @@ impl Follower {
     }
 
     async fn open(&self, query: &str) -> Option<Body> {
-        let (client, round) = self.login.client();
+        let (client, round) = self.login.client().await.ok()?;
         let request = Request::get(format!("{}{query}", path::CLUSTERS_PATH))
             .header(header::ACCEPT, "application/json")
             .body(Body::empty())

@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use crate::cluster::client::{ClientError, Reply};
+use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::hop::{self, Hop, Refusal};
 use crate::server_text::ServerText;
 
@@ -18,6 +19,9 @@ pub(crate) enum MemberFailure {
     /// The member's own answer, in kubectl's words.
     #[error("Error from server{}: {message}", in_parentheses(reason))]
     Server { code: u16, reason: ServerText, message: ServerText },
+    /// The server of a context.
+    #[error("unreachable: {0}")]
+    Unreachable(ServerText),
     /// The host knew that it does not answer, so that it was not asked.
     #[error("not ready: {0}")]
     NotReady(ServerText),
@@ -40,8 +44,9 @@ pub(crate) enum MemberFailure {
 
 impl MemberFailure {
     /// What an answer that is no success says.
-    pub(super) fn of(reply: &Reply) -> Self {
-        if let Some(refusal) = reply.refusal() {
+    pub(super) fn of(reply: &Reply, cluster: &ClusterId) -> Self {
+        // Before a context there is no other hop.
+        if let Some(refusal) = reply.refusal().filter(|_| cluster.member().is_some()) {
             return Self::Refused(refusal);
         }
         let status: Status = serde_json::from_slice(&reply.body).unwrap_or_default();
@@ -60,12 +65,24 @@ impl MemberFailure {
         Self::Server { code: 404, reason: "NotFound".into(), message }
     }
 
-    pub(super) fn of_client(error: &ClientError) -> Self {
+    pub(super) fn of_client(error: &ClientError, cluster: &ClusterId) -> Self {
         match error {
+            ClientError::Unreachable(_) if cluster.context().is_some() => {
+                Self::Unreachable(error.reason().into())
+            }
             ClientError::Unreachable(_) => {
                 Self::Refused(Refusal { hop: Hop::HostUnreachable, message: error.reason().into() })
             }
             _ => Self::Said(crate::error::chain(error)),
+        }
+    }
+
+    /// Whether the server that the caller logs in to refuses the credential.
+    pub(super) fn is_of_the_login(&self) -> bool {
+        match self {
+            Self::Refused(Refusal { hop, .. }) => *hop == Hop::HostAuthentication,
+            Self::Server { code, .. } => *code == StatusCode::UNAUTHORIZED.as_u16(),
+            _ => false,
         }
     }
 
@@ -87,7 +104,7 @@ impl MemberFailure {
     /// Whether it may go by itself: what is followed is then tried again.
     pub(super) fn is_passing(&self) -> bool {
         match self {
-            Self::TimedOut(_) | Self::BrokenOff(_) => true,
+            Self::TimedOut(_) | Self::BrokenOff(_) | Self::Unreachable(_) => true,
             Self::Refused(Refusal { hop, .. }) => matches!(
                 hop,
                 Hop::HostUnreachable
@@ -128,7 +145,7 @@ mod tests {
 
     fn of(code: u16, hop: Hop, body: &str) -> MemberFailure {
         let (status, body) = (StatusCode::from_u16(code).unwrap(), body.to_owned().into());
-        MemberFailure::of(&Reply { status, hop: Some(hop), date: None, body })
+        MemberFailure::of(&Reply { status, hop: Some(hop), date: None, body }, &"m1".parse().unwrap())
     }
 
     #[test]

@@ -96,8 +96,7 @@ pub(super) async fn objects(
     let mut failures: Vec<Option<MemberFailure>> = vec![None; members.all.len()];
     let all = members.all.clone();
     let mut search = Search::begin(plan, task, &all, true).await;
-    let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
-    let source = list::Source::new(plan, namespace);
+    let source = list::Source::new(plan);
     let mut found = Found::default();
     for Round { wanted } in search.rounds(&mut failures) {
         found.places = wanted.iter().map(|wanted| wanted.place).collect();
@@ -188,8 +187,7 @@ impl<'a> Sinks<'a> {
         task: &Task<'_>,
         wanted: Vec<Wanted>,
     ) -> Option<Vec<Option<MemberFailure>>> {
-        let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
-        let source = list::Source::new(plan, namespace);
+        let source = list::Source::new(plan);
         let way = task.way(&wanted);
         let results = match self {
             Self::Table(sink) => {
@@ -251,8 +249,11 @@ impl<'a> Sinks<'a> {
             Self::Table(sink)
                 if sink.wrote_nothing() && failures.iter().all(Option::is_none) && !plan.ignore_not_found =>
             {
-                if !plan.all_namespaces && namespaced {
-                    let namespace = task.namespace(plan.namespace.as_deref());
+                // Contexts may have namespaces of their own.
+                let mut names: Vec<_> =
+                    members.iter().map(|member| member.namespace(plan.namespace.as_deref())).collect();
+                names.dedup();
+                if let ([namespace], true) = (names.as_slice(), !plan.all_namespaces && namespaced) {
                     task.printer.note_line(&format!("No resources found in {namespace} namespace."));
                 } else {
                     task.printer.note("No resources found\n");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::sync::Arc;
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 use tokio::sync::mpsc::{self, Sender};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -14,6 +14,7 @@ use super::arrivals::{Arrivals, Names};
 use super::failure::MemberFailure;
 use super::member::{Member, Members};
 use super::{Ended, Task};
+use crate::cluster::context::ClusterContext;
 use crate::multi::ordered_output::{self, Sink};
 
 /// Something of a member.
@@ -35,14 +36,17 @@ where
     P: Send + 'static,
     F: Future<Output = Result<(), MemberFailure>> + Send + 'static,
 {
-    let not_ready = |name: &ClusterName| task.not_ready.iter().find(|(other, _)| other == name);
+    let not_ready = |name: &ClusterId| task.not_ready.iter().find(|(other, _)| other == name);
     let ready = members.all.iter().filter(|member| not_ready(&member.name).is_none());
     let mut parts: Vec<_> = ready.cloned().map(Part::Now).collect();
     let (going, _) = watch::channel(parts.len());
-    let arrivals = Arrivals::follow(&members.login, task);
-    if let (Some(names), Some(model)) = (arrivals.subscribe(), members.all.first()) {
+    let arrivals = members.host.as_ref().map(|login| Arrivals::follow(login, task));
+    let names = arrivals.as_ref().and_then(Arrivals::subscribe);
+    let model = members.all.iter().find(|member| member.name.member().is_some());
+    if let (Some(names), Some(model), Some(host)) = (names, model, &task.reach.host) {
         let known = members.all.iter().map(|member| (member.name.clone(), member.clone())).collect();
-        parts.push(Part::Later(Later { known, model: model.clone(), names }));
+        let through = Box::new(host.through.clone());
+        parts.push(Part::Later(Later { known, model: model.clone(), through, names }));
     }
     let work = Arc::new(work);
     let follow = |part: Part, sender| {
@@ -78,9 +82,10 @@ enum Part {
 }
 
 struct Later {
-    known: BTreeMap<ClusterName, Member>,
+    known: BTreeMap<ClusterId, Member>,
     /// Any member, of which one for a cluster that joins is made.
     model: Member,
+    through: Box<ClusterContext>,
     names: watch::Receiver<Names>,
 }
 
@@ -115,7 +120,7 @@ impl Later {
             for name in arrived.into_iter().filter(|name| taken.insert(name.clone())) {
                 let member = self.known.get(&name).cloned().unwrap_or_else(|| {
                     next += 1;
-                    self.model.another(name, next - 1)
+                    self.model.another(name, &self.through, next - 1)
                 });
                 going.send_modify(|going| *going += 1);
                 let (work, sender) = (Arc::clone(&work), sender.clone());

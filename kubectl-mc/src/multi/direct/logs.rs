@@ -12,7 +12,7 @@ use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 use tokio::sync::mpsc::{self, Sender};
 
 pub(crate) use plan::LogsPlan;
@@ -48,20 +48,19 @@ pub(super) async fn run(
     text: &mut dyn Text,
 ) -> Result<Vec<Ended>, ClientError> {
     let mut sink = Texts { task, text };
-    let (plan, namespace) = (plan.clone(), task.namespace(plan.namespace.as_deref()));
+    let plan = plan.clone();
     if plan.options.follow {
         let places = task.clusters.len().saturating_add(SPARE);
         let mut members = task.members(places.saturating_mul(plan.most), MemberDeadline::each).await?;
         let follow = move |member: Member, is_late, sender: Sender<Said>| {
-            let (plan, namespace) = (plan.clone(), namespace.clone());
-            member_follow(plan, member, namespace, is_late, sender)
+            member_follow(plan.clone(), member, is_late, sender)
         };
         let ended = lasting::run(task, &members, follow, &mut sink).await;
         members.warn(task.printer);
         return Ok(ended);
     }
     let mut members = task.members(task.at_once().saturating_mul(BESIDE), MemberDeadline::whole).await?;
-    let ask = |member: Member, sender| member_logs(plan.clone(), member, namespace.clone(), sender);
+    let ask = |member: Member, sender| member_logs(plan.clone(), member, sender);
     let results = ordered_output::run(members.all.clone(), &task.way(&members.all), ask, &mut sink).await;
     members.warn(task.printer);
     let results = results.unwrap_or_default().into_iter().map(|result| result.unwrap_or(Ok(())));
@@ -77,16 +76,11 @@ async fn greet(is_late: bool, sender: &Sender<Said>) {
 }
 
 /// One member's logs in order. Some of those whose turn has not come are read already.
-async fn member_logs(
-    plan: LogsPlan,
-    member: Member,
-    namespace: String,
-    sender: Sender<Said>,
-) -> Result<(), MemberFailure> {
+async fn member_logs(plan: LogsPlan, member: Member, sender: Sender<Said>) -> Result<(), MemberFailure> {
     let read = |(stream, plain): (LogStream, Arc<PlainLines>), sender: Sender<Said>| async move {
         stream.read(&plain, &sender).await
     };
-    let streams = streams(&plan, &member, &namespace, &sender).await?;
+    let streams = streams(&plan, &member, &sender).await?;
     in_order(streams, BESIDE, read, &sender).await
 }
 
@@ -124,14 +118,13 @@ where
 async fn member_follow(
     plan: LogsPlan,
     member: Member,
-    namespace: String,
     is_late: bool,
     sender: Sender<Said>,
 ) -> Result<(), MemberFailure> {
     greet(is_late, &sender).await;
     let mut pause = Pause::default();
     let streams = loop {
-        match streams(&plan, &member, &namespace, &sender).await {
+        match streams(&plan, &member, &sender).await {
             // It has just become Ready, and may not be so for good.
             Err(failure) if is_late && failure.is_passing() && !sender.is_closed() => pause.wait().await,
             streams => break streams,
@@ -174,9 +167,9 @@ async fn member_follow(
 async fn streams(
     plan: &LogsPlan,
     member: &Member,
-    namespace: &str,
     sender: &Sender<Said>,
 ) -> Result<Vec<(LogStream, Arc<PlainLines>)>, MemberFailure> {
+    let namespace = member.namespace(plan.namespace.as_deref());
     let pods = pods::of(plan, member, namespace).await?;
     if pods.is_empty() {
         let _ = sender.send(Said::Remark(format!("No resources found in {namespace} namespace."))).await;
@@ -219,7 +212,7 @@ struct Texts<'a, 't> {
 }
 
 impl Texts<'_, '_> {
-    fn print(&mut self, cluster: &ClusterName, said: Said) -> ControlFlow<()> {
+    fn print(&mut self, cluster: &ClusterId, said: Said) -> ControlFlow<()> {
         match said {
             Said::Lines(lines) => self.text.out(cluster, &lines),
             Said::Last(mut line) => {

@@ -2,20 +2,24 @@
 
 use std::collections::HashSet;
 use std::future::Future;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kubectl_mc_api::{ClusterName, path};
 use tokio::sync::mpsc;
 
+use super::Task;
+use super::discovery::Store;
 use super::failure::MemberFailure;
 use super::login::Login;
 use super::member_deadline::MemberDeadline;
 use super::pool::{self, StreamId};
-use crate::cluster::client::{self, Reply};
-use crate::cluster::hop::{Hop, Refusal};
+use crate::cluster::client::{self, ClientError, Reply};
+use crate::cluster::cluster_id::ClusterId;
+use crate::cluster::context::ClusterContext;
+use crate::cluster::shared_credentials::SharedCredentials;
 use crate::multi::ordered_output::ForCluster;
 use crate::printer::Printer;
 use crate::server_text::ServerText;
@@ -23,26 +27,43 @@ use crate::server_text::ServerText;
 /// All members that are asked.
 pub(super) struct Members {
     pub(super) all: Vec<Member>,
-    pub(super) login: Login,
+    /// The login at the host; none when all are contexts.
+    pub(super) host: Option<Login>,
     warnings: mpsc::UnboundedReceiver<ServerText>,
     warned: HashSet<ServerText>,
 }
 
 impl Members {
-    pub(super) fn new(
-        clusters: &[ClusterName],
-        login: &Login,
+    /// Those of a task. The streams of one client are those of all members, and those of one context its own.
+    pub(super) async fn new(
+        task: &Task<'_>,
+        streams: usize,
         deadline: impl Fn() -> MemberDeadline,
-    ) -> Self {
+    ) -> Result<Self, ClientError> {
+        let host = match &task.reach.host {
+            Some(host) => Some(Login::at_host(host, task, streams).await?),
+            None => None,
+        };
+        let credentials = SharedCredentials::default();
         let (sender, warnings) = mpsc::unbounded_channel();
-        let all = clusters.iter().enumerate().map(|(place, name)| Member {
-            name: name.clone(),
-            login: login.clone(),
-            place,
-            deadline: deadline(),
-            warnings: sender.clone(),
-        });
-        Self { all: all.collect(), login: login.clone(), warnings, warned: HashSet::new() }
+        let mut all = Vec::new();
+        for (place, name) in task.clusters.iter().enumerate() {
+            let through = task.reach.of(name).map_err(|error| ClientError::Setup(error.into()))?;
+            let login = match (&host, name.member()) {
+                (Some(host), Some(_)) => host.clone(),
+                _ => Login::at_context(through, task, &credentials, streams),
+            };
+            all.push(Member {
+                name: name.clone(),
+                login,
+                namespace: through.namespace.as_deref().unwrap_or("default").into(),
+                discovery: Store::key(through, name).into(),
+                place,
+                deadline: deadline(),
+                warnings: sender.clone(),
+            });
+        }
+        Ok(Self { all, host, warnings, warned: HashSet::new() })
     }
 
     /// Tells what the members have warned of, each warning once.
@@ -58,8 +79,12 @@ impl Members {
 /// A member that is asked.
 #[derive(Clone)]
 pub(super) struct Member {
-    pub(super) name: ClusterName,
+    pub(super) name: ClusterId,
     login: Login,
+    /// The namespace that kubectl takes when none is given.
+    namespace: Arc<str>,
+    /// The key of its discovery.
+    pub(super) discovery: Arc<str>,
     /// Its place among the members, by which streams are spread over connections.
     pub(super) place: usize,
     deadline: MemberDeadline,
@@ -71,7 +96,9 @@ impl Member {
     pub(super) async fn open(&self, path: &str, accept: &str) -> Result<Response<Body>, MemberFailure> {
         let mut renewed = false;
         loop {
-            let (client, round) = self.login.client();
+            // A plugin may ask a person: that is no time of the member's.
+            let client = self.login.client().await;
+            let (client, round) = client.map_err(|error| self.client_failure(&error))?;
             let failure = match self.send(&client, path, accept).await? {
                 Ok(response) => {
                     self.login.taken(round);
@@ -79,8 +106,7 @@ impl Member {
                 }
                 Err(failure) => failure,
             };
-            let refused =
-                matches!(&failure, MemberFailure::Refused(Refusal { hop: Hop::HostAuthentication, .. }));
+            let refused = failure.is_of_the_login();
             if !refused {
                 self.login.taken(round);
             }
@@ -91,9 +117,13 @@ impl Member {
         }
     }
 
+    fn client_failure(&self, error: &ClientError) -> MemberFailure {
+        MemberFailure::of_client(error, &self.name)
+    }
+
     /// A plugin may ask a person: that is no time of the member's.
     async fn renew(&self, round: u64) -> Result<bool, MemberFailure> {
-        self.login.renew(round).await.map_err(|error| MemberFailure::of_client(&error))
+        self.login.renew(round).await.map_err(|error| self.client_failure(&error))
     }
 
     /// One request: the answer, or what it says against it.
@@ -105,7 +135,7 @@ impl Member {
     ) -> Result<Result<Response<Body>, MemberFailure>, MemberFailure> {
         let mut tries = TRIES;
         let response = loop {
-            let request = Request::get(format!("{}{path}", path::member_root(&self.name)))
+            let request = Request::get(format!("{}{path}", self.name.root()))
                 .header(header::ACCEPT, accept)
                 .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
                 .extension(StreamId(self.place))
@@ -115,7 +145,7 @@ impl Member {
             match self.in_time(client.send(request)).await? {
                 Ok(response) => break response,
                 Err(error) if tries > 0 && pool::was_not_seen(&error) => {}
-                Err(error) => return Err(MemberFailure::of_client(&client::failed(error))),
+                Err(error) => return Err(self.client_failure(&client::failed(error))),
             }
         };
         for warning in response.headers().get_all(header::WARNING) {
@@ -129,7 +159,7 @@ impl Member {
         }
         let (head, body) = response.into_parts();
         let body = self.body(body, MAX_ERROR).await?;
-        Ok(Err(MemberFailure::of(&Reply::new(&head, body))))
+        Ok(Err(MemberFailure::of(&Reply::new(&head, body), &self.name)))
     }
 
     /// The same member, on another stream.
@@ -138,8 +168,14 @@ impl Member {
     }
 
     /// Another member, reached in the same way.
-    pub(super) fn another(&self, name: ClusterName, place: usize) -> Self {
-        Self { name, place, ..self.clone() }
+    pub(super) fn another(&self, name: ClusterId, through: &ClusterContext, place: usize) -> Self {
+        let discovery = Store::key(through, &name).into();
+        Self { name, discovery, place, ..self.clone() }
+    }
+
+    /// The namespace that kubectl would take.
+    pub(super) fn namespace<'a>(&'a self, given: Option<&'a str>) -> &'a str {
+        given.unwrap_or(&self.namespace)
     }
 
     /// The whole answer.
@@ -169,7 +205,7 @@ impl Member {
 }
 
 impl ForCluster for Member {
-    fn cluster(&self) -> &ClusterName {
+    fn cluster(&self) -> &ClusterId {
         &self.name
     }
 }

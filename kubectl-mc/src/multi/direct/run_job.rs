@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 
 use super::{MemberFailure, Merge, Plan, Task, Text};
 use crate::error::Failure;
@@ -29,8 +29,7 @@ impl Plan {
         }
         let asked = |target: &&SelectedCluster| target.not_ready().is_none() || self.is_watch();
         let task = Task {
-            host: job.through,
-            plugin: job.plugin(),
+            reach: job.reach,
             scanned: job.scanned,
             env: job.env,
             printer: job.printer,
@@ -66,22 +65,22 @@ impl Plan {
 }
 
 impl Text for Lines<'_> {
-    fn out(&mut self, cluster: &ClusterName, lines: &[u8]) -> ControlFlow<()> {
+    fn out(&mut self, cluster: &ClusterId, lines: &[u8]) -> ControlFlow<()> {
         Self::out(self, cluster, lines);
         ControlFlow::Continue(())
     }
 
-    fn remark(&mut self, cluster: &ClusterName, remark: &str) {
+    fn remark(&mut self, cluster: &ClusterId, remark: &str) {
         self.add(cluster);
         self.err(cluster, format!("{}\n", escaped(remark)).as_bytes());
     }
 
-    fn failed(&mut self, cluster: &ClusterName, failure: &MemberFailure) {
+    fn failed(&mut self, cluster: &ClusterId, failure: &MemberFailure) {
         self.add(cluster);
         self.fail(cluster, &failure.clone().into());
     }
 
-    fn end(&mut self, cluster: &ClusterName) {
+    fn end(&mut self, cluster: &ClusterId) {
         self.complete(cluster);
     }
 }
@@ -94,6 +93,7 @@ impl From<MemberFailure> for Fault {
             MemberFailure::Server { code: _, reason, message } => Self::Answered { reason, message },
             MemberFailure::TimedOut(time) => Self::TimedOut(time),
             MemberFailure::Differs => Self::NegativeAnswer,
+            MemberFailure::Unreachable(reason) => Self::Unreachable(reason),
             MemberFailure::Unreadable(_) | MemberFailure::BrokenOff(_) => Self::Other(failure.to_string()),
             MemberFailure::Said(words) => {
                 Self::Other(words.strip_prefix("error: ").unwrap_or(&words).to_owned())

@@ -54,7 +54,7 @@ impl FieldFilter {
     pub(crate) fn matches(&self, cluster: &SelectedCluster) -> bool {
         let unlisted = Listed::default();
         let listed = cluster.listed.as_ref().unwrap_or(&unlisted);
-        self.0.iter().all(|requirement| requirement.matches(&cluster.name, listed))
+        self.0.iter().all(|requirement| requirement.matches(cluster.name.member(), listed))
     }
 
     /// The requirements of both.
@@ -130,9 +130,9 @@ impl Requirement {
         Ok(Self::Name { is, name })
     }
 
-    fn matches(&self, name: &ClusterName, listed: &Listed) -> bool {
+    fn matches(&self, name: Option<&ClusterName>, listed: &Listed) -> bool {
         match self {
-            Self::Name { is, name: wanted } => (name == wanted) == *is,
+            Self::Name { is, name: wanted } => (name == Some(wanted)) == *is,
             Self::Label { is, key, value } => {
                 let label = listed.labels.iter().find(|(known, _)| known.raw() == key);
                 label.is_some_and(|(_, label)| label.raw() == value) == *is

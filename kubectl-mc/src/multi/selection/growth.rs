@@ -4,32 +4,39 @@ use std::collections::BTreeMap;
 
 use http::StatusCode;
 
-use super::{Choice, SelectedCluster, SelectionError};
+use super::{Choice, ListOf, SelectedCluster, SelectedClusters, SelectionError};
 use crate::cluster::inventory::InventoryError;
 use crate::config_file::ClusterSet;
 use crate::server_text::ServerText;
 
-/// Such a choice, and the sets that it may name.
+/// Such a choice, and the sets that it may name. It grows by members of the host, and not by contexts.
 #[derive(Clone, Debug)]
 pub(crate) struct Growth {
     choice: Choice,
     sets: BTreeMap<String, ClusterSet>,
+    contexts: Vec<SelectedCluster>,
 }
 
 /// The host's lists of clusters, by label selector.
 pub(crate) type Lists = BTreeMap<Option<String>, Vec<SelectedCluster>>;
 
 impl Growth {
-    /// Exact names never mean more.
-    pub(crate) fn new(choice: &Choice, sets: &BTreeMap<String, ClusterSet>) -> Option<Self> {
-        choice.can_grow().then(|| Self { choice: choice.clone(), sets: sets.clone() })
+    /// Exact names never mean more. `now`: what the choice means now.
+    pub(crate) fn new(
+        choice: &Choice,
+        sets: &BTreeMap<String, ClusterSet>,
+        now: &SelectedClusters,
+    ) -> Option<Self> {
+        let contexts = now.iter().filter(|cluster| cluster.name.context().is_some()).cloned().collect();
+        choice.can_grow().then(|| Self { choice: choice.clone(), sets: sets.clone(), contexts })
     }
 
     /// The clusters that the choice means by these lists; an error is the selector of a list that is missing.
     pub(crate) fn resolve(&self, lists: &Lists) -> Result<Vec<SelectedCluster>, Option<String>> {
         let mut missing = None;
-        let mut list = |selector: Option<&str>| {
-            let selector = selector.map(str::to_owned);
+        let mut list = |from: &ListOf| {
+            let ListOf::Members(selector) = from else { return Ok(self.contexts.clone()) };
+            let selector = selector.clone();
             lists.get(&selector).cloned().ok_or_else(|| {
                 missing = Some(selector);
                 InventoryError::Status {
@@ -59,7 +66,8 @@ mod tests {
             selector: Some("env=prod".to_owned()),
             r#where: None,
         };
-        Growth::new(&choice, &BTreeMap::from([("prod".to_owned(), set)]))
+        let now = SelectedClusters::new(Vec::new());
+        Growth::new(&choice, &BTreeMap::from([("prod".to_owned(), set)]), &now)
     }
 
     fn clusters(names: &[&str]) -> Vec<SelectedCluster> {

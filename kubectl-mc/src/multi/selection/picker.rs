@@ -15,7 +15,7 @@ mod screen;
 
 use std::io::{self, BufReader, IsTerminal};
 
-use super::{Choice, SelectedCluster};
+use super::{Choice, Kind, SelectedCluster};
 #[cfg(unix)]
 use crate::env;
 use crate::env::Env;
@@ -32,7 +32,7 @@ pub(crate) enum Picked {
 }
 
 /// Shows the clusters and reads the choice.
-pub(crate) fn pick(all: &[SelectedCluster], env: &Env) -> Picked {
+pub(crate) fn pick(all: &[SelectedCluster], kind: Kind, env: &Env) -> Picked {
     if all.is_empty() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Picked::Nothing;
     }
@@ -44,6 +44,6 @@ pub(crate) fn pick(all: &[SelectedCluster], env: &Env) -> Picked {
     {
         return picked;
     }
-    let choice = numbered_list::pick(all, &mut BufReader::new(io::stdin()), &mut io::stderr());
+    let choice = numbered_list::pick(all, kind, &mut BufReader::new(io::stdin()), &mut io::stderr());
     choice.ok().flatten().map_or(Picked::Nothing, Picked::Choice)
 }

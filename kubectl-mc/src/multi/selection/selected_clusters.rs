@@ -1,10 +1,12 @@
 //! The clusters of a command.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kubectl_mc_api::ClusterName;
 use serde_json::Value;
 
+use crate::cluster::cluster_id::{ClusterId, KubeconfigContext};
 use crate::server_text::ServerText;
 
 /// At least one cluster, in order, none twice.
@@ -14,7 +16,7 @@ pub(crate) struct SelectedClusters(Vec<SelectedCluster>);
 /// One cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SelectedCluster {
-    pub(crate) name: ClusterName,
+    pub(crate) name: ClusterId,
     /// What the host's list says of it, if it was asked for.
     pub(crate) listed: Option<Listed>,
 }
@@ -55,8 +57,14 @@ impl SelectedClusters {
         self.0.iter()
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &ClusterName> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &ClusterId> {
         self.0.iter().map(|target| &target.name)
+    }
+
+    /// A name that a member and a context have: output names clusters by it.
+    pub(super) fn same_name(&self) -> Option<&str> {
+        let mut seen = std::collections::HashSet::new();
+        self.names().map(ClusterId::as_str).find(|name| !seen.insert(*name))
     }
 
     /// The only one, if there is only one.
@@ -69,14 +77,24 @@ impl SelectedClusters {
 }
 
 impl SelectedCluster {
-    pub(crate) fn unlisted(name: ClusterName) -> Self {
+    pub(crate) fn unlisted(name: ClusterId) -> Self {
         Self { name, listed: None }
+    }
+
+    /// The name of the member, if it is one.
+    pub(crate) fn member(&self) -> Option<&ClusterName> {
+        self.name.member()
     }
 
     /// The clusters of the host's list.
     pub(crate) fn of_list(list: &Value) -> Vec<Self> {
         let items = list.get("items").and_then(Value::as_array);
         items.into_iter().flatten().filter_map(Self::of_item).collect()
+    }
+
+    /// The contexts of the kubeconfig.
+    pub(crate) fn of_contexts(contexts: Vec<KubeconfigContext>) -> Vec<Self> {
+        contexts.into_iter().map(|context| Self::unlisted(ClusterId::Context(Arc::new(context)))).collect()
     }
 
     /// Why the host knows that it does not answer.
@@ -90,7 +108,7 @@ impl SelectedCluster {
     /// One cluster of the host's list.
     pub(crate) fn of_item(item: &Value) -> Option<Self> {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-        let name = text(item.pointer("/metadata/name"))?.parse().ok()?;
+        let name: ClusterName = text(item.pointer("/metadata/name"))?.parse().ok()?;
         let labels = item.pointer("/metadata/labels").and_then(Value::as_object);
         let labels = labels
             .into_iter()
@@ -122,6 +140,6 @@ impl SelectedCluster {
             conditions: conditions.collect(),
             ready,
         };
-        Some(Self { name, listed: Some(listed) })
+        Some(Self { name: name.into(), listed: Some(listed) })
     }
 }

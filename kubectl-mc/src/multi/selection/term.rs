@@ -1,8 +1,10 @@
-//! One term of a choice: a name, a glob, a /regex/ or an @set, each also excluded by `!`.
+//! One term of a choice: a name, a glob, a /regex/ or an @set, each also excluded by `!`. A term means members, or
+//! contexts of the kubeconfig: after `context:`, and without it where all terms mean contexts.
 
 use kubectl_mc_api::{ClusterName, InvalidClusterName};
 use regex::Regex;
 
+use crate::cluster::cluster_id::{CONTEXT_PREFIX, ClusterId, KubeconfigContext};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 
@@ -13,11 +15,23 @@ pub(super) struct Term {
     pub(super) pattern: Pattern,
 }
 
+/// Which clusters a term means that does not say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    #[default]
+    Members,
+    Contexts,
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum Pattern {
     Exact(ClusterName),
     /// A glob or a regular expression.
     Expression(Regex),
+    /// The name of a context.
+    Context(String),
+    /// The same for contexts.
+    ContextExpression(Regex),
     /// `@name`
     Set(String),
 }
@@ -39,12 +53,19 @@ impl Pattern {
         matches!(self, Self::Expression(_))
     }
 
-    /// Whether a name is meant; what a set means depends on more than a name.
-    pub(super) fn matches(&self, name: &ClusterName) -> bool {
-        match self {
-            Self::Exact(exact) => exact == name,
-            Self::Expression(expression) => expression.is_match(name.as_str()),
-            Self::Set(_) => false,
+    /// Whether contexts are meant.
+    pub(super) fn is_of_contexts(&self) -> bool {
+        matches!(self, Self::Context(_) | Self::ContextExpression(_))
+    }
+
+    /// Whether a cluster is meant; what a set means depends on more than a name.
+    pub(super) fn matches(&self, cluster: &ClusterId) -> bool {
+        match (self, cluster.member(), cluster.context().map(KubeconfigContext::raw_name)) {
+            (Self::Exact(exact), Some(name), _) => exact == name,
+            (Self::Expression(expression), Some(name), _) => expression.is_match(name.as_str()),
+            (Self::Context(exact), _, Some(name)) => exact == name,
+            (Self::ContextExpression(expression), _, Some(name)) => expression.is_match(name),
+            _ => false,
         }
     }
 }
@@ -54,18 +75,20 @@ impl PartialEq for Pattern {
         match (self, other) {
             (Self::Exact(a), Self::Exact(b)) => a == b,
             (Self::Expression(a), Self::Expression(b)) => a.as_str() == b.as_str(),
-            (Self::Set(a), Self::Set(b)) => a == b,
+            (Self::ContextExpression(a), Self::ContextExpression(b)) => a.as_str() == b.as_str(),
+            (Self::Set(a), Self::Set(b)) | (Self::Context(a), Self::Context(b)) => a == b,
             _ => false,
         }
     }
 }
 
 /// Reads terms with commas between them; a comma in a /regex/ is the expression's own.
-pub(super) fn parse_list(text: &str) -> Result<Vec<Term>, TermError> {
+pub(super) fn parse_list(text: &str, kind: Kind) -> Result<Vec<Term>, TermError> {
     let mut terms = Vec::new();
     let mut rest = text;
     loop {
         let begin = rest.strip_prefix('!').unwrap_or(rest);
+        let begin = begin.strip_prefix(CONTEXT_PREFIX).unwrap_or(begin);
         let end = match begin.strip_prefix('/') {
             // The slash that ends an expression is the one before a comma or the end.
             Some(expression) => {
@@ -75,7 +98,7 @@ pub(super) fn parse_list(text: &str) -> Result<Vec<Term>, TermError> {
             }
             None => rest.find(',').unwrap_or(rest.len()),
         };
-        terms.push(parse(&rest[..end])?);
+        terms.push(parse(&rest[..end], kind)?);
         match rest[end..].strip_prefix(',') {
             // A comma at the end ends the list, as in what scripts put together.
             Some("") | None => return Ok(terms),
@@ -84,26 +107,34 @@ pub(super) fn parse_list(text: &str) -> Result<Vec<Term>, TermError> {
     }
 }
 
-fn parse(text: &str) -> Result<Term, TermError> {
+fn parse(text: &str, kind: Kind) -> Result<Term, TermError> {
     let (exclude, body) = match text.strip_prefix('!') {
         Some(body) => (true, body),
         None => (false, text),
     };
-    let pattern = if let Some(expression) = body.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')) {
-        Pattern::Expression(compile(expression, text)?)
-    } else if let Some(set) = body.strip_prefix('@') {
-        Pattern::Set(set.to_owned())
-    } else if body.contains(['*', '?', '[']) {
-        Pattern::Expression(glob(body, text)?)
-    } else {
-        Pattern::Exact(ClusterName::try_from(body.to_owned())?)
+    let (kind, body) = match body.strip_prefix(CONTEXT_PREFIX) {
+        Some(body) => (Kind::Contexts, body),
+        None => (kind, body),
+    };
+    let expression = body.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
+    let is_glob = body.contains(['*', '?', '[']);
+    let pattern = match (kind, expression, body.strip_prefix('@')) {
+        (_, None, Some(set)) => Pattern::Set(set.to_owned()),
+        (Kind::Members, Some(expression), _) => Pattern::Expression(compile(expression, text)?),
+        (Kind::Members, None, _) if is_glob => Pattern::Expression(glob(body, is_of_names, text)?),
+        (Kind::Members, None, _) => Pattern::Exact(ClusterName::try_from(body.to_owned())?),
+        (Kind::Contexts, Some(expression), _) => Pattern::ContextExpression(compile(expression, text)?),
+        (Kind::Contexts, None, _) if is_glob => Pattern::ContextExpression(glob(body, |_| true, text)?),
+        (Kind::Contexts, None, _) if body.is_empty() => return Err(TermError::NoContext),
+        (Kind::Contexts, None, _) => Pattern::Context(body.to_owned()),
     };
     Ok(Term { exclude, pattern })
 }
 
-/// A glob as a regular expression: `*`, `?` and `[a-c]`, `[!a-c]`; all else can only be part of a name.
-fn glob(text: &str, whole: &str) -> Result<Regex, TermError> {
-    let mut expression = String::from("^(?:");
+/// A glob as a regular expression: `*`, `?` and `[a-c]`, `[!a-c]`; all else is part of a name, if it may be.
+pub(super) fn glob(text: &str, may_be: fn(char) -> bool, whole: &str) -> Result<Regex, TermError> {
+    // Names of contexts may hold line ends too.
+    let mut expression = String::from("(?s)^(?:");
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
         match letter {
@@ -115,12 +146,12 @@ fn glob(text: &str, whole: &str) -> Result<Regex, TermError> {
                     Some(class) => ("^", class),
                     None => ("", class.as_str()),
                 };
-                if class.is_empty() || !class.chars().all(is_of_names) {
+                if class.is_empty() || !class.chars().all(|letter| is_of_classes(letter) && may_be(letter)) {
                     return Err(TermError::Glob(whole.to_owned()));
                 }
                 expression.push_str(&format!("[{not}{class}]"));
             }
-            letter if is_of_names(letter) => expression.push(letter),
+            letter if may_be(letter) => expression.push_str(&regex::escape(letter.encode_utf8(&mut [0; 4]))),
             _ => return Err(TermError::Glob(whole.to_owned())),
         }
     }
@@ -130,6 +161,11 @@ fn glob(text: &str, whole: &str) -> Result<Regex, TermError> {
 
 fn is_of_names(letter: char) -> bool {
     letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-'
+}
+
+/// Letters that mean themselves in a class of a regular expression, and the sign of a range.
+fn is_of_classes(letter: char) -> bool {
+    letter.is_alphanumeric() || "-_.:@/".contains(letter)
 }
 
 fn compile(expression: &str, text: &str) -> Result<Regex, TermError> {
@@ -142,6 +178,8 @@ fn compile(expression: &str, text: &str) -> Result<Regex, TermError> {
 pub(crate) enum TermError {
     #[error(transparent)]
     Name(#[from] InvalidClusterName),
+    #[error("a context without a name")]
+    NoContext,
     #[error("invalid glob {0:?}")]
     Glob(String),
     #[error("the regular expression {0:?} has no closing slash")]
@@ -154,6 +192,7 @@ impl Explain for TermError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Name(_) => Some("`kubectl mc clusters` lists the clusters".to_owned()),
+            Self::NoContext => Some("`kubectl mc clusters --contexts` lists the contexts".to_owned()),
             Self::Glob(_) => {
                 Some("a glob consists of *, ?, [abc] and the characters of cluster names".to_owned())
             }
@@ -171,10 +210,10 @@ mod tests {
     use super::*;
 
     fn chosen(term: &str, names: &[&str]) -> Vec<String> {
-        let terms = parse_list(term).unwrap();
+        let terms = parse_list(term, Kind::Members).unwrap();
         let [term] = terms.as_slice() else { panic!("{term}: {terms:?}") };
-        let names = names.iter().map(|name| name.parse::<ClusterName>().unwrap());
-        names.filter(|name| term.pattern.matches(name)).map(String::from).collect()
+        let names = names.iter().map(|name| name.parse::<ClusterId>().unwrap());
+        names.filter(|name| term.pattern.matches(name)).map(|name| name.to_string()).collect()
     }
 
     #[test]
@@ -197,20 +236,20 @@ mod tests {
 
     #[test]
     fn a_list_is_cut_at_its_commas_and_at_no_others() {
-        let terms = parse_list("m1,!/a{1,2}/,@prod,!eu-*,/b,c/").unwrap();
+        let terms = parse_list("m1,!/a{1,2}/,@prod,!eu-*,/b,c/", Kind::Members).unwrap();
         let kinds: Vec<_> = terms.iter().map(|term| (term.exclude, format!("{:?}", term.pattern))).collect();
         assert_eq!(kinds[0], (false, "Exact(ClusterName(\"m1\"))".to_owned()));
         assert_eq!(kinds[1], (true, "Expression(Regex(\"a{1,2}\"))".to_owned()));
         assert_eq!(kinds[2], (false, "Set(\"prod\")".to_owned()));
         assert!(kinds[3].0);
         assert_eq!(kinds[4], (false, "Expression(Regex(\"b,c\"))".to_owned()));
-        assert_eq!(parse_list("m1,").unwrap().len(), 1);
+        assert_eq!(parse_list("m1,", Kind::Members).unwrap().len(), 1);
     }
 
     #[test]
     fn invalid_terms_are_refused() {
         for text in ["", "M1", "a,,b", "!", "m1/proxy", "..", "eu-[", "eu-[]", "EU-*", "*.x", "/a", "/(/"] {
-            let error = parse_list(text).unwrap_err();
+            let error = parse_list(text, Kind::Members).unwrap_err();
             assert_eq!(error.status(), ExitStatus::Usage, "{text}");
         }
     }

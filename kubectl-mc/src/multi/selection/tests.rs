@@ -1,5 +1,7 @@
 use super::selected_clusters::Listed;
 use super::*;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
 use crate::server_text::ServerText;
 
 /// The clusters with a hyphen run v1.34.4, the others v1.33.9.
@@ -39,7 +41,7 @@ fn resolve(choice: &Choice) -> (Result<Vec<String>, SelectionError>, Vec<Option<
     .map(|(name, set)| (name.to_owned(), set))
     .into();
     let mut asked = Vec::new();
-    let mut list = |selector: Option<&str>| {
+    let list = |selector: Option<&str>| {
         asked.push(selector.map(str::to_owned));
         let all =
             [target("us-1", "prod"), target("eu-2", "prod"), target("eu-1", "prod"), target("m1", "dev")];
@@ -53,7 +55,7 @@ fn resolve(choice: &Choice) -> (Result<Vec<String>, SelectionError>, Vec<Option<
         };
         Ok(all.into_iter().filter(wanted).collect())
     };
-    let targets = choice.resolve(&sets, &mut list);
+    let targets = choice.resolve(&sets, &mut members_only(list));
     (targets.map(|targets| targets.names().map(ToString::to_string).collect()), asked)
 }
 
@@ -194,8 +196,8 @@ fn excluded_name_is_one_of_a_cluster() {
         assert!(resolve(&choice(terms)).0.is_ok(), "{terms}");
     }
     // The host lists no clusters for this caller: exact names need no list.
-    let mut refuse = |_: Option<&str>| Err(refused());
-    let targets = choice("m1,m2,!m3").resolve(&BTreeMap::new(), &mut refuse).unwrap();
+    let refuse = |_: Option<&str>| Err(refused());
+    let targets = choice("m1,m2,!m3").resolve(&BTreeMap::new(), &mut members_only(refuse)).unwrap();
     assert_eq!(targets.len(), 2);
 }
 

@@ -1,6 +1,6 @@
 //! The differences of one object as a unified diff of each field.
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 use similar::{ChangeTag, TextDiff};
 
 use super::{Difference, OBJECT, fields};
@@ -16,7 +16,7 @@ use crate::server_text::escaped;
 /// - 3
 /// + 2
 /// ```
-pub(super) fn object(name: &str, differences: &[Difference], clusters: &[ClusterName]) -> String {
+pub(super) fn object(name: &str, differences: &[Difference], clusters: &[ClusterId]) -> String {
     if differences.is_empty() {
         return String::new();
     }
@@ -44,8 +44,8 @@ pub(super) fn object(name: &str, differences: &[Difference], clusters: &[Cluster
     text
 }
 
-fn names(places: &[usize], clusters: &[ClusterName]) -> String {
-    let names = places.iter().filter_map(|place| clusters.get(*place)).map(ClusterName::as_str);
+fn names(places: &[usize], clusters: &[ClusterId]) -> String {
+    let names = places.iter().filter_map(|place| clusters.get(*place)).map(ClusterId::as_str);
     names.collect::<Vec<_>>().join(", ")
 }
 

@@ -3,12 +3,12 @@
 
 use std::time::SystemTime;
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 
 use super::Discovery;
 use crate::cache::Cache;
 use crate::cluster::context::ClusterContext;
-use crate::kubectl::overlay::member_server;
+use crate::kubectl::overlay::server;
 
 /// Where discovery is kept. Without a folder nothing is kept, and everything works.
 pub(in crate::multi::direct) struct Store {
@@ -33,9 +33,9 @@ impl Store {
         }
     }
 
-    /// The name under which a member's is kept.
-    pub(in crate::multi::direct) fn key(host: &ClusterContext, cluster: &ClusterName) -> String {
-        member_server(host, cluster)
+    /// The name under which a cluster's is kept.
+    pub(in crate::multi::direct) fn key(through: &ClusterContext, cluster: &ClusterId) -> String {
+        server(through, cluster)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use kubectl_mc_api::{ClusterName, names};
+use kubectl_mc_api::names;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -11,6 +11,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::Ask;
 use super::plan::{GetPlan, Output};
+use crate::cluster::cluster_id::ClusterId;
 use crate::json;
 use crate::multi::Fault;
 use crate::multi::direct::discovery::ApiResource;
@@ -26,6 +27,8 @@ use crate::yaml;
 /// Where objects are asked for.
 #[derive(Clone)]
 pub(super) struct Source {
+    all_namespaces: bool,
+    /// None is that of the kubeconfig context.
     namespace: Option<String>,
     selector: Option<String>,
     field_selector: Option<String>,
@@ -34,9 +37,10 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(plan: &GetPlan, namespace: Option<String>) -> Self {
+    pub(super) fn new(plan: &GetPlan) -> Self {
         Self {
-            namespace,
+            all_namespaces: plan.all_namespaces,
+            namespace: plan.namespace.clone(),
             selector: plan.selector.clone(),
             field_selector: plan.field_selector.clone(),
             chunk: plan.chunk,
@@ -51,8 +55,9 @@ impl Source {
             .with_some("fieldSelector", self.field_selector.as_deref())
     }
 
-    pub(super) fn path(&self, resource: &ApiResource) -> String {
-        resource.path(self.namespace.as_deref())
+    pub(super) fn path(&self, ask: &Ask) -> String {
+        let namespace = (!self.all_namespaces).then(|| ask.member.namespace(self.namespace.as_deref()));
+        ask.resource.path(namespace)
     }
 
     /// Asks for the objects of a list in chunks, or for each by its name. `take` reads a body and gives
@@ -65,7 +70,7 @@ impl Source {
         mut take: impl FnMut(Bytes) -> Result<(T, String), MemberFailure>,
         sender: &Sender<T>,
     ) -> Option<MemberFailure> {
-        let path = self.path(&ask.resource);
+        let path = self.path(ask);
         let mut failed = None;
         for name in ask.names.iter().flatten() {
             let name = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
@@ -241,7 +246,7 @@ impl<'a> ItemSink<'a> {
     }
 
     /// Ends the list, with what is missing in it.
-    pub(super) fn end(&mut self, failures: impl Iterator<Item = (ClusterName, Fault)>) {
+    pub(super) fn end(&mut self, failures: impl Iterator<Item = (ClusterId, Fault)>) {
         let failures: Vec<Value> =
             failures.filter_map(|(cluster, fault)| document::cluster_error(&cluster, &fault)).collect();
         if self.alone

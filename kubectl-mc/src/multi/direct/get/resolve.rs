@@ -4,13 +4,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::plan::{GetPlan, Objects};
 use super::{Ask, legacy};
 use crate::cache::Cache;
-use crate::cluster::context::ClusterContext;
 use crate::multi::StragglerTimer;
 use crate::multi::direct::discovery::{self, ApiResource, Discovery, Document, NoSuchType, Store};
 use crate::multi::direct::failure::MemberFailure;
@@ -71,7 +70,7 @@ impl Wanted {
 }
 
 impl ForCluster for Wanted {
-    fn cluster(&self) -> &ClusterName {
+    fn cluster(&self) -> &ClusterId {
         &self.member.name
     }
 }
@@ -211,7 +210,6 @@ pub(super) struct LaterWord {
     word: String,
     names: Option<Vec<String>>,
     store: Arc<Store>,
-    host: Arc<ClusterContext>,
 }
 
 /// The same at a member that is not asked yet.
@@ -231,7 +229,7 @@ impl LaterWord {
             }
         };
         let store = Arc::new(Store::new(Cache::open(task.env).ok()));
-        Some(Self { word, names, store, host: Arc::new(task.host.clone()) })
+        Some(Self { word, names, store })
     }
 
     pub(super) fn at(self, member: Member) -> Later {
@@ -242,8 +240,8 @@ impl LaterWord {
 impl Later {
     /// The question; none when the member has no such type.
     pub(super) async fn ask(&self) -> Result<Option<Ask>, MemberFailure> {
-        let Self { word: LaterWord { word, names, store, host }, member } = self;
-        let key = &Store::key(host, &member.name);
+        let Self { word: LaterWord { word, names, store }, member } = self;
+        let key = &member.discovery;
         let meant = match discovery::everywhere(word) {
             Some(resource) => vec![resource],
             None => {
@@ -297,7 +295,7 @@ async fn lookup(
         let (sender, meaning) = watch::channel(None);
         let (store, turns, told) = (Arc::clone(&store), Arc::clone(&turns), told.clone());
         let (words, member, progress) = (words.to_vec(), member.clone(), way.progress.clone());
-        let key = Store::key(task.host, &member.name);
+        let key = Arc::clone(&member.discovery);
         let work = tokio::spawn(async move {
             let _turn = turns.acquire_owned().await;
             let meant = at_member(&words, &member, &store, &key).await;

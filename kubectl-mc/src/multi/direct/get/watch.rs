@@ -44,8 +44,7 @@ pub(super) async fn run(
 ) -> Vec<Ended> {
     let Output::Table(columns) = &plan.output else { return Vec::new() };
     let shown = Shown { columns: columns.clone(), namespace: plan.all_namespaces, prefix: None };
-    let namespace = (!plan.all_namespaces).then(|| task.namespace(plan.namespace.as_deref()));
-    let source = Source::new(plan, namespace);
+    let source = Source::new(plan);
 
     let is_ready = |member: &&Member| task.not_ready.iter().all(|(name, _)| *name != member.name);
     let ready: Vec<Member> = members.all.iter().filter(is_ready).cloned().collect();
@@ -166,7 +165,7 @@ impl Watch {
 
     /// Shows all there is, and gives the version to watch from.
     async fn list(&mut self, first: bool) -> Result<String, MemberFailure> {
-        let path = self.source.path(&self.ask.resource);
+        let path = self.source.path(&self.ask);
         let mut all = TableLines::default();
         let mut seen = HashMap::new();
         let mut pages = Pages::default();
@@ -210,7 +209,7 @@ impl Watch {
 
     /// One request, until it ends. The version moves on with what comes.
     async fn watch(&mut self, version: &mut String) -> Result<(), Gap> {
-        let path = self.source.path(&self.ask.resource);
+        let path = self.source.path(&self.ask);
         let mut watch = WatchRequest::open(&self.ask.member, &path, self.query(), version, ACCEPT).await?;
         while let Some(events) = watch.next().await? {
             for event in events.iter() {

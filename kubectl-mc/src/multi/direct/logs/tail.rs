@@ -13,7 +13,7 @@ mod template;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 use tokio::sync::mpsc::Sender;
 
 pub(crate) use plan::TailPlan;
@@ -29,27 +29,24 @@ use crate::multi::ordered_output::{self, Sink};
 /// One `tail`, as all its clusters need it.
 struct Tail {
     plan: TailPlan,
-    /// None is all of them.
-    namespaces: Vec<Option<String>>,
     look: Look,
 }
 
 impl Tail {
     fn new(plan: &TailPlan, task: &Task<'_>) -> Arc<Self> {
-        let namespaces = plan.namespaces(|| task.namespace(None));
         let is_marked = task.merge == Merge::Marked;
         let look = Look {
             colors: Colors::new(task.color, task.env).out,
             cluster: is_marked,
             width: task.clusters.iter().map(|name| name.as_str().len()).max().unwrap_or(0),
-            namespace: namespaces.len() > 1 || namespaces.contains(&None),
+            namespace: plan.has_several_namespaces(),
         };
-        Arc::new(Self { plan: plan.clone(), namespaces, look })
+        Arc::new(Self { plan: plan.clone(), look })
     }
 
     /// Lasting requests of one cluster: its logs, and a watch of pods for each namespace.
     fn streams(&self) -> usize {
-        self.plan.most.saturating_add(self.namespaces.len())
+        self.plan.most.saturating_add(self.plan.namespaces("").len())
     }
 }
 
@@ -101,7 +98,7 @@ struct TailSink<'a, 't> {
 }
 
 impl TailSink<'_, '_> {
-    fn print(&mut self, cluster: &ClusterName, said: Said) -> ControlFlow<()> {
+    fn print(&mut self, cluster: &ClusterId, said: Said) -> ControlFlow<()> {
         match said {
             Said::Lines(lines) | Said::Last(lines) => return self.task.printer.stream(&lines),
             Said::Remark(remark) => self.text.remark(cluster, &remark),

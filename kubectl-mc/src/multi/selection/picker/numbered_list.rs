@@ -2,12 +2,13 @@
 
 use std::io::{self, BufRead, Write};
 
-use super::super::{Choice, SelectedCluster};
+use super::super::{Choice, Kind, SelectedCluster};
 use crate::server_text::escaped;
 
 /// Shows the clusters and reads the choice; `None` when the answer is empty.
 pub(super) fn pick(
     all: &[SelectedCluster],
+    kind: Kind,
     input: &mut dyn BufRead,
     output: &mut dyn Write,
 ) -> io::Result<Option<Choice>> {
@@ -20,7 +21,7 @@ pub(super) fn pick(
         if input.read_line(&mut line)? == 0 || line.trim().is_empty() {
             return Ok(None);
         }
-        match read(line.trim(), &shown, all) {
+        match read(line.trim(), &shown, all, kind) {
             Answer::Choice(choice) => return Ok(choice),
             Answer::Filter(matching) => {
                 shown = matching;
@@ -56,7 +57,7 @@ enum Answer<'a> {
 }
 
 /// Numbers and ranges are places in what is shown; quotes are forgiven.
-fn read<'a>(line: &str, shown: &[&SelectedCluster], all: &'a [SelectedCluster]) -> Answer<'a> {
+fn read<'a>(line: &str, shown: &[&SelectedCluster], all: &'a [SelectedCluster], kind: Kind) -> Answer<'a> {
     let words: Vec<&str> = line
         .split(|c: char| c == ',' || c.is_whitespace())
         .map(|word| word.trim_matches(['\'', '"']))
@@ -66,7 +67,7 @@ fn read<'a>(line: &str, shown: &[&SelectedCluster], all: &'a [SelectedCluster]) 
     if let [word] = words.as_slice()
         && !is_name(word)
         && numbers(word).is_none()
-        && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.=/".contains(c))
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.=/:@".contains(c))
         && !word.starts_with('/')
     {
         let matching: Vec<_> = all
@@ -83,7 +84,7 @@ fn read<'a>(line: &str, shown: &[&SelectedCluster], all: &'a [SelectedCluster]) 
         match numbers(word).filter(|_| !is_name(word)) {
             None => names.push(word.to_owned()),
             Some((first, last)) if first >= 1 && first <= last && last <= shown.len() => {
-                names.extend(shown[first - 1..last].iter().map(|target| target.name.to_string()));
+                names.extend(shown[first - 1..last].iter().map(|target| target.name.as_term()));
             }
             Some(_) => return Answer::Invalid(format!("{word} is not among 1-{}", shown.len())),
         }
@@ -93,7 +94,11 @@ fn read<'a>(line: &str, shown: &[&SelectedCluster], all: &'a [SelectedCluster]) 
     if let Some(unknown) = names.iter().filter(plain).find(|name| !is_name(name)) {
         return Answer::Invalid(format!("no cluster {unknown:?}"));
     }
-    match Choice::parse(&names, &[], None, false) {
+    let choice = match kind {
+        Kind::Members => Choice::parse(&names, &[], None, false),
+        Kind::Contexts => Choice::parse_contexts(&names, &[], None, false),
+    };
+    match choice {
         Ok(choice) => Answer::Choice(choice),
         Err(error) => Answer::Invalid(error.to_string()),
     }
@@ -113,7 +118,7 @@ mod tests {
         let all: Vec<_> =
             ["eu-1", "eu-2", "m1"].map(|name| SelectedCluster::unlisted(name.parse().unwrap())).into();
         let mut shown = Vec::new();
-        let choice = pick(&all, &mut typed.as_bytes(), &mut shown).unwrap();
+        let choice = pick(&all, Kind::Members, &mut typed.as_bytes(), &mut shown).unwrap();
         (choice, String::from_utf8(shown).unwrap())
     }
 

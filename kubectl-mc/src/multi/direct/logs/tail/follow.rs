@@ -26,7 +26,9 @@ pub(super) async fn member(
     let first_place = member.place.saturating_mul(tail.streams());
     let (events_of, mut events) = mpsc::channel(AHEAD);
     let mut watches = JoinSet::new();
-    for (at, namespace) in tail.namespaces.iter().cloned().enumerate() {
+    let namespaces = tail.plan.namespaces(member.namespace(None));
+    let count = namespaces.len();
+    for (at, namespace) in namespaces.into_iter().enumerate() {
         let (tail, events) = (Arc::clone(&tail), events_of.clone());
         let member = member.at(first_place + tail.plan.most + at);
         watches.spawn(async move {
@@ -46,7 +48,7 @@ pub(super) async fn member(
     drop(events_of);
     let mut logs = Logs {
         slots: Arc::new(Slots::new(tail.plan.most)),
-        unlisted: (0..tail.namespaces.len()).collect(),
+        unlisted: (0..count).collect(),
         first: Vec::new(),
         first_place,
         containers: HashMap::new(),

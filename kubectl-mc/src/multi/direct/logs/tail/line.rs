@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use kubectl_mc_api::ClusterName;
+use crate::cluster::cluster_id::ClusterId;
 use serde::Serialize;
 
 use super::super::lines::split_time;
@@ -29,7 +29,7 @@ pub(super) struct Look {
 /// What a log is of.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
-    pub(super) cluster: ClusterName,
+    pub(super) cluster: ClusterId,
     /// The place of the cluster, which gives its color.
     pub(super) place: usize,
     pub(super) namespace: String,

@@ -20,7 +20,7 @@ pub(super) async fn read(
     sender: &Sender<Said>,
 ) -> Result<(), MemberFailure> {
     let mut streams = Vec::new();
-    for namespace in &tail.namespaces {
+    for namespace in &tail.plan.namespaces(member.namespace(None)) {
         let (pods, _) = PodWatch { tail, member, namespace: namespace.as_deref() }.list().await?;
         streams.extend(pods.iter().flat_map(|pod| streams_of(tail, member, pod)));
     }

@@ -150,11 +150,16 @@ impl TailPlan {
         })
     }
 
-    /// Where pods are looked for.
-    pub(super) fn namespaces(&self, default: impl FnOnce() -> String) -> Vec<Option<String>> {
+    /// Whether more namespaces than one are looked into.
+    pub(super) fn has_several_namespaces(&self) -> bool {
+        self.namespaces.as_ref().is_none_or(|names| names.len() > 1)
+    }
+
+    /// Where pods are looked for; none is all of them.
+    pub(super) fn namespaces(&self, default: &str) -> Vec<Option<String>> {
         match &self.namespaces {
             None => vec![None],
-            Some(names) if names.is_empty() => vec![Some(default())],
+            Some(names) if names.is_empty() => vec![Some(default.to_owned())],
             Some(names) => names.iter().cloned().map(Some).collect(),
         }
     }

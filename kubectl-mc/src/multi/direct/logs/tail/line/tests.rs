@@ -14,7 +14,7 @@ fn shown(words: &str, look: Look, lines: &[&str]) -> String {
         container: "main".to_owned(),
         node: "n\x1b1".to_owned(),
     };
-    let tail = Arc::new(Tail { plan, namespaces: Vec::new(), look });
+    let tail = Arc::new(Tail { plan, look });
     let format = TailLines::new(tail, origin);
     let mut text = Vec::new();
     lines.iter().for_each(|line| format.show(line.as_bytes(), &mut text));

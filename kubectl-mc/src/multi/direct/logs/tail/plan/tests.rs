@@ -9,7 +9,7 @@ fn parse(words: &str) -> Result<TailPlan, TailError> {
 fn words_of_tail_are_read() {
     let plan =
         parse("tail ^web- -f -n b,a -n a -l app=web -c main -E istio -s 1h -t --max-log-requests=7").unwrap();
-    assert_eq!(plan.namespaces(String::new), [Some("a".to_owned()), Some("b".to_owned())]);
+    assert_eq!(plan.namespaces(""), [Some("a".to_owned()), Some("b".to_owned())]);
     assert_eq!(plan.selector.as_deref(), Some("app=web"));
     assert!(plan.pods.want(b"web-1") && !plan.pods.want(b"my-web-1"));
     assert!(plan.containers.want(b"main") && !plan.containers.want(b"istio-main"));
@@ -18,10 +18,10 @@ fn words_of_tail_are_read() {
     assert_eq!(plan.format, Format::Default { timestamps: true });
 
     let short = parse("tail web").unwrap();
-    assert_eq!(short.namespaces(|| "mine".to_owned()), [Some("mine".to_owned())]);
+    assert_eq!(short.namespaces("mine"), [Some("mine".to_owned())]);
     assert_eq!((short.options.tail, short.most, short.follows()), (Some(10), READ, false));
     assert_eq!(parse("tail web -f").unwrap().most, FOLLOWED);
-    assert_eq!(parse("tail -l a=b --tail=-1 -A").unwrap().namespaces(String::new), [None]);
+    assert_eq!(parse("tail -l a=b --tail=-1 -A").unwrap().namespaces(""), [None]);
     assert_eq!(parse("tail web -o json").unwrap().format, Format::Json);
 }
 

@@ -1,0 +1,52 @@
+//! All contexts of a kubeconfig, each as a cluster of its own. One context that cannot be used hides no other.
+
+use std::collections::HashMap;
+
+use kube::config::{Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
+
+use super::{ClusterContext, HostError, HostOptions, load};
+use crate::cluster::cluster_id::KubeconfigContext;
+use crate::env::Env;
+
+/// The contexts of the files that `options` and `env` name, by name. Contexts without a server are left out.
+pub(crate) fn contexts(options: &HostOptions, env: &Env) -> Result<Vec<KubeconfigContext>, HostError> {
+    let files = load::files(options, env);
+    let Kubeconfig { clusters, auth_infos, contexts, .. } =
+        load::merged(&files, options.kubeconfig.is_some())?;
+    let clusters: HashMap<_, _> = clusters.into_iter().map(|entry| (entry.name.clone(), entry)).collect();
+    let users: HashMap<_, _> = auth_infos.into_iter().map(|entry| (entry.name.clone(), entry)).collect();
+    let mut all: Vec<_> = contexts
+        .into_iter()
+        .filter_map(|NamedContext { name, context, .. }| {
+            let context = context?;
+            let kubeconfig = alone(&name, &context, &clusters, &users);
+            let mut cluster =
+                ClusterContext::from_context(name.clone(), context, kubeconfig, files.clone()).ok()?;
+            cluster.kubeconfig_flag.clone_from(&options.kubeconfig);
+            Some(KubeconfigContext::new(&name, cluster))
+        })
+        .collect();
+    all.sort_by(|a, b| a.raw_name().cmp(b.raw_name()));
+    Ok(all)
+}
+
+/// The kubeconfig with this context only: each is kept for itself, so all entries in each would be a square of them.
+fn alone(
+    name: &str,
+    context: &Context,
+    clusters: &HashMap<String, NamedCluster>,
+    users: &HashMap<String, NamedAuthInfo>,
+) -> Kubeconfig {
+    let user = context.user.as_ref().and_then(|user| users.get(user));
+    Kubeconfig {
+        clusters: clusters.get(&context.cluster).cloned().into_iter().collect(),
+        auth_infos: user.cloned().into_iter().collect(),
+        contexts: vec![NamedContext {
+            name: name.to_owned(),
+            context: Some(context.clone()),
+            ..NamedContext::default()
+        }],
+        current_context: Some(name.to_owned()),
+        ..Kubeconfig::default()
+    }
+}

@@ -1,0 +1,57 @@
+//! The credentials of several contexts: plugins run side by side, and once for all contexts that would run one alike.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, OnceCell};
+
+use crate::argv::Scanned;
+use crate::cluster::client::ClientError;
+use crate::cluster::context::ClusterContext;
+use crate::cluster::credential::{Obtained, Plugin};
+
+/// The credentials that plugins gave, or why they gave none.
+type Answer = Arc<OnceCell<Result<Obtained, String>>>;
+
+#[derive(Clone, Default)]
+pub(crate) struct SharedCredentials {
+    answers: Arc<Mutex<HashMap<String, Answer>>>,
+    /// One plugin at a time may ask at the terminal.
+    terminal: Arc<Mutex<()>>,
+}
+
+impl SharedCredentials {
+    /// The context with the credential that its plugin gives; unchanged when the user has no plugin. A plugin that may not
+    /// ask a person has the time of the limit.
+    pub(crate) async fn obtain(
+        &self,
+        context: &ClusterContext,
+        scanned: &Scanned,
+        limit: Option<Duration>,
+    ) -> Result<ClusterContext, ClientError> {
+        let context = context.clone();
+        let Some(plugin) = Plugin::of(&context, scanned) else { return Ok(context) };
+        let answer = Arc::clone(self.answers.lock().await.entry(plugin.key()).or_default());
+        let run = answer.get_or_init(|| self.run(&plugin));
+        let obtained = match limit.filter(|_| !plugin.may_ask()) {
+            Some(limit) => tokio::time::timeout(limit, run).await.map_err(|_| {
+                let seconds = limit.as_secs_f64();
+                ClientError::Setup(
+                    format!("{} returned nothing within {seconds} s", plugin.describe()).into(),
+                )
+            })?,
+            None => run.await,
+        };
+        let obtained = obtained.clone().map_err(|reason| ClientError::Setup(reason.into()))?;
+        Ok(obtained.used_by(context, plugin.user().to_owned()))
+    }
+
+    async fn run(&self, plugin: &Plugin) -> Result<Obtained, String> {
+        let _terminal = match plugin.may_ask() {
+            true => Some(self.terminal.lock().await),
+            false => None,
+        };
+        plugin.obtain_beside().await.map_err(|error| error.to_string())
+    }
+}

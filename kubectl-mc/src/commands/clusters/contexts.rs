@@ -1,0 +1,119 @@
+//! `kubectl mc clusters --contexts`: lists the contexts of the kubeconfig, without a request.
+
+use serde_json::{Value, json};
+
+use crate::cli::{ClustersArgs, Flags, Output};
+use crate::cluster::cluster_id::KubeconfigContext;
+use crate::cluster::context::{self, User};
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::json;
+use crate::log::without_credential;
+use crate::multi::selection::{ContextFilter, ContextFilterError};
+use crate::printer::Printer;
+use crate::server_text::escaped;
+use crate::settings::Settings;
+use crate::tabwriter::TabWriter;
+use crate::yaml;
+
+pub(super) fn run(
+    arguments: &ClustersArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    if let Some(flag) = of_members(arguments, flags) {
+        return Err(OfMembers(flag).into());
+    }
+    let filter = flags.context_selector.as_deref().map(ContextFilter::parse).transpose();
+    let filter = filter.map_err(InvalidFilter)?;
+    let mut all = context::contexts(&Settings::host_of(flags, env)?, env)?;
+    all.retain(|context| filter.as_ref().is_none_or(|filter| filter.matches(context)));
+    let data = || json!(all.iter().map(object).collect::<Vec<_>>());
+    match arguments.output {
+        Some(Output::Name) => all.iter().for_each(|context| printer.out_line(context.raw_name())),
+        Some(Output::Json) => printer.out(&(json::text(&data(), 0) + "\n")),
+        Some(Output::Yaml) => printer.out(&yaml::text(&data(), 0)),
+        None | Some(Output::Wide | Output::Template(_)) if all.is_empty() => {
+            printer.note("No contexts found\n")
+        }
+        None | Some(Output::Wide | Output::Template(_)) => {
+            printer.out(&table(&all, arguments.no_headers));
+        }
+    }
+    Ok(ExitStatus::Success)
+}
+
+fn table(all: &[KubeconfigContext], no_headers: bool) -> String {
+    let mut writer = TabWriter::default();
+    if !no_headers {
+        writer.line("NAME\tSERVER\tUSER\tNAMESPACE");
+    }
+    for context in all {
+        let object = object(context);
+        let cells =
+            ["name", "server", "user", "namespace"].map(|key| escaped(object[key].as_str().unwrap_or("")));
+        writer.line(&cells.join("\t"));
+    }
+    writer.flush()
+}
+
+fn object(context: &KubeconfigContext) -> Value {
+    let cluster = &context.cluster;
+    let user = match &cluster.user {
+        User::Named(user) => user.as_deref(),
+        User::Inline(user, _) => Some(user.as_str()),
+        User::ServiceAccount(_) => None,
+    };
+    json!({
+        "name": context.raw_name(),
+        "server": without_credential(&cluster.server),
+        "user": user.unwrap_or_default(),
+        "namespace": cluster.namespace.as_deref().unwrap_or("default"),
+    })
+}
+
+/// The first given argument that only the host's list knows.
+fn of_members(arguments: &ClustersArgs, flags: &Flags) -> Option<&'static str> {
+    let ClustersArgs { names, output, selector, no_headers: _, show_labels, sort_by, watch } = arguments;
+    [
+        (!names.is_empty(), "names of clusters"),
+        (selector.is_some(), "--selector"),
+        (!flags.r#where.is_empty(), "--where"),
+        (*show_labels, "--show-labels"),
+        (sort_by.is_some(), "--sort-by"),
+        (*watch, "--watch"),
+        (matches!(output, Some(Output::Template(_))), "a template"),
+    ]
+    .into_iter()
+    .find_map(|(is_given, name)| is_given.then_some(name))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("--context-selector")]
+struct InvalidFilter(#[source] ContextFilterError);
+
+impl Explain for InvalidFilter {
+    fn hint(&self) -> Option<String> {
+        self.0.hint()
+    }
+
+    fn status(&self) -> ExitStatus {
+        self.0.status()
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("--contexts cannot be combined with {0}")]
+struct OfMembers(&'static str);
+
+impl Explain for OfMembers {
+    fn hint(&self) -> Option<String> {
+        Some("--context-selector narrows the contexts by server, user and namespace".to_owned())
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}

@@ -1,0 +1,69 @@
+//! The kubectl of each cluster: its words, and the kubeconfig that leads it there.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use crate::argv::Scanned;
+use crate::cache::Cache;
+use crate::cluster::cluster_id::ClusterId;
+use crate::cluster::context::{ClusterContext, User};
+use crate::cluster::shared_credentials::SharedCredentials;
+use crate::error::Failure;
+use crate::kubectl::exec::{Invocation, Kubectl};
+use crate::kubectl::overlay;
+use crate::kubectl::rewrite::{self, RawPath};
+use crate::kubectl::self_review::Subresource;
+use crate::multi::local_port;
+use crate::multi::run_folder::RunFolder;
+
+/// What all of them share.
+pub(super) struct Invocations {
+    pub(super) kubectl: Kubectl,
+    /// The words for kubectl; those of one cluster may differ.
+    pub(super) scanned: Scanned,
+    /// Where a review of the caller is sent.
+    pub(super) review: Subresource,
+    pub(super) cache: Cache,
+    /// Where overlays with a credential are kept, as long as this lives.
+    pub(super) folder: RunFolder,
+    pub(super) credentials: SharedCredentials,
+}
+
+impl Invocations {
+    /// That of a context, with the credential that its plugin gives.
+    pub(super) async fn of_context(
+        &self,
+        cluster: &ClusterId,
+        context: &ClusterContext,
+        at: usize,
+        limit: Option<Duration>,
+    ) -> Result<Invocation, Failure> {
+        self.make(cluster, &self.credentials.obtain(context, &self.scanned, limit).await?, at)
+    }
+
+    /// That of the cluster at this place, which the context reaches.
+    pub(super) fn make(
+        &self,
+        cluster: &ClusterId,
+        through: &ClusterContext,
+        at: usize,
+    ) -> Result<Invocation, Failure> {
+        let overlay = match (self.review, cluster.member()) {
+            (Subresource::SelfReviews, Some(member)) => overlay::self_review_overlay_json(through, member)?,
+            _ => overlay::overlay_json(through, cluster)?,
+        };
+        let overlay: PathBuf = match &through.user {
+            User::Inline(..) => self.folder.write(&format!("{at}.json"), &overlay)?,
+            User::Named(_) | User::ServiceAccount(_) => self.cache.store(&overlay, SystemTime::now())?,
+        };
+        let mut raw = RawPath::Joined;
+        if rewrite::uses_raw(&self.scanned).is_some() {
+            let list: OsString = rewrite::kubeconfig_list(through, &overlay)?;
+            raw = RawPath::of_minor_version(self.kubectl.minor_version(&list)?);
+        }
+        let mut scanned = self.scanned.clone();
+        local_port::adapt(&mut scanned, cluster, at);
+        Ok(rewrite::rewrite(scanned, through, cluster, &overlay, raw)?)
+    }
+}

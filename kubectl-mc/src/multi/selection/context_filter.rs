@@ -1,0 +1,157 @@
+//! `--context-selector`: chooses contexts of the kubeconfig by their server, user or namespace, in the words of label
+//! selectors (`user=admin,server!=*.eu.example.com*`). Values are globs.
+
+use regex::Regex;
+
+use super::term::{TermError, glob};
+use crate::cluster::cluster_id::KubeconfigContext;
+use crate::cluster::context::User;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::suggestion;
+
+/// Requirements that a context has to meet, all of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ContextFilter(Vec<Requirement>);
+
+#[derive(Clone, Debug)]
+struct Requirement {
+    field: Field,
+    is: bool,
+    value: Regex,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Server,
+    User,
+    Namespace,
+}
+
+impl PartialEq for Requirement {
+    fn eq(&self, other: &Self) -> bool {
+        (self.field, self.is, self.value.as_str()) == (other.field, other.is, other.value.as_str())
+    }
+}
+
+impl ContextFilter {
+    /// Reads requirements between commas.
+    pub(crate) fn parse(text: &str) -> Result<Self, ContextFilterError> {
+        text.split(',').map(|text| Requirement::parse(text.trim())).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(crate) fn matches(&self, context: &KubeconfigContext) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(context))
+    }
+}
+
+impl Requirement {
+    fn parse(text: &str) -> Result<Self, ContextFilterError> {
+        let invalid = || ContextFilterError::Requirement(text.to_owned());
+        let (field, value) = text.split_once('=').ok_or_else(invalid)?;
+        let (field, is) = match field.strip_suffix('!') {
+            Some(field) => (field, false),
+            None => (field, true),
+        };
+        let value = value.strip_prefix('=').filter(|_| is).unwrap_or(value).trim();
+        let field = field.trim();
+        let known = FIELDS.iter().find(|(name, _)| *name == field);
+        let (_, field) = known.ok_or_else(|| ContextFilterError::Field(field.to_owned()))?;
+        Ok(Self { field: *field, is, value: glob(value, |_| true, text)? })
+    }
+
+    fn matches(&self, context: &KubeconfigContext) -> bool {
+        let cluster = &context.cluster;
+        let value = match self.field {
+            Field::Server => &*cluster.server,
+            Field::User => match &cluster.user {
+                User::Named(Some(user)) => user,
+                _ => "",
+            },
+            // As kubectl has it.
+            Field::Namespace => cluster.namespace.as_deref().unwrap_or("default"),
+        };
+        self.value.is_match(value) == self.is
+    }
+}
+
+const FIELDS: [(&str, Field); 3] =
+    [("server", Field::Server), ("user", Field::User), ("namespace", Field::Namespace)];
+
+/// What is no selector.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum ContextFilterError {
+    #[error("{0:?} compares nothing")]
+    Requirement(String),
+    #[error("unknown field {0:?}")]
+    Field(String),
+    #[error(transparent)]
+    Glob(#[from] TermError),
+}
+
+impl Explain for ContextFilterError {
+    fn hint(&self) -> Option<String> {
+        let known = "the fields are server, user and namespace, as in --context-selector='user=admin,server!=*.dev.*'";
+        let nearest = match self {
+            Self::Field(field) => suggestion::nearest(field, FIELDS.map(|(name, _)| name)),
+            Self::Requirement(_) | Self::Glob(_) => None,
+        };
+        Some(nearest.map_or_else(|| known.to_owned(), |nearest| format!("did you mean {nearest}? {known}")))
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::context::{HostOptions, contexts};
+
+    #[test]
+    fn contexts_are_chosen_by_server_user_and_namespace() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config");
+        let text = "
+clusters:
+- {name: a, cluster: {server: 'https://a.eu.example.com:6443'}}
+- {name: b, cluster: {server: 'https://b.us.example.com'}}
+contexts:
+- {name: one, context: {cluster: a, user: admin}}
+- {name: two, context: {cluster: b, user: admin, namespace: web}}
+- {name: three, context: {cluster: b, user: 'arn:aws:iam::1:user/x'}}
+- {name: broken, context: {cluster: nowhere}}
+";
+        std::fs::write(&file, text).unwrap();
+        let options = HostOptions { kubeconfig: Some(file), context: None };
+        let all = contexts(&options, &crate::env::Env::default()).unwrap();
+        for (selector, expected) in [
+            ("user=admin", &["one", "two"][..]),
+            ("user==admin,namespace!=default", &["two"]),
+            ("server=*.eu.example.com*", &["one"]),
+            ("user=arn:aws:*", &["three"]),
+            ("namespace=default", &["one", "three"]),
+            ("server=https://b.us.example.co?, user!=admin", &["three"]),
+            ("server=https://bxus.example.com", &[]),
+        ] {
+            let filter = ContextFilter::parse(selector).unwrap();
+            let chosen: Vec<_> =
+                all.iter().filter(|one| filter.matches(one)).map(|one| one.raw_name()).collect();
+            let mut expected = expected.to_vec();
+            expected.sort_unstable();
+            assert_eq!(chosen, expected, "{selector}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for (text, hint) in
+            [("usr=x", "did you mean user?"), ("", "the fields are"), ("user", "the fields are")]
+        {
+            let error = ContextFilter::parse(text).unwrap_err();
+            assert_eq!(error.status(), ExitStatus::Usage);
+            assert!(error.hint().unwrap().starts_with(hint), "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Looks up what terms, sets and selectors mean, each list once.
+
+use std::collections::BTreeMap;
+
+use kubectl_mc_api::ClusterName;
+
+use super::term::{self, Kind, Pattern, Term};
+use super::{FieldFilter, List, ListOf, SelectedCluster, SelectionError};
+use crate::cluster::cluster_id::ClusterId;
+use crate::config_file::ClusterSet;
+
+pub(super) struct Resolver<'a, 'b> {
+    sets: &'a BTreeMap<String, ClusterSet>,
+    list: &'a mut List<'b>,
+    /// What a choice without an inclusion is from.
+    from: Kind,
+    lists: BTreeMap<ListOf, Vec<SelectedCluster>>,
+    /// The sets that are being looked into.
+    open: Vec<String>,
+}
+
+impl<'a, 'b> Resolver<'a, 'b> {
+    /// `from`: what a choice without an inclusion is from.
+    pub(super) fn new(sets: &'a BTreeMap<String, ClusterSet>, list: &'a mut List<'b>, from: Kind) -> Self {
+        Self { sets, list, from, lists: BTreeMap::new(), open: Vec::new() }
+    }
+
+    /// The clusters, in the order of the terms.
+    pub(super) fn choose(
+        &mut self,
+        terms: &[Term],
+        selector: Option<&str>,
+        filter: &FieldFilter,
+    ) -> Result<Vec<SelectedCluster>, SelectionError> {
+        let included = || terms.iter().filter(|term| !term.exclude).map(|term| &term.pattern);
+        let mut chosen = Vec::new();
+        let members = ListOf::Members(selector.map(str::to_owned));
+        if included().next().is_none() {
+            // A set without clusters is of members.
+            let contexts = self.from == Kind::Contexts && self.open.is_empty();
+            let from = if contexts { ListOf::Contexts } else { members.clone() };
+            chosen = self.universe(from)?.to_vec();
+        }
+        if (selector.is_some() || !filter.is_empty()) && included().any(Pattern::is_of_contexts) {
+            return Err(SelectionError::NoLabels);
+        }
+        // A selector leaves out what is there, and a filter matches nothing of a set that is gone.
+        let may_be_absent = selector.is_some() || (!filter.is_empty() && !self.open.is_empty());
+        let listed = selector.is_some() || !filter.is_empty() || included().any(Pattern::needs_list);
+        for pattern in included() {
+            match pattern {
+                Pattern::Exact(name) if !listed => {
+                    chosen.push(SelectedCluster::unlisted(name.clone().into()));
+                }
+                Pattern::Set(name) => chosen.extend(self.set(name, selector, filter)?),
+                pattern => {
+                    let from = if pattern.is_of_contexts() { ListOf::Contexts } else { members.clone() };
+                    let found = self.universe(from)?.iter().filter(|target| pattern.matches(&target.name));
+                    let before = chosen.len();
+                    chosen.extend(found.cloned());
+                    match pattern {
+                        Pattern::Exact(name) if chosen.len() == before && !may_be_absent => {
+                            return Err(self.unknown(name.clone()));
+                        }
+                        Pattern::Context(name) if chosen.len() == before => {
+                            let known = self.known(ListOf::Contexts);
+                            return Err(SelectionError::UnknownContext { name: name.clone(), known });
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        for term in terms.iter().filter(|term| term.exclude) {
+            // A set may name clusters that are gone; a person who mistypes a name would get the cluster.
+            if self.open.is_empty() {
+                self.check_excluded(&term.pattern, &chosen)?;
+            }
+            if let Pattern::Set(name) = &term.pattern {
+                let out = self.set(name, selector, &FieldFilter::default())?;
+                chosen.retain(|target| !out.iter().any(|other| other.name == target.name));
+            } else {
+                chosen.retain(|target| !term.pattern.matches(&target.name));
+            }
+        }
+        chosen.retain(|target| filter.matches(target));
+        Ok(chosen)
+    }
+
+    fn set(
+        &mut self,
+        name: &str,
+        selector: Option<&str>,
+        filter: &FieldFilter,
+    ) -> Result<Vec<SelectedCluster>, SelectionError> {
+        let Some(set) = self.sets.get(name) else {
+            return Err(SelectionError::NoSet {
+                name: name.to_owned(),
+                known: self.sets.keys().cloned().collect(),
+                file: None,
+            });
+        };
+        if self.open.iter().any(|open| open == name) {
+            return Err(SelectionError::Circle { name: name.to_owned() });
+        }
+        let mut terms = Vec::new();
+        for text in &set.clusters {
+            let read = term::parse_list(text, Kind::Members);
+            terms.extend(read.map_err(|source| SelectionError::Set { name: name.to_owned(), source })?);
+        }
+        // Requirements of label selectors are joined by a comma, and all must hold.
+        let both: Vec<_> = [selector, set.selector.as_deref()].into_iter().flatten().collect();
+        let both = (!both.is_empty()).then(|| both.join(","));
+        let own = FieldFilter::parse(set.r#where.as_slice());
+        let own = own.map_err(|source| SelectionError::SetFilter { name: name.to_owned(), source })?;
+        self.open.push(name.to_owned());
+        let chosen = self.choose(&terms, both.as_deref(), &filter.and(&own));
+        self.open.pop();
+        chosen
+    }
+
+    fn universe(&mut self, from: ListOf) -> Result<&[SelectedCluster], SelectionError> {
+        if !self.lists.contains_key(&from) {
+            let mut all = (self.list)(&from)?;
+            all.sort_by(|a, b| a.name.cmp(&b.name));
+            self.lists.insert(from.clone(), all);
+        }
+        Ok(self.lists.get(&from).map_or(&[], Vec::as_slice))
+    }
+
+    /// The names of what there is; nothing if that cannot be looked up.
+    pub(super) fn known(&mut self, from: ListOf) -> Vec<ClusterId> {
+        let all = self.universe(from).unwrap_or_default();
+        all.iter().map(|target| target.name.clone()).collect()
+    }
+
+    /// An excluded name must be one of a cluster, unless that cannot be looked up.
+    fn check_excluded(
+        &mut self,
+        pattern: &Pattern,
+        chosen: &[SelectedCluster],
+    ) -> Result<(), SelectionError> {
+        let (name, from) = match pattern {
+            Pattern::Exact(name) => (name.as_str(), ListOf::Members(None)),
+            Pattern::Context(name) => (name.as_str(), ListOf::Contexts),
+            Pattern::Expression(_) | Pattern::ContextExpression(_) | Pattern::Set(_) => return Ok(()),
+        };
+        let is_in = |all: &[SelectedCluster]| all.iter().any(|target| pattern.matches(&target.name));
+        if is_in(chosen) {
+            return Ok(());
+        }
+        match self.universe(from.clone()) {
+            Ok(all) if !is_in(all) => {
+                Err(SelectionError::Excluded { name: name.to_owned(), known: self.known(from) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn unknown(&mut self, name: ClusterName) -> SelectionError {
+        let known = self.known(ListOf::Members(None));
+        SelectionError::Unknown { name, known: known.iter().filter_map(|id| id.member().cloned()).collect() }
+    }
+}

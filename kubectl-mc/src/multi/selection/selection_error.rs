@@ -1,0 +1,144 @@
+//! Why a choice means no clusters, and the next step.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use kubectl_mc_api::ClusterName;
+
+use super::FieldFilterError;
+use super::term::{Kind, TermError};
+use crate::cluster::cluster_id::ClusterId;
+use crate::cluster::inventory::InventoryError;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::suggestion;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SelectionError {
+    #[error("no {} matches", word(*from))]
+    Nothing { known: Vec<ClusterId>, from: Kind },
+    #[error("cluster unknown: {name}")]
+    Unknown { name: ClusterName, known: Vec<ClusterName> },
+    #[error("context unknown: {name}")]
+    UnknownContext { name: String, known: Vec<ClusterId> },
+    #[error("cannot exclude {name}: no such cluster")]
+    Excluded { name: String, known: Vec<ClusterId> },
+    #[error("a member and a context are both named {name}")]
+    SameName { name: String },
+    #[error("contexts have neither labels nor conditions to choose by")]
+    NoLabels,
+    #[error("no set @{name} in {}", name_of(file.as_deref()))]
+    NoSet { name: String, known: Vec<String>, file: Option<PathBuf> },
+    #[error("the set @{name} contains itself")]
+    Circle { name: String },
+    #[error("the set @{name} of the configuration")]
+    Set { name: String, source: TermError },
+    #[error("the set @{name} of the configuration: where")]
+    SetFilter { name: String, source: FieldFilterError },
+    #[error(transparent)]
+    List(#[from] InventoryError),
+}
+
+impl SelectionError {
+    /// Names the file that the sets come from.
+    pub(crate) fn in_file(self, configuration: Option<PathBuf>) -> Self {
+        match self {
+            Self::NoSet { name, known, .. } => Self::NoSet { name, known, file: configuration },
+            error => error,
+        }
+    }
+}
+
+impl Explain for SelectionError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Nothing { known, from } => Some(what_there_is(known, *from)),
+            Self::Unknown { name, known } => {
+                let known = known.iter().map(ClusterName::as_str).collect::<Vec<_>>();
+                Some(nearest_or_all(name.as_str(), &known, Kind::Members))
+            }
+            Self::UnknownContext { name, known } => Some(nearest_of(name, known, Kind::Contexts)),
+            Self::Excluded { name, known } => {
+                let is_context = known.iter().any(|cluster| cluster.context().is_some());
+                let kind = if is_context { Kind::Contexts } else { Kind::Members };
+                Some(nearest_of(name, known, kind))
+            }
+            Self::SameName { .. } => Some("choose one of them, or rename the context".to_owned()),
+            Self::NoLabels => Some("--context-selector chooses by server, user and namespace".to_owned()),
+            Self::NoSet { known, file, .. } if known.is_empty() => Some(match file {
+                Some(file) if !file.exists() => {
+                    "the file does not exist; its key `sets` defines sets".to_owned()
+                }
+                _ => "the file has no sets; its key `sets` defines them".to_owned(),
+            }),
+            Self::NoSet { name, known, .. } => {
+                let all = format!("there are @{}", known.join(", @"));
+                let nearest = suggestion::nearest(name, known.iter().map(String::as_str));
+                Some(nearest.map_or_else(|| all.clone(), |nearest| format!("did you mean @{nearest}? {all}")))
+            }
+            Self::Circle { .. } => None,
+            Self::Set { source, .. } => source.hint(),
+            Self::SetFilter { source, .. } => source.hint(),
+            Self::List(error) => error.hint(),
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::Nothing { .. }
+            | Self::Unknown { .. }
+            | Self::UnknownContext { .. }
+            | Self::Excluded { .. } => ExitStatus::NoSuchCluster,
+            Self::SameName { .. }
+            | Self::NoLabels
+            | Self::NoSet { .. }
+            | Self::Circle { .. }
+            | Self::Set { .. }
+            | Self::SetFilter { .. } => ExitStatus::Usage,
+            Self::List(error) => error.status(),
+        }
+    }
+}
+
+/// The configuration file in a message.
+fn name_of(file: Option<&Path>) -> String {
+    file.map_or_else(|| "the configuration".to_owned(), |file| file.display().to_string())
+}
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Members => "cluster",
+        Kind::Contexts => "context",
+    }
+}
+
+fn nearest_of(name: &str, known: &[ClusterId], kind: Kind) -> String {
+    nearest_or_all(name, &known.iter().map(ClusterId::as_str).collect::<Vec<_>>(), kind)
+}
+
+fn nearest_or_all(name: &str, known: &[&str], kind: Kind) -> String {
+    match suggestion::nearest(name, known.iter().copied()) {
+        Some(nearest) => format!("did you mean {nearest}?"),
+        None => what_there_is(known, kind),
+    }
+}
+
+/// `there are m1, m2 and 7 more: …`
+pub(crate) fn what_there_is<T: Display>(known: &[T], kind: Kind) -> String {
+    let list = match kind {
+        Kind::Members => "`kubectl mc clusters` lists",
+        Kind::Contexts => "`kubectl mc clusters --contexts` lists",
+    };
+    if known.is_empty() {
+        return format!("{list} the {}s", word(kind));
+    }
+    let shown: Vec<_> = known.iter().take(SHOWN).map(T::to_string).collect();
+    let shown = shown.join(", ");
+    match known.len().saturating_sub(SHOWN) {
+        0 => format!("there are {shown}"),
+        more => format!("there are {shown} and {more} more: {list} them"),
+    }
+}
+
+/// More names than these fill the terminal and are not read.
+const SHOWN: usize = 20;

@@ -1,6 +1,7 @@
 //! The plugin's commands and output, on one cluster and on several.
 
 mod completion;
+mod contexts;
 mod direct_get;
 mod direct_logs;
 mod doctor;

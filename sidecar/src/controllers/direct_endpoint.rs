@@ -43,7 +43,7 @@ struct Publication {
 enum State {
     /// The ConfigMap has the CA, or there is no ConfigMap on purpose.
     Published,
-    /// It was just written, or the group is not registered yet.
+    /// It was just written, or the group is not registered yet, or not with a CA.
     Incomplete,
 }
 
@@ -67,7 +67,7 @@ impl Publication {
         let bundle = registration.spec.and_then(|spec| spec.ca_bundle).map(|bundle| bundle.0);
         let bundle = bundle.map(String::from_utf8).transpose().context("the caBundle is not PEM")?;
         if found.data.as_ref().and_then(|data| data.get(AUTHORITY)) == bundle.as_ref() {
-            return Ok(State::Published);
+            return Ok(if bundle.is_some() { State::Published } else { State::Incomplete });
         }
         let patch = json!({
             "metadata": {"resourceVersion": found.metadata.resource_version},
@@ -153,6 +153,13 @@ mod tests {
         let (publication, data) = publication(None, Some(json!({"server": "s", "ca.crt": "old"})));
         assert_eq!(publication.step().await.unwrap(), State::Incomplete);
         assert_eq!(*data.lock().unwrap(), Some(json!({"server": "s"})));
+    }
+
+    /// Counted as published, a group that gets its caBundle a moment later kept clients waiting for half a minute.
+    #[tokio::test]
+    async fn publication_without_a_ca_is_looked_at_again_soon() {
+        let (publication, _) = publication(None, Some(json!({"server": "https://mc.example"})));
+        assert_eq!(publication.step().await.unwrap(), State::Incomplete);
     }
 
     #[tokio::test]

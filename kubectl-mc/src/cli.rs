@@ -296,6 +296,7 @@ Environment:
   KUBECTL_MC_ROUTE     the route to members when no --route is given
   KUBECTL_MC_LOG       the log level when no -v is given
   KUBECTL_MC_READONLY  1 refuses every command that may change something
+  KUBECTL_MC_DIRECT    0 makes kubectl run every command
   KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, else that in PATH)
   KUBECTL_MC_COMPLETION_TIMEOUT  the time limit of a completion [default: 800ms]
 Exit codes:

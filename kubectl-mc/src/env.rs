@@ -22,8 +22,9 @@ pub(crate) const COMPLETION_TIMEOUT: &str = "KUBECTL_MC_COMPLETION_TIMEOUT";
 pub(crate) const KUBECTL: &str = "KUBECTL_MC_KUBECTL";
 /// The kubectl that called us as its plugin (set by kubectl 1.37 and later).
 pub(crate) const KUBECTL_PATH: &str = "KUBECTL_PATH";
-/// For tests: 1 does without kubectl at one cluster what is done without it at many, 0 runs kubectl at many too.
-pub(crate) const NATIVE: &str = "KUBECTL_MC_NATIVE";
+/// Whether commands that the plugin understands completely are done by direct requests: 0 runs kubectl for all of them;
+/// `only`, for tests, never runs kubectl for one of them.
+pub(crate) const DIRECT: &str = "KUBECTL_MC_DIRECT";
 /// kubectl's list of kubeconfig files.
 pub(crate) const KUBECONFIG: &str = "KUBECONFIG";
 /// Whether kubectl reads a file of preferences.

@@ -21,6 +21,23 @@ pub(crate) struct Printer {
     lost: OnceLock<io::Error>,
     /// What is drawn on the terminal at the moment: it makes way for whatever is written.
     bar: watch::Sender<Option<ProgressBar>>,
+    /// What is held back, if it is.
+    held: Option<watch::Sender<Held>>,
+}
+
+/// Output that is held back until it is known to be wanted.
+#[derive(Debug, Default)]
+struct Held {
+    pieces: Vec<Piece>,
+    bytes: usize,
+    /// It became too much, so that all is written as it comes.
+    is_released: bool,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Out(Vec<u8>),
+    Err(Vec<u8>),
 }
 
 impl Printer {
@@ -29,8 +46,61 @@ impl Printer {
         self.out_bytes(text.as_bytes());
     }
 
+    /// A printer that holds back what is written, up to a limit.
+    pub(crate) fn holding() -> Self {
+        Self { held: Some(watch::Sender::default()), ..Self::default() }
+    }
+
+    /// Whether all is still held back.
+    pub(crate) fn holds_all(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| !held.borrow().is_released)
+    }
+
+    /// Whether a line of this beginning is held back for standard error.
+    pub(crate) fn holds_note(&self, begin: &str) -> bool {
+        let begins = |piece: &Piece| matches!(piece, Piece::Err(text) if text.starts_with(begin.as_bytes()));
+        self.held.as_ref().is_some_and(|held| held.borrow().pieces.iter().any(begins))
+    }
+
+    /// Writes what was held back, and from now on all as it comes.
+    pub(crate) fn release(&self) {
+        let Some(held) = &self.held else { return };
+        let mut pieces = Vec::new();
+        held.send_modify(|held| {
+            held.is_released = true;
+            pieces = std::mem::take(&mut held.pieces);
+        });
+        for piece in pieces {
+            match piece {
+                Piece::Out(bytes) => self.out_bytes(&bytes),
+                Piece::Err(bytes) => self.note_bytes(&bytes),
+            }
+        }
+    }
+
+    /// Holds a piece back; gives it back when it is to be written.
+    fn hold(&self, piece: Piece) -> Option<Piece> {
+        let Some(held) = &self.held else { return Some(piece) };
+        if held.borrow().is_released {
+            return Some(piece);
+        }
+        let mut is_full = false;
+        held.send_modify(|held| {
+            held.bytes += piece.bytes().len();
+            held.pieces.push(piece);
+            is_full = held.bytes > MOST_HELD;
+        });
+        if is_full {
+            self.release();
+        }
+        None
+    }
+
     /// Data that need not be text.
     pub(crate) fn out_bytes(&self, bytes: &[u8]) {
+        if self.held.is_some() && self.hold(Piece::Out(bytes.to_owned())).is_none() {
+            return;
+        }
         self.beside_bar(|| {
             let mut out = io::stdout().lock();
             if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
@@ -54,6 +124,9 @@ impl Printer {
 
     /// Remarks of others, that need not be text.
     pub(crate) fn note_bytes(&self, bytes: &[u8]) {
+        if self.held.is_some() && self.hold(Piece::Err(bytes.to_owned())).is_none() {
+            return;
+        }
         self.beside_bar(|| ignore_broken_pipe(io::stderr().lock().write_all(bytes)));
     }
 
@@ -101,6 +174,17 @@ impl Printer {
         }
     }
 }
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Out(bytes) | Self::Err(bytes) => bytes,
+        }
+    }
+}
+
+/// Lists that people read are smaller. A longer log is written as it comes.
+const MOST_HELD: usize = 8 * 1024 * 1024;
 
 /// What was to be written is not, so the command has not done what it was asked to.
 #[derive(Debug, thiserror::Error)]

@@ -1,20 +1,20 @@
 //! Runs a command of kubectl on one cluster or on several.
 
+mod direct;
 mod several;
 
 use std::time::SystemTime;
 
 use kubectl_mc_api::ClusterName;
 
+use self::direct::OneCluster;
 use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::chosen_cluster::ChosenCluster;
 use crate::cli::RouteChoice;
-use crate::cluster::client;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::credential::Login;
-use crate::cluster::reach::Reach;
 use crate::cluster::route::{self, RouteError, Through};
 use crate::commands::builtin;
 use crate::env::Env;
@@ -22,14 +22,14 @@ use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::Kubectl;
 use crate::kubectl::overlay;
-use crate::kubectl::preflight::{self, PreflightError};
+use crate::kubectl::preflight;
 use crate::kubectl::rewrite::{self, RawPath};
 use crate::kubectl::self_review::{self, Subresource};
 use crate::kubectl::verb::Effect;
 use crate::log::Log;
-use crate::multi::direct::{MemberFailure, Merge, OneCluster, Plan, TailPlan, Task};
+use crate::multi;
+use crate::multi::direct::{Plan, TailPlan};
 use crate::multi::selection::{Choice, Kind};
-use crate::multi::{self, ClusterProgress};
 use crate::printer::Printer;
 use crate::settings::Settings;
 
@@ -109,8 +109,11 @@ fn one(
     let login = Login::new(&found, &scanned);
     let now = SystemTime::now();
     let through = through(&login, &scanned, settings, env, now)?;
-    if let Some(plan) = Plan::for_one(&scanned, env) {
-        return native(&plan, &scanned, cluster, &through, settings, env, printer);
+    if let Some((plan, take_over)) = Plan::for_one(&scanned, env) {
+        let one = OneCluster { scanned: &scanned, cluster: &id, settings, env, printer };
+        if let Some(status) = direct::run(&plan, take_over, &one, through.reach())? {
+            return Ok(status);
+        }
     }
     let host = through.found();
     let kubectl = Kubectl::find(env)?;
@@ -153,6 +156,12 @@ fn one_context(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     rewrite::check(&scanned, cluster)?;
+    if let Some((plan, take_over)) = Plan::for_one(&scanned, env) {
+        let one = OneCluster { scanned: &scanned, cluster, settings, env, printer };
+        if let Some(status) = direct::run_context(&plan, take_over, &one)? {
+            return Ok(status);
+        }
+    }
     let kubectl = Kubectl::find(env)?;
     Log::new(env).decision("Run kubectl", &[("context", cluster), ("path", &kubectl.path().display())]);
     let cache = Cache::open(env)?;
@@ -164,43 +173,6 @@ fn one_context(
     }
     let input = multi::unmarked_file(&scanned, cache.folder())?;
     Ok(kubectl.run(invocation(scanned)?, input)?)
-}
-
-/// What many clusters get, at one: `tail`, and what tests lay beside kubectl's.
-fn native(
-    plan: &Plan,
-    scanned: &Scanned,
-    cluster: ClusterName,
-    through: &Through<'_>,
-    settings: &Settings,
-    env: &Env,
-    printer: &Printer,
-) -> Result<ExitStatus, Failure> {
-    let reach = Reach { host: Some(through.reach()?) };
-    let task = Task {
-        reach: &reach,
-        scanned,
-        env,
-        printer,
-        clusters: vec![cluster.clone().into()],
-        not_ready: Vec::new(),
-        growth: None,
-        color: settings.fleet.color,
-        at_once: None,
-        timeout: settings.fleet.timeout.filter(|timeout| !timeout.is_zero()),
-        progress: ClusterProgress::default(),
-        merge: Merge::Plain,
-    };
-    let mut text = OneCluster::new(printer);
-    let results = client::runtime()?.block_on(plan.run(&task, &mut text))?;
-    let Some(failure) = results.into_iter().find_map(|(_, ended)| ended.err()) else {
-        return Ok(ExitStatus::Success);
-    };
-    if let MemberFailure::Refused(refusal) = &failure {
-        return Err(PreflightError::new("kubectl mc", scanned, &through.found(), &cluster, refusal).into());
-    }
-    text.end(&failure);
-    Ok(ExitStatus::Failed)
 }
 
 #[derive(Debug, thiserror::Error)]

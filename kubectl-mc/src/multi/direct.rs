@@ -62,11 +62,19 @@ pub(crate) enum Plan {
     Compare(compare::ComparePlan),
 }
 
+/// When kubectl may take over what was begun by direct requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TakeOver {
+    Never,
+    /// As long as nothing is printed.
+    BeforeOutput,
+}
+
 /// What came of a plan at a cluster.
 pub(crate) type Ended = (ClusterId, Result<(), MemberFailure>);
 
 impl Plan {
-    /// The plan for a command on many clusters, unless kubectl is wanted for everything.
+    /// The plan for a command on many clusters.
     pub(crate) fn for_many(scanned: &Scanned, env: &Env) -> Option<Self> {
         if scanned.verb().is_some_and(|verb| verb == COMPARE) {
             return compare::ComparePlan::of(scanned).map(Self::Compare);
@@ -74,15 +82,22 @@ impl Plan {
         if let Some(tail) = Self::tail(scanned) {
             return Some(tail);
         }
-        if env.var(env::NATIVE).is_some_and(|native| native == "0") { None } else { Self::of(scanned, env) }
+        Self::of(scanned, env)
     }
 
-    /// The plan for a command on one cluster, which is kubectl's unless a test asks for this.
-    pub(crate) fn for_one(scanned: &Scanned, env: &Env) -> Option<Self> {
+    /// The plan for a command on one cluster, and whether kubectl can take it over.
+    pub(crate) fn for_one(scanned: &Scanned, env: &Env) -> Option<(Self, TakeOver)> {
         if let Some(tail) = Self::tail(scanned) {
-            return Some(tail);
+            return Some((tail, TakeOver::Never));
         }
-        env.var(env::NATIVE).filter(|native| *native == "1").and_then(|_| Self::of(scanned, env))
+        let plan = Self::of(scanned, env)?;
+        if env.var(env::DIRECT).is_some_and(|direct| direct == "only") {
+            return Some((plan, TakeOver::Never));
+        }
+        // From level 6 on kubectl logs its requests.
+        let level = scanned.value("v").map(|level| level.to_str().and_then(|level| level.parse::<u8>().ok()));
+        let logs = level.is_some_and(|level| level.is_none_or(|level| level > 5));
+        (!plan.lasts() && !logs).then_some((plan, TakeOver::BeforeOutput))
     }
 
     fn tail(scanned: &Scanned) -> Option<Self> {
@@ -92,6 +107,9 @@ impl Plan {
 
     /// The plan for a command line, if it is one that is done here.
     fn of(scanned: &Scanned, env: &Env) -> Option<Self> {
+        if env.var(env::DIRECT).is_some_and(|direct| direct == "0") {
+            return None;
+        }
         // A file of kubectl's own preferences may change what any command means.
         if has_preferences(env) {
             return None;
@@ -100,7 +118,7 @@ impl Plan {
     }
 
     /// Whether it lasts, so that a cluster may come to it later.
-    fn is_watch(&self) -> bool {
+    fn lasts(&self) -> bool {
         match self {
             Self::Get(plan) => plan.is_watch(),
             Self::Tail(plan) => plan.follows(),
@@ -140,13 +158,13 @@ pub(crate) trait Text {
 }
 
 /// Text of one cluster, as it is.
-pub(crate) struct OneCluster<'a> {
+pub(crate) struct PlainText<'a> {
     printer: &'a Printer,
     /// Whether a failure was printed.
     has_failed: bool,
 }
 
-impl<'a> OneCluster<'a> {
+impl<'a> PlainText<'a> {
     pub(crate) fn new(printer: &'a Printer) -> Self {
         Self { printer, has_failed: false }
     }
@@ -159,7 +177,7 @@ impl<'a> OneCluster<'a> {
     }
 }
 
-impl Text for OneCluster<'_> {
+impl Text for PlainText<'_> {
     fn out(&mut self, _: &ClusterId, lines: &[u8]) -> ControlFlow<()> {
         self.printer.stream(lines)
     }

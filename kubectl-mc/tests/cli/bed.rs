@@ -54,6 +54,8 @@ pub(crate) struct Bed {
     folder: tempfile::TempDir,
     requests: Option<Receiver<String>>,
     server: String,
+    /// Whether kubectl runs what the plugin could do itself.
+    by_kubectl: bool,
 }
 
 /// What a run left behind.
@@ -118,9 +120,14 @@ impl Bed {
                 "users": [{{"name": "u", "user": {{"token": "secret"}}}}]}}"#
         );
         fs::write(folder.path().join("kubeconfig"), kubeconfig).unwrap();
-        let bed = Self { folder, requests, server };
+        let bed = Self { folder, requests, server, by_kubectl: false };
         bed.script("bin/kubectl", KUBECTL);
         bed
+    }
+
+    /// The same, where kubectl runs every command of its own.
+    pub(crate) fn by_kubectl(self) -> Self {
+        Self { by_kubectl: true, ..self }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -186,6 +193,9 @@ impl Bed {
             .env("KUBECONFIG", self.path("kubeconfig"))
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
+        if self.by_kubectl {
+            command.env("KUBECTL_MC_DIRECT", "0");
+        }
         command
     }
 

@@ -158,7 +158,7 @@ fn a_configuration_with_an_unknown_key_is_refused() {
 
 #[test]
 fn the_configuration_names_the_host() {
-    let bed = bed();
+    let bed = bed().by_kubectl();
     configure(&bed, "host: elsewhere");
     let ran = bed.run(&["-C", "m1", "get", "pods"]);
     assert!(ran.failed().1.contains("context \"elsewhere\" does not exist"), "{ran:?}");
@@ -167,7 +167,7 @@ fn the_configuration_names_the_host() {
 
 #[test]
 fn one_exact_name_becomes_kubectl_and_a_pattern_never_does() {
-    let bed = bed();
+    let bed = bed().by_kubectl();
     assert_eq!(bed.run(&["-C", "eu-1", "get", "pods"]).arguments(), ["get", "pods"]);
     let ran = bed.run(&["-C", "us*,eu-1", "describe", "x"]);
     assert!(ran.out.starts_with("eu-1 | [describe]\neu-1 | [x]\n"), "{ran:?}");

@@ -57,7 +57,7 @@ fn reads_and_dry_runs_never_ask() {
 
 #[test]
 fn read_only_refuses_changes_on_one_cluster_too() {
-    let bed = Bed::with_kubectl("echo ran");
+    let bed = Bed::with_kubectl("echo ran").by_kubectl();
     for words in [
         &["-C", "m1", "delete", "pod", "x"][..],
         &["-C", "m1,m2", "--yes", "port-forward", "x", "1"],

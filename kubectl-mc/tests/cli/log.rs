@@ -49,10 +49,10 @@ fn requests_are_logged_at_level_six_without_credentials() {
 
 #[test]
 fn level_reaches_kubectl_as_it_was_given() {
-    let ran = bed().run(&["-C", "m1", "get", "pods", "-v=6"]);
+    let ran = bed().by_kubectl().run(&["-C", "m1", "get", "pods", "-v=6"]);
     assert_eq!(ran.arguments(), ["get", "pods", "-v=6"]);
     assert!(ran.err.contains("\"Run kubectl\" cluster=\"m1\""), "{ran:?}");
-    let ran = bed().run_with("KUBECTL_MC_LOG", "6", &["-C", "m1", "get", "pods"]);
+    let ran = bed().by_kubectl().run_with("KUBECTL_MC_LOG", "6", &["-C", "m1", "get", "pods"]);
     assert_eq!((ran.arguments(), requests(&ran).len()), (vec!["get", "pods"], 1));
 }
 

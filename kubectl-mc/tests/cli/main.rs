@@ -10,6 +10,7 @@ mod clusters;
 mod compare;
 mod completion;
 mod contexts;
+mod direct;
 mod doctor;
 mod documents;
 mod explain;

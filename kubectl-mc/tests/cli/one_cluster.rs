@@ -13,7 +13,7 @@ fn bed() -> Bed {
 
 #[test]
 fn fault_81_kubectl_gets_other_arguments_and_sets_the_exit_code() {
-    let bed = bed();
+    let bed = bed().by_kubectl();
     let ran = bed.run(&[
         "-n",
         "x",
@@ -56,7 +56,7 @@ fn standard_input_is_kubectls() {
 
 #[test]
 fn the_overlay_leads_to_the_member_and_holds_no_secret() {
-    let bed = bed();
+    let bed = bed().by_kubectl();
     let ran = bed.run(&["--cluster=m1", "get", "pods"]);
     let (overlay, rest) = ran.kubeconfig();
     assert_eq!(rest, bed.path("kubeconfig").display().to_string());
@@ -77,7 +77,7 @@ fn the_variables_choose_cluster_and_context() {
 
 #[test]
 fn a_kubeconfig_flag_is_folded_into_the_list() {
-    let bed = bed();
+    let bed = bed().by_kubectl();
     let file = bed.path("kubeconfig").display().to_string();
     let ran = bed.run_with("KUBECONFIG", "/nowhere", &["get", "pods", "--kubeconfig", &file, "-C", "m1"]);
     assert_eq!((ran.arguments(), ran.kubeconfig().1), (vec!["get", "pods"], file.as_str()));
@@ -103,7 +103,7 @@ fn raw_asks_kubectl_for_its_version_and_keeps_to_the_member() {
 
 #[test]
 fn kubectl_that_does_not_start_is_an_error() {
-    let bed = bed();
+    let bed = bed().by_kubectl();
     let broken = bed.script("broken", "#!/nowhere/sh\n");
     let ran = bed.run_with("KUBECTL_MC_KUBECTL", &broken, &["-C", "m1", "get", "pods"]);
     assert_eq!(ran.failed().0, 126);

@@ -8,7 +8,7 @@ use crate::bed::{Answer, Bed, status};
 
 #[test]
 fn a_cold_cache_costs_one_request_and_a_warm_one_none() {
-    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    let bed = Bed::answering((200, "application/json", "{}".to_owned())).by_kubectl();
     assert_eq!(bed.run(&["-C", "m1", "get", "pods"]).code, Some(42));
     let requests = bed.requests();
     assert_eq!(requests.len(), 1, "{requests:?}");

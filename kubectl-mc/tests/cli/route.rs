@@ -25,7 +25,7 @@ impl Scene {
             (CONFIG_MAP, None) => (404, "{}".to_owned()),
             _ => (200, "{}".to_owned()),
         });
-        let bed = Bed::unreachable();
+        let bed = Bed::unreachable().by_kubectl();
         let scene = Self { host, published, bed };
         scene.kubeconfig(&authority, &json!({"token": "secret"}), &json!({}));
         scene

@@ -85,7 +85,7 @@ fn fault_81_words_of_kubectl_cannot_steer_the_terminal() {
     steers_nothing("a table of kubectl's", &bed.run(&["top", "pods", "-C", "m1,m2"]));
     steers_nothing(
         "an error of kubectl's",
-        &bed.run_with("KUBECTL_MC_NATIVE", "0", &["get", "pods", "-o", "json", "-C", "m1,m2"]),
+        &bed.run_with("KUBECTL_MC_DIRECT", "0", &["get", "pods", "-o", "json", "-C", "m1,m2"]),
     );
 }
 

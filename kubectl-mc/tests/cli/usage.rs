@@ -102,7 +102,7 @@ fn usage_errors_come_with_a_hint() {
 
 #[test]
 fn fault_81_no_kubectl_is_told_before_anyone_is_asked() {
-    let bed = Bed::unreachable();
+    let bed = Bed::unreachable().by_kubectl();
     let ran = bed.run_with("PATH", bed.path("home"), &["-C", "m1", "get", "pods"]);
     assert_eq!(
         ran.failed(),
@@ -292,7 +292,7 @@ fn missing_kubeconfig_files_are_named() {
 
 #[test]
 fn kubectl_without_home_writes_among_temporary_files() {
-    let bed = Bed::answering((200, "application/json", "{}".to_owned()));
+    let bed = Bed::answering((200, "application/json", "{}".to_owned())).by_kubectl();
     bed.script("bin/kubectl", "#!/bin/sh\necho \"[$KUBECACHEDIR]\"\n");
     let mut command = bed.command(&["-C", "m1", "get", "pods"]);
     std::fs::create_dir(bed.path("tmp")).unwrap();

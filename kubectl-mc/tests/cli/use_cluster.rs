@@ -20,7 +20,7 @@ fn cluster(bed: &Bed, words: &[&str]) -> String {
 
 #[test]
 fn chosen_cluster_serves_commands_without_a_choice() {
-    let bed = bed();
+    let bed = bed().by_kubectl();
     assert_eq!(bed.run(&["use"]).failed().0, 1);
     let chosen = bed.run(&["use", "m1"]);
     assert_eq!((chosen.code, chosen.out.as_str()), (Some(0), ""), "{chosen:?}");

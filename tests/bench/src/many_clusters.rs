@@ -52,7 +52,7 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
     let one = ["--cluster=many-00[0]", "--namespace=default", "get", "pods"];
     let by_kubectl = |concurrency: &str| {
         let mut command = command(&[&[concurrency], &all[..]].concat());
-        command.env("KUBECTL_MC_NATIVE", "0");
+        command.env("KUBECTL_MC_DIRECT", "0");
         command
     };
     // The sidecar learns of the last member, and everything that is kept is kept.

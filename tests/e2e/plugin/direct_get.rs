@@ -115,7 +115,7 @@ fn unsupported_options_are_left_to_kubectl() -> Result<()> {
 }
 
 /// A few objects of several types, with texts that are hard to print.
-fn furnished(name: &str) -> Result<Scene> {
+pub(super) fn furnished(name: &str) -> Result<Scene> {
     let scene = Scene::new(name)?;
     let path =
         |group: &str, kind: &str, name: &str| format!("{group}/namespaces/{}/{kind}/{name}", scene.name);
@@ -163,8 +163,14 @@ fn without_ages(text: &str) -> Result<String> {
 
 fn same(scene: &Scene, words: &str) -> Result<()> {
     let caller = scene.caller()?;
-    let kubectl = plugin_in(scene, &caller)?;
-    let native = kubectl.clone().env("KUBECTL_MC_NATIVE", "1");
+    let plugin = plugin_in(scene, &caller)?;
+    let direct = plugin.clone().env("KUBECTL_MC_DIRECT", "only");
+    same_by(&plugin, &[("direct requests", &direct), ("the plugin", &plugin)], words)
+}
+
+/// Compares what kubectl prints with what others do.
+pub(super) fn same_by(plugin: &Tool, others: &[(&str, &Tool)], words: &str) -> Result<()> {
+    let kubectl = plugin.clone().env("KUBECTL_MC_DIRECT", "0");
     let words: Vec<&str> = words.split(' ').collect();
     let run = |tool: &Tool| -> Result<(i32, String, String)> {
         let Output { stdout, stderr, code, .. } = &tool.run(&words)?;
@@ -172,8 +178,11 @@ fn same(scene: &Scene, words: &str) -> Result<()> {
     };
     // What controllers change in between is read again.
     eventually("both say the same", SOON, || {
-        let (theirs, ours) = (run(&kubectl)?, run(&native)?);
-        ensure!(ours == theirs, "{words:?}\nkubectl: {theirs:#?}\nours: {ours:#?}");
+        let theirs = run(&kubectl)?;
+        for (name, tool) in others {
+            let ours = run(tool)?;
+            ensure!(ours == theirs, "{words:?}\nkubectl: {theirs:#?}\n{name}: {ours:#?}");
+        }
         Ok(Some(()))
     })
 }

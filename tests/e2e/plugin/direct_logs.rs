@@ -83,10 +83,10 @@ fn spoken(name: &str) -> Result<Scene> {
 
 fn same(scene: &Scene, words: &str) -> Result<()> {
     let caller = scene.caller()?;
-    let kubectl = plugin_in(scene, &caller)?;
-    let native = kubectl.clone().env("KUBECTL_MC_NATIVE", "1");
+    let plugin = plugin_in(scene, &caller)?;
+    let [kubectl, direct] = ["0", "only"].map(|value| plugin.clone().env("KUBECTL_MC_DIRECT", value));
     let words: Vec<&str> = words.split(' ').collect();
-    let (theirs, ours) = (kubectl.run(&words)?, native.run(&words)?);
+    let theirs = kubectl.run(&words)?;
     // kubectl takes a pod's containers in any order.
     let text = |output: &Output| {
         let mut lines: Vec<_> = output.text().split_inclusive('\n').map(str::to_owned).collect();
@@ -95,10 +95,13 @@ fn same(scene: &Scene, words: &str) -> Result<()> {
         }
         lines
     };
-    assert_eq!(
-        (ours.code, text(&ours), &ours.stderr),
-        (theirs.code, text(&theirs), &theirs.stderr),
-        "{words:?}"
-    );
+    for tool in [&direct, &plugin] {
+        let ours = tool.run(&words)?;
+        assert_eq!(
+            (ours.code, text(&ours), &ours.stderr),
+            (theirs.code, text(&theirs), &theirs.stderr),
+            "{words:?}"
+        );
+    }
     Ok(())
 }

@@ -27,7 +27,7 @@ impl Plan {
         for (name, reason) in &not_ready {
             lines.end(name, &Err(Fault::NotReady(reason.clone())));
         }
-        let asked = |target: &&SelectedCluster| target.not_ready().is_none() || self.is_watch();
+        let asked = |target: &&SelectedCluster| target.not_ready().is_none() || self.lasts();
         let task = Task {
             reach: job.reach,
             scanned: job.scanned,

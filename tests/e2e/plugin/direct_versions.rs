@@ -1,0 +1,81 @@
+//! What the plugin prints at one cluster is what the kubectl beside it prints, whichever of the last three minor versions
+//! it is: 300 command lines, good ones and bad ones, with cold caches and with warm ones.
+
+use anyhow::Result;
+
+use super::direct_get::{furnished, same_by};
+use crate::{installed, plugin_in};
+
+#[test]
+fn get_matches_kubectl_1_34() -> Result<()> {
+    lines_match("1.34", 0)
+}
+
+#[test]
+fn get_matches_kubectl_1_35() -> Result<()> {
+    lines_match("1.35", 1)
+}
+
+#[test]
+fn get_matches_kubectl_1_36() -> Result<()> {
+    lines_match("1.36", 2)
+}
+
+/// Every third line is this version's.
+fn lines_match(version: &str, remainder: usize) -> Result<()> {
+    let scene = furnished(&format!("direct-{}", version.replace('.', "-")))?;
+    let caller = scene.caller()?;
+    let kubectl = installed(&format!("kubectl/{version}/kubectl"))?;
+    let plugin = || anyhow::Ok(plugin_in(&scene, &caller)?.env("KUBECTL_MC_KUBECTL", &kubectl));
+    let mut warm = plugin()?;
+    let lines = OBJECTS.iter().flat_map(|objects| OPTIONS.iter().map(move |options| (objects, options)));
+    for (at, (objects, options)) in lines.enumerate().filter(|(at, _)| at % 3 == remainder) {
+        if at % 30 == remainder {
+            // A home of its own has no cache.
+            warm = plugin()?;
+        }
+        same_by(&warm, &[("the plugin", &warm)], format!("get {objects} {options}").trim())?;
+    }
+    Ok(())
+}
+
+const OBJECTS: &[&str] = &[
+    "configmaps",
+    "cm,deploy",
+    "cm/one",
+    "cm one two",
+    "cm one missing",
+    "configmap missing",
+    "deployments.apps",
+    "deployments.v1.apps",
+    "deploy/web svc/web",
+    "svc,deploy,cm",
+    "all",
+    "pods",
+    "po odd",
+    "sa",
+    "nonsense",
+    "deployments.nonsense",
+    "secrets,nonsense",
+    "ns",
+    "Deployment web",
+    "rolebindings",
+];
+
+const OPTIONS: &[&str] = &[
+    "",
+    "-o wide",
+    "-o json",
+    "-o yaml",
+    "-o name",
+    "--no-headers",
+    "--show-labels",
+    "-l app=x",
+    "-l app=",
+    "-l app=x,tier!=y -o name",
+    "-L app,tier",
+    "--ignore-not-found",
+    "-A",
+    "--chunk-size=1",
+    "--field-selector metadata.name=one",
+];

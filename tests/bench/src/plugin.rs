@@ -1,6 +1,7 @@
 //! What the plugin adds to kubectl: the time from its start to the execve of kubectl, which is `/bin/true`
-//! here, with everything that it keeps already kept.
+//! here, with everything that it keeps already kept. And a whole `get` on one cluster beside kubectl with a kubeconfig.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -23,7 +24,7 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
             "configmaps",
         ]);
         command.env("KUBECONFIG", site.caller.kubeconfig()).env("HOME", home.path());
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.env("KUBECTL_MC_DIRECT", "0").stdin(Stdio::null()).stdout(Stdio::null());
         command
     };
     // The first run is a real one and fills the caches, kubectl's among them.
@@ -48,6 +49,58 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
         Goal::AtMost(5.0).verdict(added),
         if asks_nobody { "works" } else { "**fails**" }.to_owned(),
     ]);
+    Ok(table)
+}
+
+/// One `get` by turns: kubectl at the same path with a kubeconfig, the plugin, and both as kubectl's plugin.
+pub(crate) fn measure_get(site: &Site, plugin: &Path, quick: bool) -> Result<Table> {
+    let folder = tempfile::tempdir()?;
+    let kubectl = kubectl()?;
+    std::os::unix::fs::symlink(plugin, folder.path().join("kubectl-mc"))?;
+    let own = site.caller.kubeconfig();
+    let context = folder.path().join("m1");
+    let output = Command::new(plugin).args(["kubeconfig", "m1"]).env("KUBECONFIG", &own).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::write(&context, output.stdout)?;
+    let both = std::env::join_paths([&context, &own])?;
+
+    let get = ["--namespace", &site.scene.name, "get", "configmaps"];
+    let command = |program: &Path, choice: &[&str], kubeconfig: &OsStr, direct: &str| {
+        let mut command = Command::new(program);
+        command.args(choice).args(get).env("KUBECONFIG", kubeconfig).env("KUBECTL_MC_DIRECT", direct);
+        command.env("HOME", folder.path()).env("PATH", folder.path()).env("KUBECTL_MC_KUBECTL", &kubectl);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    };
+    let choice: &[&str] = &["--cluster=m1"];
+    let ways = [
+        ("kubectl with a kubeconfig", command(&kubectl, &["--context=m1"], &both, "")),
+        ("kubectl-mc", command(plugin, choice, own.as_os_str(), "")),
+        ("kubectl-mc, KUBECTL_MC_DIRECT=0", command(plugin, choice, own.as_os_str(), "0")),
+        ("kubectl mc", command(&kubectl, &["mc", choice[0]], own.as_os_str(), "")),
+        ("kubectl mc, KUBECTL_MC_DIRECT=0", command(&kubectl, &["mc", choice[0]], own.as_os_str(), "0")),
+    ];
+    let mut ways = ways.map(|(name, command)| (name, command, Vec::new()));
+    // The first turn fills the caches.
+    for turn in 0..if quick { 11 } else { 101 } {
+        for (_, command, times) in &mut ways {
+            let time = once(command)?;
+            if turn > 0 {
+                times.push(time);
+            }
+        }
+    }
+    let mut table = Table::new(&["one ConfigMap of a member", "median", "of kubectl"]);
+    let kubectl = median(ways[0].2.iter().copied());
+    for (name, _, times) in ways {
+        let time = median(times);
+        let ratio = time / kubectl;
+        let of_kubectl = match name {
+            "kubectl-mc" => Goal::AtMost(1.0).ratio(ratio),
+            _ => format!("{ratio:.2}"),
+        };
+        table.row([name.to_owned(), format!("{time:.1} ms"), of_kubectl]);
+    }
     Ok(table)
 }
 

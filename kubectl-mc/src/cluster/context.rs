@@ -167,6 +167,15 @@ impl ClusterContext {
         Self { server, cluster, is_direct: true, ..self }
     }
 
+    /// The name of the user's entry in the kubeconfig; none in a pod, and without a user.
+    pub(crate) fn user_name(&self) -> Option<&str> {
+        match &self.user {
+            User::Named(name) => name.as_deref(),
+            User::Inline(name, _) => Some(name),
+            User::ServiceAccount(_) => None,
+        }
+    }
+
     /// The path of the host's own server: empty, or `/prefix` of a proxy before it.
     pub(crate) fn prefix(&self) -> &str {
         let authority = self.server.split_once("://").map_or(self.server.as_str(), |(_, rest)| rest);

@@ -17,9 +17,9 @@ use crate::exit::ExitStatus;
 use crate::json;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::multi::direct::render_table;
-use crate::multi::selection::{FieldFilter, FieldFilterError, SelectedCluster};
+use crate::multi::selection::{FieldFilter, SelectedCluster};
 use crate::printer::Printer;
-use crate::settings::Settings;
+use crate::settings::{Settings, SettingsError};
 use crate::yaml;
 
 pub(super) fn run(
@@ -34,12 +34,13 @@ pub(super) fn run(
     let ClustersArgs { names, output, selector, no_headers, show_labels, sort_by, watch } = arguments;
     // A default cluster narrows nothing here, so its variable is not even read.
     let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
-    let filter = FieldFilter::parse(&flags.r#where).map_err(InvalidFilter)?;
+    let filter = FieldFilter::parse(&flags.r#where).map_err(SettingsError::Where)?;
     let is_template = matches!(output, Some(Output::Template(_)));
     if !filter.is_empty()
         && let Some(other) = not_filtered(arguments)
     {
-        return Err(NotFiltered(other).into());
+        let hint = "--where takes the table, -o wide, json, yaml or name, and -l";
+        return Err(Combination { flag: "--where", other, hint }.into());
     }
     if !names.is_empty() || *show_labels || sort_by.is_some() || *watch || is_template {
         return by_kubectl(arguments, &host, env);
@@ -141,26 +142,16 @@ fn as_list(answer: Value) -> Value {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("--where")]
-struct InvalidFilter(#[source] FieldFilterError);
-
-impl Explain for InvalidFilter {
-    fn hint(&self) -> Option<String> {
-        self.0.hint()
-    }
-
-    fn status(&self) -> ExitStatus {
-        self.0.status()
-    }
+#[error("{flag} cannot be combined with {other}")]
+struct Combination {
+    flag: &'static str,
+    other: &'static str,
+    hint: &'static str,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("--where cannot be combined with {0}")]
-struct NotFiltered(&'static str);
-
-impl Explain for NotFiltered {
+impl Explain for Combination {
     fn hint(&self) -> Option<String> {
-        Some("--where takes the table, -o wide, json, yaml or name, and -l".to_owned())
+        Some(self.hint.to_owned())
     }
 
     fn status(&self) -> ExitStatus {

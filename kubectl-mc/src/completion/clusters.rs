@@ -11,7 +11,7 @@ use super::answer::{Answer, Candidate};
 use super::child;
 use crate::cache::Cache;
 use crate::cluster::cluster_id::CONTEXT_PREFIX;
-use crate::cluster::context::{self, ClusterContext, User};
+use crate::cluster::context::{self, ClusterContext};
 use crate::multi::selection::{Kind, ListOf, SelectedCluster};
 
 /// What there is to choose from, as far as it is known.
@@ -97,11 +97,7 @@ fn command(session: &Session<'_>, selector: Option<&str>) -> Command {
 
 /// A caller has a list of their own at each host.
 fn key(host: &ClusterContext, selector: Option<&str>) -> String {
-    let user = match &host.user {
-        User::Named(user) => user.as_deref().unwrap_or_default(),
-        User::Inline(name, _) => name,
-        User::ServiceAccount(_) => "",
-    };
+    let user = host.user_name().unwrap_or_default();
     format!("{:?}", (&host.context, &host.server, user, &host.files, selector))
 }
 

@@ -2,18 +2,19 @@
 
 use serde_json::{Value, json};
 
+use super::Combination;
 use crate::cli::{ClustersArgs, Flags, Output};
 use crate::cluster::cluster_id::KubeconfigContext;
-use crate::cluster::context::{self, User};
+use crate::cluster::context;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::json;
 use crate::log::without_credential;
-use crate::multi::selection::{ContextFilter, ContextFilterError};
+use crate::multi::selection::ContextFilter;
 use crate::printer::Printer;
 use crate::server_text::escaped;
-use crate::settings::Settings;
+use crate::settings::{Settings, SettingsError};
 use crate::tabwriter::TabWriter;
 use crate::yaml;
 
@@ -24,10 +25,10 @@ pub(super) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     if let Some(flag) = of_members(arguments, flags) {
-        return Err(OfMembers(flag).into());
+        return Err(Combination { flag: "--contexts", other: flag, hint: HINT }.into());
     }
     let filter = flags.context_selector.as_deref().map(ContextFilter::parse).transpose();
-    let filter = filter.map_err(InvalidFilter)?;
+    let filter = filter.map_err(SettingsError::ContextSelector)?;
     let mut all = context::contexts(&Settings::host_of(flags, env)?, env)?;
     all.retain(|context| filter.as_ref().is_none_or(|filter| filter.matches(context)));
     let data = || json!(all.iter().map(object).collect::<Vec<_>>());
@@ -61,15 +62,10 @@ fn table(all: &[KubeconfigContext], no_headers: bool) -> String {
 
 fn object(context: &KubeconfigContext) -> Value {
     let cluster = &context.cluster;
-    let user = match &cluster.user {
-        User::Named(user) => user.as_deref(),
-        User::Inline(user, _) => Some(user.as_str()),
-        User::ServiceAccount(_) => None,
-    };
     json!({
         "name": context.raw_name(),
         "server": without_credential(&cluster.server),
-        "user": user.unwrap_or_default(),
+        "user": cluster.user_name().unwrap_or_default(),
         "namespace": cluster.namespace.as_deref().unwrap_or("default"),
     })
 }
@@ -90,30 +86,4 @@ fn of_members(arguments: &ClustersArgs, flags: &Flags) -> Option<&'static str> {
     .find_map(|(is_given, name)| is_given.then_some(name))
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("--context-selector")]
-struct InvalidFilter(#[source] ContextFilterError);
-
-impl Explain for InvalidFilter {
-    fn hint(&self) -> Option<String> {
-        self.0.hint()
-    }
-
-    fn status(&self) -> ExitStatus {
-        self.0.status()
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("--contexts cannot be combined with {0}")]
-struct OfMembers(&'static str);
-
-impl Explain for OfMembers {
-    fn hint(&self) -> Option<String> {
-        Some("--context-selector narrows the contexts by server, user and namespace".to_owned())
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
+const HINT: &str = "--context-selector narrows the contexts by server, user and namespace";

@@ -5,7 +5,6 @@ use regex::Regex;
 
 use super::term::{TermError, glob};
 use crate::cluster::cluster_id::KubeconfigContext;
-use crate::cluster::context::User;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::suggestion;
@@ -64,10 +63,7 @@ impl Requirement {
         let cluster = &context.cluster;
         let value = match self.field {
             Field::Server => &*cluster.server,
-            Field::User => match &cluster.user {
-                User::Named(Some(user)) => user,
-                _ => "",
-            },
+            Field::User => cluster.user_name().unwrap_or_default(),
             // As kubectl has it.
             Field::Namespace => cluster.namespace.as_deref().unwrap_or("default"),
         };

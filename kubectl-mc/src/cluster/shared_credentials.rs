@@ -22,8 +22,8 @@ pub(crate) struct SharedCredentials {
 }
 
 impl SharedCredentials {
-    /// The context with the credential that its plugin gives; unchanged when the user has no plugin. A plugin that may not
-    /// ask a person has the time of the limit.
+    /// The context with the credential that its plugin gives; unchanged when the user has no plugin. The limit is
+    /// the timeout of a plugin that cannot prompt.
     pub(crate) async fn obtain(
         &self,
         context: &ClusterContext,

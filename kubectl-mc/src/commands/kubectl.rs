@@ -166,7 +166,7 @@ fn one_context(
     Log::new(env).decision("Run kubectl", &[("context", cluster), ("path", &kubectl.path().display())]);
     let cache = Cache::open(env)?;
     let overlay = cache.store(&overlay::overlay_json(context, cluster)?, SystemTime::now())?;
-    // Without a path in the server there is nothing to join to that of --raw.
+    // kubectl treats the path of --raw as it does without the plugin.
     let invocation = |scanned| rewrite::rewrite(scanned, context, cluster, &overlay, RawPath::Joined);
     if settings.fleet.keep {
         return multi::keep_one(&kubectl, &invocation(scanned)?, printer);

@@ -143,7 +143,7 @@ fn wrong_choice_names_the_contexts() {
     error: context unknown: kind-b
     hint: did you mean kind-a?
     ");
-    assert_snapshot!(rendered(&bed.run(&["--context-selector=user=nobody", "get", "pods"])), @r"
+    assert_snapshot!(rendered(&bed.run(&["--context-selector=user=none", "get", "pods"])), @r"
     exit code: 3
     ----- stdout -----
     ----- stderr -----

@@ -1,5 +1,5 @@
-//! Runs a command on one cluster by direct requests. `get` and `logs` take half the time of a kubectl that starts after
-//! the plugin. Output is held back until all has succeeded: kubectl, run instead, tells everything else in its own words.
+//! Runs a command on one cluster by direct requests, which saves the start of kubectl. The output of `get` and `logs` is
+//! held back until every request has succeeded. After any other result kubectl runs the command and prints the error.
 
 use std::io::{self, IsTerminal};
 

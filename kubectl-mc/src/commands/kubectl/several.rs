@@ -77,8 +77,6 @@ pub(super) fn run(
     if let Some(only) = targets.only().filter(|_| alone).map(|only| only.name.clone()) {
         match &only {
             ClusterId::Member(name) => return super::one(scanned, name.clone(), &settings, env, printer),
-            // `tail` is not kubectl's.
-            ClusterId::Context(_) if scanned.verb().is_some_and(|verb| verb == builtin::TAIL) => {}
             ClusterId::Context(context) => {
                 return super::one_context(scanned, &only, &context.cluster, &settings, env, printer);
             }

@@ -43,7 +43,7 @@ struct Again {
     scanned: Scanned,
     env: Env,
     streams: usize,
-    /// How long a plugin may take that asks nobody.
+    /// Timeout of a plugin that cannot prompt.
     limit: Option<Duration>,
 }
 

@@ -200,6 +200,18 @@ fn one_named_context_has_kubectls_whole_attention() {
 }
 
 #[test]
+fn tail_of_one_context_is_not_kubectls() {
+    let bed = bed();
+    let ran = bed.run(&["--contexts", "-C", "kind-a", "tail", "^web"]);
+    assert!(!ran.out.contains("[tail"), "{ran:?}");
+    let requests = bed.requests();
+    assert!(
+        requests.iter().any(|head| head.starts_with("GET /pre/a/api/v1/namespaces/web/pods")),
+        "{requests:?}"
+    );
+}
+
+#[test]
 fn children_of_kubectl_run_on_each_context() {
     let bed = bed();
     let ran = bed.run(&["--contexts", "-C", "kind-a,arn:*", "describe", "pod"]);

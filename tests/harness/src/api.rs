@@ -1,11 +1,12 @@
 //! A cluster's API as its administrator: how tests set their scene. One request is one
 //! connection and a few milliseconds, where a kubectl would cost a hundred.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use testbed::Cluster;
 
 use crate::http1::{Connection, Endpoint, Response};
+use crate::wait::{SOON, eventually};
 
 /// The administrator's hands on one cluster, or a thief's.
 #[derive(Clone)]
@@ -37,8 +38,11 @@ impl Session<'_> {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: cluster\r\n{lines}Content-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n"
         );
-        self.connection.send(format!("{head}{body}").as_bytes())?;
-        success(self.connection.response()?).with_context(|| format!("{method} {path}"))
+        success(|| {
+            self.connection.send(format!("{head}{body}").as_bytes())?;
+            self.connection.response()
+        })
+        .with_context(|| format!("{method} {path}"))
     }
 }
 
@@ -71,29 +75,29 @@ impl Api {
     /// Creates the object, or makes it what is said.
     pub fn apply(&self, path: &str, object: &Value) -> Result<Value> {
         let path = format!("{path}?fieldManager=e2e&force=true");
-        success(self.request("PATCH", &path, "application/apply-patch+yaml", &object.to_string())?)
+        self.demand("PATCH", &path, "application/apply-patch+yaml", &object.to_string())
     }
 
     pub fn create(&self, path: &str, object: &Value) -> Result<Value> {
-        success(self.request("POST", path, "application/json", &object.to_string())?)
+        self.demand("POST", path, "application/json", &object.to_string())
     }
 
     /// A JSON merge patch (RFC 7396).
     pub fn merge(&self, path: &str, patch: &Value) -> Result<Value> {
-        success(self.request("PATCH", path, "application/merge-patch+json", &patch.to_string())?)
+        self.demand("PATCH", path, "application/merge-patch+json", &patch.to_string())
     }
 
     /// A JSON patch (RFC 6902).
     pub fn patch(&self, path: &str, operations: &Value) -> Result<Value> {
-        success(self.request("PATCH", path, "application/json-patch+json", &operations.to_string())?)
+        self.demand("PATCH", path, "application/json-patch+json", &operations.to_string())
     }
 
     pub fn get(&self, path: &str) -> Result<Value> {
-        success(self.request("GET", path, "", "")?)
+        self.demand("GET", path, "", "")
     }
 
     pub fn delete(&self, path: &str) -> Result<Value> {
-        success(self.request("DELETE", path, "", "")?)
+        self.demand("DELETE", path, "", "")
     }
 
     /// The answer, whatever it says.
@@ -105,7 +109,12 @@ impl Api {
         let lines = &self.lines;
         let head =
             format!("{method} {path} HTTP/1.1\r\nHost: cluster\r\nConnection: close\r\n{lines}{content}\r\n");
-        self.endpoint.exchange(format!("{head}{body}").as_bytes()).with_context(|| format!("{method} {path}"))
+        self.endpoint.exchange(format!("{head}{body}").as_bytes())
+    }
+
+    /// What a successful answer says.
+    fn demand(&self, method: &str, path: &str, content_type: &str, body: &str) -> Result<Value> {
+        success(|| self.request(method, path, content_type, body)).with_context(|| format!("{method} {path}"))
     }
 
     /// Whether the cluster's authorizer lets this user and groups do this, as soon as it has read the rules.
@@ -119,9 +128,44 @@ impl Api {
     }
 }
 
-fn success(response: Response) -> Result<Value> {
-    if !(200..300).contains(&response.status()) {
-        bail!("answered {}: {}", response.status(), response.text());
-    }
+/// The object in a successful answer. Asked again, as kubectl does, while the cluster cannot tell yet: for some moments
+/// after a kind was defined, its watch cache answers 429.
+fn success(mut ask: impl FnMut() -> Result<Response>) -> Result<Value> {
+    let response = eventually("the cluster's storage is initialized", SOON, || {
+        let answer = ask();
+        Ok((!answer.as_ref().is_ok_and(is_initializing)).then_some(answer))
+    })??;
+    ensure!((200..300).contains(&response.status()), "answered {}: {}", response.status(), response.text());
     serde_json::from_slice(&response.body).with_context(|| format!("no JSON: {:?}", response.text()))
+}
+
+fn is_initializing(response: &Response) -> bool {
+    response.status() == 429 && response.text().contains("storage is (re)initializing")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http1::Head;
+
+    fn answer(status: u16, message: &str) -> Response {
+        let body = serde_json::json!({"kind": "Status", "message": message}).to_string().into_bytes();
+        Response { head: Head { status, lines: Vec::new() }, body }
+    }
+
+    #[test]
+    fn an_uninitialized_watch_cache_is_asked_again() {
+        let mut asked = 0;
+        let object = success(|| {
+            asked += 1;
+            Ok(if asked < 3 { answer(429, "storage is (re)initializing") } else { answer(200, "here") })
+        });
+        assert_eq!((object.unwrap()["message"].as_str(), asked), (Some("here"), 3));
+    }
+
+    #[test]
+    fn any_other_refusal_is_an_error_at_once() {
+        let error = success(|| Ok(answer(429, "too many requests"))).unwrap_err();
+        assert!(error.to_string().starts_with("answered 429"), "{error}");
+    }
 }

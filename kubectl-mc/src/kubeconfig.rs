@@ -4,10 +4,12 @@
 //! - [`selection`]: the host and the chosen clusters
 //! - [`entries`]: the cluster and the context of each member
 //! - [`users`]: the user's entry, where it can be copied
-//! - [`merge`]: `--merge`, an edit of the text of the user's file
+//! - [`mod@edit`]: edits of the user's file
+//! - [`merge`]: `--merge`, by such an edit
 //! - [`overlay`]: the file that the environment of a shell names
 //! - [`mod@environment`], [`mod@shell`]: the verbs `env` and `shell`
 
+pub(crate) mod edit;
 mod entries;
 mod environment;
 mod merge;

@@ -1,32 +1,17 @@
-//! Which entries of a kubeconfig change, and the meaning of the file afterwards.
-
-use std::path::Path;
+//! Which entries of a kubeconfig change.
 
 use kubectl_mc_api::ClusterName;
 use serde_json::{Map, Value};
 
 use super::Report;
 use crate::cluster::context::{self, ClusterContext};
+use crate::kubeconfig::edit::{Section, UserFile, list};
 use crate::kubeconfig::entries::{ForeignEntry, Mark, MemberEntry};
 
 /// The changes of a file.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) sections: [Section; 2],
-    /// The whole file afterwards.
-    pub(super) wanted: Value,
-}
-
-/// The changes of one list.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Section {
-    /// `clusters` or `contexts`.
-    pub(super) key: &'static str,
-    /// How many entries the list has.
-    pub(super) length: usize,
-    /// By position in the list: the entry afterwards, or none.
-    pub(super) changed: Vec<(usize, Option<Value>)>,
-    pub(super) added: Vec<Value>,
 }
 
 impl Plan {
@@ -36,39 +21,29 @@ impl Plan {
         entries: &[MemberEntry],
         known: Option<&[ClusterName]>,
     ) -> Result<Self, ForeignEntry> {
-        let mut wanted = old.clone();
-        let mut section = |key, kind, entry: fn(&MemberEntry) -> &Value| {
-            let list = old.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let section = |key, kind, entry: fn(&MemberEntry) -> &Value| {
             let wishes = entries.iter().map(|member| (member.name.as_str(), entry(member)));
-            let section = Section::make(key, kind, list, host, wishes, known)?;
-            if !section.is_empty() {
-                wanted[key] = section.apply(list).into();
-            }
-            Ok(section)
+            section(Section::of(old, key), kind, list(old, key), host, wishes, known)
         };
         let sections = [
             section("clusters", "cluster", |entry| &entry.cluster)?,
             section("contexts", "context", |entry| &entry.context)?,
         ];
-        Ok(Self { sections, wanted })
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.sections.iter().all(Section::is_empty)
+        Ok(Self { sections })
     }
 
     /// Counts contexts; one of which only the cluster changes counts as updated.
-    pub(super) fn report(&self, file: &Path) -> Report {
+    pub(super) fn report(&self, file: &UserFile) -> Report {
         let [clusters, contexts] = &self.sections;
         let count = |section: &Section, is_removed: bool| {
             section.changed.iter().filter(|(_, entry)| entry.is_none() == is_removed).count()
         };
-        let current = self.wanted.get("current-context").and_then(Value::as_str).unwrap_or_default();
+        let wanted = file.wanted(&self.sections);
+        let current = wanted.get("current-context").and_then(Value::as_str).unwrap_or_default();
         let removed = count(contexts, true);
-        let names = self.wanted.get("contexts").and_then(Value::as_array);
-        let is_there = names.into_iter().flatten().any(|context| context["name"] == current);
+        let is_there = list(&wanted, "contexts").iter().any(|context| context["name"] == current);
         Report {
-            file: file.to_owned(),
+            file: file.path().to_owned(),
             added: contexts.added.len(),
             updated: count(contexts, false).max(count(clusters, false)),
             removed,
@@ -77,58 +52,39 @@ impl Plan {
     }
 }
 
-impl Section {
-    fn make<'a>(
-        key: &'static str,
-        kind: &'static str,
-        list: &[Value],
-        host: &ClusterContext,
-        wishes: impl Iterator<Item = (&'a str, &'a Value)>,
-        known: Option<&[ClusterName]>,
-    ) -> Result<Self, ForeignEntry> {
-        let mark = |entry: &Value| Mark::find(&entry[kind]).filter(|mark| mark.is_of(host));
-        let mut section = Self { key, length: list.len(), ..Self::default() };
-        for (name, wish) in wishes {
-            match list.iter().position(|entry| entry["name"] == name) {
-                None => section.added.push(wish.clone()),
-                Some(at) if mark(&list[at]).is_none() => {
-                    return Err(ForeignEntry { kind, name: name.to_owned() });
-                }
-                Some(at) => {
-                    let entry = updated(&list[at], wish, kind);
-                    if entry != list[at] {
-                        section.changed.push((at, Some(entry)));
-                    }
+/// The changes of one list that these wishes make.
+fn section<'a>(
+    mut section: Section,
+    kind: &'static str,
+    list: &[Value],
+    host: &ClusterContext,
+    wishes: impl Iterator<Item = (&'a str, &'a Value)>,
+    known: Option<&[ClusterName]>,
+) -> Result<Section, ForeignEntry> {
+    let mark = |entry: &Value| Mark::find(&entry[kind]).filter(|mark| mark.is_of(host));
+    for (name, wish) in wishes {
+        match list.iter().position(|entry| entry["name"] == name) {
+            None => section.added.push(wish.clone()),
+            Some(at) if mark(&list[at]).is_none() => {
+                return Err(ForeignEntry { kind, name: name.to_owned() });
+            }
+            Some(at) => {
+                let entry = updated(&list[at], wish, kind);
+                if entry != list[at] {
+                    section.changed.push((at, Some(entry)));
                 }
             }
         }
-        if let Some(known) = known {
-            let is_gone = |entry: &Value| {
-                mark(entry).is_some_and(|mark| !known.iter().any(|name| name.as_str() == mark.cluster))
-            };
-            let gone = list.iter().enumerate().filter(|(_, entry)| is_gone(entry));
-            section.changed.extend(gone.map(|(at, _)| (at, None)));
-        }
-        section.changed.sort_by_key(|(at, _)| *at);
-        Ok(section)
     }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.changed.is_empty() && self.added.is_empty()
+    if let Some(known) = known {
+        let is_gone = |entry: &Value| {
+            mark(entry).is_some_and(|mark| !known.iter().any(|name| name.as_str() == mark.cluster))
+        };
+        let gone = list.iter().enumerate().filter(|(_, entry)| is_gone(entry));
+        section.changed.extend(gone.map(|(at, _)| (at, None)));
     }
-
-    /// The entry at this position afterwards, if it changes.
-    pub(super) fn change(&self, at: usize) -> Option<&Option<Value>> {
-        self.changed.iter().find(|(changed, _)| *changed == at).map(|(_, entry)| entry)
-    }
-
-    fn apply(&self, list: &[Value]) -> Vec<Value> {
-        let kept = list.iter().enumerate().filter_map(|(at, entry)| match self.change(at) {
-            Some(change) => change.clone(),
-            None => Some(entry.clone()),
-        });
-        kept.chain(self.added.iter().cloned()).collect()
-    }
+    section.changed.sort_by_key(|(at, _)| *at);
+    Ok(section)
 }
 
 /// The entry with the fields that are the plugin's. The namespace of a context, which kubectl and others set, and fields

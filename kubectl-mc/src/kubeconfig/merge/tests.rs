@@ -3,6 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::cluster::context::HostOptions;
 use crate::env;
+use crate::kubeconfig::edit::{FileError, parse};
 use crate::kubeconfig::entries;
 
 const FILE: &str = "\
@@ -251,7 +252,7 @@ fn forms_that_an_edit_might_break_are_refused() {
         }
         let error = scene.merge(&["m1"], None).unwrap_err();
         assert!(
-            matches!(error, MergeError::Unsupported { .. } | MergeError::NoFile { .. }),
+            matches!(error, MergeError::Edit(EditError::Unsupported { .. } | EditError::NoFile { .. })),
             "{name}: {error}"
         );
         assert!(error.hint().unwrap().contains("> members.yaml"));
@@ -278,7 +279,7 @@ fn mode_and_links_stay_and_a_lock_is_respected() {
     );
     std::fs::write(scene.folder.path().join("real.lock"), "").unwrap();
     let error = scene.merge(&["m2"], None).unwrap_err();
-    assert!(matches!(error, MergeError::File(FileError::Locked { .. })), "{error}");
+    assert!(matches!(error, MergeError::Edit(EditError::File(FileError::Locked { .. }))), "{error}");
     assert!(!scene.text().contains("m2"));
     assert!(scene.folder.path().join("real.lock").exists());
 }

@@ -3,20 +3,22 @@
 
 use std::ops::Range;
 
-use super::plan::{Plan, Section};
+use serde_json::Value;
+
+use super::Section;
 use crate::{json, yaml};
 
 /// The edited text; `None` when the text has another form.
-pub(super) fn edit(text: &str, plan: &Plan) -> Option<String> {
+pub(super) fn edit(text: &str, sections: &[Section], wanted: &Value) -> Option<String> {
     if text.trim_start().starts_with('{') {
         // JSON has no comments to lose.
-        serde_json::from_str::<serde_json::Value>(text).ok()?;
+        serde_json::from_str::<Value>(text).ok()?;
         let end = if text.ends_with('\n') { "\n" } else { "" };
-        return Some(json::text(&plan.wanted, 0) + end);
+        return Some(json::text(wanted, 0) + end);
     }
     let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let mut text = text.to_owned();
-    for section in plan.sections.iter().filter(|section| !section.is_empty()) {
+    for section in sections.iter().filter(|section| !section.is_empty()) {
         text = edit_section(&text, section, line_end)?;
     }
     Some(text)
@@ -108,7 +110,7 @@ fn header_value(rest: &str) -> &str {
     rest.split('#').next().unwrap_or_default().trim()
 }
 
-fn entry_text(entry: &serde_json::Value, indent: usize, line_end: &str) -> String {
+fn entry_text(entry: &Value, indent: usize, line_end: &str) -> String {
     let text = format!("{}- {}", " ".repeat(indent), yaml::text(entry, indent + 2));
     if line_end == "\n" { text } else { text.replace('\n', line_end) }
 }

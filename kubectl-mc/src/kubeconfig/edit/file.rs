@@ -92,7 +92,7 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(in crate::kubeconfig) enum FileError {
+pub(crate) enum FileError {
     #[error("cannot read {}", file.display())]
     Read { file: PathBuf, source: io::Error },
     #[error("another program is writing the kubeconfig: {} exists", lock.display())]

@@ -1,0 +1,115 @@
+//! Edits of the user's kubeconfig. The file, its comments included, stays as it is byte for byte but for the entries that
+//! change: the edit is one of text, and it is written only if the edited text has exactly the wanted meaning.
+
+mod file;
+mod section;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+pub(crate) use self::file::FileError;
+use self::file::LockedFile;
+pub(crate) use self::section::{Section, list};
+use crate::cache;
+use crate::cluster::context::ClusterContext;
+use crate::env::Env;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+
+/// The user's file that holds the host's context, locked until this is dropped.
+pub(crate) struct UserFile {
+    path: PathBuf,
+    file: LockedFile,
+    old: Value,
+}
+
+impl UserFile {
+    /// The first file of the user's own that holds the host's context.
+    pub(crate) fn open(host: &ClusterContext, env: &Env) -> Result<Self, EditError> {
+        let holds_host = |file: &Path| {
+            let text = std::fs::read_to_string(file).ok()?;
+            let contexts = parse(&text)?.get("contexts")?.as_array()?.clone();
+            contexts.iter().any(|context| context["name"].as_str() == host.context.as_deref()).then_some(())
+        };
+        let mut own = host.files.iter().filter(|file| !cache::is_own_file(file, env));
+        let path = own.find(|file| holds_host(file).is_some()).cloned();
+        let path = path.ok_or_else(|| EditError::NoFile { host: host.context_name() })?;
+        let file = LockedFile::open(&path)?;
+        let old = parse(file.text());
+        let old = old.ok_or_else(|| EditError::Unsupported {
+            file: path.clone(),
+            reason: "it is not one YAML document",
+        })?;
+        Ok(Self { path, file, old })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it says at present.
+    pub(crate) fn content(&self) -> &Value {
+        &self.old
+    }
+
+    /// Changes the lists, and nothing else. Nothing is written when nothing changes.
+    pub(crate) fn write(&self, sections: &[Section]) -> Result<(), EditError> {
+        if sections.iter().all(Section::is_empty) {
+            return Ok(());
+        }
+        let wanted = self.wanted(sections);
+        let edited = text::edit(self.file.text(), sections, &wanted);
+        match edited.filter(|edited| parse(edited).as_ref() == Some(&wanted)) {
+            Some(edited) => Ok(self.file.replace(&edited)?),
+            None => {
+                Err(EditError::Unsupported { file: self.path.clone(), reason: "its form is not kubectl's" })
+            }
+        }
+    }
+
+    /// What it says afterwards.
+    pub(crate) fn wanted(&self, sections: &[Section]) -> Value {
+        let mut wanted = self.old.clone();
+        for section in sections.iter().filter(|section| !section.is_empty()) {
+            wanted[section.key] = section.apply(&self.old).into();
+        }
+        wanted
+    }
+}
+
+/// The document as a value; an empty file is an empty mapping.
+pub(super) fn parse(text: &str) -> Option<Value> {
+    match serde_saphyr::from_str(text).ok()? {
+        Value::Null => Some(Value::Object(serde_json::Map::new())),
+        value @ Value::Object(_) => Some(value),
+        _ => None,
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EditError {
+    #[error("no kubeconfig file holds {host}")]
+    NoFile { host: String },
+    #[error("cannot edit {}: {reason}, so an edit might lose parts of it", file.display())]
+    Unsupported { file: PathBuf, reason: &'static str },
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl Explain for EditError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoFile { .. } | Self::Unsupported { .. } => None,
+            Self::File(error) => error.hint(),
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::NoFile { .. } | Self::Unsupported { .. } => ExitStatus::Usage,
+            Self::File(error) => error.status(),
+        }
+    }
+}

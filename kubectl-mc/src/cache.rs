@@ -126,7 +126,7 @@ pub(crate) fn is_own_file(path: &Path, env: &Env) -> bool {
 }
 
 /// A new file under a name of its own, then a rename: no reader ever sees half a file.
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     // Left over by a process of the same id that was killed.
     let _ = fs::remove_file(&temporary);
@@ -277,15 +277,26 @@ fn check_private(_folder: &Path) -> Result<(), CacheError> {
     Ok(())
 }
 
+/// Whether the owner alone can read the file.
 #[cfg(unix)]
-fn is_private_file(path: &Path) -> bool {
+pub(crate) fn is_private_file(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o777 == 0o600)
 }
 
 #[cfg(not(unix))]
-fn is_private_file(path: &Path) -> bool {
+pub(crate) fn is_private_file(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file())
+}
+
+/// Opens a file for its owner alone, making it when it is not there.
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
+    match create_private(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            OpenOptions::new().write(true).open(path)
+        }
+        made => made,
+    }
 }
 
 #[cfg(unix)]

@@ -31,6 +31,9 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
     if arguments.first().is_some_and(|word| word == man::VERB) {
         return man::write(&arguments);
     }
+    if arguments.first().is_some_and(|word| word == crate::login::CREDENTIAL) {
+        return crate::login::credential(&arguments, env, printer);
+    }
     let scanned = argv::scan(arguments.clone());
     let given = GivenFlags::of_words(if builtin::is_verb(&scanned) { &arguments } else { &scanned.own });
     let env = settings::with_log_level(scanned.value("v"), env)?;

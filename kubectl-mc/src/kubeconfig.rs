@@ -19,6 +19,7 @@ mod selection;
 mod shell;
 mod users;
 
+pub(crate) use entries::Mark;
 pub(crate) use environment::run as environment;
 pub(crate) use print::run;
 pub(crate) use shell::run as shell;

@@ -26,6 +26,7 @@ mod kubectl;
 #[cfg(test)]
 mod layers;
 mod log;
+mod login;
 mod multi;
 mod next_command;
 mod printer;

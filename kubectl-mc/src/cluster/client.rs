@@ -230,11 +230,11 @@ fn http_date(text: &str) -> Option<Timestamp> {
 }
 
 /// Long enough for a slow link; kubectl's own is 30 s and is tried five times.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Lists of 5,000 clusters are smaller, and so are the documents of APIs.
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
 /// Longer than the sidecar needs to find out that a member does not answer.
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

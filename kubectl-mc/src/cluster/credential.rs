@@ -217,7 +217,7 @@ fn not_started(exec: &ExecConfig, error: &std::io::Error) -> String {
 }
 
 /// What `provideClusterInfo` asks for.
-fn cluster_info(cluster: &Cluster) -> Value {
+pub(crate) fn cluster_info(cluster: &Cluster) -> Value {
     let mut info = json!({"server": cluster.server});
     let optional = [
         ("tls-server-name", cluster.tls_server_name.clone().map(Value::from)),

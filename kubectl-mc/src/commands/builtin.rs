@@ -11,8 +11,8 @@ use crate::argv::Scanned;
 pub(super) use crate::argv::{COMPARE, TAIL};
 use crate::cli::{
     self, AccessArgs, Cli, ClustersArgs, CompareArgs, CompletionArgs, DoctorArgs, EnvArgs, Flags,
-    InstallArgs, JoinArgs, KubeconfigArgs, ShellArgs, TailArgs, UninstallArgs, UnjoinArgs, UseArgs,
-    VersionArgs,
+    InstallArgs, JoinArgs, KubeconfigArgs, LoginArgs, LogoutArgs, ShellArgs, TailArgs, UninstallArgs,
+    UnjoinArgs, UseArgs, VersionArgs,
 };
 use crate::doctor;
 use crate::env::Env;
@@ -22,6 +22,7 @@ use crate::install;
 use crate::join;
 use crate::kubeconfig;
 use crate::kubectl::verb::{self, Effect};
+use crate::login;
 use crate::printer::Printer;
 
 /// One verb of the plugin.
@@ -119,6 +120,25 @@ const VERBS: &[BuiltinVerb] = &[
         clusters: Clusters::Choice,
         effect: |_| Effect::Opens,
         run: |matches, flags, env, printer| kubeconfig::shell(&read(matches)?, flags, env, printer),
+    },
+    BuiltinVerb {
+        name: "login",
+        about: "Store a credential for the host in the keyring, and use it",
+        arguments: LoginArgs::augment_args,
+        clusters: Clusters::None,
+        effect: |_| Effect::Reads,
+        run: |matches, flags, env, printer| login::run(&read(matches)?, flags, env, printer),
+    },
+    BuiltinVerb {
+        name: "logout",
+        about: "Remove the credential that login stored",
+        arguments: LogoutArgs::augment_args,
+        clusters: Clusters::None,
+        effect: |_| Effect::Reads,
+        run: |matches, flags, env, printer| {
+            let LogoutArgs {} = read(matches)?;
+            login::logout(flags, env, printer)
+        },
     },
     BuiltinVerb {
         name: ACCESS,
@@ -357,7 +377,7 @@ impl Explain for FlagError {
             Self::NoChoice { verb: "clusters" } => {
                 "--selector=KEY=VALUE narrows the list by labels, --where=FIELDS by fields".to_owned()
             }
-            Self::NoChoice { verb: "install" | "uninstall" } => {
+            Self::NoChoice { verb: "install" | "uninstall" | "login" | "logout" } => {
                 "--context=NAME names another host".to_owned()
             }
             Self::NoChoice { verb: COMPLETION } => {

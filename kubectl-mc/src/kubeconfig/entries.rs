@@ -56,7 +56,7 @@ pub(super) fn entries(
 
 /// The mark of an entry that the plugin made.
 #[derive(Debug, PartialEq)]
-pub(super) struct Mark {
+pub(crate) struct Mark {
     /// The host's context; none in a pod.
     host: Option<String>,
     pub(super) cluster: String,
@@ -64,7 +64,7 @@ pub(super) struct Mark {
 
 impl Mark {
     /// The mark in the extensions of a cluster or of a context.
-    pub(super) fn find(entry: &Value) -> Option<Self> {
+    pub(crate) fn find(entry: &Value) -> Option<Self> {
         let mut extensions = entry.get("extensions")?.as_array()?.iter();
         let mark = extensions.find(|extension| extension["name"] == context::EXTENSION)?.get("extension")?;
         let text = |key: &str| mark.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -72,7 +72,7 @@ impl Mark {
     }
 
     /// Whether the entry is of a member of this host.
-    pub(super) fn is_of(&self, host: &ClusterContext) -> bool {
+    pub(crate) fn is_of(&self, host: &ClusterContext) -> bool {
         self.host == host.context
     }
 }

@@ -1,0 +1,156 @@
+//! The server that a credential is for: its address, the authority that vouches for it, and the name in its certificate.
+//! The credential is returned for no other, so that a kubeconfig of someone else cannot send it elsewhere.
+
+use aws_lc_rs::digest;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::Uri;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::Value;
+
+use crate::cluster::context::ClusterContext;
+use crate::cluster::credential;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::log::without_credential;
+
+/// A host, as a credential is bound to it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Binding {
+    /// `https://host:port/path`, without a trailing slash and without the port of https.
+    server: String,
+    /// The digest of the certificates of the authority; none: the system's authorities.
+    authority: Option<String>,
+    tls_server_name: Option<String>,
+}
+
+impl Binding {
+    /// The binding of a host of the kubeconfig.
+    pub(super) fn of_host(host: &ClusterContext) -> Result<Self, BindingError> {
+        let mut cluster = credential::cluster_info(&host.cluster);
+        cluster["server"] = host.server.as_str().into();
+        Self::requested(&host.server, &cluster)
+    }
+
+    /// The binding of the login's server, if that is where the request goes: to the same address, at its path or below it,
+    /// as members are. `cluster` is `spec.cluster` of an ExecCredential, or null.
+    pub(super) fn requested(login: &str, cluster: &Value) -> Result<Self, BindingError> {
+        let text = |key: &str| cluster.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let asked = text("server").ok_or(BindingError::NoCluster)?;
+        let (server, path) = address(login)?;
+        let (asked_server, asked_path) = address(asked)?;
+        let below = asked_path.strip_prefix(&path);
+        if server != asked_server || !below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+            let [login, asked] = [login, asked].map(without_credential);
+            return Err(BindingError::Elsewhere { login, asked });
+        }
+        if cluster.get("insecure-skip-tls-verify").and_then(Value::as_bool) == Some(true) {
+            return Err(BindingError::NotVerified { server });
+        }
+        let authority = text("certificate-authority-data").map(digest_of).transpose()?;
+        let tls_server_name = text("tls-server-name").map(str::to_ascii_lowercase);
+        Ok(Self { server: format!("{server}{path}"), authority, tls_server_name })
+    }
+
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The name under which the credential is stored.
+    pub(super) fn key(&self) -> String {
+        let Self { server, authority, tls_server_name } = self;
+        // A text of JSON has one meaning.
+        let text = serde_json::json!([server, authority, tls_server_name]).to_string();
+        hex(digest::digest(&digest::SHA256, text.as_bytes()).as_ref())
+    }
+}
+
+/// The part of a URL that names the server, and its path; both in one form.
+fn address(url: &str) -> Result<(String, String), BindingError> {
+    let unusable = || BindingError::Unusable { server: without_credential(url) };
+    let parsed: Uri = url.parse().map_err(|_| unusable())?;
+    let authority = parsed.authority().ok_or_else(unusable)?;
+    if parsed.scheme_str() != Some("https") {
+        return Err(BindingError::NoTls { server: without_credential(url) });
+    }
+    let path = parsed.path().trim_end_matches('/');
+    // Segments that a server might resolve to another path.
+    let is_ambiguous = path.contains("/.") || path.contains(['%', '\\']) || path.contains("//");
+    if authority.as_str().contains('@') || is_ambiguous || parsed.query().is_some() {
+        return Err(unusable());
+    }
+    let host = authority.host().to_ascii_lowercase();
+    let server = match authority.port_u16() {
+        None | Some(443) => format!("https://{host}"),
+        Some(port) => format!("https://{host}:{port}"),
+    };
+    Ok((server, path.to_owned()))
+}
+
+/// The digest of certificates, whatever their order and the text around them.
+fn digest_of(data: &str) -> Result<String, BindingError> {
+    let pem = STANDARD.decode(data.trim()).map_err(|_| BindingError::Authority)?;
+    let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    let mut certificates = certificates.map_err(|_| BindingError::Authority)?;
+    if certificates.is_empty() {
+        return Err(BindingError::Authority);
+    }
+    certificates.sort_unstable_by(|one, other| one.as_ref().cmp(other.as_ref()));
+    certificates.dedup();
+    let mut context = digest::Context::new(&digest::SHA256);
+    for certificate in certificates {
+        // The digest of each, so that no two lists are one text.
+        context.update(digest::digest(&digest::SHA256, &certificate).as_ref());
+    }
+    Ok(hex(context.finish().as_ref()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Why a credential is not bound to a server, or not returned.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(super) enum BindingError {
+    #[error("the request names no server, and a login is for one server only")]
+    NoCluster,
+    #[error("the credential is for {login}, and the request is for {asked}")]
+    Elsewhere { login: String, asked: String },
+    #[error("{server} is reached without TLS, so anyone on the way could read the credential")]
+    NoTls { server: String },
+    #[error(
+        "the certificate of {server} is not verified (insecure-skip-tls-verify), so another server could take the credential"
+    )]
+    NotVerified { server: String },
+    #[error("{server} is not the address of one server")]
+    Unusable { server: String },
+    #[error("cannot read the certificate authority of the host: it is not PEM")]
+    Authority,
+}
+
+impl Explain for BindingError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoCluster => Some(
+                "the user's entry of the kubeconfig needs provideClusterInfo: true, as `kubectl mc login` writes it"
+                    .to_owned(),
+            ),
+            Self::Elsewhere { .. } => {
+                Some("log in to that server: kubectl mc login --context=NAME".to_owned())
+            }
+            Self::NotVerified { .. } | Self::NoTls { .. } => Some(
+                "set the authority of the server: kubectl config set-cluster NAME --certificate-authority=FILE --embed-certs"
+                    .to_owned(),
+            ),
+            Self::Unusable { .. } | Self::Authority => None,
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+use rcgen::{CertificateParams, KeyPair};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn certificate() -> String {
+    CertificateParams::new(Vec::new()).unwrap().self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
+}
+
+/// `spec.cluster` for this server, with more fields.
+fn cluster(server: &str, more: Value) -> Value {
+    let mut cluster = json!({"server": server});
+    cluster.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    cluster
+}
+
+fn requested(login: &str, server: &str) -> Result<Binding, BindingError> {
+    Binding::requested(login, &cluster(server, json!({})))
+}
+
+#[test]
+fn members_below_the_host_are_the_hosts() {
+    let host = requested("https://h:6443", "https://h:6443").unwrap();
+    let member = "https://h:6443/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy";
+    assert_eq!(requested("https://h:6443", member).unwrap().key(), host.key());
+    assert_eq!(requested("https://H:6443/", "https://h:6443/").unwrap().key(), host.key());
+    let usual = requested("https://h", "https://h:443/api").unwrap();
+    assert_eq!(usual.key(), requested("https://h:443", "https://h").unwrap().key());
+    let below = requested("https://h/k8s/c1", "https://h/k8s/c1/apis").unwrap();
+    assert_eq!(below.server(), "https://h/k8s/c1");
+    assert_ne!(below.key(), requested("https://h/k8s/c2", "https://h/k8s/c2").unwrap().key());
+}
+
+#[test]
+fn other_servers_get_nothing() {
+    for (login, asked) in [
+        ("https://h:6443", "https://evil:6443"),
+        ("https://h:6443", "https://h:6444"),
+        ("https://h:6443", "https://h"),
+        ("https://h:6443", "https://h.evil:6443"),
+        ("https://h:6443", "https://h:64430"),
+        ("https://h/k8s/c1", "https://h/k8s/c10"),
+        ("https://h/k8s/c1", "https://h/k8s"),
+        ("https://h/k8s/c1", "https://h/other"),
+    ] {
+        let error = requested(login, asked).unwrap_err();
+        assert!(matches!(error, BindingError::Elsewhere { .. }), "{asked}: {error}");
+    }
+}
+
+#[test]
+fn addresses_that_could_be_another_are_refused() {
+    for asked in [
+        "https://h/k8s/c1/../c2",
+        "https://h/k8s/c1/./x",
+        "https://h/k8s/c1/%2e%2e/c2",
+        "https://h/k8s/c1//x",
+        "https://h@evil/k8s/c1",
+        "https://evil@h/k8s/c1",
+        "https://h/k8s/c1?x",
+        "h/k8s/c1",
+        "",
+    ] {
+        assert!(requested("https://h/k8s/c1", asked).is_err(), "{asked}");
+    }
+    let error = requested("http://h", "http://h").unwrap_err();
+    assert_eq!(error, BindingError::NoTls { server: "http://h".to_owned() });
+    assert!(matches!(requested("https://h", "http://h"), Err(BindingError::NoTls { .. })));
+}
+
+#[test]
+fn authority_and_name_are_part_of_the_binding() {
+    let [one, other] = [certificate(), certificate()];
+    let with = |pem: &str, more: Value| {
+        let mut cluster = cluster("https://h", more);
+        cluster["certificate-authority-data"] = STANDARD.encode(pem).into();
+        Binding::requested("https://h", &cluster).map(|binding| binding.key())
+    };
+    let key = with(&one, json!({})).unwrap();
+    assert_eq!(with(&format!("# a comment\n{one}\n"), json!({})).unwrap(), key);
+    assert_eq!(with(&format!("{one}{one}"), json!({})).unwrap(), key);
+    assert_ne!(with(&other, json!({})).unwrap(), key);
+    assert_ne!(with(&format!("{one}{other}"), json!({})).unwrap(), key, "another authority beside it");
+    assert_eq!(
+        with(&format!("{one}{other}"), json!({})).unwrap(),
+        with(&format!("{other}{one}"), json!({})).unwrap()
+    );
+    assert_ne!(requested("https://h", "https://h").unwrap().key(), key, "those of the system");
+    assert_ne!(with(&one, json!({"tls-server-name": "evil"})).unwrap(), key);
+    let error = with(&one, json!({"insecure-skip-tls-verify": true})).unwrap_err();
+    assert!(matches!(error, BindingError::NotVerified { .. }));
+    assert_eq!(with("no PEM", json!({})).unwrap_err(), BindingError::Authority);
+}
+
+#[test]
+fn requests_without_a_server_get_nothing() {
+    for cluster in [Value::Null, json!({}), json!({"server": ""}), json!("https://h")] {
+        assert_eq!(Binding::requested("https://h", &cluster), Err(BindingError::NoCluster), "{cluster}");
+    }
+}

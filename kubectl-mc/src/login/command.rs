@@ -1,0 +1,62 @@
+//! A command that prints a credential: a token, or an `ExecCredential` as any credential plugin does. It gets what kubectl
+//! told the plugin in `KUBERNETES_EXEC_INFO`, and the terminal if the plugin has it.
+
+use std::process::{Command, ExitStatus, Stdio};
+
+use super::record::Credential;
+
+/// Runs the command, with these variables besides the environment, and reads what it prints.
+pub(super) fn run(command: &[String], variables: &[(String, String)]) -> Result<Credential, CommandError> {
+    let Some((program, arguments)) = command.split_first() else { return Err(CommandError::None) };
+    let mut child = Command::new(program);
+    child
+        .args(arguments)
+        .envs(variables.iter().cloned())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .stdin(Stdio::inherit());
+    let program = program.clone();
+    let output = match child.spawn().and_then(std::process::Child::wait_with_output) {
+        Ok(output) => output,
+        Err(source) => return Err(CommandError::NotRun { program, source }),
+    };
+    if !output.status.success() {
+        return Err(CommandError::Failed { program, status: output.status });
+    }
+    // What it printed stays unsaid: it may be a credential.
+    Credential::of_output(&output.stdout).ok_or(CommandError::NoCredential { program })
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommandError {
+    #[error("no command is named")]
+    None,
+    #[error("cannot run {program}")]
+    NotRun { program: String, source: std::io::Error },
+    #[error("{program} failed: {status}")]
+    Failed { program: String, status: ExitStatus },
+    #[error("{program} printed neither a token nor an ExecCredential")]
+    NoCredential { program: String },
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Result<Credential, CommandError> {
+        run(&["sh", "-c", script].map(str::to_owned), &[("WORD".to_owned(), "abc".to_owned())])
+    }
+
+    #[test]
+    fn command_failures_show_nothing_that_was_printed() {
+        assert!(sh("echo $WORD").unwrap().token.as_deref() == Some("abc"));
+        for (script, expected) in [
+            ("echo secret words", "sh printed neither a token nor an ExecCredential"),
+            ("echo secret; exit 3", "sh failed: exit status: 3"),
+        ] {
+            assert_eq!(sh(script).err().unwrap().to_string(), expected);
+        }
+        let missing = run(&["/no/such/program".to_owned()], &[]).err().unwrap();
+        assert!(matches!(missing, CommandError::NotRun { .. }), "{missing}");
+    }
+}

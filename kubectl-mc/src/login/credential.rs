@@ -1,0 +1,125 @@
+//! `kubectl-mc credential`: what a kubeconfig runs for the credential of a login (`client.authentication.k8s.io`). Processes
+//! that run side by side renew it once.
+
+use std::ffi::OsString;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::binding::{Binding, BindingError};
+use super::record::Credential;
+use super::source::Source;
+use super::store::{Store, StoreError};
+use crate::cli::CredentialArgs;
+use crate::cluster::connection;
+use crate::env::{self, Env};
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::printer::Printer;
+
+/// Prints the credential for the server that kubectl names.
+pub(crate) fn run(arguments: &[OsString], env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
+    let arguments = match CredentialArgs::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+            printer.out(&error.render().to_string());
+            return Ok(ExitStatus::Success);
+        }
+        Err(error) => return Err(CredentialError::Arguments(error.render().to_string()).into()),
+    };
+    let request = Request::of(env)?;
+    let binding = Binding::requested(&arguments.server, &request.cluster)?;
+    let source = Source::of_arguments(arguments);
+    let store = Store::new(&binding, env)?;
+    let credential = match fresh(&store)? {
+        Some(credential) => credential,
+        None => connection::run(renewed(&store, &source, &binding, env, printer))?,
+    };
+    printer.out_line(&credential.exec_credential(&request.api_version).to_string());
+    Ok(ExitStatus::Success)
+}
+
+/// The stored credential, if it need not be renewed.
+fn fresh(store: &Store) -> Result<Option<Credential>, StoreError> {
+    let stored = store.load()?.map(|(record, _)| record.credential);
+    Ok(stored.filter(|credential| credential.is_fresh(Timestamp::now())))
+}
+
+/// The credential after a renewal, by this process or by the one before it.
+async fn renewed(
+    store: &Store,
+    source: &Source,
+    binding: &Binding,
+    env: &Env,
+    printer: &Printer,
+) -> Result<Credential, Failure> {
+    let _turn = store.turn()?;
+    let Some((record, place)) = store.load()? else {
+        return Err(CredentialError::NoLogin(binding.server().to_owned()).into());
+    };
+    if record.credential.is_fresh(Timestamp::now()) {
+        return Ok(record.credential);
+    }
+    let record = source.renew(record, env, printer).await?;
+    store.save(&record, place)?;
+    Ok(record.credential)
+}
+
+/// What kubectl asks for.
+struct Request {
+    api_version: String,
+    /// `spec.cluster`; null without `provideClusterInfo`.
+    cluster: Value,
+}
+
+impl Request {
+    fn of(env: &Env) -> Result<Self, Failure> {
+        let text = env.var(env::KUBERNETES_EXEC_INFO).ok_or(CredentialError::NoRequest)?;
+        let info = text.to_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let info = info.ok_or(CredentialError::NoRequest)?;
+        let api_version = info.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if !VERSIONS.contains(&api_version.as_str()) {
+            return Err(CredentialError::Version(api_version).into());
+        }
+        let cluster = info.pointer("/spec/cluster").cloned().unwrap_or_default();
+        if cluster.is_null() {
+            return Err(BindingError::NoCluster.into());
+        }
+        Ok(Self { api_version, cluster })
+    }
+}
+
+/// Both have the same fields.
+const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
+
+#[derive(Debug, thiserror::Error)]
+enum CredentialError {
+    #[error("{0}")]
+    Arguments(String),
+    #[error(
+        "`kubectl-mc credential` is a credential plugin: kubectl runs it, as a user of the kubeconfig says"
+    )]
+    NoRequest,
+    #[error("unknown version of the API of credential plugins: {0:?}")]
+    Version(String),
+    #[error("there is no login for {0} on this machine")]
+    NoLogin(String),
+}
+
+impl Explain for CredentialError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoRequest | Self::NoLogin(_) => Some("log in: kubectl mc login".to_owned()),
+            Self::Arguments(_) | Self::Version(_) => None,
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::Arguments(_) | Self::NoRequest => ExitStatus::Usage,
+            Self::Version(_) | Self::NoLogin(_) => ExitStatus::Failed,
+        }
+    }
+}

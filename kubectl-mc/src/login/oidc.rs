@@ -1,0 +1,166 @@
+//! Login by OpenID Connect: authorization code with PKCE on loopback (RFC 8252, RFC 7636), device code (RFC 8628) and refresh
+//! tokens (RFC 6749). The ID token is what kube-apiserver takes.
+//!
+//! The token comes from the issuer itself by TLS, so its signature need not be verified here (OpenID Connect Core,
+//! 3.1.3.7); kube-apiserver verifies it.
+
+mod browser;
+mod device;
+mod discovery;
+mod http;
+mod id_token;
+mod random;
+mod revoke;
+mod token;
+
+use std::path::PathBuf;
+
+pub(super) use revoke::revoke;
+
+use self::discovery::Discovery;
+use self::http::HttpClient;
+use super::record::{Credential, Record};
+use crate::cli::OidcArgs;
+use crate::cluster::client::ClientError;
+use crate::env::Env;
+use crate::error::Explain;
+use crate::printer::Printer;
+use crate::server_text::ServerText;
+
+/// A client of an issuer.
+struct Client<'a> {
+    http: HttpClient,
+    options: &'a OidcArgs,
+    id: &'a str,
+    secret: Option<&'a str>,
+    discovery: Discovery,
+}
+
+impl<'a> Client<'a> {
+    async fn new(options: &'a OidcArgs, record: &'a Record, env: &'a Env) -> Result<Self, OidcError> {
+        let issuer = options.oidc_issuer_url.as_deref().unwrap_or_default();
+        let http = HttpClient::new(options.oidc_certificate_authority.as_deref(), env)?;
+        let discovery = Discovery::read(&http, issuer).await?;
+        let id = options.oidc_client_id.as_deref().unwrap_or_default();
+        Ok(Self { http, options, id, secret: record.client_secret.as_deref(), discovery })
+    }
+
+    /// The scopes to ask for. Without `offline_access` many issuers give no refresh token.
+    fn scope(&self) -> String {
+        let offline = self.discovery.scopes.iter().find(|scope| *scope == "offline_access");
+        let extra = self.options.oidc_extra_scope.iter();
+        let mut scopes = vec!["openid"];
+        for scope in extra.chain(offline) {
+            if !scopes.contains(&scope.as_str()) {
+                scopes.push(scope);
+            }
+        }
+        scopes.join(" ")
+    }
+}
+
+/// What an issuer gave.
+struct Tokens {
+    id_token: String,
+    refresh_token: Option<String>,
+}
+
+impl Tokens {
+    fn stored_in(self, record: Record) -> Record {
+        let Self { id_token, refresh_token } = self;
+        Record {
+            credential: Credential::of_token(id_token),
+            // Some issuers give one once, and others another each time.
+            refresh_token: refresh_token.or(record.refresh_token),
+            ..record
+        }
+    }
+}
+
+/// Lets a person log in.
+pub(super) async fn login(
+    options: &OidcArgs,
+    record: Record,
+    env: &Env,
+    printer: &Printer,
+) -> Result<Record, OidcError> {
+    // The one of another login may be another person's.
+    let record = Record { refresh_token: None, ..record };
+    let client = Client::new(options, &record, env).await?;
+    let tokens = if options.oidc_device_code {
+        device::login(&client, printer).await?
+    } else {
+        browser::login(&client, printer).await?
+    };
+    Ok(tokens.stored_in(record.clone()))
+}
+
+/// Renews the ID token by the refresh token.
+pub(super) async fn refresh(options: &OidcArgs, record: &Record, env: &Env) -> Result<Record, OidcError> {
+    let Some(refresh_token) = &record.refresh_token else { return Err(OidcError::NoRefreshToken) };
+    let client = Client::new(options, record, env).await?;
+    let tokens = token::refresh(&client, refresh_token).await?;
+    Ok(tokens.stored_in(record.clone()))
+}
+
+/// Why there is no token. Texts of the issuer are shown with control characters escaped, and tokens never.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OidcError {
+    #[error("{0} is not an https URL")]
+    NotHttps(String),
+    #[error("cannot read {}", file.display())]
+    Authority { file: PathBuf, source: std::io::Error },
+    #[error("{} holds no PEM certificate", file.display())]
+    NoCertificate { file: PathBuf },
+    #[error("cannot reach the issuer at {url}: {}", source.reason())]
+    Unreachable { url: String, source: ClientError },
+    #[error("{url} answered {status}: {text}")]
+    Answered { url: String, status: u16, text: ServerText },
+    #[error("{url} answered with something else than expected: {what}")]
+    Unexpected { url: String, what: &'static str },
+    #[error("the issuer calls itself {found}, and not {wanted}")]
+    OtherIssuer { wanted: String, found: ServerText },
+    #[error("the issuer offers no {0}")]
+    NotOffered(&'static str),
+    #[error("the issuer refused: {error}{}{description}", if description.is_empty() { "" } else { ": " })]
+    Refused { error: ServerText, description: ServerText },
+    #[error("the ID token is not for this login: {0}")]
+    WrongToken(&'static str),
+    #[error("there is no refresh token")]
+    NoRefreshToken,
+    #[error("cannot listen on port {ports} of localhost")]
+    Listen { ports: String, source: std::io::Error },
+    #[error("no one logged in within {minutes} minutes")]
+    TooLate { minutes: u64 },
+    #[error("the system gives no random numbers")]
+    Random,
+}
+
+impl OidcError {
+    /// Whether only a person can go on.
+    pub(super) fn needs_login(&self) -> bool {
+        match self {
+            Self::NoRefreshToken => true,
+            // RFC 6749, 5.2: it has expired, or was revoked.
+            Self::Refused { error, .. } => error.raw() == "invalid_grant",
+            _ => false,
+        }
+    }
+}
+
+impl Explain for OidcError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Listen { .. } => Some(
+                "--oidc-redirect-port=PORT chooses another, which the issuer has to allow for the client; --oidc-device-code needs none"
+                    .to_owned(),
+            ),
+            Self::NotOffered("device code") => Some("leave out --oidc-device-code".to_owned()),
+            Self::Unreachable { source: ClientError::Tls(_), .. } => {
+                Some("--oidc-certificate-authority=FILE names the authority of the issuer".to_owned())
+            }
+            Self::TooLate { .. } => Some("try again: kubectl mc login".to_owned()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Requests to an issuer: by TLS only, without following redirects, and with a bound on the answer.
+
+use std::path::Path;
+
+use http::{Request, StatusCode, Uri, header};
+use kube::client::Body;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde_json::Value;
+
+use super::OidcError;
+use crate::cluster::client::{self, ClientError, Reply};
+use crate::env::Env;
+
+pub(super) struct HttpClient {
+    /// DER; none: the system's authorities.
+    authorities: Option<Vec<Vec<u8>>>,
+    env: Env,
+}
+
+/// An answer of the issuer.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    /// Null when it is no JSON.
+    pub(super) body: Value,
+}
+
+impl HttpClient {
+    pub(super) fn new(authority: Option<&Path>, env: &Env) -> Result<Self, OidcError> {
+        let read = |file: &Path| {
+            let pem = std::fs::read(file)
+                .map_err(|source| OidcError::Authority { file: file.to_owned(), source })?;
+            let found = CertificateDer::pem_slice_iter(&pem).map(|one| one.map(|one| one.to_vec()));
+            let found = found.collect::<Result<Vec<_>, _>>().unwrap_or_default();
+            if found.is_empty() { Err(OidcError::NoCertificate { file: file.to_owned() }) } else { Ok(found) }
+        };
+        Ok(Self { authorities: authority.map(read).transpose()?, env: env.clone() })
+    }
+
+    pub(super) async fn get(&self, url: &str) -> Result<Value, OidcError> {
+        let reply = self.send(url, Request::get(url), Body::empty()).await?;
+        if reply.status.is_success() {
+            return Ok(reply.json());
+        }
+        Err(OidcError::Answered { url: url.to_owned(), status: reply.status.as_u16(), text: reply.message() })
+    }
+
+    /// Sends a form, with the value of the header Authorization if there is one.
+    pub(super) async fn post(
+        &self,
+        url: &str,
+        fields: &[(&str, &str)],
+        authorization: Option<&str>,
+    ) -> Result<Answer, OidcError> {
+        let mut request =
+            Request::post(url).header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        if let Some(authorization) = authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        let reply = self.send(url, request, form(fields).into_bytes().into()).await?;
+        Ok(Answer { status: reply.status, body: reply.json() })
+    }
+
+    async fn send(&self, url: &str, request: http::request::Builder, body: Body) -> Result<Reply, OidcError> {
+        let uri: Uri = url.parse().map_err(|_| OidcError::NotHttps(url.to_owned()))?;
+        if uri.scheme_str() != Some("https") || uri.host().is_none() {
+            return Err(OidcError::NotHttps(url.to_owned()));
+        }
+        let unreachable = |source| OidcError::Unreachable { url: url.to_owned(), source };
+        let setup = |error| unreachable(ClientError::Setup(error));
+        let proxy_url = client::proxy_from_environment(&uri, &self.env);
+        let mut config = kube::Config::new(uri);
+        config.root_cert.clone_from(&self.authorities);
+        config.proxy_url = proxy_url;
+        config.default_retry = false;
+        config.connect_timeout = Some(client::CONNECT_TIMEOUT);
+        config.read_timeout = Some(client::READ_TIMEOUT);
+        let client = kube::Client::try_from(config).map_err(|error| setup(Box::new(error)))?;
+        let request =
+            request.header(header::ACCEPT, "application/json").body(body).map_err(|e| setup(Box::new(e)))?;
+        client::send_limited(&client, request, MAX_ANSWER).await.map_err(unreachable)
+    }
+}
+
+/// A form as text.
+pub(super) fn form(fields: &[(&str, &str)]) -> String {
+    let fields = fields.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
+    fields.collect::<Vec<_>>().join("&")
+}
+
+pub(super) fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// Documents and tokens are smaller.
+const MAX_ANSWER: usize = 1024 * 1024;

@@ -1,0 +1,196 @@
+//! Where the credential of a login comes from. The kubeconfig holds this as the arguments of the credential plugin.
+
+use std::ffi::OsStr;
+use std::io::IsTerminal;
+use std::path::Path;
+
+use clap::Parser;
+use kube::config::ExecConfig;
+
+use super::command::{self, CommandError};
+use super::oidc::{self, OidcError};
+use super::record::Record;
+use crate::cli::{CredentialArgs, OidcArgs};
+use crate::env::Env;
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::printer::Printer;
+
+/// A way to a credential.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Source {
+    /// A token that the user gave.
+    Token,
+    /// What a command prints.
+    Command(Vec<String>),
+    Oidc(OidcArgs),
+}
+
+/// The first argument of the credential plugin.
+pub(crate) const CREDENTIAL: &str = "credential";
+
+impl Source {
+    pub(super) fn of_arguments(arguments: CredentialArgs) -> Self {
+        if arguments.oidc.oidc_issuer_url.is_some() {
+            Self::Oidc(arguments.oidc)
+        } else if arguments.command.is_empty() {
+            Self::Token
+        } else {
+            Self::Command(arguments.command)
+        }
+    }
+
+    /// The source of a user's entry that `login` wrote; `None` for any other entry.
+    pub(super) fn of_user(exec: &ExecConfig) -> Option<Self> {
+        let program = Path::new(exec.command.as_deref()?).file_stem().and_then(OsStr::to_str)?;
+        let arguments = exec.args.as_deref().unwrap_or_default();
+        // Some installations add the version or the platform.
+        if !program.replace('_', "-").starts_with(PROGRAM) || arguments.first().map(String::as_str) != Some(CREDENTIAL) {
+            return None;
+        }
+        CredentialArgs::try_parse_from(arguments).ok().map(Self::of_arguments)
+    }
+
+    /// The arguments of the credential plugin for a login to this server.
+    pub(super) fn arguments(&self, server: &str) -> Vec<String> {
+        let mut arguments = vec![CREDENTIAL.to_owned(), format!("--server={server}")];
+        match self {
+            Self::Token => {}
+            Self::Command(command) => {
+                arguments.push("--".to_owned());
+                arguments.extend(command.iter().cloned());
+            }
+            Self::Oidc(oidc) => {
+                let mut flag = |name: &str, value: Option<String>| {
+                    arguments.extend(value.map(|value| format!("--oidc-{name}={value}")));
+                };
+                flag("issuer-url", oidc.oidc_issuer_url.clone());
+                flag("client-id", oidc.oidc_client_id.clone());
+                for scope in &oidc.oidc_extra_scope {
+                    flag("extra-scope", Some(scope.clone()));
+                }
+                let authority = oidc.oidc_certificate_authority.as_ref();
+                flag("certificate-authority", authority.map(|file| file.display().to_string()));
+                flag("redirect-port", oidc.oidc_redirect_port.map(|port| port.to_string()));
+                let switches = [
+                    ("--oidc-device-code", oidc.oidc_device_code),
+                    ("--oidc-skip-open-browser", oidc.oidc_skip_open_browser),
+                ];
+                let given = switches.iter().filter(|(_, is_given)| *is_given);
+                arguments.extend(given.map(|(switch, _)| (*switch).to_owned()));
+            }
+        }
+        arguments
+    }
+
+    /// Renews what is stored. A person is asked only at a terminal.
+    pub(super) async fn renew(
+        &self,
+        record: Record,
+        env: &Env,
+        printer: &Printer,
+    ) -> Result<Record, SourceError> {
+        match self {
+            Self::Token => Err(SourceError::Expired),
+            Self::Command(command) => Ok(Record { credential: command::run(command, &[])?, ..record }),
+            Self::Oidc(options) => match oidc::refresh(options, &record, env).await {
+                Ok(record) => Ok(record),
+                Err(error) if error.needs_login() => {
+                    if !std::io::stderr().is_terminal() {
+                        return Err(SourceError::NeedsLogin(error));
+                    }
+                    Ok(oidc::login(options, record, env, printer).await?)
+                }
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+
+    /// Gets a credential for the first time, or all over. `record` holds what is known already; `variables` are for a
+    /// command.
+    pub(super) async fn log_in(
+        &self,
+        record: Record,
+        variables: &[(String, String)],
+        env: &Env,
+        printer: &Printer,
+    ) -> Result<Record, SourceError> {
+        match self {
+            Self::Token => Ok(record),
+            Self::Command(command) => Ok(Record { credential: command::run(command, variables)?, ..record }),
+            Self::Oidc(options) => Ok(oidc::login(options, record, env, printer).await?),
+        }
+    }
+}
+
+/// The program as it is installed.
+pub(super) const PROGRAM: &str = "kubectl-mc";
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SourceError {
+    #[error("the token has expired")]
+    Expired,
+    #[error("the login has expired, and there is no terminal to log in at")]
+    NeedsLogin(#[source] OidcError),
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error(transparent)]
+    Oidc(#[from] OidcError),
+}
+
+impl Explain for SourceError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Expired | Self::NeedsLogin(_) => Some("log in again: kubectl mc login".to_owned()),
+            Self::Command(_) => None,
+            Self::Oidc(error) => error.hint(),
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(arguments: &[String]) -> Source {
+        Source::of_arguments(CredentialArgs::try_parse_from(arguments).unwrap())
+    }
+
+    #[test]
+    fn arguments_are_read_back() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let oidc = OidcArgs {
+            oidc_issuer_url: Some("https://i/x".to_owned()),
+            oidc_client_id: Some("kubectl".to_owned()),
+            oidc_extra_scope: words(&["groups", "email"]),
+            oidc_certificate_authority: Some("/ca file.pem".into()),
+            oidc_device_code: true,
+            oidc_redirect_port: Some(0),
+            oidc_skip_open_browser: true,
+        };
+        for source in
+            [Source::Token, Source::Command(words(&["aws", "--server=x", "--", "y"])), Source::Oidc(oidc)]
+        {
+            assert_eq!(read(&source.arguments("https://h:6443")), source);
+        }
+    }
+
+    #[test]
+    fn only_entries_that_login_wrote_are_its_own() {
+        let exec = |command: &str, args: &[&str]| ExecConfig {
+            command: Some(command.to_owned()),
+            args: Some(args.iter().map(|&arg| arg.to_owned()).collect()),
+            ..serde_json::from_str("{}").unwrap()
+        };
+        let own = ["credential", "--server=https://h"];
+        assert_eq!(Source::of_user(&exec("/bin/kubectl-mc", &own)), Some(Source::Token));
+        assert_eq!(Source::of_user(&exec("kubectl-mc.exe", &own)), Some(Source::Token));
+        assert_eq!(Source::of_user(&exec("aws", &own)), None);
+        assert_eq!(Source::of_user(&exec("kubectl-mc", &["version"])), None);
+        assert_eq!(Source::of_user(&exec("kubectl-mc", &["credential"])), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! Where a login is stored: in the keyring of the operating system, or in a file that only its owner can read. A file
+//! counts before the keyring; a login leaves one of the two.
+
+mod keyring;
+
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+
+use self::keyring::KeyringError;
+use super::binding::Binding;
+use super::record::Record;
+use crate::cache::{self, CacheError};
+use crate::cli::CredentialStore;
+use crate::env::Env;
+use crate::error::Explain;
+
+/// The place of one login.
+pub(super) struct Store {
+    key: String,
+    /// For people who look into the keyring.
+    label: String,
+    file: PathBuf,
+}
+
+/// Where a login is now.
+#[derive(Debug)]
+pub(super) enum Place {
+    Keyring,
+    /// With the reason why it is not in the keyring, if that was wanted.
+    File(PathBuf, Option<KeyringError>),
+}
+
+/// Other processes wait while this one renews the login.
+pub(super) struct Turn(#[expect(dead_code, reason = "closing it ends the turn")] File);
+
+impl Store {
+    pub(super) fn new(binding: &Binding, env: &Env) -> Result<Self, StoreError> {
+        let key = binding.key();
+        let file = cache::state_folder(env)?.join(format!("login-{}.json", &key[..32]));
+        let label = format!("{} {}", binding.server(), &key[..8]);
+        Ok(Self { key, label, file })
+    }
+
+    /// Waits for the processes that renew this login at the moment.
+    pub(super) fn turn(&self) -> Result<Turn, StoreError> {
+        let path = self.file.with_extension("lock");
+        let failed = |source| StoreError::File { file: path.clone(), source };
+        let file = cache::open_private(&path).map_err(failed)?;
+        file.lock().map_err(failed)?;
+        Ok(Turn(file))
+    }
+
+    /// What is stored, and where.
+    pub(super) fn load(&self) -> Result<Option<(Record, CredentialStore)>, StoreError> {
+        if let Some(text) = self.read_file()? {
+            let record = serde_json::from_slice(&text);
+            let record =
+                record.map_err(|_| StoreError::Unreadable { place: self.file.display().to_string() })?;
+            return Ok(Some((record, CredentialStore::File)));
+        }
+        match keyring::load(&self.key, &self.label) {
+            Ok(None) | Err(KeyringError::Absent(_)) => Ok(None),
+            Ok(Some(text)) => {
+                let record = serde_json::from_slice(&text);
+                let record =
+                    record.map_err(|_| StoreError::Unreadable { place: "the keyring".to_owned() })?;
+                Ok(Some((record, CredentialStore::Keyring)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn read_file(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        let file = || self.file.clone();
+        match fs::symlink_metadata(&self.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Ok(_) if !cache::is_private_file(&self.file) => Err(StoreError::NotPrivate { file: file() }),
+            _ => fs::read(&self.file).map(Some).map_err(|source| StoreError::File { file: file(), source }),
+        }
+    }
+
+    /// Stores the login in place of what was stored before.
+    pub(super) fn save(&self, record: &Record, wanted: CredentialStore) -> Result<Place, StoreError> {
+        let text = serde_json::to_vec(record).map_err(|_| StoreError::Unwritable)?;
+        let refused = match wanted {
+            CredentialStore::File => None,
+            CredentialStore::Auto | CredentialStore::Keyring => {
+                match keyring::save(&self.key, &self.label, text.clone()) {
+                    Ok(()) => {
+                        self.remove_file()?;
+                        return Ok(Place::Keyring);
+                    }
+                    Err(error) if wanted == CredentialStore::Keyring => return Err(error.into()),
+                    Err(error) => Some(error),
+                }
+            }
+        };
+        cache::replace(&self.file, &text)
+            .map_err(|source| StoreError::File { file: self.file.clone(), source })?;
+        // An older one would be served once the file is gone.
+        let _ = keyring::remove(&self.key, &self.label);
+        Ok(Place::File(self.file.clone(), refused))
+    }
+
+    /// Removes what is stored; says whether there was something.
+    pub(super) fn remove(&self) -> Result<bool, StoreError> {
+        let was_in_file = self.remove_file()?;
+        match keyring::remove(&self.key, &self.label) {
+            Ok(was_in_keyring) => Ok(was_in_file || was_in_keyring),
+            Err(KeyringError::Absent(_)) => Ok(was_in_file),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn remove_file(&self) -> Result<bool, StoreError> {
+        match fs::remove_file(&self.file) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(StoreError::File { file: self.file.clone(), source }),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoreError {
+    #[error(transparent)]
+    Folder(#[from] CacheError),
+    #[error("cannot use {}", file.display())]
+    File { file: PathBuf, source: io::Error },
+    #[error("other users may read {}", file.display())]
+    NotPrivate { file: PathBuf },
+    #[error("what {place} holds is no login of this plugin")]
+    Unreadable { place: String },
+    #[error("the login cannot be written as JSON")]
+    Unwritable,
+    #[error("cannot use the keyring")]
+    Keyring(#[from] KeyringError),
+}
+
+impl Explain for StoreError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Folder(error) => error.hint(),
+            Self::NotPrivate { file } => Some(format!(
+                "its credential may be known to others: remove the file and log in again: rm {}; kubectl mc login",
+                file.display()
+            )),
+            Self::Unreadable { .. } => Some("log in again: kubectl mc logout; kubectl mc login".to_owned()),
+            Self::Keyring(_) => {
+                Some("a file in its place: kubectl mc login --credential-store=file".to_owned())
+            }
+            Self::File { .. } | Self::Unwritable => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests;

@@ -1,0 +1,187 @@
+//! The user of the kubeconfig that runs the credential plugin. The host's context, and the contexts of members that
+//! `kubectl mc kubeconfig --merge` wrote, name it; the one that they named before is kept in it for `logout`.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use kube::config::{AuthInfo, ExecConfig};
+use serde_json::{Value, json};
+
+use super::source::{PROGRAM, Source};
+use crate::cluster::context::ClusterContext;
+use crate::env::{self, Env};
+use crate::error::Explain;
+use crate::exit::ExitStatus;
+use crate::kubeconfig::Mark;
+use crate::kubeconfig::edit::{EditError, Section, UserFile, list};
+
+/// The name of our extension of the user.
+const EXTENSION: &str = "kubectl-mc.dev/login";
+
+/// The user that the host's context has at present.
+pub(super) fn current(host: &ClusterContext) -> Option<&AuthInfo> {
+    let name = host.user_name()?;
+    let mut entries = host.kubeconfig.auth_infos.iter().filter(|entry| entry.name == name);
+    entries.find_map(|entry| entry.auth_info.as_ref())
+}
+
+/// Its credential plugin.
+pub(super) fn exec(host: &ClusterContext) -> Option<&ExecConfig> {
+    current(host)?.exec.as_ref()
+}
+
+/// What the plugin of another program needs besides its command.
+pub(super) struct Wrapped {
+    pub(super) api_version: Option<String>,
+    /// As a kubeconfig has them.
+    pub(super) variables: Value,
+}
+
+impl Wrapped {
+    pub(super) fn of(exec: &ExecConfig) -> Self {
+        let variables = serde_json::to_value(exec.env.iter().flatten().collect::<Vec<_>>());
+        Self { api_version: exec.api_version.clone(), variables: variables.unwrap_or_default() }
+    }
+}
+
+/// Writes the user, and lets contexts name it. Says in which file.
+pub(super) fn write(
+    host: &ClusterContext,
+    source: &Source,
+    server: &str,
+    wrapped: Option<Wrapped>,
+    env: &Env,
+) -> Result<PathBuf, UserEntryError> {
+    let file = UserFile::open(host, env)?;
+    let name = name(host);
+    let used = context(file.content(), host).and_then(|context| context["context"]["user"].as_str());
+    let users = list(file.content(), "users");
+    let old = users.iter().position(|user| user["name"] == name.as_str());
+    let mark = old.and_then(|at| mark(&users[at]));
+    let previous = match (old, mark) {
+        (Some(_), None) => return Err(UserEntryError::Foreign { name, file: file.path().to_owned() }),
+        // A second login keeps what the first found.
+        (_, Some(mark)) if used == Some(&name) => mark["user"].clone(),
+        _ => used.map_or(Value::Null, Value::from),
+    };
+    let mut entry = json!({"name": name, "user": {
+        "exec": {
+            "apiVersion": API_VERSION,
+            "command": program(env),
+            "args": source.arguments(server),
+            "interactiveMode": "IfAvailable",
+            "provideClusterInfo": true,
+            "installHint": INSTALL_HINT,
+        },
+        "extensions": [{"name": EXTENSION, "extension": {"user": previous}}],
+    }});
+    if let Some(Wrapped { api_version, variables }) = wrapped {
+        let exec = &mut entry["user"]["exec"];
+        if let Some(version) = api_version {
+            exec["apiVersion"] = version.into();
+        }
+        if variables.as_array().is_some_and(|variables| !variables.is_empty()) {
+            exec["env"] = variables;
+        }
+    }
+    let mut changed = Section::of(file.content(), "users");
+    match old {
+        Some(at) if users[at] == entry => {}
+        Some(at) => changed.changed.push((at, Some(entry))),
+        None => changed.added.push(entry),
+    }
+    let contexts = contexts_with_user(file.content(), host, used, &name.clone().into());
+    file.write(&[changed, contexts])?;
+    Ok(file.path().to_owned())
+}
+
+/// Lets contexts name the user that they had before, and removes ours. Says which user that is.
+pub(super) fn remove(host: &ClusterContext, env: &Env) -> Result<Option<String>, UserEntryError> {
+    let file = UserFile::open(host, env)?;
+    let name = name(host);
+    let users = list(file.content(), "users");
+    let Some(at) = users.iter().position(|user| user["name"] == name.as_str()) else { return Ok(None) };
+    let Some(mark) = mark(&users[at]) else { return Ok(None) };
+    let mut changed = Section::of(file.content(), "users");
+    changed.changed.push((at, None));
+    let contexts = contexts_with_user(file.content(), host, Some(&name), &mark["user"]);
+    let previous = mark["user"].as_str().map(str::to_owned);
+    file.write(&[changed, contexts])?;
+    Ok(previous)
+}
+
+/// The change of the contexts of the host and its members from one user to another; null is none.
+fn contexts_with_user(document: &Value, host: &ClusterContext, from: Option<&str>, to: &Value) -> Section {
+    let mut section = Section::of(document, "contexts");
+    for (at, entry) in list(document, "contexts").iter().enumerate() {
+        let is_host = entry["name"].as_str() == host.context.as_deref();
+        let is_member = Mark::find(&entry["context"]).is_some_and(|mark| mark.is_of(host));
+        if !(is_host || is_member) || entry["context"]["user"].as_str() != from {
+            continue;
+        }
+        let mut entry = entry.clone();
+        let Some(context) = entry["context"].as_object_mut() else { continue };
+        match to {
+            Value::Null => context.remove("user"),
+            user => context.insert("user".to_owned(), user.clone()),
+        };
+        section.changed.push((at, Some(entry)));
+    }
+    section
+}
+
+fn context<'a>(document: &'a Value, host: &ClusterContext) -> Option<&'a Value> {
+    list(document, "contexts").iter().find(|entry| entry["name"].as_str() == host.context.as_deref())
+}
+
+/// What `login` noted in the user.
+fn mark(user: &Value) -> Option<&Value> {
+    let extensions = user["user"]["extensions"].as_array()?;
+    extensions.iter().find(|extension| extension["name"] == EXTENSION)?.get("extension")
+}
+
+fn name(host: &ClusterContext) -> String {
+    format!("{PROGRAM}/{}", host.context.as_deref().unwrap_or_default())
+}
+
+/// The name by which this program is found, or else its path.
+fn program(env: &Env) -> String {
+    let Ok(own) = std::env::current_exe() else { return PROGRAM.to_owned() };
+    let file = format!("{PROGRAM}{}", std::env::consts::EXE_SUFFIX);
+    let found = std::env::split_paths(env.var(env::PATH).unwrap_or(OsStr::new("")))
+        .map(|folder| folder.join(&file))
+        .find(|file| file.is_file());
+    let real = |file: &Path| file.canonicalize().ok();
+    if found.is_some_and(|found| real(&found) == real(&own)) {
+        return PROGRAM.to_owned();
+    }
+    own.display().to_string()
+}
+
+const API_VERSION: &str = "client.authentication.k8s.io/v1";
+const INSTALL_HINT: &str =
+    "kubectl-mc is not installed on this machine: https://github.com/kubectl-mc/kubectl-mc";
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UserEntryError {
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    #[error("{} has a user {name:?} that `kubectl mc login` did not write", file.display())]
+    Foreign { name: String, file: PathBuf },
+}
+
+impl Explain for UserEntryError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Edit(error) => error.hint(),
+            Self::Foreign { .. } => Some("rename that user in the file".to_owned()),
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+use super::*;
+use crate::cluster::context::HostOptions;
+
+const FILE: &str = "\
+# mine
+apiVersion: v1
+kind: Config
+clusters:
+- cluster:
+    server: https://h:6443
+  name: c
+contexts:
+- context:
+    cluster: c
+    user: u   # of the hub
+  name: hub
+- context:
+    cluster: c
+    extensions:
+    - extension:
+        cluster: m1
+        context: hub
+      name: kubectl-mc.dev/host
+    user: u
+  name: m1
+- context:
+    cluster: c
+    user: u
+  name: other
+current-context: hub
+users:
+# do not touch
+- name: u
+  user:
+    token: secret
+";
+
+struct Scene {
+    folder: tempfile::TempDir,
+    env: Env,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config");
+        std::fs::write(&file, FILE).unwrap();
+        Self { env: [(env::KUBECONFIG, file)].into_iter().collect(), folder }
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("config")).unwrap()
+    }
+
+    fn host(&self) -> ClusterContext {
+        ClusterContext::load(&HostOptions::default(), &self.env).unwrap()
+    }
+
+    fn write(&self, source: &Source) {
+        write(&self.host(), source, "https://h:6443", None, &self.env).unwrap();
+    }
+}
+
+#[test]
+fn host_and_its_members_use_the_login_and_logout_undoes_it() {
+    let scene = Scene::new();
+    scene.write(&Source::Token);
+    let text = scene.text();
+    assert!(text.contains("# mine\n") && text.contains("# do not touch\n- name: u\n"), "{text}");
+    assert_eq!(text.matches("\n    user: kubectl-mc/hub\n").count(), 2, "{text}");
+    assert_eq!(text.matches("\n    user: u\n").count(), 1, "of the other context: {text}");
+    assert_eq!(exec(&scene.host()).and_then(Source::of_user), Some(Source::Token));
+    assert_eq!(remove(&scene.host(), &scene.env).unwrap().as_deref(), Some("u"));
+    // Comments within an entry that was changed are lost.
+    assert_eq!(scene.text(), FILE.replace("   # of the hub", ""));
+}
+
+#[test]
+fn second_login_keeps_the_user_before_the_first() {
+    let scene = Scene::new();
+    let command = Source::Command(vec!["aws".to_owned(), "--token".to_owned()]);
+    scene.write(&Source::Token);
+    scene.write(&command);
+    assert_eq!(exec(&scene.host()).and_then(Source::of_user), Some(command));
+    assert_eq!(scene.text().matches("name: kubectl-mc/hub").count(), 1);
+    assert_eq!(remove(&scene.host(), &scene.env).unwrap().as_deref(), Some("u"));
+    assert!(remove(&scene.host(), &scene.env).unwrap().is_none());
+}
+
+#[test]
+fn user_of_someone_else_is_left_alone() {
+    let scene = Scene::new();
+    let foreign = FILE.to_owned() + "- name: kubectl-mc/hub\n  user:\n    token: other\n";
+    std::fs::write(scene.folder.path().join("config"), &foreign).unwrap();
+    let error = write(&scene.host(), &Source::Token, "https://h:6443", None, &scene.env).unwrap_err();
+    assert!(matches!(error, UserEntryError::Foreign { .. }), "{error}");
+    assert_eq!(remove(&scene.host(), &scene.env).unwrap(), None);
+    assert_eq!(scene.text(), foreign);
+}

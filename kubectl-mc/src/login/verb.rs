@@ -1,0 +1,261 @@
+//! `kubectl mc login`: gets a credential, tries it at the host, stores it, and lets the kubeconfig use it. What fails before
+//! that leaves all as it was.
+
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{Request, StatusCode, header};
+use kube::config::AuthInfo;
+use serde_json::{Value, json};
+
+use super::binding::Binding;
+use super::record::{Credential, Record, is_token};
+use super::source::Source;
+use super::store::{Place, Store};
+use super::user_entry::{self, Wrapped};
+use crate::argv::Scanned;
+use crate::cli::{Flags, LoginArgs};
+use crate::cluster::client::{self, ClientError};
+use crate::cluster::connection;
+use crate::cluster::context::{ClusterContext, User};
+use crate::cluster::credential;
+use crate::env::{self, Env};
+use crate::error::{Explain, Failure, chain};
+use crate::exit::ExitStatus;
+use crate::printer::Printer;
+use crate::server_text::ServerText;
+use crate::settings::Settings;
+
+pub(crate) fn run(
+    arguments: &LoginArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
+    if host.context.is_none() {
+        return Err(LoginError::Pod.into());
+    }
+    let binding = Binding::of_host(&host)?;
+    let store = Store::new(&binding, env)?;
+    let (source, wrapped) = source(arguments, &host)?;
+    let known = Record {
+        server: binding.server().to_owned(),
+        credential: match source {
+            Source::Token => Credential::of_token(token(arguments.token_file.as_deref(), &host)?),
+            Source::Command(_) | Source::Oidc(_) => Credential::default(),
+        },
+        refresh_token: None,
+        client_secret: client_secret(arguments, &store)?,
+    };
+    let variables = variables(&host, wrapped.as_ref());
+    let _turn = store.turn()?;
+    let record = connection::run(async {
+        let record = source.log_in(known, &variables, env, printer).await?;
+        Ok((who_am_i(&host, &record.credential, env).await?, record))
+    });
+    let (name, record) = record?;
+    let place = store.save(&record, arguments.credential_store)?;
+    let file = user_entry::write(&host, &source, binding.server(), wrapped, env)?;
+    tell(&place, printer);
+    let until = record.credential.expires.map(|expires| format!(" until {expires}")).unwrap_or_default();
+    printer.note_line(&format!(
+        "logged in to {} as {name}{until}; {} uses it",
+        host.context_name(),
+        file.display()
+    ));
+    Ok(ExitStatus::Success)
+}
+
+/// Where the credential is: that it is in a file has to be said.
+fn tell(place: &Place, printer: &Printer) {
+    if let Place::File(file, refused) = place {
+        if let Some(reason) = refused {
+            printer.note_line(&format!("warning: the credential is not in a keyring: {}", chain(reason)));
+        }
+        printer.note_line(&format!("the credential is in {}, which only you can read", file.display()));
+    }
+}
+
+/// How to log in: as the arguments say, or as the last time.
+fn source(arguments: &LoginArgs, host: &ClusterContext) -> Result<(Source, Option<Wrapped>), LoginError> {
+    let own = user_entry::exec(host).and_then(Source::of_user);
+    if arguments.cache_plugin {
+        let exec = user_entry::exec(host).filter(|_| own.is_none());
+        let exec = exec.ok_or_else(|| LoginError::NoPlugin { host: host.context_name() })?;
+        let command = exec.command.iter().chain(exec.args.iter().flatten()).cloned().collect();
+        return Ok((Source::Command(command), Some(Wrapped::of(exec))));
+    }
+    if arguments.oidc.oidc_issuer_url.is_some() {
+        let mut oidc = arguments.oidc.clone();
+        // The credential plugin runs in other folders.
+        oidc.oidc_certificate_authority =
+            oidc.oidc_certificate_authority.map(|file| std::path::absolute(&file).unwrap_or(file));
+        return Ok((Source::Oidc(oidc), None));
+    }
+    if !arguments.command.is_empty() {
+        return Ok((Source::Command(arguments.command.clone()), None));
+    }
+    match own.filter(|_| arguments.token_file.is_none()) {
+        Some(own) => Ok((own, user_entry::exec(host).map(Wrapped::of))),
+        None => Ok((Source::Token, None)),
+    }
+}
+
+/// The environment of a command that prints a credential: what kubectl would tell it.
+fn variables(host: &ClusterContext, wrapped: Option<&Wrapped>) -> Vec<(String, String)> {
+    let version = wrapped.and_then(|wrapped| wrapped.api_version.clone());
+    let version = version.unwrap_or_else(|| "client.authentication.k8s.io/v1".to_owned());
+    let info = json!({
+        "apiVersion": version, "kind": "ExecCredential",
+        "spec": {
+            "interactive": std::io::stdin().is_terminal(),
+            "cluster": credential::cluster_info(&host.cluster),
+        },
+    });
+    let listed = wrapped.and_then(|wrapped| wrapped.variables.as_array());
+    let listed = listed.into_iter().flatten().filter_map(|variable| {
+        Some((variable["name"].as_str()?.to_owned(), variable["value"].as_str()?.to_owned()))
+    });
+    listed.chain([(env::KUBERNETES_EXEC_INFO.to_owned(), info.to_string())]).collect()
+}
+
+/// A token of a file, or one that is typed.
+fn token(file: Option<&Path>, host: &ClusterContext) -> Result<String, LoginError> {
+    let text = match file {
+        Some(file) => read(file)?,
+        None if std::io::stdin().is_terminal() => {
+            rpassword::prompt_password(format!("Token for {}: ", host.context_name()))
+                .map_err(LoginError::Prompt)?
+        }
+        None => return Err(LoginError::NoTerminal),
+    };
+    let token = text.trim();
+    if is_token(token) { Ok(token.to_owned()) } else { Err(LoginError::NoToken) }
+}
+
+/// The secret of the client: of its file, or of the last login.
+fn client_secret(arguments: &LoginArgs, store: &Store) -> Result<Option<String>, Failure> {
+    if let Some(file) = &arguments.oidc_client_secret_file {
+        return Ok(Some(read(file)?.trim().to_owned()));
+    }
+    if arguments.oidc.oidc_issuer_url.is_some() {
+        return Ok(None);
+    }
+    // What cannot be read is replaced.
+    Ok(store.load().ok().flatten().and_then(|(record, _)| record.client_secret))
+}
+
+fn read(file: &Path) -> Result<String, LoginError> {
+    let failed = |source| LoginError::Read { file: file.to_owned(), source };
+    if file != Path::new("-") {
+        return std::fs::read_to_string(file).map_err(failed);
+    }
+    let mut text = String::new();
+    std::io::stdin().lock().take(LONGEST_TOKEN).read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}
+
+/// As whom the host knows the bearer of the credential.
+async fn who_am_i(
+    host: &ClusterContext,
+    credential: &Credential,
+    env: &Env,
+) -> Result<ServerText, LoginError> {
+    let pem = |pem: &Option<String>| pem.as_ref().map(|pem| STANDARD.encode(pem));
+    let user = AuthInfo {
+        token: credential.token.clone().map(Into::into),
+        client_certificate_data: pem(&credential.certificate),
+        client_key_data: pem(&credential.key).map(Into::into),
+        ..AuthInfo::default()
+    };
+    let host = with_user(host, user);
+    let failed = |source| LoginError::Host { host: host.context_name(), source };
+    let client = client::connection(&host, &Scanned::default(), env).await.map_err(failed)?;
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(review.to_string().into_bytes().into());
+    let request = request.map_err(|error| failed(ClientError::Setup(Box::new(error))))?;
+    let reply = client::send(&client, request).await.map_err(failed)?;
+    if reply.status == StatusCode::UNAUTHORIZED {
+        return Err(LoginError::Refused { host: host.context_name() });
+    }
+    if !reply.status.is_success() {
+        let (status, text) = (reply.status.as_u16(), reply.message());
+        return Err(LoginError::Answered { host: host.context_name(), status, text });
+    }
+    let name = reply.json().pointer("/status/userInfo/username").and_then(Value::as_str).map(str::to_owned);
+    Ok(name.unwrap_or_default().into())
+}
+
+/// The host with this credential in the place of its user.
+fn with_user(host: &ClusterContext, user: AuthInfo) -> ClusterContext {
+    let mut host = host.clone();
+    let name = NAME.to_owned();
+    host.kubeconfig.auth_infos.retain(|entry| entry.name != name);
+    host.kubeconfig.auth_infos.push(kube::config::NamedAuthInfo {
+        name: name.clone(),
+        auth_info: Some(user.clone()),
+        ..Default::default()
+    });
+    for entry in
+        host.kubeconfig.contexts.iter_mut().filter(|entry| Some(&entry.name) == host.context.as_ref())
+    {
+        if let Some(context) = &mut entry.context {
+            context.user = Some(name.clone());
+        }
+    }
+    host.user = User::Inline(name, Box::new(user));
+    host
+}
+
+/// The user that is tried.
+const NAME: &str = "kubectl-mc/login";
+/// Bytes of standard input.
+const LONGEST_TOKEN: u64 = 1024 * 1024;
+
+#[derive(Debug, thiserror::Error)]
+enum LoginError {
+    #[error("there is no kubeconfig: in a pod the service account is the credential")]
+    Pod,
+    #[error("the user of {host} has no credential plugin of another program")]
+    NoPlugin { host: String },
+    #[error("cannot prompt for a token: standard input is not a terminal")]
+    NoTerminal,
+    #[error("cannot read the token")]
+    Prompt(#[source] std::io::Error),
+    #[error("what was given is no token")]
+    NoToken,
+    #[error("cannot read {}", file.display())]
+    Read { file: PathBuf, source: std::io::Error },
+    #[error("cannot try the credential at {host}")]
+    Host { host: String, source: ClientError },
+    #[error("{host} does not accept the credential (401 Unauthorized); nothing was changed")]
+    Refused { host: String },
+    #[error("cannot try the credential at {host}: it answered {status}: {text}")]
+    Answered { host: String, status: u16, text: ServerText },
+}
+
+impl Explain for LoginError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoTerminal => Some(
+                "--token-file=- reads it from standard input; --oidc-issuer-url logs in by OpenID Connect; \
+                 `kubectl mc login -- COMMAND` takes what a command prints"
+                    .to_owned(),
+            ),
+            Self::NoPlugin { .. } => Some("`kubectl mc login --help` lists the ways to log in".to_owned()),
+            _ => None,
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::Host { .. } | Self::Refused { .. } | Self::Answered { .. } => ExitStatus::Failed,
+            _ => ExitStatus::Usage,
+        }
+    }
+}

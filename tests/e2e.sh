@@ -35,6 +35,9 @@ elif ! tests/clients/install.sh kubectl; then
         leave_out "$filter" "not all versions of kubectl could be installed"
     done
 fi
+for program in dbus-run-session gnome-keyring-daemon; do
+    command -v "$program" >/dev/null || leave_out login::keyring:: "they need $program, for a keyring"
+done
 cargo build-all --bins
 cargo test-all --test chart --test krew_install
 cargo test-all --test e2e --no-run

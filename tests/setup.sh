@@ -18,6 +18,8 @@ needs=(
     script:bsdutils
     zsh:zsh
     fish:fish
+    dbus-run-session:dbus-daemon
+    gnome-keyring-daemon:gnome-keyring
     curl:curl
     jq:jq
     openssl:openssl

@@ -10,6 +10,7 @@ mod exact_output;
 mod kubeconfig;
 mod kubectl;
 mod kubectl_versions;
+mod login;
 mod logs;
 mod many_clusters;
 mod other_tools;

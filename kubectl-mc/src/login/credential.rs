@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::binding::{Binding, BindingError};
 use super::record::Credential;
-use super::source::Source;
+use super::source::{Source, SourceError};
 use super::store::{Store, StoreError};
 use crate::cli::CredentialArgs;
 use crate::cluster::connection;
@@ -62,7 +62,9 @@ async fn renewed(
     if record.credential.is_fresh(Timestamp::now()) {
         return Ok(record.credential);
     }
-    let record = source.renew(record, env, printer).await?;
+    let renewed = source.renew(record, env, printer).await;
+    let record = renewed
+        .map_err(|source| CredentialError::NotRenewed { server: binding.server().to_owned(), source })?;
     store.save(&record, place)?;
     Ok(record.credential)
 }
@@ -106,12 +108,15 @@ enum CredentialError {
     Version(String),
     #[error("there is no login for {0} on this machine")]
     NoLogin(String),
+    #[error("cannot renew the credential for {server}")]
+    NotRenewed { server: String, source: SourceError },
 }
 
 impl Explain for CredentialError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NoRequest | Self::NoLogin(_) => Some("log in: kubectl mc login".to_owned()),
+            Self::NotRenewed { source, .. } => source.hint(),
             Self::Arguments(_) | Self::Version(_) => None,
         }
     }
@@ -119,7 +124,7 @@ impl Explain for CredentialError {
     fn status(&self) -> ExitStatus {
         match self {
             Self::Arguments(_) | Self::NoRequest => ExitStatus::Usage,
-            Self::Version(_) | Self::NoLogin(_) => ExitStatus::Failed,
+            Self::Version(_) | Self::NoLogin(_) | Self::NotRenewed { .. } => ExitStatus::Failed,
         }
     }
 }

@@ -45,7 +45,9 @@ impl Source {
         let program = Path::new(exec.command.as_deref()?).file_stem().and_then(OsStr::to_str)?;
         let arguments = exec.args.as_deref().unwrap_or_default();
         // Some installations add the version or the platform.
-        if !program.replace('_', "-").starts_with(PROGRAM) || arguments.first().map(String::as_str) != Some(CREDENTIAL) {
+        if !program.replace('_', "-").starts_with(PROGRAM)
+            || arguments.first().map(String::as_str) != Some(CREDENTIAL)
+        {
             return None;
         }
         CredentialArgs::try_parse_from(arguments).ok().map(Self::of_arguments)
@@ -81,6 +83,11 @@ impl Source {
             }
         }
         arguments
+    }
+
+    /// The URL of the issuer, of OpenID Connect.
+    pub(super) fn issuer(&self) -> Option<String> {
+        if let Self::Oidc(options) = self { options.oidc_issuer_url.clone() } else { None }
     }
 
     /// Renews what is stored. A person is asked only at a terminal.

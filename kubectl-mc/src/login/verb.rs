@@ -54,28 +54,27 @@ pub(crate) fn run(
     let _turn = store.turn()?;
     let record = connection::run(async {
         let record = source.log_in(known, &variables, env, printer).await?;
-        Ok((who_am_i(&host, &record.credential, env).await?, record))
+        Ok((who_am_i(&host, &source, &record.credential, env).await?, record))
     });
     let (name, record) = record?;
     let place = store.save(&record, arguments.credential_store)?;
     let file = user_entry::write(&host, &source, binding.server(), wrapped, env)?;
-    tell(&place, printer);
     let until = record.credential.expires.map(|expires| format!(" until {expires}")).unwrap_or_default();
-    printer.note_line(&format!(
-        "logged in to {} as {name}{until}; {} uses it",
-        host.context_name(),
-        file.display()
-    ));
+    printer.note_line(&format!("logged in to {} as {name}{until}", host.context_name()));
+    printer.note_line(&format!("{}, and {} uses it", told(&place, printer), file.display()));
     Ok(ExitStatus::Success)
 }
 
-/// Where the credential is: that it is in a file has to be said.
-fn tell(place: &Place, printer: &Printer) {
-    if let Place::File(file, refused) = place {
-        if let Some(reason) = refused {
-            printer.note_line(&format!("warning: the credential is not in a keyring: {}", chain(reason)));
+/// Where the credential is.
+fn told(place: &Place, printer: &Printer) -> String {
+    match place {
+        Place::Keyring => "the credential is in the keyring".to_owned(),
+        Place::File(file, refused) => {
+            if let Some(reason) = refused {
+                printer.note_line(&format!("warning: the credential is not in a keyring: {}", chain(reason)));
+            }
+            format!("the credential is in {}, which only you can read", file.display())
         }
-        printer.note_line(&format!("the credential is in {}, which only you can read", file.display()));
     }
 }
 
@@ -161,6 +160,7 @@ fn read(file: &Path) -> Result<String, LoginError> {
 /// As whom the host knows the bearer of the credential.
 async fn who_am_i(
     host: &ClusterContext,
+    source: &Source,
     credential: &Credential,
     env: &Env,
 ) -> Result<ServerText, LoginError> {
@@ -181,7 +181,7 @@ async fn who_am_i(
     let request = request.map_err(|error| failed(ClientError::Setup(Box::new(error))))?;
     let reply = client::send(&client, request).await.map_err(failed)?;
     if reply.status == StatusCode::UNAUTHORIZED {
-        return Err(LoginError::Refused { host: host.context_name() });
+        return Err(LoginError::Refused { host: host.context_name(), issuer: source.issuer() });
     }
     if !reply.status.is_success() {
         let (status, text) = (reply.status.as_u16(), reply.message());
@@ -234,7 +234,7 @@ enum LoginError {
     #[error("cannot try the credential at {host}")]
     Host { host: String, source: ClientError },
     #[error("{host} does not accept the credential (401 Unauthorized); nothing was changed")]
-    Refused { host: String },
+    Refused { host: String, issuer: Option<String> },
     #[error("cannot try the credential at {host}: it answered {status}: {text}")]
     Answered { host: String, status: u16, text: ServerText },
 }
@@ -247,6 +247,10 @@ impl Explain for LoginError {
                  `kubectl mc login -- COMMAND` takes what a command prints"
                     .to_owned(),
             ),
+            Self::Refused { issuer: Some(issuer), .. } => Some(format!(
+                "the kube-apiserver of the host has to trust {issuer} and the client (its --oidc-issuer-url and \
+                 --oidc-client-id, or --authentication-config)"
+            )),
             Self::NoPlugin { .. } => Some("`kubectl mc login --help` lists the ways to log in".to_owned()),
             _ => None,
         }

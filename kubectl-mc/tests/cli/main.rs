@@ -21,6 +21,7 @@ mod install;
 mod keep;
 mod kubeconfig;
 mod log;
+mod login;
 mod man;
 mod old_member;
 mod one_cluster;

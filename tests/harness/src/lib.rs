@@ -22,6 +22,7 @@
 //! - [`front_proxy`]: certificates of the host's front proxy, true and false ones
 //! - [`connect_proxy`]: a CONNECT proxy that remembers what it was asked for; [`proxy_authority`]: certificates of its
 //!   own; [`konnectivity`]: a proxy whose agent is at the member
+//! - [`oidc`]: issuers of ID tokens; [`openid_provider`]: a real one, and a person who logs in to it
 //! - [`relay`]: a way that can be cut and mended
 //! - [`turn`]: one test at a time; [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
 
@@ -46,6 +47,7 @@ pub mod managed;
 pub mod much;
 pub mod noise;
 pub mod oidc;
+pub mod openid_provider;
 pub mod own_agent;
 pub mod own_fleet;
 pub mod own_sidecar;

@@ -106,7 +106,7 @@ pub struct Issuers {
     pub ours: Issuer,
     other: Issuer,
     host: &'static Cluster,
-    _server: FakeMember,
+    server: FakeMember,
 }
 
 impl Issuers {
@@ -118,8 +118,8 @@ impl Issuers {
         for issuer in [&mut ours, &mut other] {
             issuer.url = format!("https://{}/{}", server.address, issuer.name);
         }
-        host.trust_issuers(&json!([ours.trusted(server.ca()), other.trusted(server.ca())]))?;
-        let issuers = Self { ours, other, host, _server: server };
+        let issuers = Self { ours, other, host, server };
+        issuers.trust(None)?;
         for issuer in [&issuers.ours, &issuers.other] {
             let token = issuer.token(&json!({"sub": "nobody", "uid": "0", "tenant": "none"}))?;
             let somebody = Api::bearer(host, &token)?;
@@ -129,6 +129,18 @@ impl Issuers {
         }
         Ok(issuers)
     }
+
+    /// Tells the cluster of both, and of one more. It has read that some time later.
+    fn trust(&self, more: Option<&Value>) -> Result<()> {
+        let ca = self.server.ca();
+        let both = [self.ours.trusted(ca), self.other.trusted(ca)];
+        self.host.trust_issuers(&both.iter().chain(more).cloned().collect())
+    }
+}
+
+/// Has the bed's host take the tokens of one issuer more, which is of `jwt` of an AuthenticationConfiguration.
+pub fn also_trust(issuer: &Value) -> Result<()> {
+    of_the_host()?.trust(Some(issuer))
 }
 
 impl Drop for Issuers {
@@ -171,7 +183,7 @@ pub const TENANT: &str = "e2e.example/tenant";
 /// For whom the tokens are.
 const AUDIENCE: &str = "kubectl";
 /// A change of its configuration is seen at once, or after a minute; whether all issuers answer is asked every 10 s.
-const RELOADED: Duration = Duration::from_secs(90);
+pub const RELOADED: Duration = Duration::from_secs(90);
 
 #[cfg(test)]
 mod tests {

@@ -28,6 +28,7 @@ const HELM: &str = "helm";
 /// krew, and what the reviewers of its index check a manifest by.
 const KREW: [&str; 2] = ["krew", "validate-krew-manifest"];
 const CERT_MANAGER: &str = "cert-manager";
+const OPENID_PROVIDER: &str = "openid-provider";
 const KONNECTIVITY: [&str; 2] = ["konnectivity-server", "konnectivity-agent"];
 
 /// Where the tree is; this crate is only ever used from it.
@@ -54,6 +55,7 @@ pub fn build_all(version: &str) -> Result<()> {
         build(version, &[COMMON, IMAGES].concat())?;
         build_from(&cert_manager_module(), version, &[CERT_MANAGER])?;
         build_from(&root().join("tests/konnectivity"), version, &KONNECTIVITY)?;
+        build_from(&root().join("tests/openid"), version, &[OPENID_PROVIDER])?;
     }
     build(version, &[CONTROL_PLANE, NODE].concat())
 }
@@ -82,6 +84,11 @@ pub fn build_krew() -> Result<[PathBuf; 3]> {
 /// Where cert-manager's controllers are once everything is built.
 pub fn cert_manager() -> PathBuf {
     path(DEFAULT_VERSION, CERT_MANAGER)
+}
+
+/// Where the OpenID provider is once everything is built.
+pub fn openid_provider() -> PathBuf {
+    path(DEFAULT_VERSION, OPENID_PROVIDER)
 }
 
 /// Where konnectivity's server and agent are once everything is built.
@@ -159,8 +166,8 @@ fn package(program: &str) -> String {
     match program {
         HELM => "helm.sh/helm/v3/cmd/helm".to_owned(),
         "krew" | "validate-krew-manifest" => format!("sigs.k8s.io/krew/cmd/{program}"),
-        // One of our own, in the module itself.
-        CERT_MANAGER => ".".to_owned(),
+        // Ours, in the module itself.
+        CERT_MANAGER | OPENID_PROVIDER => ".".to_owned(),
         "konnectivity-server" => "sigs.k8s.io/apiserver-network-proxy/cmd/server".to_owned(),
         "konnectivity-agent" => "sigs.k8s.io/apiserver-network-proxy/cmd/agent".to_owned(),
         "etcd" => "go.etcd.io/etcd/server/v3".to_owned(),

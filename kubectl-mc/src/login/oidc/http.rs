@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use http::{Request, StatusCode, Uri, header};
+use http::{Method, Request, StatusCode, Uri, header};
 use kube::client::Body;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
@@ -39,7 +39,7 @@ impl HttpClient {
     }
 
     pub(super) async fn get(&self, url: &str) -> Result<Value, OidcError> {
-        let reply = self.send(url, Request::get(url), Body::empty()).await?;
+        let reply = self.send(url, Request::builder(), Body::empty()).await?;
         if reply.status.is_success() {
             return Ok(reply.json());
         }
@@ -53,8 +53,9 @@ impl HttpClient {
         fields: &[(&str, &str)],
         authorization: Option<&str>,
     ) -> Result<Answer, OidcError> {
-        let mut request =
-            Request::post(url).header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         if let Some(authorization) = authorization {
             request = request.header(header::AUTHORIZATION, authorization);
         }
@@ -64,21 +65,26 @@ impl HttpClient {
 
     async fn send(&self, url: &str, request: http::request::Builder, body: Body) -> Result<Reply, OidcError> {
         let uri: Uri = url.parse().map_err(|_| OidcError::NotHttps(url.to_owned()))?;
-        if uri.scheme_str() != Some("https") || uri.host().is_none() {
-            return Err(OidcError::NotHttps(url.to_owned()));
-        }
+        let authority = uri.authority().cloned().filter(|_| uri.scheme_str() == Some("https"));
+        let authority = authority.ok_or_else(|| OidcError::NotHttps(url.to_owned()))?;
+        let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let unreachable = |source| OidcError::Unreachable { url: url.to_owned(), source };
         let setup = |error| unreachable(ClientError::Setup(error));
         let proxy_url = client::proxy_from_environment(&uri, &self.env);
-        let mut config = kube::Config::new(uri);
+        // The path is the request's: kube puts that of the server before it.
+        let server = Uri::builder().scheme("https").authority(authority).path_and_query("/").build();
+        let mut config = kube::Config::new(server.map_err(|error| setup(Box::new(error)))?);
         config.root_cert.clone_from(&self.authorities);
         config.proxy_url = proxy_url;
         config.default_retry = false;
         config.connect_timeout = Some(client::CONNECT_TIMEOUT);
         config.read_timeout = Some(client::READ_TIMEOUT);
         let client = kube::Client::try_from(config).map_err(|error| setup(Box::new(error)))?;
-        let request =
-            request.header(header::ACCEPT, "application/json").body(body).map_err(|e| setup(Box::new(e)))?;
+        let request = request
+            .uri(path)
+            .header(header::ACCEPT, "application/json")
+            .body(body)
+            .map_err(|e| setup(Box::new(e)))?;
         client::send_limited(&client, request, MAX_ANSWER).await.map_err(unreachable)
     }
 }
@@ -90,8 +96,10 @@ pub(super) fn form(fields: &[(&str, &str)]) -> String {
 }
 
 pub(super) fn encoded(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
+/// All but the unreserved characters (RFC 3986, 2.3).
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Documents and tokens are smaller.
 const MAX_ANSWER: usize = 1024 * 1024;

@@ -86,15 +86,15 @@ const OIDC: &str = "OpenID Connect";
 const LOGIN_EXAMPLES: &str = "\
 Stores a credential for the host in the keyring of the operating system and lets
 the host's context of your kubeconfig use it. The kubeconfig holds no secret:
-kubectl, helm and others ask the plugin (kubectl-mc credential), which returns
-the credential for requests to this host only and renews it once for all of them.
+kubectl, helm and others run the plugin (kubectl-mc credential), which returns it
+for requests to this host only and renews it once for all of them.
 
 Examples:
   # A token, typed or pasted
   kubectl mc login --context=hub
 
-  # OpenID Connect in the browser; a machine without one adds --oidc-device-code
-  kubectl mc login --oidc-issuer-url=https://login.example.com --oidc-client-id=kubectl
+  # OpenID Connect in the browser; --oidc-device-code where there is none
+  kubectl mc login --oidc-issuer-url=https://id.example --oidc-client-id=k8s
 
   # What a slow credential plugin returns, until it expires
   kubectl mc login --cache-plugin
@@ -106,9 +106,9 @@ Examples:
   kubectl mc login";
 
 const LOGOUT_EXAMPLES: &str = "\
-Removes the credential of the host from the keyring, and lets the context use the
-user that it had before `kubectl mc login`. A refresh token is revoked where the
-issuer can do that.
+Removes the credential of the host, and lets the context use the user that it
+had before `kubectl mc login`. A refresh token is revoked where the issuer can
+do that.
 
 Examples:
   kubectl mc logout

@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::binding::{Binding, BindingError};
-use super::record::Credential;
+use super::record::{Credential, Record};
 use super::source::{Source, SourceError};
-use super::store::{Store, StoreError};
-use crate::cli::CredentialArgs;
+use super::store::Store;
+use crate::cli::{CredentialArgs, CredentialStore};
 use crate::cluster::connection;
 use crate::env::{self, Env};
 use crate::error::{Explain, Failure};
@@ -33,18 +33,22 @@ pub(crate) fn run(arguments: &[OsString], env: &Env, printer: &Printer) -> Resul
     let binding = Binding::requested(&arguments.server, &request.cluster)?;
     let source = Source::of_arguments(arguments);
     let store = Store::new(&binding, env)?;
-    let credential = match fresh(&store)? {
-        Some(credential) => credential,
-        None => connection::run(renewed(&store, &source, &binding, env, printer))?,
+    let credential = match load(&store, &source, &binding)? {
+        (record, _) if record.credential.is_fresh(Timestamp::now()) => record.credential,
+        _ => connection::run(renewed(&store, &source, &binding, env, printer))?,
     };
     printer.out_line(&credential.exec_credential(&request.api_version).to_string());
     Ok(ExitStatus::Success)
 }
 
-/// The stored credential, if it need not be renewed.
-fn fresh(store: &Store) -> Result<Option<Credential>, StoreError> {
-    let stored = store.load()?.map(|(record, _)| record.credential);
-    Ok(stored.filter(|credential| credential.is_fresh(Timestamp::now())))
+/// What is stored, if this source made it.
+fn load(store: &Store, source: &Source, binding: &Binding) -> Result<(Record, CredentialStore), Failure> {
+    let server = binding.server();
+    let stored = store.load()?.ok_or_else(|| CredentialError::NoLogin(server.to_owned()))?;
+    if stored.0.arguments != source.arguments(server) {
+        return Err(CredentialError::OtherSource(server.to_owned()).into());
+    }
+    Ok(stored)
 }
 
 /// The credential after a renewal, by this process or by the one before it.
@@ -56,9 +60,7 @@ async fn renewed(
     printer: &Printer,
 ) -> Result<Credential, Failure> {
     let _turn = store.turn()?;
-    let Some((record, place)) = store.load()? else {
-        return Err(CredentialError::NoLogin(binding.server().to_owned()).into());
-    };
+    let (record, place) = load(store, source, binding)?;
     if record.credential.is_fresh(Timestamp::now()) {
         return Ok(record.credential);
     }
@@ -108,6 +110,8 @@ enum CredentialError {
     Version(String),
     #[error("there is no login for {0} on this machine")]
     NoLogin(String),
+    #[error("the login for {0} was made in another way than this kubeconfig says")]
+    OtherSource(String),
     #[error("cannot renew the credential for {server}")]
     NotRenewed { server: String, source: SourceError },
 }
@@ -115,7 +119,9 @@ enum CredentialError {
 impl Explain for CredentialError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::NoRequest | Self::NoLogin(_) => Some("log in: kubectl mc login".to_owned()),
+            Self::NoRequest | Self::NoLogin(_) | Self::OtherSource(_) => {
+                Some("log in: kubectl mc login".to_owned())
+            }
             Self::NotRenewed { source, .. } => source.hint(),
             Self::Arguments(_) | Self::Version(_) => None,
         }
@@ -124,7 +130,9 @@ impl Explain for CredentialError {
     fn status(&self) -> ExitStatus {
         match self {
             Self::Arguments(_) | Self::NoRequest => ExitStatus::Usage,
-            Self::Version(_) | Self::NoLogin(_) | Self::NotRenewed { .. } => ExitStatus::Failed,
+            Self::Version(_) | Self::NoLogin(_) | Self::OtherSource(_) | Self::NotRenewed { .. } => {
+                ExitStatus::Failed
+            }
         }
     }
 }

@@ -11,6 +11,9 @@ use super::jwt;
 pub(super) struct Record {
     /// For people who look at what is stored.
     pub(super) server: String,
+    /// The arguments of the credential plugin: with others, a kubeconfig of someone else could send the refresh token to
+    /// another issuer.
+    pub(super) arguments: Vec<String>,
     pub(super) credential: Credential,
     /// Of OpenID Connect.
     #[serde(default, skip_serializing_if = "Option::is_none")]

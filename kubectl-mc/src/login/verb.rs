@@ -48,7 +48,8 @@ pub(crate) fn run(
             Source::Command(_) | Source::Oidc(_) => Credential::default(),
         },
         refresh_token: None,
-        client_secret: client_secret(arguments, &store)?,
+        client_secret: client_secret(arguments, &store, &source.arguments(binding.server()))?,
+        arguments: source.arguments(binding.server()),
     };
     let variables = variables(&host, wrapped.as_ref());
     let _turn = store.turn()?;
@@ -135,16 +136,18 @@ fn token(file: Option<&Path>, host: &ClusterContext) -> Result<String, LoginErro
     if is_token(token) { Ok(token.to_owned()) } else { Err(LoginError::NoToken) }
 }
 
-/// The secret of the client: of its file, or of the last login.
-fn client_secret(arguments: &LoginArgs, store: &Store) -> Result<Option<String>, Failure> {
-    if let Some(file) = &arguments.oidc_client_secret_file {
+/// The secret of the client: of its file, or of the last login in this way.
+fn client_secret(
+    given: &LoginArgs,
+    store: &Store,
+    arguments: &[String],
+) -> Result<Option<String>, LoginError> {
+    if let Some(file) = &given.oidc_client_secret_file {
         return Ok(Some(read(file)?.trim().to_owned()));
     }
-    if arguments.oidc.oidc_issuer_url.is_some() {
-        return Ok(None);
-    }
     // What cannot be read is replaced.
-    Ok(store.load().ok().flatten().and_then(|(record, _)| record.client_secret))
+    let stored = store.load().ok().flatten().map(|(record, _)| record);
+    Ok(stored.filter(|record| record.arguments == arguments).and_then(|record| record.client_secret))
 }
 
 fn read(file: &Path) -> Result<String, LoginError> {

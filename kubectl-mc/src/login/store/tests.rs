@@ -29,6 +29,7 @@ impl Scene {
 fn record(token: &str) -> Record {
     Record {
         server: "https://h".to_owned(),
+        arguments: Vec::new(),
         credential: Credential::of_token(token.to_owned()),
         refresh_token: None,
         client_secret: None,

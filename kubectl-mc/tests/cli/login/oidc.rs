@@ -1,6 +1,7 @@
 //! Issuers that cannot be used. What a real one does is tested on the test bed.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::Scene;
 use crate::bed::Ran;
@@ -40,6 +41,56 @@ fn issuers_that_cannot_be_used_are_named() {
     let ran = scene.oidc("https://127.0.0.1:1", &[]);
     assert!(ran.err.contains("cannot reach the issuer at https://127.0.0.1:1/.well-known/"), "{ran:?}");
     assert_eq!(scene.file(), None);
+}
+
+/// The attacker's kubeconfig has the true host, and an issuer of his own.
+#[test]
+fn refresh_token_goes_to_no_other_issuer() {
+    let scene = Scene::new(201);
+    let ran = scene.login("secret-token", &[]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let file = scene.file().unwrap();
+    let mut record: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let server = format!("--server={}", scene.host.url);
+    let own = ["credential", &server, "--oidc-issuer-url=https://i", "--oidc-client-id=kubectl"];
+    record["arguments"] = json!(own);
+    record["refresh_token"] = "secret-refresh".into();
+    record["client_secret"] = "secret-client".into();
+    std::fs::write(&file, record.to_string()).unwrap();
+    scene.expire();
+    let (known, url) = watch::channel(String::new());
+    let evil = TlsServer::new(&scene.authority, move |path| {
+        let url = url.borrow().clone();
+        let at = |path: &str| format!("{url}/{path}");
+        let body = match path {
+            "/device" => {
+                json!({"device_code": "d", "user_code": "u", "verification_uri": url, "expires_in": 1})
+            }
+            _ => json!({
+                "issuer": url, "token_endpoint": at("token"), "device_authorization_endpoint": at("device"),
+                "revocation_endpoint": at("revoke"),
+            }),
+        };
+        (200, body.to_string())
+    });
+    known.send_replace(evil.url.clone());
+    std::fs::write(scene.bed.path("ca.pem"), scene.authority.pem()).unwrap();
+    let issuer = format!("--oidc-issuer-url={}", evil.url);
+    let authority = format!("--oidc-certificate-authority={}", scene.bed.path("ca.pem").display());
+    let words =
+        ["credential", &server, &issuer, "--oidc-client-id=kubectl", &authority, "--oidc-device-code"];
+    let ran = scene.bed.run_with("KUBERNETES_EXEC_INFO", scene.info().to_string(), &words);
+    assert!(ran.code == Some(1) && ran.err.contains("was made in another way"), "{ran:?}");
+    scene.kubeconfig(&json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "kubectl-mc", "args": words,
+        "provideClusterInfo": true, "interactiveMode": "Never",
+    }}));
+    let ran = scene.bed.run(&["login"]);
+    assert!(ran.err.contains("enter the code u\n"), "{ran:?}");
+    scene.bed.run(&["logout"]);
+    let requests = evil.requests().concat();
+    assert!(requests.contains("POST /device ") && !requests.contains("authorization:"), "{requests}");
+    assert!(!requests.contains("/token ") && !requests.contains("/revoke "), "{requests}");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! The user of the kubeconfig that runs the credential plugin. The host's context, and the contexts of members that
 //! `kubectl mc kubeconfig --merge` wrote, name it; the one that they named before is kept in it for `logout`.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use kube::config::{AuthInfo, ExecConfig};
@@ -148,7 +147,7 @@ fn name(host: &ClusterContext) -> String {
 fn program(env: &Env) -> String {
     let Ok(own) = std::env::current_exe() else { return PROGRAM.to_owned() };
     let file = format!("{PROGRAM}{}", std::env::consts::EXE_SUFFIX);
-    let found = std::env::split_paths(env.var(env::PATH).unwrap_or(OsStr::new("")))
+    let found = std::env::split_paths(env.var(env::PATH).unwrap_or_default())
         .map(|folder| folder.join(&file))
         .find(|file| file.is_file());
     let real = |file: &Path| file.canonicalize().ok();

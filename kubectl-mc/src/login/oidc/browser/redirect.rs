@@ -29,7 +29,7 @@ enum Returned {
 
 impl Redirects {
     pub(super) async fn listen(wanted: Option<u16>) -> Result<Self, OidcError> {
-        let ports = wanted.map_or(USUAL_PORTS.to_vec(), |port| vec![port]);
+        let ports = wanted.map_or_else(|| USUAL_PORTS.to_vec(), |port| vec![port]);
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
         for port in &ports {
             match TcpListener::bind(("127.0.0.1", *port)).await {

@@ -1,5 +1,6 @@
 //! The flags of `login` and `logout`, and those of the credential plugin that `login` writes into the kubeconfig.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, ValueEnum};
@@ -65,6 +66,16 @@ pub(crate) enum CredentialStore {
     Keyring,
     /// A file that only its owner can read
     File,
+}
+
+impl fmt::Display for CredentialStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Keyring => "keyring",
+            Self::File => "file",
+        })
+    }
 }
 
 /// The credential plugin: what a kubeconfig runs.

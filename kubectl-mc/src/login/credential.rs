@@ -17,6 +17,7 @@ use crate::cluster::connection;
 use crate::env::{self, Env};
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
+use crate::log::Log;
 use crate::printer::Printer;
 
 /// Prints the credential for the server that kubectl names.
@@ -33,9 +34,16 @@ pub(crate) fn run(arguments: &[OsString], env: &Env, printer: &Printer) -> Resul
     let binding = Binding::requested(&arguments.server, &request.cluster)?;
     let source = Source::of_arguments(arguments);
     let store = Store::new(&binding, env)?;
-    let credential = match load(&store, &source, &binding)? {
-        (record, _) if record.credential.is_fresh(Timestamp::now()) => record.credential,
-        _ => connection::run(renewed(&store, &source, &binding, env, printer))?,
+    let (record, place) = load(&store, &source, &binding)?;
+    let is_fresh = record.credential.is_fresh(Timestamp::now());
+    let expires = record.credential.expires.map(|expires| expires.to_string()).unwrap_or_default();
+    Log::new(env).decision(
+        "Read login",
+        &[("server", &binding.server()), ("store", &place), ("expires", &expires), ("fresh", &is_fresh)],
+    );
+    let credential = match is_fresh {
+        true => record.credential,
+        false => connection::run(renewed(&store, &source, &binding, env, printer))?,
     };
     printer.out_line(&credential.exec_credential(&request.api_version).to_string());
     Ok(ExitStatus::Success)

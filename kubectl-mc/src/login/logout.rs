@@ -4,7 +4,7 @@ use super::binding::Binding;
 use super::oidc;
 use super::source::Source;
 use super::store::Store;
-use super::user_entry;
+use super::user_entry::{self, Removed};
 use crate::cli::Flags;
 use crate::cluster::connection;
 use crate::cluster::context::ClusterContext;
@@ -39,8 +39,9 @@ pub(crate) fn run(flags: &Flags, env: &Env, printer: &Printer) -> Result<ExitSta
         return Ok(ExitStatus::Success);
     }
     let user = match user_entry::remove(&host, env)? {
-        Some(user) => format!("its user is {user:?} again"),
-        None => "it has no user".to_owned(),
+        Removed::Restored(Some(user)) => format!("its user is {user:?} again"),
+        Removed::Restored(None) => "it has no user".to_owned(),
+        Removed::Kept => "choose another user: kubectl config set-context NAME --user=USER".to_owned(),
     };
     printer.note_line(&format!("logged out of {}; {user}", host.context_name()));
     Ok(ExitStatus::Success)

@@ -1,6 +1,7 @@
 //! The user of the kubeconfig that runs the credential plugin. The host's context, and the contexts of members that
 //! `kubectl mc kubeconfig --merge` wrote, name it; the one that they named before is kept in it for `logout`.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use kube::config::{AuthInfo, ExecConfig};
@@ -13,6 +14,7 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::kubeconfig::Mark;
 use crate::kubeconfig::edit::{EditError, Section, UserFile, list};
+use crate::next_command::quoted;
 
 /// The name of our extension of the user.
 const EXTENSION: &str = "kubectl-mc.dev/login";
@@ -84,29 +86,73 @@ pub(super) fn write(
         }
     }
     let mut changed = Section::of(file.content(), "users");
+    let exec = entry["user"]["exec"].clone();
     match old {
         Some(at) if users[at] == entry => {}
         Some(at) => changed.changed.push((at, Some(entry))),
         None => changed.added.push(entry),
     }
     let contexts = contexts_with_user(file.content(), host, used, &name.clone().into());
-    file.write(&[changed, contexts])?;
-    Ok(file.path().to_owned())
+    match file.write(&[changed, contexts]) {
+        Err(source @ EditError::Unsupported { .. }) => {
+            let commands = by_kubectl(host, &exec);
+            Err(UserEntryError::ByHand { source, commands })
+        }
+        written => Ok(written.map(|()| file.path().to_owned())?),
+    }
 }
 
-/// Lets contexts name the user that they had before, and removes ours. Says which user that is.
-pub(super) fn remove(host: &ClusterContext, env: &Env) -> Result<Option<String>, UserEntryError> {
+/// What kubectl writes the same with: it rewrites the whole file.
+fn by_kubectl(host: &ClusterContext, exec: &Value) -> String {
+    let text = |value: &Value| quoted(OsStr::new(value.as_str().unwrap_or_default()));
+    let name = quoted(OsStr::new(&name(host)));
+    let words =
+        exec["args"].as_array().into_iter().flatten().map(|word| format!(" --exec-arg={}", text(word)));
+    let variables = exec["env"].as_array().into_iter().flatten();
+    let variables = variables.map(|variable| {
+        let both = format!(
+            "{}={}",
+            variable["name"].as_str().unwrap_or_default(),
+            variable["value"].as_str().unwrap_or_default()
+        );
+        format!(" --exec-env={}", quoted(OsStr::new(&both)))
+    });
+    let kubectl = host.kubectl();
+    let context = quoted(OsStr::new(host.context.as_deref().unwrap_or_default()));
+    format!(
+        "{kubectl} config set-credentials {name} --exec-api-version={} --exec-command={}{}{} --exec-provide-cluster-info \
+         --exec-interactive-mode=IfAvailable && {kubectl} config set-context {context} --user={name}",
+        text(&exec["apiVersion"]),
+        text(&exec["command"]),
+        words.collect::<String>(),
+        variables.collect::<String>()
+    )
+}
+
+/// What logout did with the kubeconfig.
+#[derive(Debug, PartialEq)]
+pub(super) enum Removed {
+    /// The contexts have the user of before again, if they had one.
+    Restored(Option<String>),
+    /// Login did not write the user that the contexts have.
+    Kept,
+}
+
+/// Lets contexts name the user that they had before, and removes ours.
+pub(super) fn remove(host: &ClusterContext, env: &Env) -> Result<Removed, UserEntryError> {
     let file = UserFile::open(host, env)?;
     let name = name(host);
     let users = list(file.content(), "users");
-    let Some(at) = users.iter().position(|user| user["name"] == name.as_str()) else { return Ok(None) };
-    let Some(mark) = mark(&users[at]) else { return Ok(None) };
+    let Some(at) = users.iter().position(|user| user["name"] == name.as_str()) else {
+        return Ok(Removed::Kept);
+    };
+    let Some(mark) = mark(&users[at]) else { return Ok(Removed::Kept) };
     let mut changed = Section::of(file.content(), "users");
     changed.changed.push((at, None));
     let contexts = contexts_with_user(file.content(), host, Some(&name), &mark["user"]);
     let previous = mark["user"].as_str().map(str::to_owned);
     file.write(&[changed, contexts])?;
-    Ok(previous)
+    Ok(Removed::Restored(previous))
 }
 
 /// The change of the contexts of the host and its members from one user to another; null is none.
@@ -165,6 +211,9 @@ const INSTALL_HINT: &str =
 pub(super) enum UserEntryError {
     #[error(transparent)]
     Edit(#[from] EditError),
+    /// The credential is stored.
+    #[error("{source}")]
+    ByHand { source: EditError, commands: String },
     #[error("{} has a user {name:?} that `kubectl mc login` did not write", file.display())]
     Foreign { name: String, file: PathBuf },
 }
@@ -173,6 +222,9 @@ impl Explain for UserEntryError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Edit(error) => error.hint(),
+            Self::ByHand { commands, .. } => {
+                Some(format!("the credential is stored; kubectl writes the kubeconfig anew: {commands}"))
+            }
             Self::Foreign { .. } => Some("rename that user in the file".to_owned()),
         }
     }

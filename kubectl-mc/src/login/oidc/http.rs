@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::OidcError;
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::env::Env;
+use crate::log::Log;
 
 pub(super) struct HttpClient {
     /// DER; none: the system's authorities.
@@ -72,6 +73,7 @@ impl HttpClient {
         let setup = |error| unreachable(ClientError::Setup(error));
         let proxy_url = client::proxy_from_environment(&uri, &self.env);
         // The path is the request's: kube puts that of the server before it.
+        let origin = format!("https://{authority}");
         let server = Uri::builder().scheme("https").authority(authority).path_and_query("/").build();
         let mut config = kube::Config::new(server.map_err(|error| setup(Box::new(error)))?);
         config.root_cert.clone_from(&self.authorities);
@@ -80,6 +82,7 @@ impl HttpClient {
         config.connect_timeout = Some(client::CONNECT_TIMEOUT);
         config.read_timeout = Some(client::READ_TIMEOUT);
         let client = kube::Client::try_from(config).map_err(|error| setup(Box::new(error)))?;
+        let client = client::logged(client, &origin, Log::new(&self.env));
         let request = request
             .uri(path)
             .header(header::ACCEPT, "application/json")

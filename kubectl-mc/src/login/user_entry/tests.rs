@@ -70,7 +70,7 @@ fn host_and_its_members_use_the_login_and_logout_undoes_it() {
     assert_eq!(text.matches("\n    user: kubectl-mc/hub\n").count(), 2, "{text}");
     assert_eq!(text.matches("\n    user: u\n").count(), 1, "of the other context: {text}");
     assert_eq!(exec(&scene.host()).and_then(Source::of_user), Some(Source::Token));
-    assert_eq!(remove(&scene.host(), &scene.env).unwrap().as_deref(), Some("u"));
+    assert_eq!(remove(&scene.host(), &scene.env).unwrap(), Removed::Restored(Some("u".to_owned())));
     // Comments within an entry that was changed are lost.
     assert_eq!(scene.text(), FILE.replace("   # of the hub", ""));
 }
@@ -83,8 +83,8 @@ fn second_login_keeps_the_user_before_the_first() {
     scene.write(&command);
     assert_eq!(exec(&scene.host()).and_then(Source::of_user), Some(command));
     assert_eq!(scene.text().matches("name: kubectl-mc/hub").count(), 1);
-    assert_eq!(remove(&scene.host(), &scene.env).unwrap().as_deref(), Some("u"));
-    assert!(remove(&scene.host(), &scene.env).unwrap().is_none());
+    assert_eq!(remove(&scene.host(), &scene.env).unwrap(), Removed::Restored(Some("u".to_owned())));
+    assert_eq!(remove(&scene.host(), &scene.env).unwrap(), Removed::Kept);
 }
 
 #[test]
@@ -94,6 +94,28 @@ fn user_of_someone_else_is_left_alone() {
     std::fs::write(scene.folder.path().join("config"), &foreign).unwrap();
     let error = write(&scene.host(), &Source::Token, "https://h:6443", None, &scene.env).unwrap_err();
     assert!(matches!(error, UserEntryError::Foreign { .. }), "{error}");
-    assert_eq!(remove(&scene.host(), &scene.env).unwrap(), None);
+    assert_eq!(remove(&scene.host(), &scene.env).unwrap(), Removed::Kept);
     assert_eq!(scene.text(), foreign);
+}
+
+#[test]
+fn form_that_cannot_be_edited_is_left_to_kubectl() {
+    let scene = Scene::new();
+    let json = "{current-context: hub, clusters: [{name: c, cluster: {server: 'https://h'}}], \
+                contexts: [{name: hub, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}";
+    std::fs::write(scene.folder.path().join("config"), json).unwrap();
+    let source = Source::Command(vec!["get token".to_owned()]);
+    let error = write(&scene.host(), &source, "https://h", None, &scene.env).unwrap_err();
+    let hint = error.hint().unwrap();
+    let commands = hint.split_once("anew: ").unwrap().1;
+    let (credentials, context) = commands.split_once(" && ").unwrap();
+    assert!(
+        credentials.starts_with("kubectl --context=hub config set-credentials kubectl-mc/hub ")
+            && credentials.contains(
+                " --exec-arg=credential --exec-arg=--server=https://h --exec-arg=-- --exec-arg='get token' "
+            ),
+        "{credentials}"
+    );
+    assert_eq!(context, "kubectl --context=hub config set-context hub --user=kubectl-mc/hub");
+    assert_eq!(scene.text(), json);
 }

@@ -65,7 +65,7 @@ pub(crate) const KUBERNETES_SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 pub(crate) const KUBERNETES_SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
 /// The pod's namespace when its manifest says so; kubectl prefers it to the service account's file.
 pub(crate) const POD_NAMESPACE: &str = "POD_NAMESPACE";
-/// What kubectl tells a credential plugin (`client.authentication.k8s.io`).
+/// The request of kubectl to a credential plugin (`client.authentication.k8s.io`).
 pub(crate) const KUBERNETES_EXEC_INFO: &str = "KUBERNETES_EXEC_INFO";
 /// Proxies, as Go reads them.
 pub(crate) const HTTPS_PROXY: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];

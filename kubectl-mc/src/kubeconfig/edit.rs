@@ -49,7 +49,7 @@ impl UserFile {
         &self.path
     }
 
-    /// What it says at present.
+    /// Its present content.
     pub(crate) fn content(&self) -> &Value {
         &self.old
     }
@@ -69,7 +69,7 @@ impl UserFile {
         }
     }
 
-    /// What it says afterwards.
+    /// Its content afterwards.
     pub(crate) fn wanted(&self, sections: &[Section]) -> Value {
         let mut wanted = self.old.clone();
         for section in sections.iter().filter(|section| !section.is_empty()) {

@@ -1,4 +1,4 @@
-//! The server that a credential is for: its address, the authority that vouches for it, and the name in its certificate.
+//! The server that a credential is for: its address, the certificate authority, and the name in its certificate.
 //! The credential is returned for no other, so that a kubeconfig of someone else cannot send it elsewhere.
 
 use aws_lc_rs::digest;

@@ -1,5 +1,5 @@
-//! A command that prints a credential: a token, or an `ExecCredential` as any credential plugin does. It gets what kubectl
-//! told the plugin in `KUBERNETES_EXEC_INFO`, and the terminal if the plugin has it.
+//! A command that prints a credential: a token, or an `ExecCredential` as any credential plugin does. It inherits
+//! `KUBERNETES_EXEC_INFO`, and the terminal if the plugin has it.
 
 use std::process::{Command, ExitStatus, Stdio};
 

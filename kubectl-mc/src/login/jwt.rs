@@ -13,7 +13,7 @@ pub(super) fn claims(token: &str) -> Option<Value> {
     serde_json::from_slice(&claims).ok().filter(Value::is_object)
 }
 
-/// The time from which the token is no longer accepted, if it says one.
+/// The claim `exp`, if there is one.
 pub(super) fn expires(token: &str) -> Option<Timestamp> {
     let seconds = claims(token)?.get("exp")?.as_f64()?;
     Timestamp::from_second(seconds as i64).ok()

@@ -130,7 +130,7 @@ pub(super) enum OidcError {
     NoRefreshToken,
     #[error("cannot listen on port {ports} of localhost")]
     Listen { ports: String, source: std::io::Error },
-    #[error("no one logged in within {minutes} minutes")]
+    #[error("the login was not finished within {minutes} minutes")]
     TooLate { minutes: u64 },
     #[error("the system gives no random numbers")]
     Random,

@@ -103,7 +103,7 @@ impl Store {
         Ok(Place::File(self.file.clone(), refused))
     }
 
-    /// Removes what is stored; says whether there was something.
+    /// Removes the login; returns whether there was one.
     pub(super) fn remove(&self) -> Result<bool, StoreError> {
         let was_in_file = self.remove_file()?;
         match keyring::remove(&self.key, &self.label) {

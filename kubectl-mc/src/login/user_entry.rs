@@ -45,7 +45,7 @@ impl Wrapped {
     }
 }
 
-/// Writes the user, and lets contexts name it. Says in which file.
+/// Writes the user, and lets contexts name it. Returns the file.
 pub(super) fn write(
     host: &ClusterContext,
     source: &Source,

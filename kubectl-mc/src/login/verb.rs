@@ -62,12 +62,12 @@ pub(crate) fn run(
     let file = user_entry::write(&host, &source, binding.server(), wrapped, env)?;
     let until = record.credential.expires.map(|expires| format!(" until {expires}")).unwrap_or_default();
     printer.note_line(&format!("logged in to {} as {name}{until}", host.context_name()));
-    printer.note_line(&format!("{}, and {} uses it", told(&place, printer), file.display()));
+    printer.note_line(&format!("{}, and {} uses it", location(&place, printer), file.display()));
     Ok(ExitStatus::Success)
 }
 
-/// Where the credential is.
-fn told(place: &Place, printer: &Printer) -> String {
+/// Where the credential is stored, for the output.
+fn location(place: &Place, printer: &Printer) -> String {
     match place {
         Place::Keyring => "the credential is in the keyring".to_owned(),
         Place::File(file, refused) => {
@@ -104,7 +104,7 @@ fn source(arguments: &LoginArgs, host: &ClusterContext) -> Result<(Source, Optio
     }
 }
 
-/// The environment of a command that prints a credential: what kubectl would tell it.
+/// The environment of a command that prints a credential: with the `KUBERNETES_EXEC_INFO` of kubectl.
 fn variables(host: &ClusterContext, wrapped: Option<&Wrapped>) -> Vec<(String, String)> {
     let version = wrapped.and_then(|wrapped| wrapped.api_version.clone());
     let version = version.unwrap_or_else(|| "client.authentication.k8s.io/v1".to_owned());

@@ -44,7 +44,7 @@ impl Scene {
     }
 
     /// Standard error without what differs from run to run.
-    fn told(&self, ran: &Ran) -> String {
+    fn stderr(&self, ran: &Ran) -> String {
         let folder = self.bed.path("");
         let lines = ran.err.lines().map(|line| match line.split_once("that can be used: ") {
             Some((begin, _)) => format!("{begin}that can be used: …\n"),
@@ -79,7 +79,7 @@ impl Scene {
         fs::write(file, record.to_string()).unwrap();
     }
 
-    /// What kubectl tells the plugin.
+    /// The `KUBERNETES_EXEC_INFO` of kubectl.
     fn info(&self) -> Value {
         json!({
             "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
@@ -133,7 +133,7 @@ fn token_is_tried_stored_and_used_until_logout() {
     let before = scene.bed.read("kubeconfig");
     let ran = scene.login("secret-token\n", &[]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{ran:?}");
-    insta::assert_snapshot!(scene.told(&ran), @r#"
+    insta::assert_snapshot!(scene.stderr(&ran), @r#"
     logged in to context "host" (https://HOST) as jane
     warning: the credential is not in a keyring: this system has no keyring that can be used: …
     the credential is in /DIR/home/.local/state/kubectl-mc/login-KEY.json, which only you can read, and /DIR/kubeconfig uses it
@@ -148,11 +148,14 @@ fn token_is_tried_stored_and_used_until_logout() {
     assert_eq!(exec["provideClusterInfo"], true);
     assert_eq!(scene.token(), "secret-token");
     let ran = scene.bed.run(&["logout"]);
-    assert_eq!(scene.told(&ran), "logged out of context \"host\" (https://HOST); its user is \"u\" again\n");
+    assert_eq!(
+        scene.stderr(&ran),
+        "logged out of context \"host\" (https://HOST); its user is \"u\" again\n"
+    );
     assert_eq!((scene.bed.read("kubeconfig"), scene.file()), (before, None));
     let ran = scene.bed.run(&["logout"]);
     assert_eq!(
-        scene.told(&ran),
+        scene.stderr(&ran),
         "error: `kubectl mc login` stored no credential for context \"host\" (https://HOST)\n"
     );
 }
@@ -163,7 +166,7 @@ fn refused_token_changes_nothing() {
     let before = scene.bed.read("kubeconfig");
     let ran = scene.login("secret-token", &[]);
     assert_eq!(
-        (ran.code, scene.told(&ran).as_str()),
+        (ran.code, scene.stderr(&ran).as_str()),
         (
             Some(1),
             "error: context \"host\" (https://HOST) does not accept the credential (401 Unauthorized); nothing was changed\n"
@@ -212,7 +215,7 @@ fn other_servers_get_no_credential() {
 }
 
 #[test]
-fn plugin_that_was_started_by_hand_says_who_runs_it() {
+fn credential_plugin_started_by_hand_is_explained() {
     let scene = Scene::new(201);
     let ran = scene.bed.run(&["credential", "--server=https://h"]);
     insta::assert_snapshot!(ran.failed().1, @r"
@@ -223,7 +226,7 @@ fn plugin_that_was_started_by_hand_says_who_runs_it() {
 }
 
 #[test]
-fn hosts_that_cannot_be_told_from_others_are_refused() {
+fn hosts_without_verified_tls_are_refused() {
     let scene = Scene::new(201);
     let text = scene.bed.read("kubeconfig");
     let authority = format!("certificate-authority-data: {}", STANDARD.encode(scene.authority.pem()));
@@ -247,7 +250,7 @@ fn expired_token_asks_for_a_login() {
     scene.expire();
     let ran = scene.credential(&scene.info());
     assert_eq!(
-        (ran.code, scene.told(&ran).as_str()),
+        (ran.code, scene.stderr(&ran).as_str()),
         (
             Some(1),
             "error: cannot renew the credential for https://HOST: the token has expired\nhint: log in again: kubectl mc login\n"
@@ -258,7 +261,7 @@ fn expired_token_asks_for_a_login() {
 }
 
 #[test]
-fn what_is_no_token_is_refused() {
+fn text_that_is_no_token_is_refused() {
     let scene = Scene::new(201);
     for text in ["", "two words", "line\nbreak", "ü"] {
         let ran = scene.login(text, &[]);
@@ -268,11 +271,11 @@ fn what_is_no_token_is_refused() {
             "{text:?}"
         );
     }
-    insta::assert_snapshot!(scene.told(&scene.bed.run(&["login"])), @r"
+    insta::assert_snapshot!(scene.stderr(&scene.bed.run(&["login"])), @r"
     error: cannot prompt for a token: standard input is not a terminal
     hint: --token-file=- reads it from standard input; --oidc-issuer-url logs in by OpenID Connect; `kubectl mc login -- COMMAND` takes what a command prints
     ");
-    insta::assert_snapshot!(scene.told(&scene.bed.run(&["login", "-C", "m1"])), @r"
+    insta::assert_snapshot!(scene.stderr(&scene.bed.run(&["login", "-C", "m1"])), @r"
     error: `kubectl mc login` takes no choice of clusters
     hint: --context=NAME names another host
     ");

@@ -1,4 +1,4 @@
-//! `kubectl mc login`: who has logged in is the same person to kubectl, to the plugin and to members, until logout.
+//! `kubectl mc login`: one login serves kubectl, the plugin and members as the same person, until logout.
 
 mod keyring;
 mod oidc;

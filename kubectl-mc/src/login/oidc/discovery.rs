@@ -1,4 +1,4 @@
-//! What an issuer says of itself (OpenID Connect Discovery, section 4).
+//! The discovery document of an issuer (OpenID Connect Discovery, section 4).
 
 use serde_json::Value;
 

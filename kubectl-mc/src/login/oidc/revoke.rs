@@ -5,7 +5,7 @@ use crate::cli::OidcArgs;
 use crate::env::Env;
 use crate::login::record::Record;
 
-/// Says whether something was revoked; not every issuer can.
+/// Returns whether a token was revoked; not every issuer supports it.
 pub(in crate::login) async fn revoke(
     options: &OidcArgs,
     record: &Record,

@@ -24,7 +24,7 @@ pub(super) async fn request(
     tokens(client, &url, &answer, nonce)
 }
 
-/// Sends a form of the client, which says who it is.
+/// Sends a form with the client's ID, and with its secret if it has one.
 pub(super) async fn post(
     client: &Client<'_>,
     url: &str,

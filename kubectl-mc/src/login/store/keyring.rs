@@ -18,7 +18,7 @@ pub(super) fn save(key: &str, label: &str, secret: Vec<u8>) -> Result<(), Keyrin
     call(key, label, move |entry| entry.set_secret(&secret))
 }
 
-/// Removes it; says whether there was something.
+/// Removes the secret; returns whether there was one.
 pub(super) fn remove(key: &str, label: &str) -> Result<bool, KeyringError> {
     match call(key, label, Entry::delete_credential) {
         Err(KeyringError::Refused(Error::NoEntry)) => Ok(false),

@@ -25,7 +25,7 @@ impl Scene {
 }
 
 #[test]
-fn command_runs_again_when_the_credential_expires_and_once_for_all() {
+fn expired_credential_runs_the_command_once_for_all_processes() {
     let scene = Scene::new(201);
     let command = scene.counting();
     let ran = scene.bed.run(&["login", "--", &command, "t"]);

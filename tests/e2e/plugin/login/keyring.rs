@@ -35,13 +35,13 @@ fn login_is_in_the_keyring_and_in_no_file() -> Result<()> {
     let text = "kubectl-mc login --token-file=- 2>&1\nls -A \"$HOME/.local/state/kubectl-mc\"\n\
                 KUBECTL auth whoami -o 'jsonpath={.status.userInfo.username}{\"\\n\"}'\n\
                 kubectl-mc logout 2>&1\nkubectl-mc logout 2>&1 || true\n";
-    let told = in_session(&person, text, &token)?;
-    let lines: Vec<_> = told.lines().collect();
-    ensure!(lines.len() == 6, "{told}");
-    ensure!(lines[1].starts_with("the credential is in the keyring, and "), "{told}");
-    ensure!(lines[2].ends_with(".lock") && lines[3] == robot.user, "{told}");
-    ensure!(lines[4].starts_with("logged out of ") && lines[5].contains("stored no credential"), "{told}");
-    ensure!(person.file().is_err() && !told.contains(&token));
+    let output = in_session(&person, text, &token)?;
+    let lines: Vec<_> = output.lines().collect();
+    ensure!(lines.len() == 6, "{output}");
+    ensure!(lines[1].starts_with("the credential is in the keyring, and "), "{output}");
+    ensure!(lines[2].ends_with(".lock") && lines[3] == robot.user, "{output}");
+    ensure!(lines[4].starts_with("logged out of ") && lines[5].contains("stored no credential"), "{output}");
+    ensure!(person.file().is_err() && !output.contains(&token));
     Ok(())
 }
 
@@ -53,11 +53,11 @@ fn file_after_the_keyring_leaves_nothing_in_it() -> Result<()> {
     let text = "cat >~/token\nkubectl-mc login --token-file=$HOME/token --credential-store=keyring 2>&1\n\
                 kubectl-mc login --token-file=$HOME/token --credential-store=file 2>&1\n\
                 rm ~/.local/state/kubectl-mc/*.json\nKUBECTL auth whoami 2>&1 || true\n";
-    let told = in_session(&person, text, &token)?;
+    let output = in_session(&person, text, &token)?;
     ensure!(
-        told.contains("the credential is in the keyring") && told.contains("which only you can read"),
-        "{told}"
+        output.contains("the credential is in the keyring") && output.contains("which only you can read"),
+        "{output}"
     );
-    ensure!(told.contains("error: there is no login for https://"), "{told}");
+    ensure!(output.contains("error: there is no login for https://"), "{output}");
     Ok(())
 }

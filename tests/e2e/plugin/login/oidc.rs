@@ -57,13 +57,13 @@ impl Login {
 }
 
 #[test]
-fn person_of_the_browser_uses_the_host_and_its_members_until_logout() -> Result<()> {
+fn browser_login_serves_host_and_members_until_logout() -> Result<()> {
     let login = Login::new()?;
     let scene = Scene::on("m1", "login-browser")?;
     let known = Caller::bearer(USER, &[], "not used".to_owned())?;
     scene.welcome(&known)?;
-    let told = login.in_browser()?;
-    ensure!(told.contains(&format!(" as {USER} until ")), "{told}");
+    let stderr = login.in_browser()?;
+    ensure!(stderr.contains(&format!(" as {USER} until ")), "{stderr}");
     let address = login.provider.visited()?;
     for field in ["code_challenge_method=S256", "scope=openid%20offline_access", "&state=", "&nonce="] {
         ensure!(address.contains(field), "{address}");
@@ -113,8 +113,8 @@ fn refused_refresh_token_asks_for_a_login_and_opens_no_browser() -> Result<()> {
     std::fs::write(&file, record.to_string())?;
     login.person.expire()?;
     let output = login.person.kubectl.run(&["auth", "whoami"])?;
-    let told = output.failure(&["the login has expired, and there is no terminal to log in at"])?;
-    ensure!(told.contains("hint: log in again: kubectl mc login"), "{told}");
+    let stderr = output.failure(&["the login has expired, and there is no terminal to log in at"])?;
+    ensure!(stderr.contains("hint: log in again: kubectl mc login"), "{stderr}");
     ensure!(login.provider.visited()? == address);
     // Without flags: in the way of the last time.
     login.person.plugin.ok(&["login"])?;
@@ -133,14 +133,14 @@ fn code_is_entered_on_another_device() -> Result<()> {
     flags.push("--oidc-device-code".to_owned());
     flags.push(format!("--oidc-client-secret-file={}", secret.display()));
     let mut running = login.person.plugin.start(&flags)?;
-    let told = std::cell::RefCell::new(String::new());
+    let output = std::cell::RefCell::new(String::new());
     running.wait_until("the code", SOON, |_, stderr| {
-        *told.borrow_mut() = String::from_utf8_lossy(stderr).into_owned();
-        told.borrow().contains('\n')
+        *output.borrow_mut() = String::from_utf8_lossy(stderr).into_owned();
+        output.borrow().contains('\n')
     })?;
-    let told = told.into_inner();
-    let code = told.trim().rsplit(' ').next().context("no code")?;
-    ensure!(told.starts_with(&format!("open {}", login.provider.url)), "{told}");
+    let stderr = output.into_inner();
+    let code = stderr.trim().rsplit(' ').next().context("no code")?;
+    ensure!(stderr.starts_with(&format!("open {}", login.provider.url)), "{stderr}");
     login.provider.enter(code)?;
     let output = running.finish(SOON)?;
     ensure!(output.code == 0, "{output:?}");

@@ -87,7 +87,7 @@ impl Returned {
         }
     }
 
-    /// What the target of a request says, if it is of the login with this state.
+    /// The result in the target of a request, if it is of the login with this state.
     fn of(target: &str, state: &str) -> Option<Self> {
         let (path, query) = target.split_once('?')?;
         let value = |wanted: &str| {

@@ -39,16 +39,19 @@ impl Binding {
         let text = |key: &str| cluster.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let asked = text("server").ok_or(BindingError::NoCluster)?;
         let (server, path) = address(login)?;
-        let (asked_server, asked_path) = address(asked)?;
+        let authority = text("certificate-authority-data").map(digest_of).transpose()?;
+        // client-go takes https for a server without a scheme when there is an authority.
+        let is_bare = !asked.contains("://") && authority.is_some();
+        let asked = if is_bare { format!("https://{asked}") } else { asked.to_owned() };
+        let (asked_server, asked_path) = address(&asked)?;
         let below = asked_path.strip_prefix(&path);
         if server != asked_server || !below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
-            let [login, asked] = [login, asked].map(without_credential);
+            let [login, asked] = [login, &asked].map(without_credential);
             return Err(BindingError::Elsewhere { login, asked });
         }
         if cluster.get("insecure-skip-tls-verify").and_then(Value::as_bool) == Some(true) {
             return Err(BindingError::NotVerified { server });
         }
-        let authority = text("certificate-authority-data").map(digest_of).transpose()?;
         let tls_server_name = text("tls-server-name").map(str::to_ascii_lowercase);
         Ok(Self { server: format!("{server}{path}"), authority, tls_server_name })
     }

@@ -79,6 +79,8 @@ fn authority_and_name_are_part_of_the_binding() {
     let key = with(&one, json!({})).unwrap();
     assert_eq!(with(&format!("# a comment\n{one}\n"), json!({})).unwrap(), key);
     assert_eq!(with(&format!("{one}{one}"), json!({})).unwrap(), key);
+    assert_eq!(with(&one, json!({"server": "h"})).unwrap(), key, "https, because there is an authority");
+    assert!(requested("https://h", "h").is_err(), "kubectl would use http");
     assert_ne!(with(&other, json!({})).unwrap(), key);
     assert_ne!(with(&format!("{one}{other}"), json!({})).unwrap(), key, "another authority beside it");
     assert_eq!(

@@ -82,6 +82,9 @@ impl fmt::Display for CredentialStore {
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-mc credential", disable_help_subcommand = true)]
 pub(crate) struct CredentialArgs {
+    /// Name of the login: that of the context that it was made for
+    #[arg(long, value_name = "NAME")]
+    pub(crate) login: String,
     /// Server that the login is for
     #[arg(long, value_name = "URL")]
     pub(crate) server: String,

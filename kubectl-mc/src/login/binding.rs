@@ -15,9 +15,11 @@ use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::log::without_credential;
 
-/// A host, as a credential is bound to it.
+/// A login: its name, and the host that its credential is bound to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Binding {
+    /// Two contexts of one host may have two users.
+    name: String,
     /// `https://host:port/path`, without a trailing slash and without the port of https.
     server: String,
     /// The digest of the certificates of the authority; none: the system's authorities.
@@ -26,16 +28,16 @@ pub(super) struct Binding {
 }
 
 impl Binding {
-    /// The binding of a host of the kubeconfig.
-    pub(super) fn of_host(host: &ClusterContext) -> Result<Self, BindingError> {
+    /// The binding of a login of this name to a host of the kubeconfig.
+    pub(super) fn of_host(name: &str, host: &ClusterContext) -> Result<Self, BindingError> {
         let mut cluster = credential::cluster_info(&host.cluster);
         cluster["server"] = host.server.as_str().into();
-        Self::requested(&host.server, &cluster)
+        Self::requested(name, &host.server, &cluster)
     }
 
     /// The binding of the login's server, if that is where the request goes: to the same address, at its path or below it,
     /// as members are. `cluster` is `spec.cluster` of an ExecCredential, or null.
-    pub(super) fn requested(login: &str, cluster: &Value) -> Result<Self, BindingError> {
+    pub(super) fn requested(name: &str, login: &str, cluster: &Value) -> Result<Self, BindingError> {
         let text = |key: &str| cluster.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         let asked = text("server").ok_or(BindingError::NoCluster)?;
         let (server, path) = address(login)?;
@@ -53,7 +55,12 @@ impl Binding {
             return Err(BindingError::NotVerified { server });
         }
         let tls_server_name = text("tls-server-name").map(str::to_ascii_lowercase);
-        Ok(Self { server: format!("{server}{path}"), authority, tls_server_name })
+        let (name, server) = (name.to_owned(), format!("{server}{path}"));
+        Ok(Self { name, server, authority, tls_server_name })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn server(&self) -> &str {
@@ -62,9 +69,9 @@ impl Binding {
 
     /// The name under which the credential is stored.
     pub(super) fn key(&self) -> String {
-        let Self { server, authority, tls_server_name } = self;
+        let Self { name, server, authority, tls_server_name } = self;
         // A text of JSON has one meaning.
-        let text = serde_json::json!([server, authority, tls_server_name]).to_string();
+        let text = serde_json::json!([name, server, authority, tls_server_name]).to_string();
         hex(digest::digest(&digest::SHA256, text.as_bytes()).as_ref())
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &[OsString], env: &Env, printer: &Printer) -> Resul
         Err(error) => return Err(CredentialError::Arguments(error.render().to_string()).into()),
     };
     let request = Request::of(env)?;
-    let binding = Binding::requested(&arguments.server, &request.cluster)?;
+    let binding = Binding::requested(&arguments.login, &arguments.server, &request.cluster)?;
     let source = Source::of_arguments(arguments);
     let store = Store::new(&binding, env)?;
     let (record, place) = load(&store, &source, &binding)?;
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &[OsString], env: &Env, printer: &Printer) -> Resul
 fn load(store: &Store, source: &Source, binding: &Binding) -> Result<(Record, CredentialStore), Failure> {
     let server = binding.server();
     let stored = store.load()?.ok_or_else(|| CredentialError::NoLogin(server.to_owned()))?;
-    if stored.0.arguments != source.arguments(server) {
+    if stored.0.arguments != source.arguments(binding) {
         return Err(CredentialError::OtherSource(server.to_owned()).into());
     }
     Ok(stored)

@@ -16,13 +16,13 @@ use crate::settings::Settings;
 
 pub(crate) fn run(flags: &Flags, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
     let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
-    let source = user_entry::exec(&host).and_then(Source::of_user);
-    let binding = Binding::of_host(&host)?;
+    let source = user_entry::exec(&host).and_then(Source::of_user).map(|(_, source)| source);
+    let binding = Binding::of_host(&user_entry::login(&host), &host)?;
     let store = Store::new(&binding, env)?;
     let _turn = store.turn()?;
     if let Some(Source::Oidc(options)) = &source
         && let Ok(Some((record, _))) = store.load()
-        && record.arguments == Source::Oidc(options.clone()).arguments(binding.server())
+        && record.arguments == Source::Oidc(options.clone()).arguments(&binding)
     {
         // The credential goes from this machine in any case.
         let revoked = connection::run(async { Ok(oidc::revoke(options, &record, env).await) })?;

@@ -7,6 +7,7 @@ use std::path::Path;
 use clap::Parser;
 use kube::config::ExecConfig;
 
+use super::binding::Binding;
 use super::command::{self, CommandError};
 use super::oidc::{self, OidcError};
 use super::record::Record;
@@ -40,8 +41,8 @@ impl Source {
         }
     }
 
-    /// The source of a user's entry that `login` wrote; `None` for any other entry.
-    pub(super) fn of_user(exec: &ExecConfig) -> Option<Self> {
+    /// The name and the source of a login, of a user's entry that `login` wrote; `None` for any other entry.
+    pub(super) fn of_user(exec: &ExecConfig) -> Option<(String, Self)> {
         let program = Path::new(exec.command.as_deref()?).file_stem().and_then(OsStr::to_str)?;
         let arguments = exec.args.as_deref().unwrap_or_default();
         // Some installations add the version or the platform.
@@ -50,12 +51,15 @@ impl Source {
         {
             return None;
         }
-        CredentialArgs::try_parse_from(arguments).ok().map(Self::of_arguments)
+        let arguments = CredentialArgs::try_parse_from(arguments).ok()?;
+        Some((arguments.login.clone(), Self::of_arguments(arguments)))
     }
 
-    /// The arguments of the credential plugin for a login to this server.
-    pub(super) fn arguments(&self, server: &str) -> Vec<String> {
-        let mut arguments = vec![CREDENTIAL.to_owned(), format!("--server={server}")];
+    /// The arguments of the credential plugin for this login.
+    pub(super) fn arguments(&self, binding: &Binding) -> Vec<String> {
+        let (login, server) =
+            (format!("--login={}", binding.name()), format!("--server={}", binding.server()));
+        let mut arguments = vec![CREDENTIAL.to_owned(), login, server];
         match self {
             Self::Token => {}
             Self::Command(command) => {
@@ -179,10 +183,12 @@ mod tests {
             oidc_redirect_port: Some(0),
             oidc_skip_open_browser: true,
         };
+        let cluster = serde_json::json!({"server": "https://h:6443"});
+        let binding = Binding::requested("hub", "https://h:6443", &cluster).unwrap();
         for source in
             [Source::Token, Source::Command(words(&["aws", "--server=x", "--", "y"])), Source::Oidc(oidc)]
         {
-            assert_eq!(read(&source.arguments("https://h:6443")), source);
+            assert_eq!(read(&source.arguments(&binding)), source);
         }
     }
 
@@ -193,9 +199,10 @@ mod tests {
             args: Some(args.iter().map(|&arg| arg.to_owned()).collect()),
             ..serde_json::from_str("{}").unwrap()
         };
-        let own = ["credential", "--server=https://h"];
-        assert_eq!(Source::of_user(&exec("/bin/kubectl-mc", &own)), Some(Source::Token));
-        assert_eq!(Source::of_user(&exec("kubectl-mc.exe", &own)), Some(Source::Token));
+        let own = ["credential", "--login=hub", "--server=https://h"];
+        let login = Some(("hub".to_owned(), Source::Token));
+        assert_eq!(Source::of_user(&exec("/bin/kubectl-mc", &own)), login);
+        assert_eq!(Source::of_user(&exec("kubectl-mc.exe", &own)), login);
         assert_eq!(Source::of_user(&exec("aws", &own)), None);
         assert_eq!(Source::of_user(&exec("kubectl-mc", &["version"])), None);
         assert_eq!(Source::of_user(&exec("kubectl-mc", &["credential"])), None);

@@ -38,7 +38,7 @@ impl Store {
     pub(super) fn new(binding: &Binding, env: &Env) -> Result<Self, StoreError> {
         let key = binding.key();
         let file = cache::state_folder(env)?.join(format!("login-{}.json", &key[..32]));
-        let label = format!("{} {}", binding.server(), &key[..8]);
+        let label = format!("{} {} {}", binding.name(), binding.server(), &key[..8]);
         Ok(Self { key, label, file })
     }
 

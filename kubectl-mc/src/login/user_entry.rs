@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use kube::config::{AuthInfo, ExecConfig};
 use serde_json::{Value, json};
 
+use super::binding::Binding;
 use super::source::{PROGRAM, Source};
 use crate::cluster::context::ClusterContext;
 use crate::env::{self, Env};
@@ -31,6 +32,12 @@ pub(super) fn exec(host: &ClusterContext) -> Option<&ExecConfig> {
     current(host)?.exec.as_ref()
 }
 
+/// The name of the host's login: that of the present one, or else of the context.
+pub(super) fn login(host: &ClusterContext) -> String {
+    let present = exec(host).and_then(Source::of_user).map(|(name, _)| name);
+    present.or_else(|| host.context.clone()).unwrap_or_default()
+}
+
 /// What the plugin of another program needs besides its command.
 pub(super) struct Wrapped {
     pub(super) api_version: Option<String>,
@@ -49,12 +56,12 @@ impl Wrapped {
 pub(super) fn write(
     host: &ClusterContext,
     source: &Source,
-    server: &str,
+    binding: &Binding,
     wrapped: Option<Wrapped>,
     env: &Env,
 ) -> Result<PathBuf, UserEntryError> {
     let file = UserFile::open(host, env)?;
-    let name = name(host);
+    let name = name(binding.name());
     let used = context(file.content(), host).and_then(|context| context["context"]["user"].as_str());
     let users = list(file.content(), "users");
     let old = users.iter().position(|user| user["name"] == name.as_str());
@@ -69,7 +76,7 @@ pub(super) fn write(
         "exec": {
             "apiVersion": API_VERSION,
             "command": program(env),
-            "args": source.arguments(server),
+            "args": source.arguments(binding),
             "interactiveMode": "IfAvailable",
             "provideClusterInfo": true,
             "installHint": INSTALL_HINT,
@@ -95,7 +102,7 @@ pub(super) fn write(
     let contexts = contexts_with_user(file.content(), host, used, &name.clone().into());
     match file.write(&[changed, contexts]) {
         Err(source @ EditError::Unsupported { .. }) => {
-            let commands = by_kubectl(host, &exec);
+            let commands = by_kubectl(host, &name, &exec);
             Err(UserEntryError::ByHand { source, commands })
         }
         written => Ok(written.map(|()| file.path().to_owned())?),
@@ -103,9 +110,9 @@ pub(super) fn write(
 }
 
 /// What kubectl writes the same with: it rewrites the whole file.
-fn by_kubectl(host: &ClusterContext, exec: &Value) -> String {
+fn by_kubectl(host: &ClusterContext, name: &str, exec: &Value) -> String {
     let text = |value: &Value| quoted(OsStr::new(value.as_str().unwrap_or_default()));
-    let name = quoted(OsStr::new(&name(host)));
+    let name = quoted(OsStr::new(name));
     let words =
         exec["args"].as_array().into_iter().flatten().map(|word| format!(" --exec-arg={}", text(word)));
     let variables = exec["env"].as_array().into_iter().flatten();
@@ -141,7 +148,7 @@ pub(super) enum Removed {
 /// Lets contexts name the user that they had before, and removes ours.
 pub(super) fn remove(host: &ClusterContext, env: &Env) -> Result<Removed, UserEntryError> {
     let file = UserFile::open(host, env)?;
-    let name = name(host);
+    let name = name(&login(host));
     let users = list(file.content(), "users");
     let Some(at) = users.iter().position(|user| user["name"] == name.as_str()) else {
         return Ok(Removed::Kept);
@@ -185,8 +192,8 @@ fn mark(user: &Value) -> Option<&Value> {
     extensions.iter().find(|extension| extension["name"] == EXTENSION)?.get("extension")
 }
 
-fn name(host: &ClusterContext) -> String {
-    format!("{PROGRAM}/{}", host.context.as_deref().unwrap_or_default())
+fn name(login: &str) -> String {
+    format!("{PROGRAM}/{login}")
 }
 
 /// The name by which this program is found, or else its path.

@@ -38,7 +38,7 @@ pub(crate) fn run(
     if host.context.is_none() {
         return Err(LoginError::Pod.into());
     }
-    let binding = Binding::of_host(&host)?;
+    let binding = Binding::of_host(&user_entry::login(&host), &host)?;
     let store = Store::new(&binding, env)?;
     let (source, wrapped) = source(arguments, &host)?;
     let known = Record {
@@ -48,8 +48,8 @@ pub(crate) fn run(
             Source::Command(_) | Source::Oidc(_) => Credential::default(),
         },
         refresh_token: None,
-        client_secret: client_secret(arguments, &store, &source.arguments(binding.server()))?,
-        arguments: source.arguments(binding.server()),
+        client_secret: client_secret(arguments, &store, &source.arguments(&binding))?,
+        arguments: source.arguments(&binding),
     };
     let variables = variables(&host, wrapped.as_ref());
     let _turn = store.turn()?;
@@ -59,7 +59,7 @@ pub(crate) fn run(
     });
     let (name, record) = record?;
     let place = store.save(&record, arguments.credential_store)?;
-    let file = user_entry::write(&host, &source, binding.server(), wrapped, env)?;
+    let file = user_entry::write(&host, &source, &binding, wrapped, env)?;
     let until = record.credential.expires.map(|expires| format!(" until {expires}")).unwrap_or_default();
     printer.note_line(&format!("logged in to {} as {name}{until}", host.context_name()));
     printer.note_line(&format!("{}, and {} uses it", location(&place, printer), file.display()));
@@ -81,7 +81,7 @@ fn location(place: &Place, printer: &Printer) -> String {
 
 /// How to log in: as the arguments say, or as the last time.
 fn source(arguments: &LoginArgs, host: &ClusterContext) -> Result<(Source, Option<Wrapped>), LoginError> {
-    let own = user_entry::exec(host).and_then(Source::of_user);
+    let own = user_entry::exec(host).and_then(Source::of_user).map(|(_, source)| source);
     if arguments.cache_plugin {
         let exec = user_entry::exec(host).filter(|_| own.is_none());
         let exec = exec.ok_or_else(|| LoginError::NoPlugin { host: host.context_name() })?;

@@ -144,7 +144,7 @@ fn token_is_tried_stored_and_used_until_logout() {
     let after = scene.bed.read("kubeconfig");
     assert!(!after.contains("secret-token") && after.starts_with("# of the team\n"), "{after}");
     let exec = scene.exec();
-    assert_eq!(exec["args"], json!(["credential", format!("--server={}", scene.host.url)]));
+    assert_eq!(exec["args"], json!(["credential", "--login=host", format!("--server={}", scene.host.url)]));
     assert_eq!(exec["provideClusterInfo"], true);
     assert_eq!(scene.token(), "secret-token");
     let ran = scene.bed.run(&["logout"]);
@@ -158,6 +158,19 @@ fn token_is_tried_stored_and_used_until_logout() {
         scene.stderr(&ran),
         "error: `kubectl mc login` stored no credential for context \"host\" (https://HOST)\n"
     );
+}
+
+#[test]
+fn each_context_of_a_host_has_a_login_of_its_own() {
+    let scene = Scene::new(201);
+    let text = scene.bed.read("kubeconfig");
+    let both = "  name: host\n- context:\n    cluster: c\n    user: u\n  name: admin\n";
+    fs::write(scene.bed.path("kubeconfig"), text.replace("  name: host\n", both)).unwrap();
+    assert_eq!(scene.login("token-of-jane", &[]).code, Some(0));
+    assert_eq!(scene.login("token-of-admin", &["--context=admin"]).code, Some(0));
+    assert_eq!(scene.token(), "token-of-jane");
+    assert_eq!(scene.bed.run(&["logout", "--context=admin"]).code, Some(0));
+    assert_eq!(scene.token(), "token-of-jane");
 }
 
 #[test]
@@ -208,7 +221,7 @@ fn other_servers_get_no_credential() {
     let ran = scene.bed.run_with(
         "KUBERNETES_EXEC_INFO",
         changed(json!({"server": evil.url})).to_string(),
-        &["credential", &other],
+        &["credential", "--login=host", &other],
     );
     assert!(ran.out.is_empty() && ran.err.contains("there is no login for"), "{ran:?}");
     assert_eq!(scene.token(), "secret-token");
@@ -217,7 +230,7 @@ fn other_servers_get_no_credential() {
 #[test]
 fn credential_plugin_started_by_hand_is_explained() {
     let scene = Scene::new(201);
-    let ran = scene.bed.run(&["credential", "--server=https://h"]);
+    let ran = scene.bed.run(&["credential", "--login=h", "--server=https://h"]);
     insta::assert_snapshot!(ran.failed().1, @r"
     error: `kubectl-mc credential` is a credential plugin: kubectl runs it, as a user of the kubeconfig says
     hint: log in: kubectl mc login

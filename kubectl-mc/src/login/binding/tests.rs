@@ -15,7 +15,7 @@ fn cluster(server: &str, more: Value) -> Value {
 }
 
 fn requested(login: &str, server: &str) -> Result<Binding, BindingError> {
-    Binding::requested(login, &cluster(server, json!({})))
+    Binding::requested("hub", login, &cluster(server, json!({})))
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn authority_and_name_are_part_of_the_binding() {
     let with = |pem: &str, more: Value| {
         let mut cluster = cluster("https://h", more);
         cluster["certificate-authority-data"] = STANDARD.encode(pem).into();
-        Binding::requested("https://h", &cluster).map(|binding| binding.key())
+        Binding::requested("hub", "https://h", &cluster).map(|binding| binding.key())
     };
     let key = with(&one, json!({})).unwrap();
     assert_eq!(with(&format!("# a comment\n{one}\n"), json!({})).unwrap(), key);
@@ -97,6 +97,17 @@ fn authority_and_name_are_part_of_the_binding() {
 #[test]
 fn requests_without_a_server_get_nothing() {
     for cluster in [Value::Null, json!({}), json!({"server": ""}), json!("https://h")] {
-        assert_eq!(Binding::requested("https://h", &cluster), Err(BindingError::NoCluster), "{cluster}");
+        assert_eq!(
+            Binding::requested("hub", "https://h", &cluster),
+            Err(BindingError::NoCluster),
+            "{cluster}"
+        );
     }
+}
+
+#[test]
+fn logins_of_two_contexts_of_one_host_are_two() {
+    let key =
+        |name: &str| Binding::requested(name, "https://h", &cluster("https://h", json!({}))).unwrap().key();
+    assert_ne!(key("hub"), key("hub-admin"));
 }

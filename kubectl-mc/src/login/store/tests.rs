@@ -16,7 +16,7 @@ impl Scene {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let env: Env = [(env::XDG_STATE_HOME, folder.path())].into_iter().collect();
-        let binding = Binding::requested("https://h", &json!({"server": "https://h"})).unwrap();
+        let binding = Binding::requested("hub", "https://h", &json!({"server": "https://h"})).unwrap();
         let store = Store::new(&binding, &env).unwrap();
         Self { folder, store }
     }

@@ -56,8 +56,14 @@ impl Scene {
         ClusterContext::load(&HostOptions::default(), &self.env).unwrap()
     }
 
+    fn try_write(&self, source: &Source) -> Result<PathBuf, UserEntryError> {
+        let host = self.host();
+        let binding = Binding::of_host(&login(&host), &host).unwrap();
+        write(&host, source, &binding, None, &self.env)
+    }
+
     fn write(&self, source: &Source) {
-        write(&self.host(), source, "https://h:6443", None, &self.env).unwrap();
+        self.try_write(source).unwrap();
     }
 }
 
@@ -69,7 +75,7 @@ fn host_and_its_members_use_the_login_and_logout_undoes_it() {
     assert!(text.contains("# mine\n") && text.contains("# do not touch\n- name: u\n"), "{text}");
     assert_eq!(text.matches("\n    user: kubectl-mc/hub\n").count(), 2, "{text}");
     assert_eq!(text.matches("\n    user: u\n").count(), 1, "of the other context: {text}");
-    assert_eq!(exec(&scene.host()).and_then(Source::of_user), Some(Source::Token));
+    assert_eq!(exec(&scene.host()).and_then(Source::of_user), Some(("hub".to_owned(), Source::Token)));
     assert_eq!(remove(&scene.host(), &scene.env).unwrap(), Removed::Restored(Some("u".to_owned())));
     // Comments within an entry that was changed are lost.
     assert_eq!(scene.text(), FILE.replace("   # of the hub", ""));
@@ -81,7 +87,7 @@ fn second_login_keeps_the_user_before_the_first() {
     let command = Source::Command(vec!["aws".to_owned(), "--token".to_owned()]);
     scene.write(&Source::Token);
     scene.write(&command);
-    assert_eq!(exec(&scene.host()).and_then(Source::of_user), Some(command));
+    assert_eq!(exec(&scene.host()).and_then(Source::of_user), Some(("hub".to_owned(), command)));
     assert_eq!(scene.text().matches("name: kubectl-mc/hub").count(), 1);
     assert_eq!(remove(&scene.host(), &scene.env).unwrap(), Removed::Restored(Some("u".to_owned())));
     assert_eq!(remove(&scene.host(), &scene.env).unwrap(), Removed::Kept);
@@ -92,7 +98,7 @@ fn user_of_someone_else_is_left_alone() {
     let scene = Scene::new();
     let foreign = FILE.to_owned() + "- name: kubectl-mc/hub\n  user:\n    token: other\n";
     std::fs::write(scene.folder.path().join("config"), &foreign).unwrap();
-    let error = write(&scene.host(), &Source::Token, "https://h:6443", None, &scene.env).unwrap_err();
+    let error = scene.try_write(&Source::Token).unwrap_err();
     assert!(matches!(error, UserEntryError::Foreign { .. }), "{error}");
     assert_eq!(remove(&scene.host(), &scene.env).unwrap(), Removed::Kept);
     assert_eq!(scene.text(), foreign);
@@ -105,17 +111,31 @@ fn form_that_cannot_be_edited_is_left_to_kubectl() {
                 contexts: [{name: hub, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}";
     std::fs::write(scene.folder.path().join("config"), json).unwrap();
     let source = Source::Command(vec!["get token".to_owned()]);
-    let error = write(&scene.host(), &source, "https://h", None, &scene.env).unwrap_err();
+    let error = scene.try_write(&source).unwrap_err();
     let hint = error.hint().unwrap();
     let commands = hint.split_once("anew: ").unwrap().1;
     let (credentials, context) = commands.split_once(" && ").unwrap();
     assert!(
         credentials.starts_with("kubectl --context=hub config set-credentials kubectl-mc/hub ")
             && credentials.contains(
-                " --exec-arg=credential --exec-arg=--server=https://h --exec-arg=-- --exec-arg='get token' "
+                " --exec-arg=credential --exec-arg=--login=hub --exec-arg=--server=https://h --exec-arg=-- --exec-arg='get token' "
             ),
         "{credentials}"
     );
     assert_eq!(context, "kubectl --context=hub config set-context hub --user=kubectl-mc/hub");
     assert_eq!(scene.text(), json);
+}
+
+#[test]
+fn login_keeps_its_name_when_the_context_is_renamed() {
+    let scene = Scene::new();
+    scene.write(&Source::Token);
+    let file = scene.folder.path().join("config");
+    let renamed =
+        scene.text().replace("  name: hub\n", "  name: new\n").replace("context: hub", "context: new");
+    std::fs::write(&file, &renamed).unwrap();
+    assert_eq!(login(&scene.host()), "hub");
+    scene.write(&Source::Token);
+    assert_eq!(scene.text(), renamed);
+    assert_eq!(remove(&scene.host(), &scene.env).unwrap(), Removed::Restored(Some("u".to_owned())));
 }

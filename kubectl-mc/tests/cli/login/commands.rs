@@ -76,7 +76,7 @@ fn answer_of_another_plugin_is_cached_and_its_variables_stay() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let exec = scene.exec();
     assert_eq!(exec["apiVersion"], "client.authentication.k8s.io/v1beta1");
-    assert_eq!(exec["args"].as_array().unwrap()[2..], [json!("--"), json!(command), json!("a")]);
+    assert_eq!(exec["args"].as_array().unwrap()[3..], [json!("--"), json!(command), json!("a")]);
     assert_eq!((scene.token(), scene.token(), scene.runs()), ("a-word-1".into(), "a-word-1".into(), 1));
     scene.expire();
     assert_eq!((scene.token(), scene.runs()), ("a-word-2".into(), 2));

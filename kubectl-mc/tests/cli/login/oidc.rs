@@ -52,7 +52,8 @@ fn refresh_token_goes_to_no_other_issuer() {
     let file = scene.file().unwrap();
     let mut record: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let server = format!("--server={}", scene.host.url);
-    let own = ["credential", &server, "--oidc-issuer-url=https://i", "--oidc-client-id=kubectl"];
+    let own =
+        ["credential", "--login=host", &server, "--oidc-issuer-url=https://i", "--oidc-client-id=kubectl"];
     record["arguments"] = json!(own);
     record["refresh_token"] = "secret-refresh".into();
     record["client_secret"] = "secret-client".into();
@@ -77,8 +78,15 @@ fn refresh_token_goes_to_no_other_issuer() {
     std::fs::write(scene.bed.path("ca.pem"), scene.authority.pem()).unwrap();
     let issuer = format!("--oidc-issuer-url={}", evil.url);
     let authority = format!("--oidc-certificate-authority={}", scene.bed.path("ca.pem").display());
-    let words =
-        ["credential", &server, &issuer, "--oidc-client-id=kubectl", &authority, "--oidc-device-code"];
+    let words = [
+        "credential",
+        "--login=host",
+        &server,
+        &issuer,
+        "--oidc-client-id=kubectl",
+        &authority,
+        "--oidc-device-code",
+    ];
     let ran = scene.bed.run_with("KUBERNETES_EXEC_INFO", scene.info().to_string(), &words);
     assert!(ran.code == Some(1) && ran.err.contains("was made in another way"), "{ran:?}");
     scene.kubeconfig(&json!({"exec": {

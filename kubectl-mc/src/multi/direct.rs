@@ -1,14 +1,15 @@
-//! Runs `get`, `logs` and `compare` on many clusters by direct requests, with one login and one pool of
+//! Runs commands that read (`get`, `logs`, `compare`, some others) on many clusters by direct requests, with one login and one pool of
 //! connections. Only a command that is done exactly as by kubectl has a [`Plan`]; kubectl runs all others.
 //!
 //! - [`kubectl_flags`]: kubectl's flags, read strictly
 //! - [`login`], [`pool`]: the way to the members, with a credential that may run out
 //! - [`member`], [`member_deadline`], [`failure`]: one of them, how long it may take, and why it did not answer
 //! - [`arrivals`]: clusters that become Ready while a command runs
-//! - [`discovery`]: which type a word means
+//! - [`discovery`], [`member_types`]: which type a word means
 //! - [`lasting`]: work that goes on until it is interrupted
 //! - [`run_job`]: from a job and to its outcomes
 //! - [`logs`]: the logs of pods; [`compare`]: what differs between clusters
+//! - [`report`]: commands of one text for each cluster
 //! - [`get`]: lists and watches; [`server_table`]: the rows of a server's table
 
 mod arrivals;
@@ -23,9 +24,11 @@ mod login;
 mod logs;
 mod member;
 mod member_deadline;
+mod member_types;
 mod pages;
 mod pause;
 mod pool;
+mod report;
 mod run_job;
 mod server_table;
 mod watch_request;
@@ -60,6 +63,7 @@ pub(crate) enum Plan {
     Logs(logs::LogsPlan),
     Tail(Box<TailPlan>),
     Compare(compare::ComparePlan),
+    Report(report::ReportPlan),
 }
 
 /// When kubectl may take over what was begun by direct requests.
@@ -82,7 +86,8 @@ impl Plan {
         if let Some(tail) = Self::tail(scanned) {
             return Some(tail);
         }
-        Self::of(scanned, env)
+        // kubectl's tables of several clusters become one, which is done with the texts of kubectl.
+        Self::of(scanned, env).filter(|plan| !matches!(plan, Self::Report(report) if report.is_table()))
     }
 
     /// The plan for a command on one cluster, and whether kubectl can take it over.
@@ -114,7 +119,10 @@ impl Plan {
         if has_preferences(env) {
             return None;
         }
-        get::GetPlan::of(scanned).map(Self::Get).or_else(|| logs::LogsPlan::of(scanned).map(Self::Logs))
+        get::GetPlan::of(scanned)
+            .map(Self::Get)
+            .or_else(|| logs::LogsPlan::of(scanned).map(Self::Logs))
+            .or_else(|| report::ReportPlan::parse(scanned).map(Self::Report))
     }
 
     /// Whether it lasts, so that a cluster may come to it later.
@@ -123,7 +131,7 @@ impl Plan {
             Self::Get(plan) => plan.is_watch(),
             Self::Tail(plan) => plan.follows(),
             Self::Logs(plan) => plan.follows(),
-            Self::Compare(_) => false,
+            Self::Compare(_) | Self::Report(_) => false,
         }
     }
 
@@ -137,6 +145,7 @@ impl Plan {
             Self::Logs(plan) => logs::run(plan, task, text).await,
             Self::Tail(plan) => logs::run_tail(plan, task, text).await,
             Self::Compare(plan) => compare::run(plan, task).await.map(named),
+            Self::Report(plan) => report::run(plan, task, text).await.map(named),
         };
         result.map_err(|source| DirectError::Client { host: task.reach.describe(), source })
     }

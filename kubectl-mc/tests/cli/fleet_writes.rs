@@ -41,7 +41,7 @@ fn without_terminal_changes_need_yes() {
 
 #[test]
 fn reads_and_dry_runs_never_ask() {
-    let bed = Bed::with_kubectl("echo read");
+    let bed = Bed::with_kubectl("echo read").by_kubectl();
     for words in [
         &["describe", "x"][..],
         &["apply", "-f", "x", "--dry-run=server"],

@@ -11,6 +11,7 @@ mod compare;
 mod completion;
 mod contexts;
 mod direct;
+mod direct_reports;
 mod doctor;
 mod documents;
 mod explain;

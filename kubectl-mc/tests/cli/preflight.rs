@@ -33,7 +33,7 @@ fn reviewing(allowed: bool) -> Bed {
 
 #[test]
 fn refused_self_review_names_the_command_that_reads() {
-    let bed = reviewing(false);
+    let bed = reviewing(false).by_kubectl();
     bed.warm();
     for (words, hint) in [
         (
@@ -65,7 +65,7 @@ fn refused_self_review_names_the_command_that_reads() {
 
 #[test]
 fn allowed_self_review_is_kubectls() {
-    let bed = reviewing(true);
+    let bed = reviewing(true).by_kubectl();
     for words in [&["auth", "can-i", "get", "pods"][..], &["auth", "whoami", "-o", "json"]] {
         let ran = bed.run(&[&["-C", "m1"], words].concat());
         assert_eq!((ran.code, ran.arguments().as_slice()), (Some(42), words));

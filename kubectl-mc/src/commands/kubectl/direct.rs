@@ -89,6 +89,10 @@ fn at(
             let program = if take_over == TakeOver::Never { "kubectl mc" } else { "kubectl" };
             Err(PreflightError::new(program, scanned, &host.found, member, &refusal).into())
         }
+        (Ok(Some(MemberFailure::NegativeAnswer)), ..) => {
+            printer.release();
+            Ok(Some(ExitStatus::Failed))
+        }
         (Ok(Some(_)) | Err(_), ..) if may_take_over => Ok(None),
         (Ok(Some(failure)), ..) => {
             printer.release();

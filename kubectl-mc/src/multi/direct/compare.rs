@@ -66,7 +66,7 @@ pub(super) async fn run(
         for (place, result) in results.iter_mut().enumerate() {
             let same = answered.first().is_some_and(|first| at.get(first) == at.get(&place));
             if result.is_ok() && !same {
-                *result = Err(MemberFailure::Differs);
+                *result = Err(MemberFailure::NegativeAnswer);
             }
         }
         let mut text = render::object(name, &differences(at, &answered), &task.clusters);

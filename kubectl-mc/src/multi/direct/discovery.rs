@@ -24,9 +24,9 @@ pub(crate) struct ApiResource {
     #[serde(rename = "s")]
     singular: String,
     #[serde(rename = "a", default, skip_serializing_if = "Vec::is_empty")]
-    short: Vec<String>,
+    pub(crate) short: Vec<String>,
     #[serde(rename = "c", default, skip_serializing_if = "Vec::is_empty")]
-    categories: Vec<String>,
+    pub(crate) categories: Vec<String>,
     #[serde(rename = "n", default)]
     pub(crate) namespaced: bool,
 }

@@ -34,9 +34,9 @@ pub(crate) enum MemberFailure {
     /// The answer was cut off.
     #[error("the answer ended early: {0}")]
     BrokenOff(ServerText),
-    /// No failure: there are differences.
-    #[error("it differs")]
-    Differs,
+    /// No failure: the answer to the question of the command is no, as by exit code 1 of `diff`.
+    #[error("the answer is no")]
+    NegativeAnswer,
     /// An error that kubectl prints before its first request.
     #[error("{0}")]
     Said(String),
@@ -97,7 +97,7 @@ impl MemberFailure {
 
     /// Whether another request to the same member would end the same way.
     pub(super) fn is_of_the_member(&self) -> bool {
-        !matches!(self, Self::Server { .. } | Self::Said(_) | Self::Differs)
+        !matches!(self, Self::Server { .. } | Self::Said(_) | Self::NegativeAnswer)
             && !matches!(self, Self::Refused(Refusal { hop: Hop::Request, .. }))
     }
 
@@ -115,7 +115,7 @@ impl MemberFailure {
                     | Hop::MemberUnreachable
             ),
             Self::Server { code, .. } => *code == StatusCode::TOO_MANY_REQUESTS.as_u16() || *code >= 500,
-            Self::NotReady(_) | Self::Unreadable(_) | Self::Differs | Self::Said(_) => false,
+            Self::NotReady(_) | Self::Unreadable(_) | Self::NegativeAnswer | Self::Said(_) => false,
         }
     }
 }

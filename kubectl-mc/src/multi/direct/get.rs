@@ -1,7 +1,6 @@
 //! `kubectl get` on many clusters: resolves the types at each, then requests one type after the other from all
 //! clusters in parallel.
 
-mod legacy;
 mod list;
 mod plan;
 mod resolve;

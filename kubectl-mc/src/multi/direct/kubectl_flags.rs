@@ -50,6 +50,20 @@ impl<'a> Words<'a> {
         is_read.then_some(Self { arguments, scanned })
     }
 
+    /// The same for a verb of two words, which stand together: kubectl reads `auth -A can-i` in another way.
+    pub(super) fn read_two(
+        scanned: &'a Scanned,
+        verb: &str,
+        second: &[&str],
+        grammar: &Grammar<'_>,
+    ) -> Option<Self> {
+        let (at, word) = scanned.words_after_verb().next()?;
+        let is_next = scanned.kubectl[at - 1] == verb && second.iter().any(|second| word == *second);
+        let mut words = Self::read(scanned, verb, grammar).filter(|_| is_next)?;
+        words.arguments.remove(0);
+        Some(words)
+    }
+
     /// The value of a flag; the last one counts.
     pub(super) fn value(&self, name: &str) -> Option<&'a str> {
         self.values(name).last()
@@ -63,6 +77,11 @@ impl<'a> Words<'a> {
     /// The values of a flag that may be repeated.
     pub(super) fn values(&self, name: &str) -> impl Iterator<Item = &'a str> {
         self.scanned.values(name).filter_map(OsStr::to_str)
+    }
+
+    /// Whether a flag was given, whatever its value.
+    pub(super) fn is_given(&self, name: &str) -> bool {
+        self.scanned.flags().any(|(flag, _)| flag == name)
     }
 
     /// Whether a switch is on.

@@ -5,9 +5,12 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response, header};
+use http::{Method, Request, Response, header, request};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use kubectl_mc_api::path;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::Task;
@@ -16,9 +19,11 @@ use super::failure::MemberFailure;
 use super::login::Login;
 use super::member_deadline::MemberDeadline;
 use super::pool::{self, StreamId};
+use super::server_table::parse;
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
+use crate::cluster::hop::{Hop, Refusal};
 use crate::cluster::shared_credentials::SharedCredentials;
 use crate::multi::ordered_output::ForCluster;
 use crate::printer::Printer;
@@ -94,12 +99,38 @@ pub(super) struct Member {
 impl Member {
     /// A successful answer's head, with its body to come. `path` is the member's own, with a query.
     pub(super) async fn open(&self, path: &str, accept: &str) -> Result<Response<Body>, MemberFailure> {
+        self.call(&Call { root: self.name.root(), path, accept, review: None }).await
+    }
+
+    /// What a member answers to a review of the caller, which is sent to where the right to read the member is enough;
+    /// or else, where the host has no such right, to where it wants the right to create.
+    pub(super) async fn review<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        review: &Value,
+    ) -> Result<T, MemberFailure> {
+        let body = Bytes::from(review.to_string());
+        let call = |root| Call { root, path, accept: "application/json", review: Some(&body) };
+        let by_reading = self.name.member().map(path::self_review_root);
+        let response = match by_reading {
+            Some(root) => match self.call(&call(root)).await {
+                Err(MemberFailure::Refused(Refusal { hop: Hop::HostAuthorization, .. })) => {
+                    self.call(&call(self.name.root())).await
+                }
+                answered => answered,
+            },
+            None => self.call(&call(self.name.root())).await,
+        };
+        parse(&self.body(response?.into_body(), MAX_ANSWER).await?)
+    }
+
+    async fn call(&self, call: &Call<'_>) -> Result<Response<Body>, MemberFailure> {
         let mut renewed = false;
         loop {
             // A plugin may ask a person: that is no time of the member's.
             let client = self.login.client().await;
             let (client, round) = client.map_err(|error| self.client_failure(&error))?;
-            let failure = match self.send(&client, path, accept).await? {
+            let failure = match self.send(&client, call).await? {
                 Ok(response) => {
                     self.login.taken(round);
                     return Ok(response);
@@ -130,16 +161,15 @@ impl Member {
     async fn send(
         &self,
         client: &kube::Client,
-        path: &str,
-        accept: &str,
+        call: &Call<'_>,
     ) -> Result<Result<Response<Body>, MemberFailure>, MemberFailure> {
         let mut tries = TRIES;
         let response = loop {
-            let request = Request::get(format!("{}{path}", self.name.root()))
-                .header(header::ACCEPT, accept)
+            let request = call
+                .request()
                 .header(header::USER_AGENT, concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
                 .extension(StreamId(self.place))
-                .body(Body::empty())
+                .body(call.review.cloned().map_or_else(Body::empty, Body::from))
                 .map_err(|error| MemberFailure::Said(error.to_string()))?;
             tries -= 1;
             match self.in_time(client.send(request)).await? {
@@ -201,6 +231,28 @@ impl Member {
             }
         }
         Ok(whole.into())
+    }
+}
+
+/// One request to a member.
+struct Call<'a> {
+    /// Where the member is below its server.
+    root: String,
+    path: &'a str,
+    accept: &'a str,
+    /// A review of the caller, which changes nothing.
+    review: Option<&'a Bytes>,
+}
+
+impl Call<'_> {
+    fn request(&self) -> request::Builder {
+        let method = if self.review.is_some() { Method::POST } else { Method::GET };
+        let request = Request::builder().method(method).uri(format!("{}{}", self.root, self.path));
+        let request = request.header(header::ACCEPT, self.accept);
+        match self.review {
+            Some(_) => request.header(header::CONTENT_TYPE, "application/json"),
+            None => request,
+        }
     }
 }
 

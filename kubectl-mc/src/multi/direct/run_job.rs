@@ -92,7 +92,7 @@ impl From<MemberFailure> for Fault {
             MemberFailure::NotReady(reason) => Self::NotReady(reason),
             MemberFailure::Server { code: _, reason, message } => Self::Answered { reason, message },
             MemberFailure::TimedOut(time) => Self::TimedOut(time),
-            MemberFailure::Differs => Self::NegativeAnswer,
+            MemberFailure::NegativeAnswer => Self::NegativeAnswer,
             MemberFailure::Unreachable(reason) => Self::Unreachable(reason),
             MemberFailure::Unreadable(_) | MemberFailure::BrokenOff(_) => Self::Other(failure.to_string()),
             MemberFailure::Said(words) => {

@@ -32,6 +32,9 @@ struct Version {
     version: String,
     #[serde(default)]
     resources: Vec<Entry>,
+    /// `Stale` when the server that has the version did not answer.
+    #[serde(default)]
+    freshness: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -47,6 +50,8 @@ struct Entry {
     short_names: Vec<String>,
     #[serde(default)]
     categories: Vec<String>,
+    #[serde(default)]
+    verbs: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -65,17 +70,29 @@ impl Document {
         self.kind == "APIGroupDiscoveryList"
     }
 
+    /// Whether a server of one of its groups did not answer.
+    pub(in crate::multi::direct) fn has_stale(&self) -> bool {
+        self.items.iter().flat_map(|group| &group.versions).any(|version| version.freshness == "Stale")
+    }
+
     /// The types, in order.
     pub(in crate::multi::direct) fn resources(self) -> impl Iterator<Item = ApiResource> {
+        self.resources_and_verbs().map(|(resource, _)| resource)
+    }
+
+    /// The same, with the verbs of each.
+    pub(in crate::multi::direct) fn resources_and_verbs(
+        self,
+    ) -> impl Iterator<Item = (ApiResource, Vec<String>)> {
         self.items.into_iter().flat_map(|Group { metadata, versions }| {
-            versions.into_iter().flat_map(move |Version { version, resources }| {
+            versions.into_iter().flat_map(move |Version { version, resources, freshness: _ }| {
                 let group = metadata.name.clone();
                 resources.into_iter().filter_map(move |entry| {
                     let kind = entry.response_kind?.kind;
                     let resource =
                         ApiResource::new(&group, &version, kind, entry.resource, entry.singular_resource);
                     let resource = resource.called(entry.short_names, entry.categories);
-                    Some(resource.in_namespaces(entry.scope == "Namespaced"))
+                    Some((resource.in_namespaces(entry.scope == "Namespaced"), entry.verbs))
                 })
             })
         })

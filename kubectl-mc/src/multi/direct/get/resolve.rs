@@ -7,13 +7,14 @@ use std::sync::Arc;
 use crate::cluster::cluster_id::ClusterId;
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use super::Ask;
 use super::plan::{GetPlan, Objects};
-use super::{Ask, legacy};
 use crate::cache::Cache;
 use crate::multi::StragglerTimer;
-use crate::multi::direct::discovery::{self, ApiResource, Discovery, Document, NoSuchType, Store};
+use crate::multi::direct::discovery::{self, ApiResource, Store};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::member::Member;
+use crate::multi::direct::member_types::{self, Meant};
 use crate::multi::direct::{GRACE, Task};
 use crate::multi::ordered_output::{Abort, ForCluster};
 
@@ -74,9 +75,6 @@ impl ForCluster for Wanted {
         &self.member.name
     }
 }
-
-/// Of each word the types that it means.
-type Meant = Result<Vec<Vec<ApiResource>>, MemberFailure>;
 
 /// What the words mean at a member, once that is known.
 #[derive(Clone)]
@@ -241,12 +239,11 @@ impl Later {
     /// The question; none when the member has no such type.
     pub(super) async fn ask(&self) -> Result<Option<Ask>, MemberFailure> {
         let Self { word: LaterWord { word, names, store }, member } = self;
-        let key = &member.discovery;
         let meant = match discovery::everywhere(word) {
             Some(resource) => vec![resource],
             None => {
                 let words = std::slice::from_ref(word);
-                at_member(words, member, store, key).await?.pop().unwrap_or_default()
+                member_types::expand(words, member, store).await?.pop().unwrap_or_default()
             }
         };
         let (member, names) = (member.clone(), names.clone());
@@ -295,10 +292,9 @@ async fn lookup(
         let (sender, meaning) = watch::channel(None);
         let (store, turns, told) = (Arc::clone(&store), Arc::clone(&turns), told.clone());
         let (words, member, progress) = (words.to_vec(), member.clone(), way.progress.clone());
-        let key = Arc::clone(&member.discovery);
         let work = tokio::spawn(async move {
             let _turn = turns.acquire_owned().await;
-            let meant = at_member(&words, &member, &store, &key).await;
+            let meant = member_types::expand(&words, &member, &store).await;
             progress.ended(&member.name);
             // The receivers may be gone.
             let _ = (sender.send(Some(meant)), told.send(()));
@@ -322,30 +318,4 @@ async fn lookup(
         }
     }
     asked
-}
-
-/// What the words mean at a member: by what is kept of it, or else by asking it.
-async fn at_member(words: &[String], member: &Member, store: &Store, key: &str) -> Meant {
-    if let Some(Ok(meant)) = store.load(key).map(|known| all(words, &known)) {
-        return Ok(meant);
-    }
-    let discovery = ask(member).await?;
-    store.keep(key, &discovery);
-    all(words, &discovery).map_err(|error| MemberFailure::Said(format!("error: {error}")))
-}
-
-fn all(words: &[String], discovery: &Discovery) -> Result<Vec<Vec<ApiResource>>, NoSuchType> {
-    words.iter().map(|word| discovery.expand(word)).collect()
-}
-
-async fn ask(member: &Member) -> Result<Discovery, MemberFailure> {
-    let (core, groups) =
-        tokio::join!(member.get("/api", Document::ACCEPT), member.get("/apis", Document::ACCEPT));
-    let (core, groups) = (core?, groups?);
-    let parse = |body: &[u8]| crate::multi::direct::server_table::parse::<Document>(body);
-    let (core_types, group_types) = (parse(&core)?, parse(&groups)?);
-    if core_types.is_aggregated() && group_types.is_aggregated() {
-        return Ok(core_types.resources().chain(group_types.resources()).collect());
-    }
-    legacy::ask(member, &core, &groups).await
 }

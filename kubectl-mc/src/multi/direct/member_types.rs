@@ -1,0 +1,57 @@
+//! The types of a member: from the cache, or from the member's discovery.
+
+mod legacy;
+
+use bytes::Bytes;
+
+use super::discovery::{ApiResource, Discovery, Document, NoSuchType, Store};
+use super::failure::MemberFailure;
+use super::member::Member;
+use super::server_table::parse;
+
+/// Of each word the types that it means.
+pub(super) type Meant = Result<Vec<Vec<ApiResource>>, MemberFailure>;
+
+/// What the words of `get` mean at a member. A word that the cache does not know is looked up at the member.
+pub(super) async fn expand(words: &[String], member: &Member, store: &Store) -> Meant {
+    look_up(member, store, |types| words.iter().map(|word| types.expand(word)).collect()).await
+}
+
+/// The one type that a word means at a member.
+pub(super) async fn resolve(
+    word: &str,
+    member: &Member,
+    store: &Store,
+) -> Result<ApiResource, MemberFailure> {
+    look_up(member, store, |types| types.resolve(word).cloned()).await
+}
+
+async fn look_up<T>(
+    member: &Member,
+    store: &Store,
+    find: impl Fn(&Discovery) -> Result<T, NoSuchType>,
+) -> Result<T, MemberFailure> {
+    let key = &member.discovery;
+    if let Some(Ok(found)) = store.load(key).map(|known| find(&known)) {
+        return Ok(found);
+    }
+    let discovery = fetch(member).await?;
+    store.keep(key, &discovery);
+    find(&discovery).map_err(|error| MemberFailure::Said(format!("error: {error}")))
+}
+
+async fn fetch(member: &Member) -> Result<Discovery, MemberFailure> {
+    let (core, groups) = documents(member).await?;
+    let (core_types, group_types) = (parse::<Document>(&core)?, parse::<Document>(&groups)?);
+    if core_types.is_aggregated() && group_types.is_aggregated() {
+        return Ok(core_types.resources().chain(group_types.resources()).collect());
+    }
+    legacy::ask(member, &core, &groups).await
+}
+
+/// The answers to `/api` and `/apis`.
+pub(super) async fn documents(member: &Member) -> Result<(Bytes, Bytes), MemberFailure> {
+    let (core, groups) =
+        tokio::join!(member.get("/api", Document::ACCEPT), member.get("/apis", Document::ACCEPT));
+    Ok((core?, groups?))
+}

@@ -1,0 +1,109 @@
+//! Commands that print one text for each cluster: `api-resources`, `auth can-i` and `top pod`. `version` and `top node`
+//! stay with kubectl: what they print depends on the version of the kubectl that is installed.
+
+mod api_resources;
+mod can_i;
+mod quantity;
+mod top_pod;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::Sender;
+
+use super::discovery::Store;
+use super::failure::MemberFailure;
+use super::member::Member;
+use super::member_deadline::MemberDeadline;
+use super::{Task, Text};
+use crate::argv::Scanned;
+use crate::cache::Cache;
+use crate::cluster::client::ClientError;
+use crate::multi::ordered_output::{self, Sink};
+
+/// One such command.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ReportPlan {
+    ApiResources(api_resources::ApiResourcesPlan),
+    CanI(can_i::CanIPlan),
+    TopPod(top_pod::TopPodPlan),
+}
+
+impl ReportPlan {
+    /// The plan for these words, if kubectl would run the command without a complaint of its own.
+    pub(super) fn parse(scanned: &Scanned) -> Option<Self> {
+        api_resources::ApiResourcesPlan::parse(scanned)
+            .map(Self::ApiResources)
+            .or_else(|| can_i::CanIPlan::parse(scanned).map(Self::CanI))
+            .or_else(|| top_pod::TopPodPlan::parse(scanned).map(Self::TopPod))
+    }
+
+    pub(super) fn is_table(&self) -> bool {
+        !matches!(self, Self::CanI(_))
+    }
+}
+
+/// What a member's answers come to.
+#[derive(Debug, Default)]
+struct Report {
+    /// Whole lines for standard output.
+    lines: String,
+    /// Lines for standard error, before them.
+    remarks: Vec<String>,
+    /// The command asks a question, and the answer is no.
+    is_negative: bool,
+}
+
+pub(super) async fn run(
+    plan: &ReportPlan,
+    task: &Task<'_>,
+    text: &mut dyn Text,
+) -> Result<Vec<Result<(), MemberFailure>>, ClientError> {
+    let mut members = task.members(0, MemberDeadline::whole).await?;
+    let store = Arc::new(Store::new(Cache::open(task.env).ok()));
+    let ask = |member: Member, sender| report(plan.clone(), member, Arc::clone(&store), sender);
+    let mut sink = Reports { task, text };
+    let results = ordered_output::run(members.all.clone(), &task.way(&members.all), ask, &mut sink).await;
+    members.warn(task.printer);
+    Ok(results.unwrap_or_default().into_iter().map(|result| result.unwrap_or(Ok(()))).collect())
+}
+
+/// Asks one member. The report is sent when it is complete.
+async fn report(
+    plan: ReportPlan,
+    member: Member,
+    store: Arc<Store>,
+    sender: Sender<Report>,
+) -> Result<(), MemberFailure> {
+    let report = match plan {
+        ReportPlan::ApiResources(plan) => api_resources::report(&plan, &member, &store).await?,
+        ReportPlan::CanI(plan) => can_i::report(&plan, &member, &store).await?,
+        ReportPlan::TopPod(plan) => top_pod::report(&plan, &member).await?,
+    };
+    let result = if report.is_negative { Err(MemberFailure::NegativeAnswer) } else { Ok(()) };
+    // The receiver is gone when standard output is closed.
+    let _ = sender.send(report).await;
+    result
+}
+
+/// Reports in the order of the members.
+struct Reports<'a, 't> {
+    task: &'a Task<'a>,
+    text: &'t mut dyn Text,
+}
+
+impl Sink<Report> for Reports<'_, '_> {
+    fn take(&mut self, place: usize, report: Report) -> ControlFlow<()> {
+        let Some(cluster) = self.task.clusters.get(place) else { return ControlFlow::Continue(()) };
+        for remark in &report.remarks {
+            self.text.remark(cluster, remark);
+        }
+        self.text.out(cluster, report.lines.as_bytes())
+    }
+
+    fn end(&mut self, place: usize) {
+        if let Some(cluster) = self.task.clusters.get(place) {
+            self.text.end(cluster);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! `kubectl auth can-i VERB TYPE`, `TYPE/NAME` or `URL` by one SelfSubjectAccessReview (kubectl:pkg/cmd/auth/cani.go).
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Report;
+use crate::argv::Scanned;
+use crate::cluster::hop::Hop;
+use crate::multi::direct::discovery::{self, Store};
+use crate::multi::direct::failure::MemberFailure;
+use crate::multi::direct::kubectl_flags::{Grammar, Words};
+use crate::multi::direct::member::Member;
+use crate::multi::direct::member_types;
+use crate::server_text::ServerText;
+
+/// One question.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CanIPlan {
+    verb: String,
+    object: Object,
+    /// `--namespace`; none is the context's.
+    namespace: Option<String>,
+    all_namespaces: bool,
+    is_quiet: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Object {
+    Url(String),
+    Resource { word: String, name: String, subresource: String },
+}
+
+impl CanIPlan {
+    pub(super) fn parse(scanned: &Scanned) -> Option<Self> {
+        let words = Words::read_two(scanned, "auth", &["can-i"], &GRAMMAR)?;
+        let [verb, object] = words.arguments.as_slice() else { return None };
+        let subresource = words.text("subresource").unwrap_or_default();
+        // kubectl warns of other verbs.
+        let (verbs, object) = match object.starts_with('/') {
+            true if subresource.is_empty() => (URL_VERBS, Object::Url(object.clone())),
+            true => return None,
+            false => {
+                let (word, name) = object.split_once('/').unwrap_or((object, ""));
+                // kubectl looks for a type in lower case.
+                let word = word.to_lowercase();
+                (RESOURCE_VERBS, Object::Resource { word, name: name.to_owned(), subresource })
+            }
+        };
+        let all_namespaces = words.is_on("all-namespaces");
+        let is_quiet = words.is_on("quiet");
+        let plan =
+            Self { verb: verb.clone(), object, namespace: words.text("namespace"), all_namespaces, is_quiet };
+        verbs.contains(&verb.as_str()).then_some(plan)
+    }
+}
+
+pub(super) async fn report(plan: &CanIPlan, member: &Member, store: &Store) -> Result<Report, MemberFailure> {
+    let mut report = Report::default();
+    let spec = match &plan.object {
+        Object::Url(path) => json!({"nonResourceAttributes": {"verb": plan.verb, "path": path}}),
+        Object::Resource { word, name, subresource } => {
+            let (group, resource) = match word.as_str() {
+                "*" => (String::new(), "*".to_owned()),
+                word => {
+                    let resource = match discovery::everywhere(word) {
+                        Some(resource) => resource,
+                        None => member_types::resolve(word, member, store).await?,
+                    };
+                    if !resource.namespaced && !plan.all_namespaces {
+                        report.remarks = not_in_namespaces(&resource.plural, &resource.group);
+                    }
+                    (resource.group, resource.plural)
+                }
+            };
+            let namespace = match plan.all_namespaces {
+                true => "",
+                false => member.namespace(plan.namespace.as_deref()),
+            };
+            json!({"resourceAttributes": {
+                "verb": plan.verb, "group": group, "resource": resource, "subresource": subresource, "name": name,
+                "namespace": namespace,
+            }})
+        }
+    };
+    let kind =
+        json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec});
+    let Answer { status } = ask(member, &kind).await?;
+    report.is_negative = !status.allowed;
+    if !plan.is_quiet {
+        report.lines = status.line();
+    }
+    Ok(report)
+}
+
+/// A host that takes no review of the caller is kubectl's to name, with the command that needs none.
+async fn ask(member: &Member, review: &Value) -> Result<Answer, MemberFailure> {
+    member.review(REVIEWS, review).await.map_err(|failure| match failure {
+        MemberFailure::Refused(refusal) if refusal.hop == Hop::HostAuthorization => {
+            MemberFailure::Said(refusal.to_string())
+        }
+        failure => failure,
+    })
+}
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    status: Status,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    allowed: bool,
+    reason: ServerText,
+    evaluation_error: ServerText,
+}
+
+impl Status {
+    fn line(&self) -> String {
+        if self.allowed {
+            return "yes\n".to_owned();
+        }
+        let mut line = "no".to_owned();
+        for text in [&self.reason, &self.evaluation_error].into_iter().filter(|text| !text.is_empty()) {
+            line.push_str(&format!(" - {text}"));
+        }
+        line.push('\n');
+        line
+    }
+}
+
+/// kubectl's warning, whose text ends in a line break of its own.
+fn not_in_namespaces(plural: &str, group: &str) -> Vec<String> {
+    let group = if group.is_empty() { String::new() } else { format!(" in group '{group}'") };
+    vec![format!("Warning: resource '{plural}' is not namespace scoped{group}"), String::new()]
+}
+
+const GRAMMAR: Grammar<'_> = Grammar { values: &["subresource"], switches: &["all-namespaces", "quiet"] };
+
+/// The verbs that all supported versions of kubectl know.
+#[rustfmt::skip]
+const RESOURCE_VERBS: &[&str] = &[
+    "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "use", "bind", "impersonate",
+    "*", "approve", "sign", "escalate", "attest",
+];
+const URL_VERBS: &[&str] = &["get", "put", "post", "head", "options", "delete", "patch", "*"];
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::argv;
+
+    fn plan(line: &str) -> Option<CanIPlan> {
+        CanIPlan::parse(&argv::scan(line.split(' ').map(Into::into).collect()))
+    }
+
+    #[test]
+    fn questions_are_read() {
+        for line in [
+            "auth can-i get pods",
+            "-n x auth can-i create deployments.apps/web --subresource=scale",
+            "auth can-i get /healthz",
+            "auth can-i * * -A -q",
+        ] {
+            assert!(plan(line).is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn other_questions_are_left_to_kubectl() {
+        for line in [
+            "auth can-i",
+            "auth can-i get",
+            "auth can-i get pods web",
+            "auth can-i --list",
+            "auth can-i get pods --no-headers",
+            "auth can-i fetch pods",
+            "auth can-i list /healthz",
+            "auth can-i get /healthz --subresource=x",
+            "auth -A can-i get pods",
+            "auth whoami",
+        ] {
+            assert!(plan(line).is_none(), "{line}");
+        }
+    }
+
+    #[test]
+    fn no_names_the_reason() {
+        let status = |value| serde_json::from_value::<Status>(value).unwrap().line();
+        assert_eq!(status(json!({"allowed": true, "reason": "RBAC"})), "yes\n");
+        assert_eq!(status(json!({"allowed": false})), "no\n");
+        assert_eq!(status(json!({"reason": "a", "evaluationError": "b\u{1b}"})), "no - a - b^[\n");
+    }
+}

@@ -55,8 +55,8 @@ e2e: kubernetes ## End-to-end tests on a real Kubernetes
 	@tests/e2e.sh
 
 .PHONY: conformance
-conformance: kubernetes ## Upstream's own tests of kubectl through the proxy (FOCUS=EXPRESSION: only some; BY_AGENT=yes: through an agent too)
-	@tests/conformance.sh $(if $(FOCUS),--focus '$(FOCUS)') $(if $(BY_AGENT),--by-agent)
+conformance: kubernetes ## Upstream's own tests of kubectl through the proxy (FOCUS=EXPRESSION: only some; BY_AGENT=yes: through an agent too; BY_PLUGIN=yes: by the plugin in the place of kubectl)
+	@tests/conformance.sh $(if $(FOCUS),--focus '$(FOCUS)') $(if $(BY_AGENT),--by-agent) $(if $(BY_PLUGIN),--by-plugin)
 
 .PHONY: fuzz
 fuzz: ## Fuzz for long: each target for FUZZ_SECONDS (3600)

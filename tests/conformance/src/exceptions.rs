@@ -18,7 +18,16 @@ enum Kind {
     /// It would fail at the member itself: it is left out of all runs, since it fails slowly.
     NotRun,
     /// It passes at the member and must fail through the proxy: when it passes, the entry has to go.
-    Fails,
+    Fails(Program),
+}
+
+/// What runs the commands of the specs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Program {
+    /// kubectl, with the member's proxy path as the server of its kubeconfig.
+    Kubectl,
+    /// The plugin in kubectl's place.
+    Plugin,
 }
 
 impl Exceptions {
@@ -33,7 +42,8 @@ impl Exceptions {
             let (kind, name) = line.split_once(": ").with_context(|| format!("no kind: {line}"))?;
             let kind = match kind {
                 "not run" => Kind::NotRun,
-                "fails" => Kind::Fails,
+                "fails" => Kind::Fails(Program::Kubectl),
+                "fails by the plugin" => Kind::Fails(Program::Plugin),
                 _ => bail!("no such kind: {kind}"),
             };
             entries.push(Entry { kind, name: name.to_owned(), reason: String::new() });
@@ -50,8 +60,8 @@ impl Exceptions {
     }
 
     /// Why this spec cannot pass through the proxy, if it is known.
-    pub(crate) fn reason(&self, name: &str) -> Option<&str> {
-        self.of(Kind::Fails).find(|entry| entry.name == name).map(|entry| entry.reason.as_str())
+    pub(crate) fn reason(&self, name: &str, program: Program) -> Option<&str> {
+        self.of(Kind::Fails(program)).find(|entry| entry.name == name).map(|entry| entry.reason.as_str())
     }
 
     fn of(&self, kind: Kind) -> impl Iterator<Item = &Entry> {
@@ -67,8 +77,9 @@ mod tests {
     fn names_have_kinds_and_reasons() {
         let exceptions =
             Exceptions::parse("# c\n\nfails: [x] a\n  because\n  of it\nnot run: b\n  so\n").unwrap();
-        assert_eq!(exceptions.reason("[x] a"), Some("because of it"));
-        assert_eq!(exceptions.reason("b"), None);
+        assert_eq!(exceptions.reason("[x] a", Program::Kubectl), Some("because of it"));
+        assert_eq!(exceptions.reason("[x] a", Program::Plugin), None);
+        assert_eq!(exceptions.reason("b", Program::Kubectl), None);
         assert_eq!(exceptions.not_run(), ["b"]);
     }
 

@@ -2,6 +2,7 @@
 //! server. What passes at the member itself must pass through the proxy; `exceptions.txt` names what cannot.
 //!
 //! - [`suite`]: one run of upstream's test program, and what its report says
+//! - [`plugin`]: the plugin in the place of kubectl
 //! - [`exceptions`]: the file that names them
 //! - [`verdict`]: what follows from both
 
@@ -10,16 +11,17 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use harness::bed::member;
+use harness::bed::{kubectl, member};
 use harness::caller::Caller;
 use harness::own_agent;
 use serde_json::json;
 
-use crate::exceptions::Exceptions;
+use crate::exceptions::{Exceptions, Program};
 use crate::suite::Suite;
 use crate::verdict::Verdict;
 
 mod exceptions;
+mod plugin;
 mod suite;
 mod verdict;
 
@@ -42,6 +44,9 @@ enum Command {
         /// Reach the member through an agent's tunnel
         #[arg(long)]
         by_agent: bool,
+        /// Run the plugin in the place of kubectl
+        #[arg(long)]
+        by_plugin: bool,
         /// How long a run of them may take, in minutes
         #[arg(long, default_value_t = 30)]
         minutes: u32,
@@ -51,7 +56,10 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Build => testbed::programs::build_upstream_tests().map(|_| true),
-        Command::Run { focus, by_agent, minutes } => run(&focus, by_agent, minutes),
+        Command::Run { focus, by_agent, by_plugin, minutes } => {
+            let program = if by_plugin { Program::Plugin } else { Program::Kubectl };
+            run(&focus, by_agent, program, minutes)
+        }
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -65,7 +73,7 @@ fn main() -> ExitCode {
 }
 
 /// Through the proxy first; what fails there is then tried at the member itself.
-fn run(focus: &str, by_agent: bool, minutes: u32) -> Result<bool> {
+fn run(focus: &str, by_agent: bool, program: Program, minutes: u32) -> Result<bool> {
     let exceptions = Exceptions::parse(include_str!("../exceptions.txt"))?;
     let member = member(MEMBER)?;
     let suite =
@@ -75,15 +83,22 @@ fn run(focus: &str, by_agent: bool, minutes: u32) -> Result<bool> {
         false => ("proxied", MEMBER),
     };
     let admin = host_admin(cluster)?;
-    let proxied = suite.run(name, &admin.kubeconfig(), &[&format!(r"\[sig-cli\].*({focus})")])?;
+    let in_place = plugin::InPlaceOfKubectl::new(cluster)?;
+    let (name, kubectl_path) = match program {
+        Program::Kubectl => (name.to_owned(), kubectl()?),
+        Program::Plugin => (format!("{name}-plugin"), in_place.path()),
+    };
+    let proxied =
+        suite.run(&name, &kubectl_path, &admin.kubeconfig(), &[&format!(r"\[sig-cli\].*({focus})")])?;
     let failed = proxied.failed();
     let failed = failed.iter().map(|name| suite::exactly(name)).collect::<Vec<_>>();
     let direct = if failed.is_empty() {
         suite::Report::default()
     } else {
-        suite.run("direct", &member.kubeconfig, &failed.iter().map(String::as_str).collect::<Vec<_>>())?
+        let focus = failed.iter().map(String::as_str).collect::<Vec<_>>();
+        suite.run("direct", &kubectl()?, &member.kubeconfig, &focus)?
     };
-    let verdict = Verdict::new(&proxied, &direct, &exceptions);
+    let verdict = Verdict::new(&proxied, &direct, &exceptions, program);
     write!(std::io::stdout(), "{verdict}")?;
     Ok(verdict.is_good())
 }

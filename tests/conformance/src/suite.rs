@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use harness::bed::{bed, kubectl};
+use harness::bed::bed;
 use serde::Deserialize;
 
 /// Upstream's test program and what all its runs have in common.
@@ -34,11 +34,23 @@ pub(crate) enum Outcome {
 }
 
 impl Suite {
-    /// Runs the specs that match one of these, as whom the kubeconfig says; `name` is of its files.
-    pub(crate) fn run(&self, name: &str, kubeconfig: &Path, focus: &[&str]) -> Result<Report> {
+    /// The folder of the logs and reports of all runs.
+    pub(crate) fn folder() -> Result<PathBuf> {
         let target = bed()?.dir.ancestors().nth(2).context("the bed is not in a target folder")?;
         let dir = target.join("conformance");
         fs::create_dir_all(&dir)?;
+        Ok(dir)
+    }
+
+    /// Runs the specs that match one of these by this kubectl, as the user of the kubeconfig; `name` is of its files.
+    pub(crate) fn run(
+        &self,
+        name: &str,
+        kubectl: &Path,
+        kubeconfig: &Path,
+        focus: &[&str],
+    ) -> Result<Report> {
+        let dir = Self::folder()?;
         let report = dir.join(format!("{name}.json"));
         let _ = fs::remove_file(&report);
         let log = dir.join(format!("{name}.log"));
@@ -48,7 +60,7 @@ impl Suite {
         fs::write(&registries, "promoterE2eRegistry: testbed.local\ngcRegistry: testbed.local\n")?;
         let mut command = Command::new(&self.program);
         command.arg("--provider=skeleton").arg("--kubeconfig").arg(kubeconfig);
-        command.arg("--kubectl-path").arg(kubectl()?);
+        command.arg("--kubectl-path").arg(kubectl);
         command.args(focus.iter().map(|focus| format!("--ginkgo.focus={focus}")));
         command.arg(format!("--ginkgo.skip={NOT_HERE}"));
         command.args(self.not_run.iter().map(|name| format!("--ginkgo.skip={}", exactly(name))));

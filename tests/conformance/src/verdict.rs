@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::exceptions::Exceptions;
+use crate::exceptions::{Exceptions, Program};
 use crate::suite::{Outcome, Report};
 
 /// Each spec in one of these lists; the proxy is to blame for the first two.
@@ -21,10 +21,15 @@ pub(crate) struct Verdict<'a> {
 }
 
 impl<'a> Verdict<'a> {
-    pub(crate) fn new(proxied: &'a Report, direct: &Report, exceptions: &'a Exceptions) -> Self {
+    pub(crate) fn new(
+        proxied: &'a Report,
+        direct: &Report,
+        exceptions: &'a Exceptions,
+        program: Program,
+    ) -> Self {
         let mut verdict = Self::default();
         for (name, outcome) in &proxied.specs {
-            match (outcome, exceptions.reason(name)) {
+            match (outcome, exceptions.reason(name, program)) {
                 (Outcome::Passed, None) => verdict.passed += 1,
                 (Outcome::Passed, Some(_)) => verdict.stale.push(name),
                 (Outcome::SkippedItself(why), _) => verdict.skipped_itself.push((name, why)),
@@ -95,7 +100,7 @@ mod tests {
     fn verdict(proxied: &[(&str, bool)], direct: &[(&str, bool)]) -> (bool, String) {
         let exceptions = Exceptions::parse("fails: known\n  so it is\n").unwrap();
         let (proxied, direct) = (report(proxied), report(direct));
-        let verdict = Verdict::new(&proxied, &direct, &exceptions);
+        let verdict = Verdict::new(&proxied, &direct, &exceptions, Program::Kubectl);
         (verdict.is_good(), verdict.to_string())
     }
 

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{info, warn};
 
+use crate::audit::Auditor;
 use crate::config::{Certificate, Config};
 use crate::controllers::{self, Controllers, leader};
 use crate::endpoints::clusters::Registry;
@@ -90,6 +91,7 @@ impl Bound {
             shutdown_delay,
             shutdown_grace,
             controllers,
+            audit,
             log_format: _,
         } = config;
         let host = host_client::new(kubeconfig.as_deref()).await?;
@@ -120,20 +122,22 @@ impl Bound {
         let secure = bind(address)?;
         let admin = bind(admin_address)?;
 
-        let mut metrics = metrics::registry();
+        let mut metric_registry = metrics::registry();
+        let auditor = Auditor::open(audit, &leader::identity(), &mut metric_registry).await?;
+        let metrics = metrics::own(&mut metric_registry);
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
         let size = |places| limits::Size::new(places, queued_per_caller);
         let peers = Peers::new(peers, secure.local_addr()?, replicas);
         tokio::spawn(peers.clone().run());
-        let agent_tunnels = AgentTunnels::new(&leader::identity(), peers, &mut metrics);
+        let agent_tunnels = AgentTunnels::new(&leader::identity(), peers, metrics);
         let agent_accounts = Accounts::new(host.clone(), endpoint);
         tokio::spawn(agent_accounts.clone().run());
         let inventory = Arc::new(Inventory::new(renewals, OnDemandAccess::new(host.clone(), &namespace)));
         let (registry, writer) = Registry::new();
         let (fleet, told) = watch::channel(Arc::default());
-        let controller_metrics = Arc::new(controllers::metrics::Metrics::register(&mut metrics));
+        let controller_metrics = Arc::new(controllers::metrics::Metrics::register(metrics));
         let controllers = Controllers::start(
             controllers,
             host.clone(),
@@ -148,7 +152,7 @@ impl Bound {
             read,
             registry: writer,
             fleet,
-            metrics: inventory::Metrics::register(&mut metrics),
+            metrics: inventory::Metrics::register(metrics),
             tunnels: agent_tunnels.clone(),
             size_per_member: limits::MemberSize {
                 in_flight: size(max_member_inflight),
@@ -159,8 +163,8 @@ impl Bound {
         let watch = AbortOnDropHandle::new(tokio::spawn(inventory::watch::run(host.clone(), watch)));
 
         let tokens = TokenReviews::new(host.clone(), audiences).context("no random numbers")?;
-        let connections = Arc::new(listener::Metrics::register(&mut metrics));
-        let failures = authentication::Failures::register(&mut metrics);
+        let connections = Arc::new(listener::Metrics::register(metrics));
+        let failures = authentication::Failures::register(metrics);
         let services = Services {
             authenticator: Authenticator::new(trust, tokens, anonymous_auth, failures),
             authorizer: Arc::new(Authorizer::new(host)),
@@ -175,15 +179,16 @@ impl Bound {
             registry,
             rules,
             request_timeout,
-            tunnels: Tunnels::new(&mut metrics),
+            tunnels: Tunnels::new(metrics),
             agent_tunnels,
             agent_accounts,
-            metrics: Arc::new(record::Metrics::register(&mut metrics)),
-            metric_registry: metrics,
+            metrics: Arc::new(record::Metrics::register(metrics)),
+            metric_registry,
             readiness,
             goaway,
             cors,
             cutoffs: Cutoffs::new(),
+            auditor,
         };
         Ok(Self {
             address: secure.local_addr()?,
@@ -271,6 +276,9 @@ impl Bound {
                 warn!("some connections did not close in time");
             }
         }
+        if let Some(auditor) = &services.auditor {
+            auditor.flush(FLUSH_TIMEOUT).await;
+        }
         stop_admin.cancel();
         probes.close();
         probes.wait().await;
@@ -310,5 +318,7 @@ const BACKLOG: u32 = 65_535;
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 /// What telling an agent takes, be it around the world.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// What storing the last audit events takes.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// What closing a tunnel takes: a TLS alert and a FIN.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

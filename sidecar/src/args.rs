@@ -1,5 +1,7 @@
 //! The command line. Flags that a kube-apiserver or an aggregated API server has bear its names.
 
+mod audit;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +14,8 @@ use kubectl_mc_api::go_duration::{self, parse_flag};
 use kubectl_mc_api::token_life::RENEWAL_FRACTION;
 
 use crate::identity::impersonation::member::DEFAULT_OMITTED_EXTRA;
+
+pub use audit::Audit;
 
 /// The cluster proxy beside a host cluster's kube-apiserver.
 #[derive(Debug, Parser)]
@@ -259,6 +263,8 @@ pub struct Serve {
     /// Log format.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+    #[command(flatten)]
+    pub audit: Audit,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

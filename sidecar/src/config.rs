@@ -10,7 +10,8 @@ use kubectl_mc_api::access::sent;
 use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::names;
 
-use crate::args::{LogFormat, Serve};
+use crate::args::{Audit, LogFormat, Serve};
+use crate::audit;
 use crate::controllers::{self, credentials, leader};
 use crate::identity::impersonation::member;
 use crate::server::cors::Cors;
@@ -47,6 +48,7 @@ pub struct Config {
     pub shutdown_delay: Duration,
     pub shutdown_grace: Duration,
     pub controllers: controllers::Config,
+    pub audit: audit::Config,
     pub log_format: LogFormat,
 }
 
@@ -107,6 +109,7 @@ impl TryFrom<Serve> for Config {
             member_monitor_period,
             member_resync_period,
             token_renewal_fraction,
+            audit,
             log_format,
         } = args;
         let mut trust = BTreeMap::new();
@@ -192,9 +195,44 @@ impl TryFrom<Serve> for Config {
                         })?,
                 },
             },
+            audit: self::audit(audit)?,
             log_format,
         })
     }
+}
+
+fn audit(flags: Audit) -> Result<audit::Config, Error> {
+    let policy = match &flags.policy_file {
+        Some(file) => audit::Policy::read(file)
+            .map_err(|error| Error::Flag(format!("audit-policy-file: {}: {error}", file.display())))?,
+        None => audit::Policy::everything(),
+    };
+    let log = flags.log_path.map(|path| audit::LogConfig {
+        path: Some(path).filter(|path| path != Path::new("-")),
+        format: flags.log_format,
+        mode: flags.log_mode,
+        buffer_size: flags.log_buffer_size,
+        rotation: audit::Rotation {
+            max_size_mib: flags.log_maxsize,
+            max_age_days: flags.log_maxage,
+            max_backups: flags.log_maxbackup,
+        },
+    });
+    let webhook = flags.webhook_config_file.map(|kubeconfig| audit::WebhookConfig {
+        kubeconfig,
+        mode: flags.webhook_mode,
+        buffer_size: flags.webhook_buffer_size,
+        batch: audit::Batch {
+            max_size: flags.webhook_batch_size,
+            max_wait: flags.webhook_batch_wait,
+            initial_backoff: flags.webhook_backoff,
+        },
+    });
+    if flags.policy_file.is_some() && log.is_none() && webhook.is_none() {
+        let text = "audit-policy-file: events need --audit-log-path or --audit-webhook-config-file";
+        return Err(Error::Flag(text.to_owned()));
+    }
+    Ok(audit::Config { policy, log, webhook })
 }
 
 fn read(flag: &str, file: &Path) -> Result<String, Error> {

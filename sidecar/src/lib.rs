@@ -13,6 +13,7 @@ pub mod config;
 pub mod log;
 
 // The way in, the request's path, the way to a member
+pub mod audit;
 pub mod identity;
 pub mod request;
 pub mod server;

@@ -3,9 +3,14 @@
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-/// A registry for the metrics of one process.
+/// A registry for the metrics of one process. What a kube-apiserver has too bears its name.
 pub fn registry() -> Registry {
-    Registry::with_prefix("mc_sidecar")
+    Registry::default()
+}
+
+/// The part of a registry for metrics that only the sidecar has.
+pub fn own(registry: &mut Registry) -> &mut Registry {
+    registry.sub_registry_with_prefix("mc_sidecar")
 }
 
 /// The text that Prometheus reads (OpenMetrics 1.0).

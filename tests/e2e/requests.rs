@@ -1,5 +1,6 @@
 //! How requests and answers pass through the host and the sidecar: paths, HTTP, TLS, headers and timeouts.
 
+mod audit;
 mod audit_id;
 mod clients;
 mod deadlines;

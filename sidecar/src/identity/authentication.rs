@@ -80,7 +80,7 @@ impl Authenticator {
 
     /// Finds out who sends `headers` over `peer`'s connection and removes every credential from them.
     /// A failure is logged and counted by what was attempted.
-    pub async fn authenticate(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Error> {
+    pub async fn authenticate(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Failed> {
         let attempted = CredentialKinds::by(peer, headers);
         let authenticated = self.chain(peer, headers).await;
         if let Err(error) = &authenticated {
@@ -92,7 +92,7 @@ impl Authenticator {
                 debug!(audit_id, "Authentication failed, {attempted}");
             }
         }
-        authenticated
+        authenticated.map_err(|error| Failed { error, attempted })
     }
 
     async fn chain(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Error> {
@@ -159,6 +159,13 @@ fn remove_credentials(headers: &mut HeaderMap, trust: &Trust) {
     for name in identity {
         while headers.remove(&name).is_some() {}
     }
+}
+
+/// A failed login, and what it was tried by.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    pub error: Error,
+    pub attempted: CredentialKinds,
 }
 
 /// Why nobody is known to be calling.

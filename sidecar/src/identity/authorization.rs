@@ -54,6 +54,8 @@ pub struct Allowed {
     identity: Arc<Identity>,
     /// All that it rests on, the caller's rights to impersonate `identity` among it.
     rights: Arc<[Right]>,
+    /// Why the host allows it, if it says so.
+    reason: Arc<str>,
 }
 
 /// What is asked for, in the words of RBAC.
@@ -86,11 +88,12 @@ impl Authorizer {
         info: &RequestInfo,
     ) -> Result<Allowed, Error> {
         let EffectiveUser { identity, mut rights } = subject;
+        let mut reason = Arc::default();
         for attributes in Attributes::of(info) {
-            self.check(&identity, &attributes, Asker::Caller(caller)).await?;
+            reason = self.check(&identity, &attributes, Asker::Caller(caller)).await?;
             rights.push(Right { holder: identity.clone(), attributes });
         }
-        Ok(Allowed { identity, rights: rights.into() })
+        Ok(Allowed { identity, rights: rights.into(), reason })
     }
 
     /// Drops remembered decisions whose time is over.
@@ -106,19 +109,19 @@ impl Authorizer {
         Ok(())
     }
 
-    /// Asks for one right.
+    /// Asks for one right, and returns why the host allows it, if it says so.
     pub async fn check(
         &self,
         identity: &Arc<Identity>,
         attributes: &Attributes,
         asker: Asker,
-    ) -> Result<(), Error> {
+    ) -> Result<Arc<str>, Error> {
         // As in every apiserver, this group is allowed without asking.
         if identity.is_in(MASTERS) {
-            return Ok(());
+            return Ok(Arc::default());
         }
         match self.reviews.decide(identity, attributes, asker).await {
-            Ok(Decision { allowed: true, .. }) => Ok(()),
+            Ok(Decision { allowed: true, reason }) => Ok(reason),
             Ok(Decision { reason, .. }) => {
                 let (user, attributes) = (identity.user.clone(), attributes.clone());
                 Err(Error::Denied(Box::new(Denied { user, attributes, reason })))
@@ -155,6 +158,10 @@ impl From<Arc<Identity>> for EffectiveUser {
 impl Allowed {
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
+    }
+
+    pub fn reason(&self) -> &Arc<str> {
+        &self.reason
     }
 }
 
@@ -226,10 +233,15 @@ impl Attributes {
 pub struct Denied {
     user: String,
     attributes: Attributes,
-    reason: String,
+    reason: Arc<str>,
 }
 
 impl Denied {
+    /// What the host says, if anything.
+    pub fn reason(&self) -> &Arc<str> {
+        &self.reason
+    }
+
     /// The group, the resource and the name that were refused, for a Status' details.
     pub fn details(&self) -> Option<(&'static str, &'static str, &str)> {
         match &self.attributes {
@@ -379,7 +391,7 @@ mod tests {
         let denied = Denied {
             user: "jane".to_owned(),
             attributes: Attributes::cluster(Verb::Get, Some(&"m1".parse().unwrap()), "proxy"),
-            reason: "no".to_owned(),
+            reason: "no".into(),
         };
         assert_eq!(
             denied.to_string(),
@@ -389,7 +401,7 @@ mod tests {
         let denied = Denied {
             user: "jane".to_owned(),
             attributes: Attributes::impersonate("", "serviceaccounts", "", "ns", "bob"),
-            reason: String::new(),
+            reason: Arc::default(),
         };
         assert_eq!(
             denied.to_string(),

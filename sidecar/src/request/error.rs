@@ -1,6 +1,7 @@
 //! Every reason why a request gets no answer from its member. Errors are values until
 //! [`crate::request::status`] turns them into a response, which names the hop.
 
+use crate::audit;
 use crate::endpoints::clusters;
 use crate::identity::authentication;
 use crate::identity::authorization;
@@ -28,6 +29,8 @@ pub enum Error {
     Deadline(#[from] deadline::Error),
     #[error(transparent)]
     Authentication(#[from] authentication::Error),
+    #[error(transparent)]
+    Audit(#[from] audit::NotStored),
     #[error(transparent)]
     Impersonation(#[from] impersonation::Error),
     #[error(transparent)]

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 
+use crate::audit::Trail;
 use crate::endpoints::clusters;
 use crate::endpoints::clusters::Viewer;
 use crate::endpoints::discovery;
@@ -65,6 +66,12 @@ pub async fn handle(
         request.version() != Version::HTTP_2 && (services.readiness.is_draining() || peer.is_leaving());
     let listed = services.cutoffs.list(cutoff, Some(Instant::now() + services.request_timeout));
     let record = Record::begin(services.metrics.clone(), peer.clone(), listed, request.method(), audit_id);
+    if let Some(auditor) = &services.auditor {
+        let is_forwarded = services.authenticator.is_front_proxy(&peer);
+        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+        let ip = peer.address.ip();
+        record.audited(Trail::begin(auditor.clone(), method, uri, headers, ip, is_forwarded));
+    }
     let origin = services.cors.as_ref().and_then(|cors| cors.origin(request.headers()));
     let origin = origin.filter(|_| !services.authenticator.is_front_proxy(&peer)).map(Box::new);
     let asks_first = origin.is_some() && request.method() == Method::OPTIONS;
@@ -142,7 +149,7 @@ async fn respond(
                 record.hold().of_stranger(None);
             }
         }
-        Err(error) if !error.is_refusal() => {}
+        Err(failed) if !failed.error.is_refusal() => {}
         // HTTP/2 costs a server more than its client, and nobody unknown keeps such a connection
         // (CVE-2023-44487). The host's own is everybody's.
         _ if request.version() == Version::HTTP_2 && !services.authenticator.is_front_proxy(peer) => {
@@ -151,7 +158,15 @@ async fn respond(
         _ => {}
     }
     drop(waiting);
-    let caller = caller?;
+    let caller = caller.map_err(|failed| {
+        if failed.error.is_refusal() {
+            record.audit(|trail| trail.login_failed(&failed.attempted));
+        }
+        failed.error
+    })?;
+    if let Some(pending) = record.audit(|trail| trail.logged_in(&caller.identity, record.audit_id())) {
+        pending.store().await?;
+    }
     // The front proxy's connection is everybody's, and its heads may be large for the sake of identities.
     let by = caller.by;
     if by == By::RequestHeader {
@@ -172,6 +187,7 @@ async fn respond(
     };
     record.authenticated(subject.identity());
     let allowed = services.authorizer.authorize(subject, user, &info).await?;
+    record.audit(|trail| trail.decided(true, allowed.reason().clone()));
 
     let (name, path) = match &info.route {
         Route::Proxy(name, path) => (name, path),

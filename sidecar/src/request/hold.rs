@@ -11,7 +11,7 @@ use tokio::time::sleep_until;
 use crate::request::cutoff::{Cutoff, Listed};
 use crate::request::error::Error;
 use crate::request::limits::Permit;
-use crate::request::revalidation::Revalidation;
+use crate::request::revalidation::{self, Revalidation};
 use crate::server::peer::Peer;
 
 /// What ends with a request.
@@ -102,6 +102,14 @@ impl Hold {
             Some(End::Revalidation(revalidation)) => Box::pin(revalidation.over()),
             Some(End::Deadline(deadline)) => Box::pin(sleep_until((*deadline).into())),
             None => Box::pin(pending()),
+        }
+    }
+
+    /// Why a long-running request must end, once it must.
+    pub fn end(&self) -> Option<revalidation::End> {
+        match self.end.get() {
+            Some(End::Revalidation(revalidation)) => revalidation.end(),
+            _ => None,
         }
     }
 

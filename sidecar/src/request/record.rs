@@ -8,6 +8,7 @@ use http::{Method, StatusCode};
 use kubectl_mc_api::{ClusterName, Hop};
 use tracing::{debug, error};
 
+use crate::audit;
 use crate::identity::Identity;
 use crate::request::audit_id::AuditId;
 use crate::request::cutoff::Listed;
@@ -43,6 +44,8 @@ struct Entry {
     hop: Option<Hop>,
     /// Of the answer, once there is one.
     code: Option<StatusCode>,
+    /// What the audit records, if there is one.
+    trail: Option<Box<audit::Trail>>,
 }
 
 impl Record {
@@ -56,6 +59,16 @@ impl Record {
         metrics.in_flight.inc();
         let hold = Hold::begin(peer, listed);
         Self(Arc::new(Inner { metrics, method: method.clone(), audit_id, hold, entry: Default::default() }))
+    }
+
+    /// Keeps what the audit records of the request.
+    pub fn audited(&self, trail: audit::Trail) {
+        self.with(|entry| entry.trail = Some(Box::new(trail)));
+    }
+
+    /// Tells the audit, if there is one.
+    pub fn audit<T>(&self, tell: impl FnOnce(&mut audit::Trail) -> T) -> Option<T> {
+        self.with(|entry| entry.trail.as_deref_mut().map(tell))
     }
 
     /// What the request holds until it is over.
@@ -74,11 +87,19 @@ impl Record {
             if let Route::Proxy(cluster, _) | Route::Attach(cluster) = &info.route {
                 entry.cluster = Some(cluster.clone());
             }
+            if let Some(trail) = &mut entry.trail {
+                trail.understood(info);
+            }
         });
     }
 
     pub fn authenticated(&self, user: &Arc<Identity>) {
-        self.with(|entry| entry.user = Some(user.clone()));
+        self.with(|entry| {
+            entry.user = Some(user.clone());
+            if let Some(trail) = &mut entry.trail {
+                trail.acts_as(user);
+            }
+        });
     }
 
     pub fn refused_at(&self, hop: Hop) {
@@ -86,13 +107,19 @@ impl Record {
     }
 
     pub fn answered(&self, code: StatusCode) {
-        self.with(|entry| entry.code = Some(code));
+        self.with(|entry| {
+            entry.code = Some(code);
+            if let Some(trail) = &mut entry.trail {
+                trail.answered(code, &self.0.audit_id);
+            }
+        });
     }
 
     /// Counts a panic. What it was about is in the log already; this says which request caused it.
     pub fn panicked(&self) {
         self.0.metrics.panics.inc();
         error!(audit_id = %self.0.audit_id, method = %self.0.method, "this request caused a panic");
+        self.audit(|trail| trail.panicked(&self.0.audit_id));
     }
 
     /// Whether the request asks for an upgrade of its connection.
@@ -116,6 +143,9 @@ impl Drop for Inner {
         let elapsed = self.hold.ended(entry.code.is_some());
         let code = entry.code.map_or(0, |code| code.as_u16());
         self.metrics.ended(entry.route, code, entry.hop, elapsed);
+        if let Some(trail) = &mut entry.trail {
+            trail.ended(&self.audit_id, entry.hop, elapsed);
+        }
         debug!(
             audit_id = %self.audit_id,
             method = %self.method,

@@ -72,6 +72,11 @@ impl Revalidation {
         self.why.get().copied().unwrap_or(End::Stopped)
     }
 
+    /// Why the request must end, once it must.
+    pub fn end(&self) -> Option<End> {
+        self.why.get().copied()
+    }
+
     /// Whether the request must end now.
     pub fn is_over(&self) -> bool {
         self.over.is_cancelled()

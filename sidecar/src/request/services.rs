@@ -6,6 +6,7 @@ use std::time::Duration;
 use prometheus_client::registry::Registry as MetricRegistry;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::Auditor;
 use crate::endpoints::clusters::Registry;
 use crate::identity::authentication::Authenticator;
 use crate::identity::authorization::{Allowed, Authorizer};
@@ -41,6 +42,8 @@ pub struct Services {
     pub goaway: Goaway,
     pub cors: Option<Cors>,
     pub cutoffs: Arc<Cutoffs>,
+    /// None records nothing.
+    pub auditor: Option<Arc<Auditor>>,
 }
 
 impl Services {

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::endpoints::clusters::Error as Clusters;
 use crate::identity::authentication::Error as Authentication;
-use crate::identity::authorization::Error as Authorization;
+use crate::identity::authorization::{Denied, Error as Authorization};
 use crate::identity::impersonation::{Error as Impersonation, member};
 use crate::members::inventory::Error as Inventory;
 use crate::request::agent_handshake::Error as Attach;
@@ -32,6 +32,12 @@ pub fn response(error: &Error, record: &Record) -> Response<Body> {
     let hop = hop(error);
     record.refused_at(hop);
     let shape = Shape::of(error);
+    record.audit(|trail| {
+        if let Some(denied) = denied(error) {
+            trail.decided(false, denied.reason().clone());
+        }
+        trail.refused(shape.reason, message(error, shape.code));
+    });
     let mut response = if record.is_member_discovery() {
         text(hop, shape.code, &message(error, shape.code))
     } else {
@@ -69,7 +75,7 @@ fn hop(error: &Error) -> Hop {
         Error::Attach(Attach::Handshake(_)) => Hop::Request,
         Error::Attach(Attach::Account(accounts::Unknown::NotSynced) | Attach::Refused(_)) => Hop::Sidecar,
         Error::Authorization(_) | Error::Impersonation(_) => Hop::HostAuthorization,
-        Error::Limits(_) | Error::Closing | Error::Panicked(_) => Hop::Sidecar,
+        Error::Limits(_) | Error::Closing | Error::Panicked(_) | Error::Audit(_) => Hop::Sidecar,
         Error::Inventory(Inventory::NotSynced) => Hop::Sidecar,
         Error::Inventory(Inventory::Unknown(_)) => Hop::ClusterUnknown,
         Error::Inventory(Inventory::ProxyOff { .. }) => Hop::ProxyOff,
@@ -170,7 +176,7 @@ impl Shape {
                 Self { retry_after: A_SECOND, ..shape(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests") }
             }
             Error::Authentication(Authentication::Review) => Self { retry_after: A_SECOND, ..unavailable() },
-            Error::Panicked(_) => internal(),
+            Error::Panicked(_) | Error::Audit(_) => internal(),
             Error::Authentication(_) => shape(StatusCode::UNAUTHORIZED, "Unauthorized"),
             Error::Authorization(error) => Self::of_authorization(error),
             Error::Impersonation(Impersonation::Denied(error)) => Self::of_authorization(error),
@@ -344,18 +350,26 @@ fn message(error: &Error, code: StatusCode) -> String {
     }
 }
 
+/// What the host says against the caller.
+fn denied(error: &Error) -> Option<&Denied> {
+    match error {
+        Error::Authorization(Authorization::Denied(denied))
+        | Error::Impersonation(Impersonation::Denied(Authorization::Denied(denied))) => Some(denied),
+        _ => None,
+    }
+}
+
 /// What the error is about: group, kind and name.
 fn object(error: &Error) -> (&'static str, &'static str, String) {
     use kubectl_mc_api::path::{CLUSTERS, PROXY_GROUP};
     let cluster = |name: &dyn ToString| (PROXY_GROUP, CLUSTERS, name.to_string());
+    if let Some(denied) = denied(error) {
+        return match denied.details() {
+            Some((group, resource, name)) => (group, resource, name.to_owned()),
+            None => ("", "", String::new()),
+        };
+    }
     match error {
-        Error::Authorization(Authorization::Denied(denied))
-        | Error::Impersonation(Impersonation::Denied(Authorization::Denied(denied))) => {
-            match denied.details() {
-                Some((group, resource, name)) => (group, resource, name.to_owned()),
-                None => ("", "", String::new()),
-            }
-        }
         Error::Inventory(Inventory::Unknown(name) | Inventory::ProxyOff { cluster: name, .. }) => {
             cluster(name)
         }

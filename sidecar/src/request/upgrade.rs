@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug};
 
+use crate::audit::TunnelEnd;
 use crate::members::cluster::Cluster;
 use crate::members::inventory::Inventory;
 use crate::request::body::Body;
@@ -23,9 +24,12 @@ use crate::request::offer::{NotAccepted, Offer};
 use crate::request::protocol::Protocol;
 use crate::request::proxy::Draft;
 use crate::request::record::Record;
+use crate::request::revalidation::End;
 use crate::upstream::{self, Exchange};
 
 mod splice;
+
+use splice::By;
 
 /// What outlives the request: the tasks that join connections.
 #[derive(Clone, Debug)]
@@ -78,7 +82,7 @@ pub async fn forward(
     tunnels.tasks.spawn(
         async move {
             // Held to the end: what the member's connection needs to live, the permits, the count.
-            let _held = (connection, record, open);
+            let _held = (connection, open);
             let mut over = over;
             // Cancel-safe: a connection that was not handed over is closed.
             let handed_over = tokio::select! {
@@ -87,13 +91,30 @@ pub async fn forward(
                 handed_over = async { tokio::try_join!(downstream, upstream) } => handed_over,
             };
             match handed_over {
-                Ok((downstream, upstream)) => splice::join(downstream, upstream, stop, over).await,
+                Ok((downstream, upstream)) => {
+                    let ended = splice::join(downstream, upstream, stop, over).await;
+                    record.audit(|trail| trail.tunnel_ended(tunnel_end(ended, record.hold().end())));
+                }
                 Err(error) => debug!(error = %error, "the upgrade was not completed"),
             }
         }
         .in_current_span(),
     );
     Ok(head)
+}
+
+/// The end of a tunnel for the audit.
+fn tunnel_end(ended: splice::Ended, end: Option<End>) -> TunnelEnd {
+    let splice::Ended { to_member, to_caller, by } = ended;
+    let reason = match (by, end) {
+        (By::Sides, _) => "ended",
+        (By::Break, _) => "connection broken",
+        (By::Stop, _) | (By::Over, Some(End::Stopped) | None) => "sidecar shut down",
+        (By::Over, Some(End::MemberGone)) => "member deleted or changed",
+        (By::Over, Some(End::Denied)) => "right revoked",
+        (By::Over, Some(End::Unconfirmed)) => "right not confirmed",
+    };
+    TunnelEnd { to_member, to_caller, reason }
 }
 
 /// Asks the member, and once more with another credential if ours was refused and there is another, or

@@ -67,7 +67,7 @@ impl Viewer {
     ) -> Result<bool, authorization::Error> {
         let right = Attributes::entry(cluster);
         match self.authorizer.check(&self.identity, &right, asker).await {
-            Ok(()) => Ok(true),
+            Ok(_) => Ok(true),
             Err(authorization::Error::Denied(_)) => Ok(false),
             Err(error) => Err(error),
         }

@@ -41,7 +41,7 @@ type Decisions = TtlCache<(Arc<Identity>, Attributes), Result<Decision, Arc<Erro
 #[derive(Clone, Debug)]
 pub struct Decision {
     pub allowed: bool,
-    pub reason: String,
+    pub reason: Arc<str>,
 }
 
 impl SubjectAccessReviews {
@@ -103,7 +103,7 @@ impl SubjectAccessReviews {
         let status = answer.status.unwrap_or_default();
         Ok(Decision {
             allowed: status.allowed && status.denied != Some(true),
-            reason: status.reason.unwrap_or_default(),
+            reason: status.reason.unwrap_or_default().into(),
         })
     }
 }

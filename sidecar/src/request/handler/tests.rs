@@ -19,6 +19,7 @@ use super::*;
 use crate::request::cutoff::Listed;
 use crate::request::record::Metrics;
 
+mod audit;
 pub(crate) mod chain;
 
 /// A body that says one word, and panics when it is told to.
@@ -72,7 +73,7 @@ async fn respond(
 fn connection() -> (TokioIo<DuplexStream>, TokioIo<DuplexStream>, Arc<Metrics>, Registry) {
     let (client, server) = duplex(64 * 1024);
     let mut registry = crate::metrics::registry();
-    let metrics = Arc::new(Metrics::register(&mut registry));
+    let metrics = Arc::new(Metrics::register(crate::metrics::own(&mut registry)));
     (TokioIo::new(client), TokioIo::new(server), metrics, registry)
 }
 

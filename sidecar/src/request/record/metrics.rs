@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_request_is_counted_by_route_code_and_hop() {
         let mut registry = crate::metrics::registry();
-        let metrics = Metrics::register(&mut registry);
+        let metrics = Metrics::register(crate::metrics::own(&mut registry));
         metrics.in_flight.inc();
         metrics.ended(Route::Proxy, 403, Some(Hop::HostAuthorization), Duration::from_millis(2));
         let text = crate::metrics::text(&registry);

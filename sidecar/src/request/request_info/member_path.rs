@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use http::Method;
 use percent_encoding::percent_decode_str;
 
 use super::Error;
@@ -99,6 +100,31 @@ impl MemberPath {
         None
     }
 
+    /// The object that the path names and what is done to it (apiserver: `endpoints/request/requestinfo.go`), for the
+    /// audit. `None` for a path that names no resource.
+    pub fn resource(&self, method: &Method, query: Option<&str>) -> Option<(&'static str, MemberResource)> {
+        let path = self.decoded();
+        let resource = ResourcePath::parse(&path)?;
+        let is_collection = resource.name.is_empty();
+        let verb = match *method {
+            _ if resource.has_verb_in_path && path.contains("/watch/") => "watch",
+            _ if resource.has_verb_in_path => "proxy",
+            Method::GET | Method::HEAD if !is_collection => "get",
+            Method::GET | Method::HEAD if Query::new(query).is_set("watch") => "watch",
+            Method::GET | Method::HEAD => "list",
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE if is_collection => "deletecollection",
+            Method::DELETE => "delete",
+            _ => "",
+        };
+        let ResourcePath { group, version, namespace, resource, name, subresource, .. } = resource;
+        let [group, version, namespace, resource, name, subresource] =
+            [group, version, namespace, resource, name, subresource].map(str::to_owned);
+        Some((verb, MemberResource { group, version, namespace, resource, name, subresource }))
+    }
+
     fn decoded(&self) -> Cow<'_, str> {
         match self.0.contains('%') {
             true => percent_decode_str(&self.0).decode_utf8_lossy(),
@@ -107,11 +133,25 @@ impl MemberPath {
     }
 }
 
+/// An object of a member, or a collection of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberResource {
+    pub group: String,
+    pub version: String,
+    pub namespace: String,
+    pub resource: String,
+    /// Empty for a collection.
+    pub name: String,
+    pub subresource: String,
+}
+
 /// What the path of a request for an API resource names (apiserver: `endpoints/request/requestinfo.go`). Empty segments
 /// count, but for those at either end.
 #[derive(Debug, Default)]
 struct ResourcePath<'a> {
     group: &'a str,
+    version: &'a str,
+    namespace: &'a str,
     /// The path begins with `watch` or `proxy`, which is the verb then.
     has_verb_in_path: bool,
     resource: &'a str,
@@ -129,13 +169,14 @@ impl<'a> ResourcePath<'a> {
             "apis" => segments.next()?,
             _ => return None,
         };
-        let _version = segments.next()?;
+        let version = segments.next()?;
         let mut first = segments.next()?;
         let verb = Some(first).filter(|first| matches!(*first, "watch" | "proxy"));
         if verb.is_some() {
             first = segments.next()?;
         }
         let (second, third) = (segments.next(), segments.next());
+        let namespace = if first == "namespaces" { second.unwrap_or_default() } else { "" };
         let (resource, name, subresource) = match (first, third) {
             ("namespaces", Some(resource)) if !matches!(resource, "status" | "finalize") => {
                 (resource, segments.next(), segments.next())
@@ -145,6 +186,7 @@ impl<'a> ResourcePath<'a> {
         // The verb proxy has no subresources.
         let subresource = subresource.filter(|_| verb != Some("proxy"));
         let [name, subresource] = [name, subresource].map(Option::unwrap_or_default);
-        Some(Self { group, has_verb_in_path: verb.is_some(), resource, name, subresource })
+        let has_verb_in_path = verb.is_some();
+        Some(Self { group, version, namespace, has_verb_in_path, resource, name, subresource })
     }
 }

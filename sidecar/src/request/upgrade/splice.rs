@@ -2,16 +2,39 @@
 //! continues to its end. At the end of a tunnel, both sides are closed, whatever ended it.
 
 use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes};
+use pin_project_lite::pin_project;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::last_words::Broken;
+
+/// What a tunnel carried, and what ended it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub(super) to_member: u64,
+    pub(super) to_caller: u64,
+    pub(super) by: By,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// Both sides ended.
+    Sides,
+    /// A side broke, or both.
+    Break,
+    Stop,
+    /// The request is over.
+    Over,
+}
 
 /// Carries bytes both ways until both sides ended, `stop` is called or the request is `over`.
 pub(super) async fn join(
@@ -19,29 +42,82 @@ pub(super) async fn join(
     upstream: Upgraded,
     stop: CancellationToken,
     over: impl Future<Output = ()>,
-) {
-    carry(TokioIo::new(downstream), TokioIo::new(upstream), stop, over).await;
+) -> Ended {
+    carry(TokioIo::new(downstream), TokioIo::new(upstream), stop, over).await
 }
 
-async fn carry<D, U>(downstream: D, upstream: U, stop: CancellationToken, over: impl Future<Output = ()>)
+async fn carry<D, U>(
+    downstream: D,
+    upstream: U,
+    stop: CancellationToken,
+    over: impl Future<Output = ()>,
+) -> Ended
 where
     D: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
 {
     let broken = Broken::default();
-    let (mut downstream, mut upstream) = (broken.side(downstream), broken.side(upstream));
-    tokio::select! {
+    let mut downstream = Counted::new(broken.side(downstream));
+    let mut upstream = Counted::new(broken.side(upstream));
+    let by = tokio::select! {
         biased;
-        () = stop.cancelled() => debug!("tunnel stopped"),
-        () = over => debug!("tunnel ended by its revalidation"),
-        () = broken.long_ago() => debug!("tunnel broke"),
-        copied = copy_bidirectional_with_sizes(&mut downstream, &mut upstream, BUFFER, BUFFER) => {
-            debug!(copied = ?copied.ok(), "tunnel ended");
-        }
-    }
+        () = stop.cancelled() => By::Stop,
+        () = over => By::Over,
+        () = broken.long_ago() => By::Break,
+        copied = copy_bidirectional_with_sizes(&mut downstream, &mut upstream, BUFFER, BUFFER) => match copied {
+            Ok(_) => By::Sides,
+            Err(_) => By::Break,
+        },
+    };
+    let ended = Ended { to_member: downstream.read, to_caller: upstream.read, by };
+    debug!(?ended, "tunnel ended");
     // A TLS alert and a FIN, so that the end is known to be one.
     let told = async { tokio::join!(downstream.shutdown(), upstream.shutdown()) };
     let _ = timeout(CLOSE_TIMEOUT, told).await;
+    ended
+}
+
+pin_project! {
+    /// A side, and how much was read of it.
+    struct Counted<T> {
+        #[pin]
+        side: T,
+        read: u64,
+    }
+}
+
+impl<T> Counted<T> {
+    fn new(side: T) -> Self {
+        Self { side, read: 0 }
+    }
+}
+
+impl<T: AsyncRead> AsyncRead for Counted<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.project();
+        let before = buffer.filled().len();
+        let read = this.side.poll_read(cx, buffer);
+        *this.read += (buffer.filled().len() - before) as u64;
+        read
+    }
+}
+
+impl<T: AsyncWrite> AsyncWrite for Counted<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.project().side.poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.project().side.poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.project().side.poll_shutdown(cx)
+    }
 }
 
 /// One TLS record's plain text: a larger buffer would be filled a record at a time all the same.
@@ -59,7 +135,7 @@ mod tests {
     use crate::last_words::closed_peer::ClosedPeer;
 
     /// A tunnel between two ends that a test holds.
-    fn tunnel() -> (DuplexStream, DuplexStream, CancellationToken, tokio::task::JoinHandle<()>) {
+    fn tunnel() -> (DuplexStream, DuplexStream, CancellationToken, tokio::task::JoinHandle<Ended>) {
         let (client, downstream) = duplex(64);
         let (member, upstream) = duplex(64);
         let stop = CancellationToken::new();
@@ -79,7 +155,7 @@ mod tests {
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.unwrap();
         assert_eq!((question.as_str(), answer.as_str()), ("question", "answer"));
-        task.await.unwrap();
+        assert_eq!(task.await.unwrap(), Ended { to_member: 8, to_caller: 6, by: By::Sides });
     }
 
     #[tokio::test(start_paused = true)]

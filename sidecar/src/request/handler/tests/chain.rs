@@ -31,7 +31,7 @@ use crate::tunnel::registry::AgentTunnels;
 
 /// What a test may want otherwise.
 #[derive(Clone, Copy, Default)]
-struct Flags {
+pub(super) struct Flags {
     anonymous_auth: bool,
     goaway_chance: f64,
     /// Pages of `https://ui.example` are allowed.
@@ -53,18 +53,19 @@ fn answer(review: &Value) -> (u16, Value) {
     )
 }
 
-fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, impl Fn() -> usize + use<>) {
+pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, impl Fn() -> usize + use<>) {
     let (client, asked) = host(answer);
     let mut metrics = crate::metrics::registry();
     let trust = Arc::new(ArcSwap::from_pointee(front_proxy.trust()));
     let tokens = TokenReviews::new(client.clone(), Vec::new()).unwrap();
     let (renewals, _) = Renewals::new(client.clone(), "ns");
     let size = Size::new(10, 0);
-    let failures = Failures::register(&mut metrics);
+    let failures = Failures::register(crate::metrics::own(&mut metrics));
     let services = Services {
         agent_tunnels: AgentTunnels::none(),
         agent_accounts: Accounts::new(client.clone(), tokio::sync::watch::channel(None).1),
         cutoffs: Cutoffs::new(),
+        auditor: None,
         authenticator: Authenticator::new(trust, tokens, flags.anonymous_auth, failures),
         authorizer: Arc::new(Authorizer::new(client.clone())),
         limits: Limits::new(size, size, 0, 0, 0),
@@ -72,7 +73,7 @@ fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, impl Fn() -> u
         registry: Registry::new().0,
         rules: member::Rules::default(),
         request_timeout: std::time::Duration::from_secs(60),
-        tunnels: Tunnels::new(&mut metrics),
+        tunnels: Tunnels::new(crate::metrics::own(&mut metrics)),
         metrics: Arc::default(),
         metric_registry: metrics,
         readiness: Readiness::default(),
@@ -87,7 +88,7 @@ pub(crate) fn any_app() -> Arc<Services> {
     app(Flags::default(), &front_proxy()).0
 }
 
-fn stranger() -> Arc<Peer> {
+pub(super) fn stranger() -> Arc<Peer> {
     Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None))
 }
 
@@ -102,7 +103,7 @@ async fn send(
     send_as(services, peer, version, Method::GET, path, header).await
 }
 
-async fn send_as(
+pub(super) async fn send_as(
     services: &Arc<Services>,
     peer: &Arc<Peer>,
     version: Version,
@@ -142,10 +143,10 @@ fn retires(peer: &Peer) -> bool {
     peer.retired().now_or_never().is_some()
 }
 
-const PODS: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/pods";
-const JANE: Option<(&str, &str)> = Some(("authorization", "Bearer jane"));
-const BOB: Option<(&str, &str)> = Some(("authorization", "Bearer bob"));
-const MALLORY: Option<(&str, &str)> = Some(("authorization", "Bearer mallory"));
+pub(super) const PODS: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/pods";
+pub(super) const JANE: Option<(&str, &str)> = Some(("authorization", "Bearer jane"));
+pub(super) const BOB: Option<(&str, &str)> = Some(("authorization", "Bearer bob"));
+pub(super) const MALLORY: Option<(&str, &str)> = Some(("authorization", "Bearer mallory"));
 
 #[tokio::test]
 async fn refused_login_ends_an_http2_connection_not_http1() {

@@ -1,0 +1,149 @@
+//! Audit events of `audit.k8s.io/v1`, as a kube-apiserver writes them (apiserver: `pkg/audit`, `endpoints/filters/audit.go`):
+//! who asked which member for what, as whom, and what came of it. Levels None and Metadata; bodies are never recorded.
+//!
+//! - [`attributes`]: what a request asks of a member
+//! - [`policy`]: which requests are recorded
+//! - [`trail`]: what is learned of one request, and its events
+//! - [`event`]: the form of an event
+//! - [`backend`]: a queue with upstream's modes; [`log_file`] and [`webhook`] store what it holds
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use prometheus_client::registry::Registry;
+use tokio::time::timeout;
+
+mod attributes;
+mod backend;
+mod event;
+mod log_file;
+mod metrics;
+mod policy;
+mod trail;
+mod webhook;
+
+pub use backend::Mode;
+pub use event::Format;
+pub use policy::{Error as PolicyError, Policy};
+pub use trail::{Trail, TunnelEnd};
+
+use backend::Backend;
+use event::Rendered;
+use metrics::Metrics;
+
+/// What is recorded, and where.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub policy: Policy,
+    pub log: Option<LogConfig>,
+    pub webhook: Option<WebhookConfig>,
+}
+
+/// Events in a file.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// None is standard output.
+    pub path: Option<PathBuf>,
+    pub format: Format,
+    pub mode: Mode,
+    pub buffer_size: usize,
+    pub rotation: log_file::Rotation,
+}
+
+/// Events to a server.
+#[derive(Clone, Debug)]
+pub struct WebhookConfig {
+    pub kubeconfig: PathBuf,
+    pub mode: Mode,
+    pub buffer_size: usize,
+    pub batch: webhook::Batch,
+}
+
+pub use log_file::Rotation;
+pub use webhook::Batch;
+
+/// Records requests. Without a backend there is none.
+#[derive(Debug)]
+pub struct Auditor {
+    policy: Policy,
+    /// The name of this replica.
+    replica: String,
+    backends: Vec<Backend>,
+    metrics: Metrics,
+}
+
+impl Auditor {
+    /// Opens the log and the connection to the webhook.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be opened, or the kubeconfig of the webhook cannot be read.
+    pub async fn open(
+        config: Config,
+        replica: &str,
+        registry: &mut Registry,
+    ) -> anyhow::Result<Option<Arc<Self>>> {
+        let Config { policy, log, webhook } = config;
+        let metrics = Metrics::register(registry);
+        let mut backends = Vec::new();
+        if let Some(log) = log {
+            backends.push(log_file::start(log, metrics.errors_of("log")).context("audit-log-path")?);
+        }
+        if let Some(webhook) = webhook {
+            let errors = metrics.errors_of("webhook");
+            backends.push(webhook::start(webhook, errors).await.context("audit-webhook-config-file")?);
+        }
+        let auditor = Self { policy, replica: replica.to_owned(), backends, metrics };
+        Ok((!auditor.backends.is_empty()).then(|| Arc::new(auditor)))
+    }
+
+    /// Stores the first event of a request before the request goes on, where a backend's mode says so. Where it does not,
+    /// a request only waits until the backend has room for its events.
+    ///
+    /// # Errors
+    ///
+    /// A backend in mode `blocking-strict` could not store it.
+    async fn store(&self, event: Option<Rendered>) -> Result<(), NotStored> {
+        let mut stored = Ok(());
+        for backend in &self.backends {
+            let is_stored = match event.as_ref() {
+                Some(event) => timeout(MAX_WAIT, backend.store(event)).await.unwrap_or(false),
+                None => timeout(MAX_WAIT, backend.room()).await.is_ok(),
+            };
+            if !is_stored && backend.mode() == Mode::BlockingStrict {
+                self.metrics.rejected.inc();
+                stored = Err(NotStored);
+            }
+        }
+        stored
+    }
+
+    /// Queues a later event of a request.
+    fn queue(&self, event: &Rendered) {
+        for backend in &self.backends {
+            backend.queue(event);
+        }
+    }
+
+    /// Waits until everything that was queued is stored, or `limit` is over.
+    pub async fn flush(&self, limit: Duration) {
+        let all = async {
+            for backend in &self.backends {
+                backend.flush().await;
+            }
+        };
+        if timeout(limit, all).await.is_err() {
+            tracing::error!("audit events were not stored before the shutdown");
+        }
+    }
+}
+
+/// A request that must be recorded, and is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("failed to store audit event")]
+pub struct NotStored;
+
+/// How long a request waits for its first event at most. A backend in mode `blocking` lets it go on then.
+const MAX_WAIT: Duration = Duration::from_secs(30);

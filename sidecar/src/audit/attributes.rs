@@ -1,0 +1,139 @@
+//! What a request asks for, in the words of the member: the verb and the object that policies and events name.
+
+use http::Method;
+use kubectl_mc_api::{ClusterName, path};
+use serde::Serialize;
+
+use crate::request::request_info::{RequestInfo, Route};
+
+/// What a request asks for.
+#[derive(Debug)]
+pub(super) struct Attributes {
+    pub(super) verb: String,
+    pub(super) cluster: Option<ClusterName>,
+    /// None for a request that names no resource.
+    pub(super) object: Option<ObjectRef>,
+    /// Without the part that leads to the member.
+    pub(super) path: String,
+    pub(super) is_long_running: bool,
+    /// Answered before authentication: a health check, or what is served here.
+    pub(super) is_public: bool,
+}
+
+/// `audit.k8s.io/v1 ObjectReference`
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ObjectRef {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) resource: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) name: String,
+    #[serde(rename = "apiGroup", skip_serializing_if = "String::is_empty")]
+    pub(super) group: String,
+    #[serde(rename = "apiVersion", skip_serializing_if = "String::is_empty")]
+    pub(super) version: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) subresource: String,
+}
+
+impl Attributes {
+    pub(super) fn new(info: &RequestInfo, method: &Method, target: &str, query: Option<&str>) -> Self {
+        let of_method = || method.as_str().to_ascii_lowercase();
+        let own = |name: &ClusterName, subresource: &str| ObjectRef {
+            resource: path::CLUSTERS.to_owned(),
+            name: name.to_string(),
+            group: path::PROXY_GROUP.to_owned(),
+            version: path::PROXY_VERSION.to_owned(),
+            subresource: subresource.to_owned(),
+            ..ObjectRef::default()
+        };
+        let is_long_running = info.is_long_running(query);
+        let is_public = matches!(info.route, Route::Discovery(_) | Route::Health(_));
+        let (verb, cluster, object, path) = match &info.route {
+            Route::Proxy(cluster, path) => {
+                let object = path.resource(method, query).map(|(verb, resource)| {
+                    let object = ObjectRef {
+                        resource: resource.resource.to_owned(),
+                        namespace: resource.namespace.to_owned(),
+                        name: resource.name.to_owned(),
+                        group: resource.group.to_owned(),
+                        version: resource.version.to_owned(),
+                        subresource: resource.subresource.to_owned(),
+                    };
+                    (verb, object)
+                });
+                let (verb, object) = object.unzip();
+                (verb.map_or_else(of_method, str::to_owned), Some(cluster.clone()), object, path.as_str())
+            }
+            Route::Attach(cluster) => {
+                let object = own(cluster, "attach");
+                (info.verb.as_str().to_owned(), Some(cluster.clone()), Some(object), target)
+            }
+            Route::Clusters(name) => {
+                let object = match name {
+                    Some(name) => own(name, ""),
+                    None => ObjectRef {
+                        resource: path::CLUSTERS.to_owned(),
+                        group: path::PROXY_GROUP.to_owned(),
+                        version: path::PROXY_VERSION.to_owned(),
+                        ..ObjectRef::default()
+                    },
+                };
+                (info.verb.as_str().to_owned(), name.clone(), Some(object), target)
+            }
+            Route::Metrics | Route::Discovery(_) | Route::Health(_) => (of_method(), None, None, target),
+        };
+        Self { verb, cluster, object, path: path.to_owned(), is_long_running, is_public }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use http::Request;
+
+    use super::*;
+
+    pub(in crate::audit) fn attributes(method: &str, target: &str) -> Attributes {
+        let request = Request::builder().method(method).uri(target).header("host", "h").body(()).unwrap();
+        let info = RequestInfo::parse(&request).unwrap();
+        Attributes::new(&info, request.method(), request.uri().path(), request.uri().query())
+    }
+
+    fn described(method: &str, rest: &str) -> String {
+        let attributes = attributes(method, &format!("{}{rest}", path::CLUSTERS_PATH));
+        let object = attributes.object.map_or_else(
+            || attributes.path.clone(),
+            |object| {
+                let ObjectRef { resource, namespace, name, group, version, subresource } = object;
+                format!("{group}/{version}/{namespace}/{resource}/{name}/{subresource}")
+            },
+        );
+        format!("{} {object}", attributes.verb)
+    }
+
+    #[test]
+    fn object_is_the_members() {
+        for (method, rest, expected) in [
+            ("GET", "/m1/proxy/api/v1/namespaces/ns/pods/web", "get /v1/ns/pods/web/"),
+            ("GET", "/m1/proxy/api/v1/namespaces/ns/pods?watch=true", "watch /v1/ns/pods//"),
+            ("GET", "/m1/proxy/apis/apps/v1/deployments", "list apps/v1//deployments//"),
+            ("DELETE", "/m1/proxy/api/v1/namespaces/ns/pods", "deletecollection /v1/ns/pods//"),
+            (
+                "POST",
+                "/m1/proxy/api/v1/namespaces/ns/pods/web/exec?command=sh",
+                "create /v1/ns/pods/web/exec",
+            ),
+            ("PATCH", "/m1/proxy/api/v1/nodes/n", "patch /v1//nodes/n/"),
+            ("GET", "/m1/proxy/api/v1/namespaces/ns", "get /v1/ns/namespaces/ns/"),
+            ("GET", "/m1/proxy/healthz", "get /healthz"),
+            ("OPTIONS", "/m1/proxy/version", "options /version"),
+            ("GET", "", "list proxy.kubectl-mc.dev/v1alpha1//clusters//"),
+            ("GET", "?watch=1", "watch proxy.kubectl-mc.dev/v1alpha1//clusters//"),
+            ("GET", "/m1", "get proxy.kubectl-mc.dev/v1alpha1//clusters/m1/"),
+        ] {
+            assert_eq!(described(method, rest), expected, "{method} {rest}");
+        }
+    }
+}

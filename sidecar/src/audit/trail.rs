@@ -1,0 +1,336 @@
+//! What is learned of one request on its way, and the events that it makes.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, Method, StatusCode, Uri, header};
+use jiff::Timestamp;
+use kubectl_mc_api::Hop;
+use percent_encoding::percent_decode_str;
+
+use super::attributes::Attributes;
+use super::event::{self, Empty, Event, Rendered, ResponseStatus, Stage, User};
+use super::policy::Recorded;
+use super::{Auditor, NotStored};
+use crate::identity::Identity;
+use crate::request::request_info::RequestInfo;
+
+/// One request.
+#[derive(Debug)]
+pub struct Trail {
+    auditor: Arc<Auditor>,
+    received: Timestamp,
+    method: Method,
+    uri: Uri,
+    source_ips: Vec<String>,
+    user_agent: String,
+    attributes: Option<Attributes>,
+    user: Option<Arc<Identity>>,
+    impersonated: Option<Arc<Identity>>,
+    recorded: Recorded,
+    is_failed_login: bool,
+    has_started: bool,
+    has_panicked: bool,
+    decision: Option<Decision>,
+    refusal: Option<Refusal>,
+    code: Option<StatusCode>,
+    tunnel: Option<TunnelEnd>,
+}
+
+/// What the host said of the caller's right.
+#[derive(Debug)]
+struct Decision {
+    is_allowed: bool,
+    reason: Arc<str>,
+}
+
+/// An error of ours.
+#[derive(Debug)]
+struct Refusal {
+    reason: &'static str,
+    message: String,
+}
+
+/// What came of an upgraded connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelEnd {
+    pub to_member: u64,
+    pub to_caller: u64,
+    pub reason: &'static str,
+}
+
+/// An event that a request waits for.
+#[derive(Debug)]
+pub struct Pending {
+    auditor: Arc<Auditor>,
+    event: Option<Rendered>,
+}
+
+impl Pending {
+    /// # Errors
+    ///
+    /// The event was not stored, and the mode of a backend demands it.
+    pub async fn store(self) -> Result<(), NotStored> {
+        self.auditor.store(self.event).await
+    }
+}
+
+impl Trail {
+    /// Begins with what came before authentication. `forwarded` is the caller's way to the host, if the host tells it.
+    pub fn begin(
+        auditor: Arc<Auditor>,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        peer: std::net::IpAddr,
+        is_forwarded: bool,
+    ) -> Self {
+        let mut source_ips = Vec::new();
+        if is_forwarded {
+            let lists = headers.get_all("x-forwarded-for").iter().filter_map(|list| list.to_str().ok());
+            let ips = lists.flat_map(|list| list.split(',')).map(str::trim);
+            source_ips.extend(ips.filter(|ip| ip.parse::<std::net::IpAddr>().is_ok()).map(str::to_owned));
+            source_ips.truncate(MAX_SOURCES);
+        }
+        source_ips.push(peer.to_canonical().to_string());
+        source_ips.dedup();
+        Self {
+            auditor,
+            received: Timestamp::now(),
+            method: method.clone(),
+            uri: uri.clone(),
+            source_ips,
+            user_agent: user_agent(headers),
+            attributes: None,
+            user: None,
+            impersonated: None,
+            recorded: Recorded::default(),
+            is_failed_login: false,
+            has_started: false,
+            has_panicked: false,
+            decision: None,
+            refusal: None,
+            code: None,
+            tunnel: None,
+        }
+    }
+
+    /// Adds what the request asks for. A request that is not understood is recorded without it.
+    pub fn understood(&mut self, info: &RequestInfo) {
+        let (path, query) = (self.uri.path(), self.uri.query());
+        self.attributes = Some(Attributes::new(info, &self.method, path, query));
+    }
+
+    /// Adds the login. What is returned must be stored before the request goes on.
+    pub fn logged_in(&mut self, user: &Arc<Identity>, audit_id: &dyn ToString) -> Pending {
+        self.user = Some(user.clone());
+        self.evaluate();
+        let event = self
+            .recorded
+            .has(Stage::RequestReceived)
+            .then(|| self.render(Stage::RequestReceived, audit_id, &[]));
+        if event.is_some() {
+            self.auditor.metrics.events.inc();
+        }
+        Pending { auditor: self.auditor.clone(), event }
+    }
+
+    /// Adds that there is no login, and what was tried.
+    pub fn login_failed(&mut self, attempted: &dyn ToString) {
+        self.is_failed_login = true;
+        self.evaluate();
+        let message = format!("Authentication failed, {}", attempted.to_string());
+        self.refusal = Some(Refusal { reason: "Unauthorized", message });
+    }
+
+    /// Adds the identity that the request goes on as.
+    pub fn acts_as(&mut self, identity: &Arc<Identity>) {
+        if self.user.as_ref().is_some_and(|user| !Arc::ptr_eq(user, identity)) {
+            self.impersonated = Some(identity.clone());
+        }
+    }
+
+    /// Adds the host's decision.
+    pub fn decided(&mut self, is_allowed: bool, reason: Arc<str>) {
+        self.decision = Some(Decision { is_allowed, reason });
+    }
+
+    /// Adds an error of ours.
+    pub fn refused(&mut self, reason: &'static str, message: String) {
+        if !self.is_failed_login {
+            self.refusal = Some(Refusal { reason, message });
+        }
+    }
+
+    /// Adds the head of the answer, which of a long-running request is an event.
+    pub fn answered(&mut self, code: StatusCode, audit_id: &dyn ToString) {
+        self.code = Some(code);
+        let is_lasting = self.attributes.as_ref().is_some_and(|attributes| attributes.is_long_running);
+        if (is_lasting || self.is_failed_login) && !self.has_panicked {
+            self.has_started = true;
+            self.emit(Stage::ResponseStarted, audit_id, &[]);
+        }
+    }
+
+    /// Adds the end of an upgraded connection.
+    pub fn tunnel_ended(&mut self, end: TunnelEnd) {
+        self.tunnel = Some(end);
+    }
+
+    /// Records a panic, after which there is no other event.
+    pub fn panicked(&mut self, audit_id: &dyn ToString) {
+        if !self.has_panicked {
+            self.has_panicked = true;
+            self.code = Some(StatusCode::INTERNAL_SERVER_ERROR);
+            self.refusal =
+                Some(Refusal { reason: "InternalError", message: "the sidecar panicked".to_owned() });
+            self.emit(Stage::Panic, audit_id, &[]);
+        }
+    }
+
+    /// Records the end of the request.
+    pub fn ended(&mut self, audit_id: &dyn ToString, hop: Option<Hop>, elapsed: Duration) {
+        if self.has_panicked || self.is_failed_login {
+            return;
+        }
+        let mut annotations = Vec::new();
+        if let Some(hop) = hop {
+            annotations.push((HOP, Cow::from(hop.as_str())));
+        }
+        annotations.push((DURATION, Cow::from(format!("{:.6}", elapsed.as_secs_f64()))));
+        if let Some(TunnelEnd { to_member, to_caller, reason }) = self.tunnel {
+            annotations.extend([
+                (TO_MEMBER, Cow::from(to_member.to_string())),
+                (TO_CALLER, Cow::from(to_caller.to_string())),
+                (END, Cow::from(reason)),
+            ]);
+        } else if self.code.is_none() {
+            annotations.push((END, Cow::from("cancelled by the caller")));
+        }
+        if self.user.is_none() && self.attributes.as_ref().is_none_or(|attributes| !attributes.is_public) {
+            // Refused before it was known whose it is.
+            self.evaluate();
+        }
+        self.emit(Stage::ResponseComplete, audit_id, &annotations);
+    }
+
+    fn evaluate(&mut self) {
+        let unknown;
+        let attributes = match &self.attributes {
+            Some(attributes) => attributes,
+            None => {
+                unknown = Attributes {
+                    verb: self.method.as_str().to_ascii_lowercase(),
+                    cluster: None,
+                    object: None,
+                    path: self.uri.path().to_owned(),
+                    is_long_running: false,
+                    is_public: false,
+                };
+                &unknown
+            }
+        };
+        self.recorded = self.auditor.policy.evaluate(attributes, self.user.as_deref());
+        self.auditor.metrics.evaluated(self.recorded.is_recorded);
+    }
+
+    fn emit(&self, stage: Stage, audit_id: &dyn ToString, annotations: &[(&'static str, Cow<'_, str>)]) {
+        if self.recorded.has(stage) {
+            self.auditor.metrics.events.inc();
+            self.auditor.queue(&self.render(stage, audit_id, annotations));
+        }
+    }
+
+    fn render(
+        &self,
+        stage: Stage,
+        audit_id: &dyn ToString,
+        more: &[(&'static str, Cow<'_, str>)],
+    ) -> Rendered {
+        let mut annotations: BTreeMap<&'static str, Cow<'_, str>> =
+            more.iter().map(|(key, value)| (*key, value.clone())).collect();
+        annotations.insert(REPLICA, Cow::from(&self.auditor.replica));
+        if let Some(Decision { is_allowed, reason }) = &self.decision {
+            annotations.insert(DECISION, Cow::from(if *is_allowed { "allow" } else { "forbid" }));
+            annotations.insert(REASON, Cow::from(&**reason));
+        }
+        let attributes = self.attributes.as_ref();
+        if let Some(cluster) = attributes.and_then(|attributes| attributes.cluster.as_ref()) {
+            annotations.insert(CLUSTER, Cow::from(cluster.as_str()));
+        }
+        let uri = request_uri(&self.uri);
+        let method = self.method.as_str().to_ascii_lowercase();
+        let event = Event {
+            kind: event::KIND,
+            api_version: event::API_VERSION,
+            level: event::LEVEL,
+            audit_id: audit_id.to_string(),
+            stage,
+            request_uri: &uri,
+            verb: attributes.map_or(&method, |attributes| &attributes.verb),
+            user: self.user.as_ref().map(|user| User::new(user)).unwrap_or_default(),
+            impersonated_user: self.impersonated.as_ref().map(|user| User::new(user)),
+            source_ips: &self.source_ips,
+            user_agent: &self.user_agent,
+            object_ref: attributes.and_then(|attributes| attributes.object.as_ref()),
+            response_status: self.code.map(|code| {
+                let refusal = self.refusal.as_ref();
+                ResponseStatus {
+                    metadata: Empty {},
+                    status: refusal.map(|_| "Failure"),
+                    message: refusal.map_or("", |refusal| &refusal.message),
+                    reason: refusal.map_or("", |refusal| refusal.reason),
+                    code: code.as_u16(),
+                }
+            }),
+            request_received_timestamp: self.received,
+            stage_timestamp: if stage == Stage::RequestReceived { self.received } else { Timestamp::now() },
+            annotations,
+        };
+        event.render(self.auditor.backends.iter().any(super::Backend::is_legacy))
+    }
+}
+
+/// The target without the values of parameters that are credentials.
+fn request_uri(uri: &Uri) -> String {
+    let names =
+        || uri.query().unwrap_or_default().split('&').filter_map(|parameter| parameter.split_once('='));
+    let Some(query) = uri.query().filter(|_| names().any(|(name, _)| is_credential(name))) else {
+        return uri.path_and_query().map_or_else(|| uri.path().to_owned(), ToString::to_string);
+    };
+    let parameters = query.split('&').map(|parameter| match parameter.split_once('=') {
+        Some((name, _)) if is_credential(name) => format!("{name}=REDACTED"),
+        _ => parameter.to_owned(),
+    });
+    format!("{}?{}", uri.path(), parameters.collect::<Vec<_>>().join("&"))
+}
+
+fn is_credential(name: &str) -> bool {
+    percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase().contains("token")
+}
+
+/// Shortened as a kube-apiserver does it.
+fn user_agent(headers: &HeaderMap) -> String {
+    let text = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let text = text.unwrap_or_default();
+    match text.char_indices().nth(MAX_USER_AGENT) {
+        Some((end, _)) => format!("{}...TRUNCATED", &text[..end]),
+        None => text.into_owned(),
+    }
+}
+
+const DECISION: &str = "authorization.k8s.io/decision";
+const REASON: &str = "authorization.k8s.io/reason";
+const CLUSTER: &str = "kubectl-mc.dev/cluster";
+const HOP: &str = "kubectl-mc.dev/hop";
+const REPLICA: &str = "kubectl-mc.dev/replica";
+const DURATION: &str = "kubectl-mc.dev/duration-seconds";
+const TO_MEMBER: &str = "kubectl-mc.dev/bytes-to-member";
+const TO_CALLER: &str = "kubectl-mc.dev/bytes-to-caller";
+const END: &str = "kubectl-mc.dev/end";
+
+const MAX_USER_AGENT: usize = 1024;
+/// More hops than any request has.
+const MAX_SOURCES: usize = 16;

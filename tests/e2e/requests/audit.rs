@@ -1,0 +1,196 @@
+//! Audit events of real requests: upstream's own types read them, they name the caller, the member's object and what came
+//! of it, and hold no credential.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use harness::audit::AuditLog;
+use harness::bed::{host, member};
+use harness::caller::Caller;
+use harness::http1::{SIDECAR_NAME, member_path};
+use harness::own_sidecar::{Difference, OwnSidecar};
+use harness::scene::{self, Scene};
+use harness::tool::Tool;
+use harness::wait::{SOON, eventually};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+#[test]
+fn audit_events_name_caller_object_and_outcome() -> Result<()> {
+    let audited = Audited::start("")?;
+    let scene = Scene::new("audit-events")?;
+    scene.pod("talker", "sleep 1000")?;
+    let caller = scene.caller()?;
+    let kubectl = audited.kubectl(&scene, caller)?;
+
+    kubectl.ok(&["get", "pods"])?;
+    let list = audited.event(|event| event["verb"] == "list" && event["stage"] == "ResponseComplete")?;
+    ensure!(list["user"]["username"] == "e2e-audit-events-user", "{list}");
+    ensure!(
+        list["objectRef"]["resource"] == "pods" && list["objectRef"]["namespace"] == *scene.name,
+        "{list}"
+    );
+    ensure!(list["responseStatus"]["code"] == 200, "{list}");
+    let annotations = &list["annotations"];
+    ensure!(annotations["authorization.k8s.io/decision"] == "allow", "{list}");
+    let reason = annotations["authorization.k8s.io/reason"].as_str().unwrap_or_default();
+    ensure!(reason.starts_with("RBAC: allowed by ClusterRoleBinding"), "{list}");
+    ensure!(annotations["kubectl-mc.dev/cluster"] == *scene.member, "{list}");
+    // The member's audit log has the same request by the same id.
+    let uri = format!("/api/v1/namespaces/{}/pods?limit=500", scene.name);
+    let at_member = AuditLog::of(member(&scene.member)?).request(&uri)?;
+    ensure!(at_member["auditID"] == list["auditID"], "{at_member}");
+
+    kubectl.ok(&["exec", "talker", "--", "echo", "hello"])?;
+    let exec = |event: &Value| event["objectRef"]["subresource"] == "exec";
+    let begun = audited.event(|event| exec(event) && event["stage"] == "ResponseStarted")?;
+    ensure!(begun["responseStatus"]["code"] == 101 && begun["objectRef"]["name"] == "talker", "{begun}");
+    let ended = audited.event(|event| exec(event) && event["stage"] == "ResponseComplete")?;
+    ensure!(ended["annotations"]["kubectl-mc.dev/end"] == "ended", "{ended}");
+    let bytes = |name: &str| ended["annotations"][name].as_str().and_then(|count| count.parse::<u64>().ok());
+    ensure!(bytes("kubectl-mc.dev/bytes-to-caller") > Some(0), "{ended}");
+    ensure!(ended["requestURI"].as_str().is_some_and(|uri| uri.contains("command=hello")), "{ended}");
+    audited.check()
+}
+
+#[test]
+fn audit_events_name_login_and_impersonated_user() -> Result<()> {
+    let audited = Audited::start("")?;
+    let scene = Scene::new("audit-as")?;
+    let caller = scene.caller()?;
+    let rule = json!({"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": ["carol"]});
+    let attributes = json!({"resource": "users", "name": "carol", "verb": "impersonate"});
+    scene::grant(&host()?, "audit-as-carol", &caller, &rule, &attributes)?;
+    let kubectl = audited.kubectl(&scene, caller)?;
+    let denied = kubectl.run(&["get", "pods", "--as=carol"])?;
+    ensure!(denied.code != 0, "{denied:?}");
+    let event = audited.event(|event| event["responseStatus"]["code"] == 403)?;
+    ensure!(event["user"]["username"] == "e2e-audit-as-user", "{event}");
+    ensure!(event["impersonatedUser"]["username"] == "carol", "{event}");
+    ensure!(event["annotations"]["authorization.k8s.io/decision"] == "forbid", "{event}");
+    audited.check()
+}
+
+#[test]
+fn audit_event_of_a_failed_login_holds_no_token() -> Result<()> {
+    let audited = Audited::start("")?;
+    let path = member_path("m1", "/api/v1/pods");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer made-up-token\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n"
+    );
+    let answer = audited.own.endpoint(None)?.exchange(request.as_bytes())?;
+    ensure!(answer.status() == 401, "{}", answer.text());
+    let event = audited.event(|event| event["responseStatus"]["code"] == 401)?;
+    let status = &event["responseStatus"];
+    ensure!(status["message"] == "Authentication failed, attempted: bearer", "{event}");
+    // Anybody can claim to be forwarded.
+    ensure!(!event["sourceIPs"].to_string().contains("192.0.2.1"), "{event}");
+    audited.check()
+}
+
+#[test]
+fn audit_policy_says_what_is_recorded() -> Result<()> {
+    let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n\
+                  - level: None\n  resources: [{resources: [configmaps]}]\n- level: Metadata\n  clusters: [m1]\n";
+    let audited = Audited::start(policy)?;
+    let scene = Scene::new("audit-policy")?;
+    let kubectl = audited.kubectl(&scene, scene.caller()?)?;
+    kubectl.ok(&["get", "configmaps"])?;
+    kubectl.ok(&["get", "pods"])?;
+    let pods = audited.event(|event| event["objectRef"]["resource"] == "pods")?;
+    ensure!(pods["stage"] == "ResponseComplete", "{pods}");
+    let others = audited.events()?;
+    ensure!(others.iter().all(|event| event["objectRef"]["resource"] != "configmaps"), "{others:#?}");
+    audited.check()
+}
+
+#[test]
+fn events_are_written_before_the_sidecar_ends() -> Result<()> {
+    let mut audited = Audited::start("")?;
+    let scene = Scene::new("audit-end")?;
+    let kubectl = audited.kubectl(&scene, scene.caller()?)?;
+    kubectl.ok(&["get", "pods"])?;
+    audited.own.terminate()?;
+    audited.own.ended()?;
+    let complete = audited.events()?.iter().filter(|event| event["stage"] == "ResponseComplete").count();
+    let received = audited.events()?.iter().filter(|event| event["stage"] == "RequestReceived").count();
+    ensure!(complete >= 1 && complete == received, "{complete} of {received}");
+    audited.check()
+}
+
+/// A sidecar of the test's own, with an audit log.
+struct Audited {
+    own: OwnSidecar,
+    folder: TempDir,
+}
+
+impl Audited {
+    /// With a policy, if it is not empty.
+    fn start(policy: &str) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let log = format!("--audit-log-path={}", folder.path().join("audit.log").display());
+        let file = folder.path().join("policy.yaml");
+        let mut flags = vec![log];
+        if !policy.is_empty() {
+            std::fs::write(&file, policy)?;
+            flags.push(format!("--audit-policy-file={}", file.display()));
+        }
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        let own = OwnSidecar::with(&Difference { flags: &flags, ..Difference::default() })?;
+        Ok(Self { own, folder })
+    }
+
+    /// kubectl at this sidecar's own address.
+    fn kubectl(&self, scene: &Scene, caller: Caller) -> Result<Tool> {
+        let address = self.own.endpoint(None)?.address();
+        let caller = caller.at(&scene.member)?.edit(|config| {
+            let cluster = &mut config["clusters"][0]["cluster"];
+            cluster["server"] = json!(format!("https://{address}{}", member_path(&scene.member, "")));
+            cluster["tls-server-name"] = json!(SIDECAR_NAME);
+            for ca in ["certificate-authority", "certificate-authority-data"] {
+                cluster.as_object_mut().map(|cluster| cluster.remove(ca));
+            }
+            cluster["insecure-skip-tls-verify"] = json!(true);
+        })?;
+        Ok(Tool::kubectl(&caller)?.with(&["--namespace", &scene.name]))
+    }
+
+    fn events(&self) -> Result<Vec<Value>> {
+        let text = std::fs::read_to_string(self.folder.path().join("audit.log")).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).context("a line is not JSON")).collect()
+    }
+
+    /// The first event that fits; waits for it.
+    fn event(&self, fits: impl Fn(&Value) -> bool) -> Result<Value> {
+        eventually("the audit log has the event", SOON, || Ok(self.events()?.into_iter().find(&fits)))
+    }
+
+    /// Upstream's types read all events, and no credential is in them.
+    fn check(&self) -> Result<()> {
+        let text = std::fs::read(self.folder.path().join("audit.log"))?;
+        let readable = String::from_utf8_lossy(&text);
+        for secret in ["made-up-token", "Bearer", "BEGIN ", "eyJ"] {
+            ensure!(!readable.contains(secret), "{secret} is in the audit log");
+        }
+        let module = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .ancestors()
+            .find(|folder| folder.join("tests/audit").exists());
+        let tests = module.context("no tests/audit")?.join("tests");
+        let mut reader = Command::new("go")
+            .args(["run", "-mod=readonly", "-trimpath", "../../audit/main.go"])
+            .envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local")])
+            .current_dir(tests.join("kubernetes").join(testbed::programs::DEFAULT_VERSION))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        reader.stdin.take().context("no standard input")?.write_all(&text)?;
+        let output = reader.wait_with_output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let lines = String::from_utf8_lossy(&output.stdout).lines().count();
+        ensure!(lines == readable.lines().count() && lines > 0, "{lines} events were read");
+        Ok(())
+    }
+}

@@ -3,6 +3,7 @@
 
 mod access;
 mod agent;
+mod audit;
 mod compare;
 mod completion;
 mod doctor;
@@ -27,6 +28,7 @@ pub(crate) use access::{
     AccessArgs, AccessCommand, AccessFormat, AccessListArgs, DiffArgs, ExplainArgs, GrantArgs, WhoArgs,
 };
 pub(crate) use agent::{AgentArgs, AgentTokenLife};
+pub(crate) use audit::AuditArgs;
 pub(crate) use compare::CompareArgs;
 pub(crate) use completion::{CompletionArgs, CompletionCommand, Shell, ShimArgs};
 pub(crate) use doctor::DoctorArgs;

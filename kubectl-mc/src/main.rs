@@ -6,6 +6,7 @@
 mod access;
 mod apply;
 mod argv;
+mod audit;
 mod cache;
 mod chosen_cluster;
 mod cli;

@@ -9,8 +9,9 @@ use super::{clusters, completion, use_cluster, version};
 use crate::access;
 use crate::argv::Scanned;
 pub(super) use crate::argv::{COMPARE, TAIL};
+use crate::audit;
 use crate::cli::{
-    self, AccessArgs, Cli, ClustersArgs, CompareArgs, CompletionArgs, DoctorArgs, EnvArgs, Flags,
+    self, AccessArgs, AuditArgs, Cli, ClustersArgs, CompareArgs, CompletionArgs, DoctorArgs, EnvArgs, Flags,
     InstallArgs, JoinArgs, KubeconfigArgs, LoginArgs, LogoutArgs, ShellArgs, TailArgs, UninstallArgs,
     UnjoinArgs, UseArgs, VersionArgs,
 };
@@ -214,6 +215,14 @@ const VERBS: &[BuiltinVerb] = &[
         run: |matches, flags, env, printer| doctor::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
+        name: "audit",
+        about: "Show one request by its Audit-ID, from the audit events of the sidecar",
+        arguments: AuditArgs::augment_args,
+        clusters: Clusters::None,
+        effect: |_| Effect::Reads,
+        run: |matches, flags, env, printer| audit::run(&read(matches)?, flags, env, printer),
+    },
+    BuiltinVerb {
         name: COMPLETION,
         about: "Print the completion of a shell, or install it for kubectl",
         arguments: CompletionArgs::augment_args,
@@ -377,7 +386,7 @@ impl Explain for FlagError {
             Self::NoChoice { verb: "clusters" } => {
                 "--selector=KEY=VALUE narrows the list by labels, --where=FIELDS by fields".to_owned()
             }
-            Self::NoChoice { verb: "install" | "uninstall" | "login" | "logout" } => {
+            Self::NoChoice { verb: "install" | "uninstall" | "login" | "logout" | "audit" } => {
                 "--context=NAME names another host".to_owned()
             }
             Self::NoChoice { verb: COMPLETION } => {

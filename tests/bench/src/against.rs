@@ -9,6 +9,7 @@ use crate::requests::{CONNECTIONS, Round, round};
 use crate::site::Site;
 use crate::table::{Spread, Table, median};
 use crate::usage;
+use crate::way::Way;
 
 /// The bed's build and `program`, by turns.
 pub(crate) fn measure(site: &Site, program: &Path, quick: bool) -> Result<Table> {
@@ -27,18 +28,8 @@ pub(crate) fn measure(site: &Site, program: &Path, quick: bool) -> Result<Table>
         "of the other build",
     ]);
     for (connections, rounds) in CONNECTIONS {
-        let mut pairs: Vec<[Round; 2]> = Vec::new();
-        for number in 0..if quick { 1 } else { rounds } {
-            let pair = match number % 2 {
-                0 => [round(&ways[0], connections)?, round(&ways[1], connections)?],
-                _ => {
-                    let second = round(&ways[1], connections)?;
-                    [round(&ways[0], connections)?, second]
-                }
-            };
-            pairs.push(pair);
-        }
-        let middle = |of: fn(&Round) -> f64| median(pairs.iter().map(|[own, _]| of(own)));
+        let pairs = by_turns(&ways, connections, if quick { 1 } else { rounds })?;
+        let middle = |of| middle(&pairs, of);
         let ratio = |of: fn(&Round) -> f64| Spread::of(pairs.iter().map(|[own, other]| of(own) / of(other)));
         table.row([
             connections.to_string(),
@@ -51,4 +42,21 @@ pub(crate) fn measure(site: &Site, program: &Path, quick: bool) -> Result<Table>
         ]);
     }
     Ok(table)
+}
+
+/// Rounds through the two ways, each as often the first.
+pub(crate) fn by_turns(ways: &[Way; 2], connections: usize, rounds: usize) -> Result<Vec<[Round; 2]>> {
+    let pair = |number| {
+        if number % 2 == 0 {
+            return Ok([round(&ways[0], connections)?, round(&ways[1], connections)?]);
+        }
+        let second = round(&ways[1], connections)?;
+        Ok([round(&ways[0], connections)?, second])
+    };
+    (0..rounds).map(pair).collect()
+}
+
+/// The median of the first way's rounds.
+pub(crate) fn middle(pairs: &[[Round; 2]], of: fn(&Round) -> f64) -> f64 {
+    median(pairs.iter().map(|[first, _]| of(first)))
 }

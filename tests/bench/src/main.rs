@@ -6,6 +6,7 @@
 //! - [`routes`]: through the host and past it
 //! - [`against`]: one build of the sidecar beside another
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
+//! - [`observability`]: what audit events cost
 //! - [`agents`]: a member by its agent, direct and through konnectivity; [`agent_fleet`]: thousands of agents
 //! - [`controllers`]: what members cost that nobody asks for, [`access_index`]: what their rights do
 //! - [`visible_clusters`]: what it costs to show each caller their own clusters
@@ -38,6 +39,7 @@ mod machine;
 mod many_clusters;
 mod member;
 mod nginx;
+mod observability;
 mod plugin;
 mod pods;
 mod requests;
@@ -92,6 +94,7 @@ enum Figure {
     Watches,
     Tunnels,
     Isolation,
+    Observability,
     Fleet,
     Controllers,
     AccessIndex,
@@ -163,6 +166,9 @@ fn run(cli: &Cli) -> Result<()> {
     }
     if wanted(Figure::Isolation) {
         print("Isolation: one member beside two bad ones", &isolation::measure(&site, *quick)?)?;
+    }
+    if wanted(Figure::Observability) {
+        print("Observability: requests with an audit log", &observability::measure(&site, *quick)?)?;
     }
     // Last, because it makes many members known.
     if wanted(Figure::Fleet) {

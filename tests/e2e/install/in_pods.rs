@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use harness::api::Api;
 use harness::both_sides::alone;
 use harness::spare_host::{SIDECAR, SpareHost, listing};
 use harness::tool::{Output, Tool};
+use harness::wait::{SOON, eventually};
 
 /// s1, and the plugin as its administrator.
 pub(crate) struct Scene {
@@ -121,6 +122,24 @@ fn crash_of_the_sidecar_is_reported_with_its_reason() -> Result<()> {
 }
 
 #[test]
+fn audit_shows_a_request_from_the_logs_of_the_pods() -> Result<()> {
+    let scene = Scene::take()?;
+    scene.install(&["--replicas=1", "--sidecar-flag=--audit-log-path=-"])?.success()?;
+    // As the how-to says: the header of an answer.
+    let raw = Tool::admin(scene.host.cluster)?.run(&["get", "--raw", CLUSTERS, "-v=8"])?;
+    let id = raw.stderr.lines().find_map(|line| line.split_once("Audit-Id: ").map(|(_, id)| id.trim()));
+    let id = id.with_context(|| format!("no Audit-Id: {}", raw.stderr))?;
+    let shown = eventually("the log has the event", SOON, || {
+        let shown = scene.plugin.run(&["audit", id])?;
+        ensure!(shown.code == 0, "{shown:?}");
+        Ok(Some(shown.text()))
+    })?;
+    ensure!(shown.contains("what       list clusters.proxy.kubectl-mc.dev\n"), "{shown}");
+    ensure!(shown.contains("\noutcome    200\n"), "{shown}");
+    scene.uninstall().map(drop)
+}
+
+#[test]
 fn a_cluster_is_joined_to_a_sidecar_in_any_namespace() -> Result<()> {
     let (scene, alone) = (Scene::take()?, alone()?);
     let kubectl = Tool::admin(scene.host.cluster)?;
@@ -160,3 +179,4 @@ fn versions(scene: &Scene) -> Result<Vec<String>> {
 
 pub(crate) const API_SERVICE: &str =
     "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.proxy.kubectl-mc.dev";
+const CLUSTERS: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";

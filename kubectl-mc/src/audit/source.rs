@@ -1,0 +1,236 @@
+//! The audit events of one request. A line that is no event, or one of another request, is skipped; so logs may have both
+//! the sidecar's own lines and events.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use http::{Request, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kubectl_mc_api::names::SIDECAR;
+use serde_json::Value;
+
+use crate::argv::Scanned;
+use crate::cli::AuditArgs;
+use crate::cluster::client::{self, ClientError};
+use crate::cluster::context::ClusterContext;
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+use crate::server_text::ServerText;
+
+/// Those in files.
+pub(super) fn of_files(arguments: &AuditArgs) -> Result<Vec<Value>, Failure> {
+    let mut search = Search::new(&arguments.id);
+    for file in &arguments.file {
+        let read = |error| Unreadable { file: file.clone(), error };
+        let mut lines: Box<dyn BufRead> = match file == Path::new("-") {
+            true => Box::new(io::stdin().lock()),
+            false => Box::new(BufReader::new(File::open(file).map_err(read)?)),
+        };
+        loop {
+            let taken = {
+                let piece = lines.fill_buf().map_err(read)?;
+                search.take(piece);
+                piece.len()
+            };
+            if taken == 0 {
+                break;
+            }
+            lines.consume(taken);
+        }
+        search.end();
+    }
+    Ok(search.found)
+}
+
+/// Those in the logs of the sidecar's pods, of containers that ended too.
+pub(super) fn of_pods(
+    arguments: &AuditArgs,
+    host: &ClusterContext,
+    env: &Env,
+) -> Result<Vec<Value>, Failure> {
+    client::runtime()?.block_on(async {
+        let client = client::connection(host, &Scanned::default(), env).await?;
+        in_pods(arguments, host, &client).await
+    })
+}
+
+async fn in_pods(
+    arguments: &AuditArgs,
+    host: &ClusterContext,
+    client: &kube::Client,
+) -> Result<Vec<Value>, Failure> {
+    let pods = format!("/api/v1/namespaces/{}/pods", arguments.namespace);
+    let path = format!("{pods}?labelSelector=app.kubernetes.io%2Fname%3D{SIDECAR}");
+    let reply = client::get_by(client, &path, "application/json").await?;
+    let refused = |message: ServerText| PodsError::Refused {
+        namespace: arguments.namespace.clone(),
+        host: host.describe(),
+        message,
+    };
+    if !reply.status.is_success() {
+        return Err(refused(reply.message()).into());
+    }
+    let list = reply.json();
+    let names: Vec<_> = list["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|pod| pod["metadata"]["name"].as_str())
+        // The server's word is part of a path.
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte)))
+        .collect();
+    if names.is_empty() {
+        let (namespace, host) = (arguments.namespace.clone(), host.describe());
+        return Err(PodsError::NoPods { namespace, host }.into());
+    }
+    let since =
+        arguments.since.map(|since| format!("&sinceSeconds={}", since.as_secs().max(1))).unwrap_or_default();
+    let mut search = Search::new(&arguments.id);
+    for name in names {
+        for previous in ["&previous=true", ""] {
+            let path = format!("{pods}/{name}/log?container={SIDECAR}{since}{previous}");
+            let request = Request::get(path).header(header::ACCEPT, "text/plain, */*").body(Body::empty());
+            let request = request.map_err(|error| ClientError::Setup(Box::new(error)))?;
+            let (head, mut body) = client.send(request).await.map_err(client::failed)?.into_parts();
+            if !head.status.is_success() {
+                // Most containers have run once.
+                if previous.is_empty() {
+                    let body = body.collect().await.map_err(client::failed)?.to_bytes();
+                    return Err(refused(client::Reply::new(&head, body).message()).into());
+                }
+                continue;
+            }
+            while let Some(frame) = body.frame().await {
+                if let Ok(piece) = frame.map_err(client::failed)?.into_data() {
+                    search.take(&piece);
+                }
+            }
+            search.end();
+        }
+    }
+    Ok(search.found)
+}
+
+/// A search in lines that come in pieces.
+struct Search<'a> {
+    id: &'a str,
+    line: Vec<u8>,
+    /// The line is longer than any event.
+    is_too_long: bool,
+    found: Vec<Value>,
+}
+
+impl<'a> Search<'a> {
+    fn new(id: &'a str) -> Self {
+        Self { id, line: Vec::new(), is_too_long: false, found: Vec::new() }
+    }
+
+    fn take(&mut self, piece: &[u8]) {
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            if self.line.len() + part.len() > MAX_LINE {
+                self.is_too_long = true;
+                self.line.clear();
+            }
+            if !self.is_too_long {
+                self.line.extend_from_slice(part);
+            }
+            if part.ends_with(b"\n") {
+                self.end();
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        if std::mem::take(&mut self.is_too_long) {
+            return;
+        }
+        // Most lines are of other requests, and parsing costs most.
+        let Ok(text) = std::str::from_utf8(&line) else { return };
+        if !text.contains(self.id) || self.found.len() >= MAX_EVENTS {
+            return;
+        }
+        // A container's log may have a time before each line.
+        let begin = text.find('{').unwrap_or_default();
+        if let Ok(event) = serde_json::from_str::<Value>(&text[begin..])
+            && event["kind"] == "Event"
+            && event["auditID"] == self.id
+        {
+            self.found.push(event);
+        }
+    }
+}
+
+/// Names, groups and a URI of 16 KiB each would fit.
+const MAX_LINE: usize = 1024 * 1024;
+/// A client can give every request the same id.
+const MAX_EVENTS: usize = 1000;
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}", file.display())]
+struct Unreadable {
+    file: PathBuf,
+    #[source]
+    error: io::Error,
+}
+
+impl Explain for Unreadable {}
+
+#[derive(Debug, thiserror::Error)]
+enum PodsError {
+    #[error("{host} does not show the logs of the sidecar in namespace {namespace}: {message}")]
+    Refused { namespace: String, host: String, message: ServerText },
+    #[error("{host} has no pods of the sidecar in namespace {namespace}")]
+    NoPods { namespace: String, host: String },
+}
+
+impl Explain for PodsError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Refused { .. } => {
+                "it needs the rights to list pods and to get pods/log there; or --file=FILE".to_owned()
+            }
+            Self::NoPods { .. } => {
+                "-n NAME names another namespace, --context=NAME the cluster that runs the sidecar (install \
+                 --run-on), --file=FILE a file with events"
+                    .to_owned()
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_the_request_are_found_among_other_lines() {
+        let event = |id: &str| format!(r#"{{"kind":"Event","auditID":"{id}"}}"#);
+        let log = format!(
+            "INFO request audit_id=a\n{}\nnot json a {{\n2026-11-25T03:00:00Z {}\n{}\n{}",
+            event("a"),
+            event("a"),
+            event("ab"),
+            event("a"),
+        );
+        for size in [1, 7, log.len()] {
+            let mut search = Search::new("a");
+            log.as_bytes().chunks(size).for_each(|piece| search.take(piece));
+            search.end();
+            assert_eq!(search.found.len(), 3, "{size}");
+        }
+    }
+
+    #[test]
+    fn endless_line_is_skipped() {
+        let mut search = Search::new("a");
+        for _ in 0..3 {
+            search.take(&vec![b'a'; MAX_LINE]);
+        }
+        assert!(search.line.len() <= MAX_LINE);
+        search.take(b"\n{\"kind\":\"Event\",\"auditID\":\"a\"}\n");
+        assert_eq!(search.found.len(), 1);
+    }
+}

@@ -5,7 +5,7 @@
 //! - [`policy`]: which requests are recorded
 //! - [`trail`]: what is learned of one request, and its events
 //! - [`event`]: the form of an event
-//! - [`backend`]: a queue with upstream's modes; [`log_file`] and [`webhook`] store what it holds
+//! - [`backend`]: upstream's modes before a [`queue`]; [`log_file`] and [`webhook`] store what it holds
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ mod event;
 mod log_file;
 mod metrics;
 mod policy;
+mod queue;
 mod trail;
 mod webhook;
 

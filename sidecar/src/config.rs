@@ -205,7 +205,10 @@ fn audit(flags: Audit) -> Result<audit::Config, Error> {
     let policy = match &flags.policy_file {
         Some(file) => audit::Policy::read(file)
             .map_err(|error| Error::Flag(format!("audit-policy-file: {}: {error}", file.display())))?,
-        None => audit::Policy::everything(),
+        // Only the event of a beginning can refuse a request.
+        None => audit::Policy::everything(
+            [flags.log_mode, flags.webhook_mode].contains(&audit::Mode::BlockingStrict),
+        ),
     };
     let log = flags.log_path.map(|path| audit::LogConfig {
         path: Some(path).filter(|path| path != Path::new("-")),

@@ -11,7 +11,7 @@ use crate::audit::{Format, Mode};
 #[command(next_help_heading = "Audit")]
 pub struct Audit {
     /// File with the audit policy (audit.k8s.io/v1): levels None and Metadata, and rules that can name clusters. Default:
-    /// every request at level Metadata.
+    /// the end of every request at level Metadata; its beginning too with mode blocking-strict.
     #[arg(id = "audit-policy-file", long = "audit-policy-file", value_name = "FILE")]
     pub policy_file: Option<PathBuf>,
     /// File for audit events, one a line; - means standard output.

@@ -111,9 +111,10 @@ pub(super) struct Rendered {
 
 impl Event<'_> {
     pub(super) fn render(&self, is_legacy_wanted: bool) -> Rendered {
-        // A struct of strings and numbers is always JSON.
-        let json = serde_json::to_vec(self).unwrap_or_default().into();
-        Rendered { json, legacy: is_legacy_wanted.then(|| self.legacy().into()) }
+        let mut json = Vec::with_capacity(TYPICAL_SIZE);
+        // A struct of strings and numbers is always JSON, and a Vec takes all of it.
+        let _ = serde_json::to_writer(&mut json, self);
+        Rendered { json: json.into(), legacy: is_legacy_wanted.then(|| self.legacy().into()) }
     }
 
     fn legacy(&self) -> String {
@@ -152,6 +153,9 @@ impl Event<'_> {
 fn micro<S: serde::Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{time:.6}"))
 }
+
+/// Most events are smaller.
+const TYPICAL_SIZE: usize = 2048;
 
 pub(super) const KIND: &str = "Event";
 pub(super) const API_VERSION: &str = "audit.k8s.io/v1";

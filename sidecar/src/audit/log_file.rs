@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use jiff::{Timestamp, ToSpan};
 use prometheus_client::metrics::counter::Counter;
-use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
 use super::LogConfig;
-use super::backend::{self, Backend, Item};
+use super::backend::Backend;
+use super::queue::{Pace, Queue};
 
 /// When a file is closed, and how long closed ones are kept; 0 is no limit.
 #[derive(Clone, Copy, Debug)]
@@ -51,25 +51,25 @@ pub(super) fn start(config: LogConfig, errors: Counter) -> anyhow::Result<Backen
             Output::File(Rotated::open(path, rotation).with_context(|| format!("cannot open {named}"))?)
         }
     };
-    let (backend, items) = Backend::new(mode, format, buffer_size, errors.clone());
+    let (backend, queue) = Backend::new(mode, format, buffer_size, errors.clone());
     // Disks may be slow: a thread of its own.
-    std::thread::Builder::new().name("audit-log".to_owned()).spawn(move || run(output, items, &errors))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let work = move || runtime.block_on(run(output, &queue, &errors));
+    std::thread::Builder::new().name("audit-log".to_owned()).spawn(work)?;
     Ok(backend)
 }
 
-fn run(mut output: Output, mut items: mpsc::Receiver<Item>, errors: &Counter) {
+async fn run(mut output: Output, queue: &Queue, errors: &Counter) {
     let mut is_failing = false;
-    while let Some(first) = items.blocking_recv() {
-        let mut batch = backend::Batch::default();
-        batch.add(first);
-        while batch.events.len() < MAX_BATCH
-            && let Ok(item) = items.try_recv()
-        {
-            batch.add(item);
+    loop {
+        let batch = queue.take(PACE).await;
+        if batch.events.is_empty() {
+            batch.ended(true);
+            continue;
         }
-        let written = if batch.events.is_empty() { Ok(()) } else { output.write(&batch.events) };
+        let written = output.write(&batch.events);
         match &written {
-            Ok(()) if is_failing && !batch.events.is_empty() => {
+            Ok(()) if is_failing => {
                 info!("audit log is written again");
                 is_failing = false;
             }
@@ -208,8 +208,8 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// Events that are written at once.
-const MAX_BATCH: usize = 400;
+/// How long an event that nothing waits for may wait for others, so that a busy sidecar writes them together.
+const PACE: Pace = Pace { max_size: 400, max_wait: Duration::from_millis(20) };
 /// How often the file is looked for by its path.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -82,8 +82,8 @@ impl Recorded {
 }
 
 impl Policy {
-    /// Every request, by its metadata.
-    pub fn everything() -> Self {
+    /// Every request, by its metadata. What each is begun with is in the event of its end too.
+    pub fn everything(is_beginning_recorded: bool) -> Self {
         let rule = Rule {
             level: Level::Metadata,
             users: Vec::new(),
@@ -101,7 +101,7 @@ impl Policy {
             kind: KIND.to_owned(),
             _metadata: None,
             rules: vec![rule],
-            omit_stages: Vec::new(),
+            omit_stages: if is_beginning_recorded { Vec::new() } else { vec![Stage::RequestReceived] },
             _omit_managed_fields: false,
         }
     }

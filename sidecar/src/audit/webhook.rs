@@ -11,13 +11,14 @@ use http::{Request, header};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use prometheus_client::metrics::counter::Counter;
-use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 use tracing::error;
 
 use super::WebhookConfig;
-use super::backend::{self, Backend, Item, Mode};
+use super::backend::{Backend, Mode};
 use super::event::{API_VERSION, Format};
+use super::queue::{Pace, Queue};
 use crate::random;
 
 /// How events are put together.
@@ -41,10 +42,10 @@ struct Webhook {
 pub(super) async fn start(config: WebhookConfig, errors: Counter) -> anyhow::Result<Backend> {
     let WebhookConfig { kubeconfig, mode, buffer_size, batch } = config;
     let (client, path) = connect(&kubeconfig).await?;
-    let (backend, items) = Backend::new(mode, Format::Json, buffer_size, errors.clone());
+    let (backend, queue) = Backend::new(mode, Format::Json, buffer_size, errors.clone());
     let webhook = Webhook { client, path, initial_backoff: batch.initial_backoff, errors };
     let max_wait = if mode == Mode::Batch { batch.max_wait } else { Duration::ZERO };
-    tokio::spawn(webhook.run(items, batch.max_size.max(1), max_wait));
+    tokio::spawn(webhook.run(queue, Pace { max_size: batch.max_size.max(1), max_wait }));
     Ok(backend)
 }
 
@@ -61,20 +62,10 @@ async fn connect(file: &Path) -> anyhow::Result<(kube::Client, Arc<str>)> {
 }
 
 impl Webhook {
-    async fn run(self, mut items: mpsc::Receiver<Item>, max_size: usize, max_wait: Duration) {
+    async fn run(self, queue: Arc<Queue>, pace: Pace) {
         let under_way = Arc::new(Semaphore::new(UNDER_WAY));
-        while let Some(first) = items.recv().await {
-            let mut batch = backend::Batch::default();
-            batch.add(first);
-            let due = Instant::now() + max_wait;
-            while batch.events.len() < max_size {
-                let next = match batch.is_urgent() {
-                    true => items.try_recv().ok(),
-                    false => timeout_at(due, items.recv()).await.ok().flatten(),
-                };
-                let Some(item) = next else { break };
-                batch.add(item);
-            }
+        loop {
+            let batch = queue.take(pace).await;
             if batch.is_flush() {
                 // Everything before it.
                 let all = under_way.acquire_many(u32::try_from(UNDER_WAY).unwrap_or(u32::MAX)).await;
@@ -156,6 +147,7 @@ mod tests {
     use hyper_util::rt::TokioIo;
     use serde_json::Value;
     use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
 
     use super::super::event::Rendered;
     use super::*;

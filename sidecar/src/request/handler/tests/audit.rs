@@ -20,7 +20,7 @@ async fn recorded(path: &str, header: Option<(&'static str, &str)>, mode: Mode) 
         buffer_size: 100,
         rotation: Rotation { max_size_mib: 0, max_age_days: 0, max_backups: 0 },
     };
-    let config = Config { policy: Policy::everything(), log: Some(log), webhook: None };
+    let config = Config { policy: Policy::everything(true), log: Some(log), webhook: None };
     let auditor = Auditor::open(config, "replica", &mut crate::metrics::registry()).await.unwrap().unwrap();
     let mut services = Arc::into_inner(app(Flags::default(), &front_proxy()).0).unwrap();
     services.auditor = Some(auditor.clone());

@@ -1,0 +1,201 @@
+//! Events that wait for a backend. What takes them is woken once for many events that nothing waits for, and at once for
+//! one that a request waits for: a wake-up for each costs more than the event.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+/// The events of one backend.
+#[derive(Debug)]
+pub(super) struct Queue {
+    size: usize,
+    #[expect(clippy::disallowed_types, reason = "held for an append or a swap, and never over an await")]
+    batch: std::sync::Mutex<Batch>,
+    /// For what takes events.
+    wake: Notify,
+    /// For what waits for room.
+    taken: Notify,
+}
+
+/// Events that are stored together, and what learns of it.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) events: Vec<Bytes>,
+    stored: Vec<oneshot::Sender<bool>>,
+    flushed: Vec<oneshot::Sender<()>>,
+}
+
+/// When waiting events are taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    pub(super) max_size: usize,
+    pub(super) max_wait: Duration,
+}
+
+impl Queue {
+    pub(super) fn new(size: usize) -> Self {
+        Self { size: size.max(1), batch: Default::default(), wake: Notify::new(), taken: Notify::new() }
+    }
+
+    /// Adds an event, unless there is no room and it is not `forced`; whether it was added.
+    pub(super) fn add(&self, event: Bytes, stored: Option<oneshot::Sender<bool>>, forced: bool) -> bool {
+        let wakes = {
+            let mut batch = self.lock();
+            if !forced && batch.events.len() >= self.size {
+                return false;
+            }
+            let wakes = batch.events.is_empty() || stored.is_some();
+            batch.events.push(event);
+            batch.stored.extend(stored);
+            wakes
+        };
+        if wakes {
+            self.wake.notify_one();
+        }
+        true
+    }
+
+    /// Waits until there is room.
+    pub(super) async fn room(&self) {
+        loop {
+            let taken = self.taken.notified();
+            if self.lock().events.len() < self.size {
+                return;
+            }
+            taken.await;
+        }
+    }
+
+    /// Waits until everything before this is stored or lost.
+    pub(super) async fn flush(&self) {
+        let (sender, flushed) = oneshot::channel();
+        self.lock().flushed.push(sender);
+        self.wake.notify_one();
+        let _ = flushed.await;
+    }
+
+    /// What is to be stored next.
+    pub(super) async fn take(&self, pace: Pace) -> Batch {
+        let mut due = None;
+        loop {
+            {
+                let mut batch = self.lock();
+                let is_due = due.is_some_and(|due| due <= Instant::now());
+                if batch.is_urgent() || is_due || batch.events.len() >= pace.max_size {
+                    let next = batch.split(pace.max_size);
+                    drop(batch);
+                    self.taken.notify_waiters();
+                    return next;
+                }
+                if due.is_none() && !batch.events.is_empty() {
+                    due = Some(Instant::now() + pace.max_wait);
+                }
+            }
+            match due {
+                Some(due) => drop(timeout_at(due, self.wake.notified()).await),
+                None => self.wake.notified().await,
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Batch> {
+        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Batch {
+    fn is_urgent(&self) -> bool {
+        !self.stored.is_empty() || self.is_flush()
+    }
+
+    /// Whether everything before it is waited for too.
+    pub(super) fn is_flush(&self) -> bool {
+        !self.flushed.is_empty()
+    }
+
+    /// The first events. What waits for any of them waits for all.
+    fn split(&mut self, most: usize) -> Self {
+        if self.events.len() <= most {
+            return std::mem::take(self);
+        }
+        let rest = self.events.split_off(most);
+        Self { events: std::mem::replace(&mut self.events, rest), ..Self::default() }
+    }
+
+    /// Says what became of the events.
+    pub(super) fn ended(self, is_stored: bool) {
+        // The receivers are gone when their requests are.
+        for stored in self.stored {
+            let _ = stored.send(is_stored);
+        }
+        for flushed in self.flushed {
+            let _ = flushed.send(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACE: Pace = Pace { max_size: 3, max_wait: Duration::from_secs(5) };
+
+    fn add(queue: &Queue, event: &'static str) -> bool {
+        queue.add(Bytes::from_static(event.as_bytes()), None, false)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_are_taken_together_after_a_while() {
+        let queue = Queue::new(10);
+        let begin = Instant::now();
+        add(&queue, "a");
+        add(&queue, "b");
+        assert_eq!(queue.take(PACE).await.events, ["a", "b"]);
+        assert_eq!(begin.elapsed(), PACE.max_wait);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn event_that_is_waited_for_is_taken_at_once() {
+        let queue = Queue::new(10);
+        let begin = Instant::now();
+        add(&queue, "a");
+        let (sender, stored) = oneshot::channel();
+        queue.add(Bytes::from_static(b"b"), Some(sender), false);
+        let batch = queue.take(PACE).await;
+        assert_eq!(batch.events, ["a", "b"]);
+        batch.ended(false);
+        assert!(!stored.await.unwrap());
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn full_list_is_taken_at_once() {
+        let queue = Queue::new(10);
+        let begin = Instant::now();
+        for event in ["a", "b", "c", "d"] {
+            add(&queue, event);
+        }
+        assert_eq!(queue.take(PACE).await.events, ["a", "b", "c"]);
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+        assert_eq!(queue.take(PACE).await.events, ["d"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn flush_waits_for_all_lists() {
+        let queue = std::sync::Arc::new(Queue::new(10));
+        for event in ["a", "b", "c", "d"] {
+            add(&queue, event);
+        }
+        let flushing = queue.clone();
+        let flush = tokio::spawn(async move { flushing.flush().await });
+        tokio::task::yield_now().await;
+        queue.take(PACE).await.ended(true);
+        tokio::task::yield_now().await;
+        assert!(!flush.is_finished());
+        queue.take(PACE).await.ended(true);
+        flush.await.unwrap();
+    }
+}

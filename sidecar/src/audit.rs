@@ -9,11 +9,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 mod attributes;
 mod backend;
@@ -106,12 +106,14 @@ impl Auditor {
     /// # Errors
     ///
     /// A backend in mode `blocking-strict` could not store it.
-    async fn store(&self, event: Option<Rendered>) -> Result<(), NotStored> {
+    async fn store(&self, event: Option<Rendered>, due: Option<Instant>) -> Result<(), NotStored> {
+        let until = Instant::now() + MAX_WAIT;
+        let until = due.map_or(until, |due| due.min(until)).into();
         let mut stored = Ok(());
         for backend in &self.backends {
             let is_stored = match event.as_ref() {
-                Some(event) => timeout(MAX_WAIT, backend.store(event)).await.unwrap_or(false),
-                None => timeout(MAX_WAIT, backend.room()).await.is_ok(),
+                Some(event) => timeout_at(until, backend.store(event)).await.unwrap_or(false),
+                None => timeout_at(until, backend.room()).await.is_ok(),
             };
             if !is_stored && backend.mode() == Mode::BlockingStrict {
                 self.metrics.rejected.inc();
@@ -121,10 +123,10 @@ impl Auditor {
         stored
     }
 
-    /// Queues a later event of a request.
-    fn queue(&self, event: &Rendered) {
+    /// Queues a later event of a request that `has_begun`, or the event of one that was refused before.
+    fn queue(&self, event: &Rendered, has_begun: bool) {
         for backend in &self.backends {
-            backend.queue(event);
+            backend.queue(event, has_begun);
         }
     }
 

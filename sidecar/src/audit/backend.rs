@@ -3,7 +3,8 @@
 //!
 //! - `batch`: no request waits. An event for which the queue has no room is lost and counted.
 //! - `blocking`: a request begins when its first event is stored, or when that has failed, and no later event is lost for
-//!   want of room: while there is none, no request begins.
+//!   want of room: while there is none, no request begins. The event of a request that was refused before, such as a failed
+//!   login, is lost and counted without room: strangers must not fill the memory.
 //! - `blocking-strict`: the same, and a request whose first event is not stored is refused.
 
 use std::sync::Arc;
@@ -51,7 +52,7 @@ impl Backend {
     /// Queues an event, and waits until it is stored if the mode says so; whether a request may begin by that.
     pub(super) async fn store(&self, event: &Rendered) -> bool {
         if self.mode == Mode::Batch {
-            self.queue(event);
+            self.queue(event, true);
             return true;
         }
         self.queue.room().await;
@@ -67,9 +68,11 @@ impl Backend {
         }
     }
 
-    /// Queues an event of a request that has begun. Such events are not more than requests: others wait for room.
-    pub(super) fn queue(&self, event: &Rendered) {
-        if !self.queue.add(self.form(event), None, self.mode != Mode::Batch) {
+    /// Queues an event that no request waits for. Those of requests that have begun are few, since others wait for room;
+    /// a refused request never waited.
+    pub(super) fn queue(&self, event: &Rendered, has_begun: bool) {
+        let forced = has_begun && self.mode != Mode::Batch;
+        if !self.queue.add(self.form(event), None, forced) {
             self.errors.inc();
         }
     }
@@ -121,7 +124,7 @@ mod tests {
     async fn blocking_waits_for_the_store_and_loses_nothing() {
         let (backend, queue, errors) = backend(Mode::Blocking);
         for text in ["a", "b", "c", "d"] {
-            backend.queue(&event(text));
+            backend.queue(&event(text), true);
         }
         let taken = tokio::spawn(async move {
             let first = queue.take(ALL).await;
@@ -137,11 +140,21 @@ mod tests {
         assert_eq!(errors.get(), 0);
     }
 
+    #[tokio::test]
+    async fn refused_requests_fill_no_memory_in_any_mode() {
+        for mode in [Mode::Batch, Mode::Blocking, Mode::BlockingStrict] {
+            let (backend, queue, errors) = backend(mode);
+            (0..1000).for_each(|_| backend.queue(&event("x"), false));
+            assert_eq!(errors.get(), 998);
+            assert_eq!(queue.take(ALL).await.events.len(), 2);
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn blocking_lets_no_request_begin_without_room() {
         let (backend, queue, _) = backend(Mode::BlockingStrict);
-        backend.queue(&event("a"));
-        backend.queue(&event("b"));
+        backend.queue(&event("a"), true);
+        backend.queue(&event("b"), true);
         let waits = tokio::time::timeout(Duration::from_secs(60), backend.room());
         assert!(waits.await.is_err());
         queue.take(ALL).await.ended(true);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method, StatusCode, Uri, header};
 use jiff::Timestamp;
@@ -31,7 +31,8 @@ pub struct Trail {
     impersonated: Option<Arc<Identity>>,
     recorded: Recorded,
     is_failed_login: bool,
-    has_started: bool,
+    /// The backends had room when the request began, and so they take all its events.
+    has_begun: bool,
     has_panicked: bool,
     decision: Option<Decision>,
     refusal: Option<Refusal>,
@@ -69,11 +70,13 @@ pub struct Pending {
 }
 
 impl Pending {
+    /// Waits until it is stored, or the request is `due`.
+    ///
     /// # Errors
     ///
     /// The event was not stored, and the mode of a backend demands it.
-    pub async fn store(self) -> Result<(), NotStored> {
-        self.auditor.store(self.event).await
+    pub async fn store(self, due: Option<Instant>) -> Result<(), NotStored> {
+        self.auditor.store(self.event, due).await
     }
 }
 
@@ -108,7 +111,7 @@ impl Trail {
             impersonated: None,
             recorded: Recorded::default(),
             is_failed_login: false,
-            has_started: false,
+            has_begun: false,
             has_panicked: false,
             decision: None,
             refusal: None,
@@ -123,10 +126,15 @@ impl Trail {
         self.attributes = Some(Attributes::new(info, &self.method, path, query));
     }
 
-    /// Adds the login. What is returned must be stored before the request goes on.
-    pub fn logged_in(&mut self, user: &Arc<Identity>, audit_id: &dyn ToString) -> Pending {
+    /// Adds the login.
+    pub fn logged_in(&mut self, user: &Arc<Identity>) {
         self.user = Some(user.clone());
         self.evaluate();
+    }
+
+    /// Begins what the request is for. What is returned must be stored first.
+    pub fn begun(&mut self, audit_id: &dyn ToString) -> Pending {
+        self.has_begun = true;
         let event = self
             .recorded
             .has(Stage::RequestReceived)
@@ -169,7 +177,6 @@ impl Trail {
         self.code = Some(code);
         let is_lasting = self.attributes.as_ref().is_some_and(|attributes| attributes.is_long_running);
         if (is_lasting || self.is_failed_login) && !self.has_panicked {
-            self.has_started = true;
             self.emit(Stage::ResponseStarted, audit_id, &[]);
         }
     }
@@ -239,7 +246,7 @@ impl Trail {
     fn emit(&self, stage: Stage, audit_id: &dyn ToString, annotations: &[(&'static str, Cow<'_, str>)]) {
         if self.recorded.has(stage) {
             self.auditor.metrics.events.inc();
-            self.auditor.queue(&self.render(stage, audit_id, annotations));
+            self.auditor.queue(&self.render(stage, audit_id, annotations), self.has_begun);
         }
     }
 

@@ -213,7 +213,7 @@ mod tests {
         let long = Batch { max_wait: Duration::from_secs(600), ..SOON };
         let (backend, mut lists, _) = backend(0, Mode::Batch, long).await;
         for id in ["a", "b", "c", "d"] {
-            backend.queue(&event(id));
+            backend.queue(&event(id), true);
         }
         let (path, first) = lists.recv().await.unwrap();
         assert_eq!((path.as_str(), ids(&first)), ("/audit?x=y", vec!["a", "b", "c"]));

@@ -164,9 +164,7 @@ async fn respond(
         }
         failed.error
     })?;
-    if let Some(pending) = record.audit(|trail| trail.logged_in(&caller.identity, record.audit_id())) {
-        pending.store().await?;
-    }
+    record.audit(|trail| trail.logged_in(&caller.identity));
     // The front proxy's connection is everybody's, and its heads may be large for the sake of identities.
     let by = caller.by;
     if by == By::RequestHeader {
@@ -181,6 +179,10 @@ async fn respond(
         None if info.upgrade.is_some() => services.limits.admit_tunnel(user)?,
         None => services.limits.admit_watch(user)?,
     });
+    // Waits with a place of the caller's own share, so that a slow audit log is not everybody's to fill.
+    if let Some(pending) = record.audit(|trail| trail.begun(record.audit_id())) {
+        pending.store(due).await?;
+    }
     let subject = match impersonation::requested(&caller, request.headers_mut())? {
         Some(requested) => Box::pin(requested.check(&caller.identity, user, &services.authorizer)).await?,
         None => caller.identity.into(),

@@ -276,6 +276,8 @@ impl Bound {
                 warn!("some connections did not close in time");
             }
         }
+        // What is still open ends here, and its events are queued.
+        drop(workers);
         if let Some(auditor) = &services.auditor {
             auditor.flush(FLUSH_TIMEOUT).await;
         }

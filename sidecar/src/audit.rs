@@ -1,9 +1,9 @@
-//! Audit events of `audit.k8s.io/v1`, as a kube-apiserver writes them (apiserver: `pkg/audit`, `endpoints/filters/audit.go`):
-//! who asked which member for what, as whom, and what came of it. Levels None and Metadata; bodies are never recorded.
+//! Records each request as events of `audit.k8s.io/v1`: caller, member, object, decision and outcome, as a kube-apiserver
+//! does (apiserver: `pkg/audit`, `endpoints/filters/audit.go`). Levels None and Metadata; bodies are never recorded.
 //!
-//! - [`attributes`]: what a request asks of a member
+//! - [`attributes`]: the verb and the object of a request
 //! - [`policy`]: which requests are recorded
-//! - [`trail`]: what is learned of one request, and its events
+//! - [`trail`]: the state of one request, and its events
 //! - [`event`]: the form of an event
 //! - [`backend`]: upstream's modes before a [`queue`]; [`log_file`] and [`webhook`] store what it holds
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use prometheus_client::registry::Registry;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout;
 
 mod attributes;
 mod backend;
@@ -33,6 +33,7 @@ pub use trail::{Trail, TunnelEnd};
 use backend::Backend;
 use event::Rendered;
 use metrics::Metrics;
+use queue::Share;
 
 /// What is recorded, and where.
 #[derive(Clone, Debug)]
@@ -100,33 +101,30 @@ impl Auditor {
         Ok((!auditor.backends.is_empty()).then(|| Arc::new(auditor)))
     }
 
-    /// Stores the first event of a request before the request goes on, where a backend's mode says so. Where it does not,
-    /// a request only waits until the backend has room for its events.
+    /// Stores the first event of a request before the request goes on, where a backend's mode says so; otherwise waits
+    /// until each backend has room. Returns whether all have.
     ///
     /// # Errors
     ///
     /// A backend in mode `blocking-strict` could not store it.
-    async fn store(&self, event: Option<Rendered>, due: Option<Instant>) -> Result<(), NotStored> {
+    async fn begin(&self, event: Option<Rendered>, due: Option<Instant>) -> Result<bool, NotStored> {
         let until = Instant::now() + MAX_WAIT;
         let until = due.map_or(until, |due| due.min(until)).into();
-        let mut stored = Ok(());
+        let (mut has_room, mut stored) = (true, Ok(()));
         for backend in &self.backends {
-            let is_stored = match event.as_ref() {
-                Some(event) => timeout_at(until, backend.store(event)).await.unwrap_or(false),
-                None => timeout_at(until, backend.room()).await.is_ok(),
-            };
-            if !is_stored && backend.mode() == Mode::BlockingStrict {
+            let begun = backend.begin(event.as_ref(), until).await;
+            has_room &= begun.has_room;
+            if !begun.is_stored && backend.mode() == Mode::BlockingStrict {
                 self.metrics.rejected.inc();
                 stored = Err(NotStored);
             }
         }
-        stored
+        stored.map(|()| has_room)
     }
 
-    /// Queues a later event of a request that `has_begun`, or the event of one that was refused before.
-    fn queue(&self, event: &Rendered, has_begun: bool) {
+    fn queue(&self, event: &Rendered, share: Share) {
         for backend in &self.backends {
-            backend.queue(event, has_begun);
+            backend.queue(event, share);
         }
     }
 

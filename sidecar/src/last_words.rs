@@ -23,6 +23,8 @@ pub(crate) struct Broken {
     has_broken: CancellationToken,
     /// Set whenever a side that has broken is read: it is only as fast as the other one takes what it said.
     goes_on: Arc<AtomicBool>,
+    /// A side broke while it was read. Writing fails in an ordinary end too.
+    is_cut_off: Arc<AtomicBool>,
 }
 
 impl Broken {
@@ -31,9 +33,14 @@ impl Broken {
         Side { stream, broken: self.clone(), has_broken: false }
     }
 
+    /// Whether the last words of a side were cut off.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.is_cut_off.load(Ordering::Relaxed)
+    }
+
     /// Resolves when a side has broken and nothing has moved for so long that nothing is waited for any more.
     pub(crate) fn long_ago(&self) -> impl Future<Output = ()> + use<> {
-        let Self { has_broken, goes_on } = self.clone();
+        let Self { has_broken, goes_on, is_cut_off: _ } = self.clone();
         async move {
             has_broken.cancelled().await;
             while {
@@ -72,6 +79,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Side<S> {
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
         if self.has_broken && buf.filled().len() > before {
             self.broken.goes_on.store(true, Ordering::Relaxed);
+        }
+        if read.is_err() {
+            self.broken.is_cut_off.store(true, Ordering::Relaxed);
         }
         Poll::Ready(self.unless_broken(read, ()))
     }

@@ -88,6 +88,7 @@ async fn in_pods(
     let since =
         arguments.since.map(|since| format!("&sinceSeconds={}", since.as_secs().max(1))).unwrap_or_default();
     let mut search = Search::new(&arguments.id);
+    let mut unread = None;
     for name in names {
         for previous in ["&previous=true", ""] {
             let path = format!("{pods}/{name}/log?container={SIDECAR}{since}{previous}");
@@ -95,10 +96,10 @@ async fn in_pods(
             let request = request.map_err(|error| ClientError::Setup(Box::new(error)))?;
             let (head, mut body) = client.send(request).await.map_err(client::failed)?.into_parts();
             if !head.status.is_success() {
-                // Most containers have run once.
+                // Most containers have run once, and a pod may begin or end at this moment.
                 if previous.is_empty() {
                     let body = body.collect().await.map_err(client::failed)?.to_bytes();
-                    return Err(refused(client::Reply::new(&head, body).message()).into());
+                    unread = Some(client::Reply::new(&head, body).message());
                 }
                 continue;
             }
@@ -110,12 +111,17 @@ async fn in_pods(
             search.end();
         }
     }
-    Ok(search.found)
+    match unread {
+        Some(message) if search.found.is_empty() => Err(refused(message).into()),
+        _ => Ok(search.found),
+    }
 }
 
 /// A search in lines that come in pieces.
 struct Search<'a> {
     id: &'a str,
+    /// As JSON has it.
+    escaped: String,
     line: Vec<u8>,
     /// The line is longer than any event.
     is_too_long: bool,
@@ -124,7 +130,9 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(id: &'a str) -> Self {
-        Self { id, line: Vec::new(), is_too_long: false, found: Vec::new() }
+        // Printable ASCII is always JSON.
+        let escaped = serde_json::to_string(id).unwrap_or_default();
+        Self { id, escaped, line: Vec::new(), is_too_long: false, found: Vec::new() }
     }
 
     fn take(&mut self, piece: &[u8]) {
@@ -149,7 +157,7 @@ impl<'a> Search<'a> {
         }
         // Most lines are of other requests, and parsing costs most.
         let Ok(text) = std::str::from_utf8(&line) else { return };
-        if !text.contains(self.id) || self.found.len() >= MAX_EVENTS {
+        if !text.contains(&self.escaped) || self.found.len() >= MAX_EVENTS {
             return;
         }
         // A container's log may have a time before each line.
@@ -165,8 +173,8 @@ impl<'a> Search<'a> {
 
 /// Names, groups and a URI of 16 KiB each would fit.
 const MAX_LINE: usize = 1024 * 1024;
-/// A client can give every request the same id.
-const MAX_EVENTS: usize = 1000;
+/// A client can give every request the same id: a bound for memory, of more events than anybody reads.
+const MAX_EVENTS: usize = 10_000;
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {}", file.display())]
@@ -221,6 +229,13 @@ mod tests {
             search.end();
             assert_eq!(search.found.len(), 3, "{size}");
         }
+    }
+
+    #[test]
+    fn id_that_json_escapes_is_found() {
+        let mut search = Search::new(r#"a"\b"#);
+        search.take(b"{\"kind\":\"Event\",\"auditID\":\"a\\\"\\\\b\"}\n");
+        assert_eq!(search.found.len(), 1);
     }
 
     #[test]

@@ -31,13 +31,13 @@ pub(crate) struct AuditArgs {
 
 const EXAMPLES: &str = "\
 Prints the caller, the member's object, the host's decision, how the request
-ended, and where else it is recorded. The sidecar writes events with
---audit-log-path or --audit-webhook-config-file.
+ended, and where else it is recorded. The sidecar writes audit events if it
+has an audit log or an audit webhook: see docs/how-to/audit.md.
 
 Reading the logs of the sidecar's pods needs the right to get pods/log there.
 
 Examples:
-  # A request, from the logs of the sidecar's pods (--audit-log-path=-)
+  # A request, from the logs of the sidecar's pods
   kubectl mc audit 5f2c7f9e-3f0e-4d3c-9f0a-6a5d1f0c3b1e
 
   # From a file that a log collector has, for a program

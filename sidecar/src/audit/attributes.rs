@@ -65,13 +65,14 @@ impl Attributes {
                     (verb, object)
                 });
                 let (verb, object) = object.unzip();
-                (verb.map_or_else(of_method, str::to_owned), Some(cluster.clone()), object, path.as_str())
+                (verb.map_or_else(of_method, str::to_owned), Some(cluster.clone()), object, path.decoded())
             }
             Route::Attach(cluster) => {
                 let object = own(cluster, "attach");
-                (info.verb.as_str().to_owned(), Some(cluster.clone()), Some(object), target)
+                (info.verb.as_str().to_owned(), Some(cluster.clone()), Some(object), target.into())
             }
             Route::Clusters(name) => {
+                let name = name.as_ref().or(info.selected.as_ref());
                 let object = match name {
                     Some(name) => own(name, ""),
                     None => ObjectRef {
@@ -81,11 +82,13 @@ impl Attributes {
                         ..ObjectRef::default()
                     },
                 };
-                (info.verb.as_str().to_owned(), name.clone(), Some(object), target)
+                (info.verb.as_str().to_owned(), name.cloned(), Some(object), target.into())
             }
-            Route::Metrics | Route::Discovery(_) | Route::Health(_) => (of_method(), None, None, target),
+            Route::Metrics | Route::Discovery(_) | Route::Health(_) => {
+                (of_method(), None, None, target.into())
+            }
         };
-        Self { verb, cluster, object, path: path.to_owned(), is_long_running, is_public }
+        Self { verb, cluster, object, path: path.into_owned(), is_long_running, is_public }
     }
 }
 
@@ -129,6 +132,16 @@ pub(super) mod tests {
             ("GET", "/m1/proxy/api/v1/namespaces/ns", "get /v1/ns/namespaces/ns/"),
             ("GET", "/m1/proxy/healthz", "get /healthz"),
             ("OPTIONS", "/m1/proxy/version", "options /version"),
+            ("GET", "/m1/proxy/h%65althz", "get /healthz"),
+            (
+                "GET",
+                "/m1/proxy/api/v1/namespaces/ns/secrets?fieldSelector=type%3Dx%2Cmetadata.name%3Ddb",
+                "list /v1/ns/secrets/db/",
+            ),
+            ("GET", "/m1/proxy/api/v1/pods?fieldSelector=metadata.name!%3Ddb", "list /v1//pods//"),
+            ("GET", "/m1/proxy/api/v1/watch/pods", "watch /v1//pods//"),
+            ("GET", "/m1/proxy/api/v1/proxy/namespaces/ns/pods/web/watch/x", "proxy /v1/ns/pods/web/"),
+            ("GET", "?fieldSelector=metadata.name%3Dm1", "list proxy.kubectl-mc.dev/v1alpha1//clusters/m1/"),
             ("GET", "", "list proxy.kubectl-mc.dev/v1alpha1//clusters//"),
             ("GET", "?watch=1", "watch proxy.kubectl-mc.dev/v1alpha1//clusters//"),
             ("GET", "/m1", "get proxy.kubectl-mc.dev/v1alpha1//clusters/m1/"),

@@ -13,9 +13,10 @@ use bytes::Bytes;
 use clap::ValueEnum;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
 use super::event::{Format, Rendered};
-use super::queue::Queue;
+use super::queue::{Pace, Queue, Share};
 
 /// What becomes of a request while its events are not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -23,6 +24,14 @@ pub enum Mode {
     Batch,
     Blocking,
     BlockingStrict,
+}
+
+/// What came of the beginning of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Begun {
+    /// There is room for the later events of the request.
+    pub(super) has_room: bool,
+    pub(super) is_stored: bool,
 }
 
 /// A queue and its mode.
@@ -36,8 +45,14 @@ pub(super) struct Backend {
 
 impl Backend {
     /// A backend of `size` events, and the queue that holds them.
-    pub(super) fn new(mode: Mode, format: Format, size: usize, errors: Counter) -> (Self, Arc<Queue>) {
-        let queue = Arc::new(Queue::new(size));
+    pub(super) fn new(
+        mode: Mode,
+        format: Format,
+        size: usize,
+        pace: Pace,
+        errors: Counter,
+    ) -> (Self, Arc<Queue>) {
+        let queue = Arc::new(Queue::new(size, pace));
         (Self { mode, format, queue: queue.clone(), errors }, queue)
     }
 
@@ -49,30 +64,30 @@ impl Backend {
         self.format == Format::Legacy
     }
 
-    /// Queues an event, and waits until it is stored if the mode says so; whether a request may begin by that.
-    pub(super) async fn store(&self, event: &Rendered) -> bool {
+    /// Stores the first event of a request before the request goes on, if the mode says so; without an event, only waits
+    /// for room. Waits no longer than `until`.
+    pub(super) async fn begin(&self, event: Option<&Rendered>, until: Instant) -> Begun {
         if self.mode == Mode::Batch {
-            self.queue(event, true);
-            return true;
+            if let Some(event) = event {
+                self.queue(event, Share::All);
+            }
+            return Begun { has_room: true, is_stored: true };
         }
-        self.queue.room().await;
+        let has_room = timeout_at(until, self.queue.room()).await.is_ok();
+        let Some(event) = event else { return Begun { has_room, is_stored: has_room } };
         let (sender, stored) = oneshot::channel();
-        self.queue.add(self.form(event), Some(sender), true);
-        stored.await.unwrap_or(false)
-    }
-
-    /// Waits for room, if the mode says so.
-    pub(super) async fn room(&self) {
-        if self.mode != Mode::Batch {
-            self.queue.room().await;
+        if !has_room || !self.queue.add(self.form(event), Some(sender), Share::All) {
+            self.errors.inc();
+            return Begun { has_room: false, is_stored: false };
         }
+        let is_stored = timeout_at(until, stored).await.is_ok_and(|stored| stored == Ok(true));
+        Begun { has_room, is_stored }
     }
 
-    /// Queues an event that no request waits for. Those of requests that have begun are few, since others wait for room;
-    /// a refused request never waited.
-    pub(super) fn queue(&self, event: &Rendered, has_begun: bool) {
-        let forced = has_begun && self.mode != Mode::Batch;
-        if !self.queue.add(self.form(event), None, forced) {
+    /// Queues an event that no request waits for.
+    pub(super) fn queue(&self, event: &Rendered, share: Share) {
+        let share = if self.mode == Mode::Batch && share == Share::Begun { Share::All } else { share };
+        if !self.queue.add(self.form(event), None, share) {
             self.errors.inc();
         }
     }
@@ -94,7 +109,6 @@ impl Backend {
 mod tests {
     use std::time::Duration;
 
-    use super::super::queue::Pace;
     use super::*;
 
     fn event(text: &'static str) -> Rendered {
@@ -103,61 +117,68 @@ mod tests {
 
     fn backend(mode: Mode) -> (Backend, Arc<Queue>, Counter) {
         let errors = Counter::default();
-        let (backend, queue) = Backend::new(mode, Format::Json, 2, errors.clone());
+        let pace = Pace { max_size: 100, max_wait: Duration::from_secs(1) };
+        let (backend, queue) = Backend::new(mode, Format::Json, 20, pace, errors.clone());
         (backend, queue, errors)
     }
 
-    const ALL: Pace = Pace { max_size: 100, max_wait: Duration::from_secs(1) };
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
 
     #[tokio::test(start_paused = true)]
     async fn batch_loses_and_counts_what_has_no_room() {
         let (backend, queue, errors) = backend(Mode::Batch);
-        for text in ["a", "b", "c", "d"] {
-            assert!(backend.store(&event(text)).await);
+        for _ in 0..30 {
+            assert!(backend.begin(Some(&event("a")), soon()).await.is_stored);
         }
-        assert_eq!(errors.get(), 2);
-        backend.room().await;
-        assert_eq!(queue.take(ALL).await.events, ["a", "b"]);
+        backend.queue(&event("b"), Share::Begun);
+        assert_eq!(errors.get(), 11);
+        assert!(backend.begin(None, soon()).await.has_room);
+        assert_eq!(queue.take().await.events.len(), 20);
     }
 
     #[tokio::test(start_paused = true)]
     async fn blocking_waits_for_the_store_and_loses_nothing() {
         let (backend, queue, errors) = backend(Mode::Blocking);
-        for text in ["a", "b", "c", "d"] {
-            backend.queue(&event(text), true);
+        for _ in 0..30 {
+            backend.queue(&event("a"), Share::Begun);
         }
         let taken = tokio::spawn(async move {
-            let first = queue.take(ALL).await;
-            let mut events = first.events.clone();
+            let first = queue.take().await;
+            let mut count = first.events.len();
             first.ended(true);
-            let second = queue.take(ALL).await;
-            events.extend(second.events.clone());
+            let second = queue.take().await;
+            count += second.events.len();
             second.ended(false);
-            events
+            count
         });
-        assert!(!backend.store(&event("e")).await, "it was not stored");
-        assert_eq!(taken.await.unwrap(), ["a", "b", "c", "d", "e"]);
-        assert_eq!(errors.get(), 0);
+        assert_eq!(
+            backend.begin(Some(&event("e")), soon()).await,
+            Begun { has_room: true, is_stored: false }
+        );
+        assert_eq!((taken.await.unwrap(), errors.get()), (31, 0));
     }
 
-    #[tokio::test]
-    async fn refused_requests_fill_no_memory_in_any_mode() {
+    #[tokio::test(start_paused = true)]
+    async fn refused_requests_use_a_tenth_in_any_mode() {
         for mode in [Mode::Batch, Mode::Blocking, Mode::BlockingStrict] {
             let (backend, queue, errors) = backend(mode);
-            (0..1000).for_each(|_| backend.queue(&event("x"), false));
+            (0..1000).for_each(|_| backend.queue(&event("x"), Share::Refused));
             assert_eq!(errors.get(), 998);
-            assert_eq!(queue.take(ALL).await.events.len(), 2);
+            assert_eq!(queue.take().await.events.len(), 2);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn blocking_lets_no_request_begin_without_room() {
-        let (backend, queue, _) = backend(Mode::BlockingStrict);
-        backend.queue(&event("a"), true);
-        backend.queue(&event("b"), true);
-        let waits = tokio::time::timeout(Duration::from_secs(60), backend.room());
-        assert!(waits.await.is_err());
-        queue.take(ALL).await.ended(true);
-        backend.room().await;
+    async fn event_without_room_is_lost_and_counted_when_its_time_is_over() {
+        let (backend, queue, errors) = backend(Mode::Blocking);
+        (0..20).for_each(|_| backend.queue(&event("x"), Share::Begun));
+        let lost = Begun { has_room: false, is_stored: false };
+        assert_eq!(backend.begin(Some(&event("a")), soon()).await, lost);
+        assert_eq!(errors.get(), 1);
+        assert_eq!(backend.begin(None, soon()).await, lost);
+        assert_eq!(queue.take().await.events.len(), 20);
+        assert!(backend.begin(None, soon()).await.has_room);
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn start(config: LogConfig, errors: Counter) -> anyhow::Result<Backen
             Output::File(Rotated::open(path, rotation).with_context(|| format!("cannot open {named}"))?)
         }
     };
-    let (backend, queue) = Backend::new(mode, format, buffer_size, errors.clone());
+    let (backend, queue) = Backend::new(mode, format, buffer_size, PACE, errors.clone());
     // Disks may be slow: a thread of its own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let work = move || runtime.block_on(run(output, &queue, &errors));
@@ -62,7 +62,7 @@ pub(super) fn start(config: LogConfig, errors: Counter) -> anyhow::Result<Backen
 async fn run(mut output: Output, queue: &Queue, errors: &Counter) {
     let mut is_failing = false;
     loop {
-        let batch = queue.take(PACE).await;
+        let batch = queue.take().await;
         if batch.events.is_empty() {
             batch.ended(true);
             continue;
@@ -304,7 +304,8 @@ mod tests {
         };
         let backend = start(config, errors.clone()).unwrap();
         let event = super::super::event::Rendered { json: "{}".into(), legacy: None };
-        assert!(!backend.store(&event).await);
+        let until = tokio::time::Instant::now() + Duration::from_secs(60);
+        assert!(!backend.begin(Some(&event), until).await.is_stored);
         assert_eq!(errors.get(), 1);
     }
 }

@@ -127,11 +127,7 @@ impl Policy {
             if matches!(rule.level, Level::Request | Level::RequestResponse) {
                 return Err(Error::Level { rule: at, level: format!("{:?}", rule.level) });
             }
-            let is_url = !rule.non_resource_urls.is_empty();
-            if is_url && !(rule.resources.is_empty() && rule.namespaces.is_empty()) {
-                let text = format!("rules[{at}] names resources or namespaces and nonResourceURLs");
-                return Err(Error::Malformed(text));
-            }
+            rule.validate().map_err(|reason| Error::Malformed(format!("rules[{at}]{reason}")))?;
         }
         Ok(policy)
     }
@@ -149,6 +145,31 @@ impl Policy {
 }
 
 impl Rule {
+    /// What a kube-apiserver refuses (apiserver: `pkg/apis/audit/validation`).
+    fn validate(&self) -> Result<(), &'static str> {
+        let urls = &self.non_resource_urls;
+        let is_misplaced = |text: &String| text.trim_end_matches('*').contains('*');
+        match () {
+            () if !(urls.is_empty() || self.resources.is_empty() && self.namespaces.is_empty()) => {
+                Err(" names resources or namespaces and nonResourceURLs")
+            }
+            () if urls.iter().any(|url| url != "*" && !url.starts_with('/')) => {
+                Err(".nonResourceURLs: a URL begins with /")
+            }
+            () if urls.iter().chain(&self.clusters).any(is_misplaced) => {
+                Err(": * is allowed at the end of a URL or a cluster only")
+            }
+            () if self
+                .resources
+                .iter()
+                .any(|resources| resources.resources.is_empty() && !resources.resource_names.is_empty()) =>
+            {
+                Err(".resources: resourceNames need resources")
+            }
+            () => Ok(()),
+        }
+    }
+
     fn matches(&self, attributes: &Attributes, user: Option<&Identity>) -> bool {
         let among = |list: &[String], value: &str| list.is_empty() || list.iter().any(|item| item == value);
         let is_user = self.users.is_empty() || user.is_some_and(|user| among(&self.users, &user.user));
@@ -209,11 +230,11 @@ fn has_form(text: &str, pattern: &str) -> bool {
 /// Why a file is no policy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("cannot read it: {0}")]
+    #[error("cannot read the audit policy: {0}")]
     Unreadable(#[from] std::io::Error),
     #[error("{0}")]
     Malformed(String),
-    #[error("it is a {kind} of {version}, not a {KIND} of {API_VERSION}")]
+    #[error("the file holds a {kind} of {version}, not a {KIND} of {API_VERSION}")]
     Kind { kind: String, version: String },
     #[error("rules[{rule}] has level {level}, but bodies are not recorded: use Metadata or None")]
     Level { rule: usize, level: String },
@@ -288,12 +309,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn invalid_policy_is_an_error_that_names_the_rule() {
         for (text, said) in [
             ("rules: [{level: Request}]", "rules[0] has level Request, but bodies are not recorded"),
             ("rules: []", "there are no rules"),
             ("rules: [{level: Metadata, cluster: [m1]}]", "cluster"),
             ("rules: [{level: All}]", "All"),
+            (
+                "rules: [{level: None, resources: [{resourceNames: [x]}]}]",
+                "rules[0].resources: resourceNames need resources",
+            ),
+            (
+                "rules: [{level: None}, {level: None, nonResourceURLs: [logs]}]",
+                "rules[1].nonResourceURLs: a URL begins with /",
+            ),
+            ("rules: [{level: None, nonResourceURLs: ['/a*b']}]", "rules[0]: * is allowed at the end"),
+            ("rules: [{level: None, clusters: ['*-eu']}]", "rules[0]: * is allowed at the end"),
             (
                 "rules: [{level: Metadata, namespaces: [x], nonResourceURLs: [/x]}]",
                 "rules[0] names resources or namespaces and nonResourceURLs",
@@ -304,6 +335,6 @@ mod tests {
             assert!(error.contains(said), "{text}: {error}");
         }
         let error = Policy::parse("apiVersion: v1\nkind: Pod\nrules: [{level: None}]\n").unwrap_err();
-        assert_eq!(error.to_string(), "it is a Pod of v1, not a Policy of audit.k8s.io/v1");
+        assert_eq!(error.to_string(), "the file holds a Pod of v1, not a Policy of audit.k8s.io/v1");
     }
 }

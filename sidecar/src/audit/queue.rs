@@ -1,5 +1,5 @@
-//! Events that wait for a backend. What takes them is woken once for many events that nothing waits for, and at once for
-//! one that a request waits for: a wake-up for each costs more than the event.
+//! A queue of events before a backend, bounded by number and by bytes. The backend wakes up once for many events, and at
+//! once for an event that a request waits for: a wake-up for each event costs more than the event.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -12,18 +12,30 @@ use tokio::time::{Instant, timeout_at};
 #[derive(Debug)]
 pub(super) struct Queue {
     size: usize,
+    pace: Pace,
     #[expect(clippy::disallowed_types, reason = "held for an append or a swap, and never over an await")]
     batch: std::sync::Mutex<Batch>,
-    /// For what takes events.
+    /// Wakes the backend.
     wake: Notify,
-    /// For what waits for room.
+    /// Wakes requests that wait for room.
     taken: Notify,
+}
+
+/// How much of a queue an event may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    /// A request that has begun: its events are never refused, since other requests wait for room.
+    Begun,
+    All,
+    /// A refused request, which anybody can send: a tenth.
+    Refused,
 }
 
 /// Events that are stored together, and what learns of it.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) events: Vec<Bytes>,
+    bytes: usize,
     stored: Vec<oneshot::Sender<bool>>,
     flushed: Vec<oneshot::Sender<()>>,
 }
@@ -36,18 +48,21 @@ pub(super) struct Pace {
 }
 
 impl Queue {
-    pub(super) fn new(size: usize) -> Self {
-        Self { size: size.max(1), batch: Default::default(), wake: Notify::new(), taken: Notify::new() }
+    pub(super) fn new(size: usize, pace: Pace) -> Self {
+        let (batch, size) = (Default::default(), size.max(1));
+        Self { size, pace, batch, wake: Notify::new(), taken: Notify::new() }
     }
 
-    /// Adds an event, unless there is no room and it is not `forced`; whether it was added.
-    pub(super) fn add(&self, event: Bytes, stored: Option<oneshot::Sender<bool>>, forced: bool) -> bool {
+    /// Adds an event if its share has room, and returns whether it has.
+    pub(super) fn add(&self, event: Bytes, stored: Option<oneshot::Sender<bool>>, share: Share) -> bool {
         let wakes = {
             let mut batch = self.lock();
-            if !forced && batch.events.len() >= self.size {
+            if !self.has_room(&batch, share) {
                 return false;
             }
-            let wakes = batch.events.is_empty() || stored.is_some();
+            let wakes =
+                batch.events.is_empty() || stored.is_some() || batch.events.len() + 1 == self.pace.max_size;
+            batch.bytes += event.len();
             batch.events.push(event);
             batch.stored.extend(stored);
             wakes
@@ -58,11 +73,20 @@ impl Queue {
         true
     }
 
+    fn has_room(&self, batch: &Batch, share: Share) -> bool {
+        let size = match share {
+            Share::Begun => return true,
+            Share::All => self.size,
+            Share::Refused => self.size.div_ceil(10),
+        };
+        batch.events.len() < size && batch.bytes < size.saturating_mul(EVENT_BYTES)
+    }
+
     /// Waits until there is room.
     pub(super) async fn room(&self) {
         loop {
             let taken = self.taken.notified();
-            if self.lock().events.len() < self.size {
+            if self.has_room(&self.lock(), Share::All) {
                 return;
             }
             taken.await;
@@ -78,7 +102,8 @@ impl Queue {
     }
 
     /// What is to be stored next.
-    pub(super) async fn take(&self, pace: Pace) -> Batch {
+    pub(super) async fn take(&self) -> Batch {
+        let pace = self.pace;
         let mut due = None;
         loop {
             {
@@ -122,7 +147,10 @@ impl Batch {
             return std::mem::take(self);
         }
         let rest = self.events.split_off(most);
-        Self { events: std::mem::replace(&mut self.events, rest), ..Self::default() }
+        let events = std::mem::replace(&mut self.events, rest);
+        let bytes = events.iter().map(Bytes::len).sum();
+        self.bytes -= bytes;
+        Self { events, bytes, ..Self::default() }
     }
 
     /// Says what became of the events.
@@ -137,6 +165,9 @@ impl Batch {
     }
 }
 
+/// The room of an event in bytes. Most events are smaller.
+const EVENT_BYTES: usize = 4096;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,27 +175,27 @@ mod tests {
     const PACE: Pace = Pace { max_size: 3, max_wait: Duration::from_secs(5) };
 
     fn add(queue: &Queue, event: &'static str) -> bool {
-        queue.add(Bytes::from_static(event.as_bytes()), None, false)
+        queue.add(Bytes::from_static(event.as_bytes()), None, Share::All)
     }
 
     #[tokio::test(start_paused = true)]
     async fn events_are_taken_together_after_a_while() {
-        let queue = Queue::new(10);
+        let queue = Queue::new(10, PACE);
         let begin = Instant::now();
         add(&queue, "a");
         add(&queue, "b");
-        assert_eq!(queue.take(PACE).await.events, ["a", "b"]);
+        assert_eq!(queue.take().await.events, ["a", "b"]);
         assert_eq!(begin.elapsed(), PACE.max_wait);
     }
 
     #[tokio::test(start_paused = true)]
     async fn event_that_is_waited_for_is_taken_at_once() {
-        let queue = Queue::new(10);
+        let queue = Queue::new(10, PACE);
         let begin = Instant::now();
         add(&queue, "a");
         let (sender, stored) = oneshot::channel();
-        queue.add(Bytes::from_static(b"b"), Some(sender), false);
-        let batch = queue.take(PACE).await;
+        queue.add(Bytes::from_static(b"b"), Some(sender), Share::All);
+        let batch = queue.take().await;
         assert_eq!(batch.events, ["a", "b"]);
         batch.ended(false);
         assert!(!stored.await.unwrap());
@@ -173,29 +204,52 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn full_list_is_taken_at_once() {
-        let queue = Queue::new(10);
+        let queue = Queue::new(10, PACE);
         let begin = Instant::now();
         for event in ["a", "b", "c", "d"] {
             add(&queue, event);
         }
-        assert_eq!(queue.take(PACE).await.events, ["a", "b", "c"]);
+        assert_eq!(queue.take().await.events, ["a", "b", "c"]);
         assert_eq!(begin.elapsed(), Duration::ZERO);
-        assert_eq!(queue.take(PACE).await.events, ["d"]);
+        assert_eq!(queue.take().await.events, ["d"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn list_that_becomes_full_wakes_its_backend() {
+        let queue = std::sync::Arc::new(Queue::new(10, PACE));
+        let (begin, taking) = (Instant::now(), queue.clone());
+        let taken = tokio::spawn(async move { taking.take().await.events.len() });
+        for event in ["a", "b", "c"] {
+            tokio::task::yield_now().await;
+            add(&queue, event);
+        }
+        assert_eq!(taken.await.unwrap(), 3);
+        assert_eq!(begin.elapsed(), Duration::ZERO);
+    }
+
+    #[test]
+    fn large_events_fill_the_queue_too() {
+        let queue = Queue::new(10, PACE);
+        let large = || Bytes::from(vec![b'x'; 3 * EVENT_BYTES]);
+        let added = |share| (0..100).filter(|_| queue.add(large(), None, share)).count();
+        assert_eq!(added(Share::Refused), 1);
+        assert_eq!(added(Share::All), 3);
+        assert_eq!(added(Share::Begun), 100);
     }
 
     #[tokio::test(start_paused = true)]
     async fn flush_waits_for_all_lists() {
-        let queue = std::sync::Arc::new(Queue::new(10));
+        let queue = std::sync::Arc::new(Queue::new(10, PACE));
         for event in ["a", "b", "c", "d"] {
             add(&queue, event);
         }
         let flushing = queue.clone();
         let flush = tokio::spawn(async move { flushing.flush().await });
         tokio::task::yield_now().await;
-        queue.take(PACE).await.ended(true);
+        queue.take().await.ended(true);
         tokio::task::yield_now().await;
         assert!(!flush.is_finished());
-        queue.take(PACE).await.ended(true);
+        queue.take().await.ended(true);
         flush.await.unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! What is learned of one request on its way, and the events that it makes.
+//! The state of one request for the audit, and the events made from it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use percent_encoding::percent_decode_str;
 use super::attributes::Attributes;
 use super::event::{self, Empty, Event, Rendered, ResponseStatus, Stage, User};
 use super::policy::Recorded;
+use super::queue::Share;
 use super::{Auditor, NotStored};
 use crate::identity::Identity;
 use crate::request::request_info::RequestInfo;
@@ -31,8 +32,7 @@ pub struct Trail {
     impersonated: Option<Arc<Identity>>,
     recorded: Recorded,
     is_failed_login: bool,
-    /// The backends had room when the request began, and so they take all its events.
-    has_begun: bool,
+    share: Share,
     has_panicked: bool,
     decision: Option<Decision>,
     refusal: Option<Refusal>,
@@ -70,13 +70,13 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Waits until it is stored, or the request is `due`.
+    /// Waits until it is stored, or the request is `due`. Returns whether the backends have room for the request.
     ///
     /// # Errors
     ///
     /// The event was not stored, and the mode of a backend demands it.
-    pub async fn store(self, due: Option<Instant>) -> Result<(), NotStored> {
-        self.auditor.store(self.event, due).await
+    pub async fn store(self, due: Option<Instant>) -> Result<bool, NotStored> {
+        self.auditor.begin(self.event, due).await
     }
 }
 
@@ -95,7 +95,8 @@ impl Trail {
             let lists = headers.get_all("x-forwarded-for").iter().filter_map(|list| list.to_str().ok());
             let ips = lists.flat_map(|list| list.split(',')).map(str::trim);
             source_ips.extend(ips.filter(|ip| ip.parse::<std::net::IpAddr>().is_ok()).map(str::to_owned));
-            source_ips.truncate(MAX_SOURCES);
+            // The host appends the caller's address; what comes before is the caller's own claim.
+            source_ips.drain(..source_ips.len().saturating_sub(MAX_SOURCES));
         }
         source_ips.push(peer.to_canonical().to_string());
         source_ips.dedup();
@@ -111,7 +112,7 @@ impl Trail {
             impersonated: None,
             recorded: Recorded::default(),
             is_failed_login: false,
-            has_begun: false,
+            share: Share::Refused,
             has_panicked: false,
             decision: None,
             refusal: None,
@@ -132,17 +133,22 @@ impl Trail {
         self.evaluate();
     }
 
-    /// Begins what the request is for. What is returned must be stored first.
-    pub fn begun(&mut self, audit_id: &dyn ToString) -> Pending {
-        self.has_begun = true;
-        let event = self
-            .recorded
-            .has(Stage::RequestReceived)
-            .then(|| self.render(Stage::RequestReceived, audit_id, &[]));
+    /// The event of the beginning, which must be stored first; none of a request that is not recorded.
+    pub fn beginning(&self, audit_id: &dyn ToString) -> Option<Pending> {
+        if !self.recorded.is_recorded {
+            return None;
+        }
+        let stage = Stage::RequestReceived;
+        let event = self.recorded.has(stage).then(|| self.render(stage, audit_id, &[]));
         if event.is_some() {
             self.auditor.metrics.events.inc();
         }
-        Pending { auditor: self.auditor.clone(), event }
+        Some(Pending { auditor: self.auditor.clone(), event })
+    }
+
+    /// The request goes on, with or without room for its later events.
+    pub fn begun(&mut self, has_room: bool) {
+        self.share = if has_room { Share::Begun } else { Share::All };
     }
 
     /// Adds that there is no login, and what was tried.
@@ -168,7 +174,7 @@ impl Trail {
     /// Adds an error of ours.
     pub fn refused(&mut self, reason: &'static str, message: String) {
         if !self.is_failed_login {
-            self.refusal = Some(Refusal { reason, message });
+            self.refusal = Some(Refusal { reason, message: without_queries(&message) });
         }
     }
 
@@ -190,6 +196,7 @@ impl Trail {
     pub fn panicked(&mut self, audit_id: &dyn ToString) {
         if !self.has_panicked {
             self.has_panicked = true;
+            self.evaluate_unless_known();
             self.code = Some(StatusCode::INTERNAL_SERVER_ERROR);
             self.refusal =
                 Some(Refusal { reason: "InternalError", message: "the sidecar panicked".to_owned() });
@@ -214,13 +221,17 @@ impl Trail {
                 (END, Cow::from(reason)),
             ]);
         } else if self.code.is_none() {
-            annotations.push((END, Cow::from("cancelled by the caller")));
+            annotations.push((END, Cow::from("no answer")));
         }
+        self.evaluate_unless_known();
+        self.emit(Stage::ResponseComplete, audit_id, &annotations);
+    }
+
+    /// Evaluates the policy for a request that ended before its login.
+    fn evaluate_unless_known(&mut self) {
         if self.user.is_none() && self.attributes.as_ref().is_none_or(|attributes| !attributes.is_public) {
-            // Refused before it was known whose it is.
             self.evaluate();
         }
-        self.emit(Stage::ResponseComplete, audit_id, &annotations);
     }
 
     fn evaluate(&mut self) {
@@ -246,7 +257,7 @@ impl Trail {
     fn emit(&self, stage: Stage, audit_id: &dyn ToString, annotations: &[(&'static str, Cow<'_, str>)]) {
         if self.recorded.has(stage) {
             self.auditor.metrics.events.inc();
-            self.auditor.queue(&self.render(stage, audit_id, annotations), self.has_begun);
+            self.auditor.queue(&self.render(stage, audit_id, annotations), self.share);
         }
     }
 
@@ -267,7 +278,12 @@ impl Trail {
         if let Some(cluster) = attributes.and_then(|attributes| attributes.cluster.as_ref()) {
             annotations.insert(CLUSTER, Cow::from(cluster.as_str()));
         }
-        let uri = request_uri(&self.uri);
+        let mut uri = request_uri(&self.uri);
+        if self.user.is_none()
+            && let Some((end, _)) = uri.char_indices().nth(MAX_STRANGERS_URI)
+        {
+            uri.replace_range(end.., TRUNCATED);
+        }
         let method = self.method.as_str().to_ascii_lowercase();
         let event = Event {
             kind: event::KIND,
@@ -314,6 +330,22 @@ fn request_uri(uri: &Uri) -> String {
     format!("{}?{}", uri.path(), parameters.collect::<Vec<_>>().join("&"))
 }
 
+/// A message without the queries of the URLs in it: a member's redirect may hold a credential.
+fn without_queries(message: &str) -> String {
+    let mut words = message.split_inclusive([' ', '"']);
+    words.by_ref().fold(String::with_capacity(message.len()), |mut text, word| {
+        match word.split_once('?').filter(|(path, _)| path.contains('/')) {
+            Some((path, query)) => {
+                text.push_str(path);
+                text.push_str("?REDACTED");
+                text.extend(query.chars().next_back().filter(|end| [' ', '"'].contains(end)));
+            }
+            None => text.push_str(word),
+        }
+        text
+    })
+}
+
 fn is_credential(name: &str) -> bool {
     percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase().contains("token")
 }
@@ -323,7 +355,7 @@ fn user_agent(headers: &HeaderMap) -> String {
     let text = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let text = text.unwrap_or_default();
     match text.char_indices().nth(MAX_USER_AGENT) {
-        Some((end, _)) => format!("{}...TRUNCATED", &text[..end]),
+        Some((end, _)) => format!("{}{TRUNCATED}", &text[..end]),
         None => text.into_owned(),
     }
 }
@@ -339,5 +371,59 @@ const TO_CALLER: &str = "kubectl-mc.dev/bytes-to-caller";
 const END: &str = "kubectl-mc.dev/end";
 
 const MAX_USER_AGENT: usize = 1024;
+/// Letters of the target of a request without a login.
+const MAX_STRANGERS_URI: usize = 2048;
+const TRUNCATED: &str = "...TRUNCATED";
 /// More hops than any request has.
 const MAX_SOURCES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_of_urls_in_a_message_are_left_out() {
+        for (message, expected) in [
+            (
+                "redirects: request https://x/login?token=secret",
+                "redirects: request https://x/login?REDACTED",
+            ),
+            ("to \"/a?code=1\" and /b?c d", "to \"/a?REDACTED\" and /b?REDACTED d"),
+            ("why? because a/b", "why? because a/b"),
+        ] {
+            assert_eq!(without_queries(message), expected);
+        }
+    }
+
+    #[test]
+    fn credential_in_a_target_is_redacted_however_it_is_spelt() {
+        for (target, expected) in [
+            ("/x?access_token=s&a=b", "/x?access_token=REDACTED&a=b"),
+            ("/x?%74oken=s", "/x?%74oken=REDACTED"),
+            ("/x?command=token", "/x?command=token"),
+            ("/x", "/x"),
+        ] {
+            assert_eq!(request_uri(&target.parse().unwrap()), expected);
+        }
+    }
+
+    #[test]
+    fn address_that_the_host_appends_is_kept() {
+        let mut headers = HeaderMap::new();
+        let claimed = vec!["192.0.2.1"; 40].join(", ");
+        headers.insert("x-forwarded-for", format!("{claimed}, 198.51.100.7").parse().unwrap());
+        let auditor = Arc::new(Auditor {
+            policy: super::super::Policy::everything(true),
+            replica: String::new(),
+            backends: Vec::new(),
+            metrics: super::super::metrics::Metrics::default(),
+        });
+        let peer = "10.0.0.1".parse().unwrap();
+        let uri = Uri::from_static("/");
+        let trail = |is_forwarded| {
+            Trail::begin(auditor.clone(), &Method::GET, &uri, &headers, peer, is_forwarded).source_ips
+        };
+        assert_eq!(trail(true)[trail(true).len() - 2..], ["198.51.100.7", "10.0.0.1"]);
+        assert_eq!(trail(false), ["10.0.0.1"]);
+    }
+}

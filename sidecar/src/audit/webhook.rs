@@ -42,15 +42,16 @@ struct Webhook {
 pub(super) async fn start(config: WebhookConfig, errors: Counter) -> anyhow::Result<Backend> {
     let WebhookConfig { kubeconfig, mode, buffer_size, batch } = config;
     let (client, path) = connect(&kubeconfig).await?;
-    let (backend, queue) = Backend::new(mode, Format::Json, buffer_size, errors.clone());
-    let webhook = Webhook { client, path, initial_backoff: batch.initial_backoff, errors };
     let max_wait = if mode == Mode::Batch { batch.max_wait } else { Duration::ZERO };
-    tokio::spawn(webhook.run(queue, Pace { max_size: batch.max_size.max(1), max_wait }));
+    let pace = Pace { max_size: batch.max_size.max(1), max_wait };
+    let (backend, queue) = Backend::new(mode, Format::Json, buffer_size, pace, errors.clone());
+    let webhook = Webhook { client, path, initial_backoff: batch.initial_backoff, errors };
+    tokio::spawn(webhook.run(queue));
     Ok(backend)
 }
 
 async fn connect(file: &Path) -> anyhow::Result<(kube::Client, Arc<str>)> {
-    let kubeconfig = Kubeconfig::read_from(file).context("cannot read it")?;
+    let kubeconfig = Kubeconfig::read_from(file).context("cannot read the kubeconfig")?;
     let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.connect_timeout = Some(TIMEOUT);
     config.read_timeout = Some(TIMEOUT);
@@ -62,10 +63,10 @@ async fn connect(file: &Path) -> anyhow::Result<(kube::Client, Arc<str>)> {
 }
 
 impl Webhook {
-    async fn run(self, queue: Arc<Queue>, pace: Pace) {
+    async fn run(self, queue: Arc<Queue>) {
         let under_way = Arc::new(Semaphore::new(UNDER_WAY));
         loop {
-            let batch = queue.take(pace).await;
+            let batch = queue.take().await;
             if batch.is_flush() {
                 // Everything before it.
                 let all = under_way.acquire_many(u32::try_from(UNDER_WAY).unwrap_or(u32::MAX)).await;
@@ -109,7 +110,7 @@ impl Webhook {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(list))?;
         let response = timeout(TIMEOUT, self.client.send(request)).await.context("no answer in time")??;
-        anyhow::ensure!(response.status().is_success(), "it answers {}", response.status());
+        anyhow::ensure!(response.status().is_success(), "the server answers {}", response.status());
         Ok(())
     }
 }
@@ -150,6 +151,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::super::event::Rendered;
+    use super::super::queue::Share;
     use super::*;
 
     /// A server that fails so often before it accepts, and a backend that sends to it.
@@ -205,6 +207,11 @@ mod tests {
         list["items"].as_array().unwrap().iter().filter_map(|item| item["auditID"].as_str()).collect()
     }
 
+    async fn stores(backend: &Backend, id: &str) -> bool {
+        let until = tokio::time::Instant::now() + Duration::from_secs(60);
+        backend.begin(Some(&event(id)), until).await.is_stored
+    }
+
     const SOON: Batch =
         Batch { max_size: 3, max_wait: Duration::from_millis(50), initial_backoff: Duration::from_millis(1) };
 
@@ -213,7 +220,7 @@ mod tests {
         let long = Batch { max_wait: Duration::from_secs(600), ..SOON };
         let (backend, mut lists, _) = backend(0, Mode::Batch, long).await;
         for id in ["a", "b", "c", "d"] {
-            backend.queue(&event(id), true);
+            backend.queue(&event(id), Share::All);
         }
         let (path, first) = lists.recv().await.unwrap();
         assert_eq!((path.as_str(), ids(&first)), ("/audit?x=y", vec!["a", "b", "c"]));
@@ -224,7 +231,7 @@ mod tests {
     #[tokio::test]
     async fn list_that_is_not_accepted_is_sent_again() {
         let (backend, mut lists, errors) = backend(4, Mode::BlockingStrict, SOON).await;
-        assert!(backend.store(&event("a")).await);
+        assert!(stores(&backend, "a").await);
         assert_eq!(ids(&lists.recv().await.unwrap().1), ["a"]);
         assert_eq!(errors.get(), 0);
     }
@@ -232,9 +239,9 @@ mod tests {
     #[tokio::test]
     async fn list_is_lost_and_counted_after_five_attempts() {
         let (backend, mut lists, errors) = backend(5, Mode::Blocking, SOON).await;
-        assert!(!backend.store(&event("a")).await);
+        assert!(!stores(&backend, "a").await);
         assert_eq!(errors.get(), 1);
-        assert!(backend.store(&event("b")).await);
+        assert!(stores(&backend, "b").await);
         assert_eq!(ids(&lists.recv().await.unwrap().1), ["b"]);
     }
 }

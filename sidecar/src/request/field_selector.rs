@@ -60,6 +60,18 @@ pub fn selected(query: Option<&str>) -> Option<ClusterName> {
     FieldSelector::parse(&selector).ok()?.exact_name()?.parse().ok()
 }
 
+/// The object that a list or a watch of any type asks for by its field selector, if it asks for one alone (apiserver:
+/// `requestinfo.go`). Other fields are the member's to know.
+pub fn named(query: Option<&str>) -> Option<String> {
+    let selector = Query::new(query).first("fieldSelector")?;
+    let name = split_terms(&selector).find_map(|term| {
+        let value = term.strip_prefix("metadata.name=")?;
+        unescape(value.strip_prefix('=').unwrap_or(value)).ok()
+    })?;
+    let is_segment = !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '%']);
+    is_segment.then_some(name)
+}
+
 /// Splits at commas that no backslash precedes.
 fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;

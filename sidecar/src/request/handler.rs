@@ -180,8 +180,9 @@ async fn respond(
         None => services.limits.admit_watch(user)?,
     });
     // Waits with a place of the caller's own share, so that a slow audit log is not everybody's to fill.
-    if let Some(pending) = record.audit(|trail| trail.begun(record.audit_id())) {
-        pending.store(due).await?;
+    if let Some(pending) = record.audit(|trail| trail.beginning(record.audit_id())).flatten() {
+        let has_room = pending.store(due).await?;
+        record.audit(|trail| trail.begun(has_room));
     }
     let subject = match impersonation::requested(&caller, request.headers_mut())? {
         Some(requested) => Box::pin(requested.check(&caller.identity, user, &services.authorizer)).await?,

@@ -25,6 +25,7 @@ fn audit_events_name_caller_object_and_outcome() -> Result<()> {
     let caller = scene.caller()?;
     let kubectl = audited.kubectl(&scene, caller)?;
 
+    let members = AuditLog::from_now(member(&scene.member)?)?;
     kubectl.ok(&["get", "pods"])?;
     let list = audited.event(|event| event["verb"] == "list" && event["stage"] == "ResponseComplete")?;
     ensure!(list["user"]["username"] == "e2e-audit-events-user", "{list}");
@@ -40,7 +41,7 @@ fn audit_events_name_caller_object_and_outcome() -> Result<()> {
     ensure!(annotations["kubectl-mc.dev/cluster"] == *scene.member, "{list}");
     // The member's audit log has the same request by the same id.
     let uri = format!("/api/v1/namespaces/{}/pods?limit=500", scene.name);
-    let at_member = AuditLog::of(member(&scene.member)?).request(&uri)?;
+    let at_member = members.request(&uri)?;
     ensure!(at_member["auditID"] == list["auditID"], "{at_member}");
 
     kubectl.ok(&["exec", "talker", "--", "echo", "hello"])?;
@@ -108,7 +109,8 @@ fn audit_policy_says_what_is_recorded() -> Result<()> {
 
 #[test]
 fn events_are_written_before_the_sidecar_ends() -> Result<()> {
-    let mut audited = Audited::start("")?;
+    let mut audited =
+        Audited::start("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n")?;
     let scene = Scene::new("audit-end")?;
     let kubectl = audited.kubectl(&scene, scene.caller()?)?;
     kubectl.ok(&["get", "pods"])?;

@@ -78,7 +78,9 @@ fn at(
     let may_take_over = held.as_ref().is_some_and(Printer::holds_all);
     match (ended(results), &reach.host, cluster.member()) {
         // On a terminal kubectl colors its warnings.
-        (Ok(None), ..) if may_take_over && printer.holds_note("Warning: ") && io::stderr().is_terminal() => {
+        (Ok(None | Some(MemberFailure::NegativeAnswer)), ..)
+            if may_take_over && printer.holds_note("Warning: ") && io::stderr().is_terminal() =>
+        {
             Ok(None)
         }
         (Ok(None), ..) => {

@@ -14,30 +14,32 @@ pub(super) type Meant = Result<Vec<Vec<ApiResource>>, MemberFailure>;
 
 /// What the words of `get` mean at a member. A word that the cache does not know is looked up at the member.
 pub(super) async fn expand(words: &[String], member: &Member, store: &Store) -> Meant {
-    look_up(member, store, |types| words.iter().map(|word| types.expand(word)).collect()).await
+    let expand = |types: &Discovery| words.iter().map(|word| types.expand(word)).collect();
+    let meant: Result<_, NoSuchType> = look_up(member, store, expand).await?;
+    meant.map_err(|error| MemberFailure::Said(format!("error: {error}")))
 }
 
-/// The one type that a word means at a member.
+/// The one type that a word means at a member, if it means one.
 pub(super) async fn resolve(
     word: &str,
     member: &Member,
     store: &Store,
-) -> Result<ApiResource, MemberFailure> {
-    look_up(member, store, |types| types.resolve(word).cloned()).await
+) -> Result<Option<ApiResource>, MemberFailure> {
+    Ok(look_up(member, store, |types| types.resolve(word).cloned()).await?.ok())
 }
 
 async fn look_up<T>(
     member: &Member,
     store: &Store,
     find: impl Fn(&Discovery) -> Result<T, NoSuchType>,
-) -> Result<T, MemberFailure> {
+) -> Result<Result<T, NoSuchType>, MemberFailure> {
     let key = &member.discovery;
     if let Some(Ok(found)) = store.load(key).map(|known| find(&known)) {
-        return Ok(found);
+        return Ok(Ok(found));
     }
     let discovery = fetch(member).await?;
     store.keep(key, &discovery);
-    find(&discovery).map_err(|error| MemberFailure::Said(format!("error: {error}")))
+    Ok(find(&discovery))
 }
 
 async fn fetch(member: &Member) -> Result<Discovery, MemberFailure> {

@@ -7,6 +7,7 @@ use http::Method;
 use percent_encoding::percent_decode_str;
 
 use super::Error;
+use crate::request::field_selector;
 use crate::request::query::Query;
 use crate::request::unescape::unescape;
 
@@ -68,7 +69,7 @@ impl MemberPath {
         match ResourcePath::parse(&path) {
             None => path.starts_with("/debug/pprof/"),
             Some(resource) => {
-                resource.has_verb_in_path
+                !resource.verb_in_path.is_empty()
                     || matches!(resource.subresource, "attach" | "exec" | "log" | "portforward" | "proxy")
                     || (is_read && resource.name.is_empty() && Query::new(query).is_set("watch"))
             }
@@ -107,8 +108,7 @@ impl MemberPath {
         let resource = ResourcePath::parse(&path)?;
         let is_collection = resource.name.is_empty();
         let verb = match *method {
-            _ if resource.has_verb_in_path && path.contains("/watch/") => "watch",
-            _ if resource.has_verb_in_path => "proxy",
+            _ if !resource.verb_in_path.is_empty() => resource.verb_in_path,
             Method::GET | Method::HEAD if !is_collection => "get",
             Method::GET | Method::HEAD if Query::new(query).is_set("watch") => "watch",
             Method::GET | Method::HEAD => "list",
@@ -120,12 +120,16 @@ impl MemberPath {
             _ => "",
         };
         let ResourcePath { group, version, namespace, resource, name, subresource, .. } = resource;
-        let [group, version, namespace, resource, name, subresource] =
+        let [group, version, namespace, resource, mut name, subresource] =
             [group, version, namespace, resource, name, subresource].map(str::to_owned);
+        if name.is_empty() && matches!(verb, "list" | "watch" | "deletecollection") {
+            name = field_selector::named(query).unwrap_or_default();
+        }
         Some((verb, MemberResource { group, version, namespace, resource, name, subresource }))
     }
 
-    fn decoded(&self) -> Cow<'_, str> {
+    /// The path as the member reads it.
+    pub fn decoded(&self) -> Cow<'_, str> {
         match self.0.contains('%') {
             true => percent_decode_str(&self.0).decode_utf8_lossy(),
             false => Cow::Borrowed(&self.0),
@@ -152,8 +156,8 @@ struct ResourcePath<'a> {
     group: &'a str,
     version: &'a str,
     namespace: &'a str,
-    /// The path begins with `watch` or `proxy`, which is the verb then.
-    has_verb_in_path: bool,
+    /// `watch` or `proxy`, when the path begins so; else empty.
+    verb_in_path: &'static str,
     resource: &'a str,
     /// Empty for a collection.
     name: &'a str,
@@ -171,8 +175,12 @@ impl<'a> ResourcePath<'a> {
         };
         let version = segments.next()?;
         let mut first = segments.next()?;
-        let verb = Some(first).filter(|first| matches!(*first, "watch" | "proxy"));
-        if verb.is_some() {
+        let verb_in_path = match first {
+            "watch" => "watch",
+            "proxy" => "proxy",
+            _ => "",
+        };
+        if !verb_in_path.is_empty() {
             first = segments.next()?;
         }
         let (second, third) = (segments.next(), segments.next());
@@ -184,9 +192,8 @@ impl<'a> ResourcePath<'a> {
             _ => (first, second, third),
         };
         // The verb proxy has no subresources.
-        let subresource = subresource.filter(|_| verb != Some("proxy"));
+        let subresource = subresource.filter(|_| verb_in_path != "proxy");
         let [name, subresource] = [name, subresource].map(Option::unwrap_or_default);
-        let has_verb_in_path = verb.is_some();
-        Some(Self { group, version, namespace, has_verb_in_path, resource, name, subresource })
+        Some(Self { group, version, namespace, verb_in_path, resource, name, subresource })
     }
 }

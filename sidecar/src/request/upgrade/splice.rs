@@ -4,12 +4,13 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -57,19 +58,21 @@ where
     U: AsyncRead + AsyncWrite + Unpin,
 {
     let broken = Broken::default();
-    let mut downstream = Counted::new(broken.side(downstream));
-    let mut upstream = Counted::new(broken.side(upstream));
+    let (to_member, to_caller) = (Arc::default(), Arc::default());
+    let mut downstream = broken.side(Counted { side: downstream, written: Arc::clone(&to_caller) });
+    let mut upstream = broken.side(Counted { side: upstream, written: Arc::clone(&to_member) });
     let by = tokio::select! {
         biased;
         () = stop.cancelled() => By::Stop,
         () = over => By::Over,
         () = broken.long_ago() => By::Break,
         copied = copy_bidirectional_with_sizes(&mut downstream, &mut upstream, BUFFER, BUFFER) => match copied {
-            Ok(_) => By::Sides,
-            Err(_) => By::Break,
+            Ok(_) if !broken.is_cut_off() => By::Sides,
+            Ok(_) | Err(_) => By::Break,
         },
     };
-    let ended = Ended { to_member: downstream.read, to_caller: upstream.read, by };
+    let count = |written: &AtomicU64| written.load(Ordering::Relaxed);
+    let ended = Ended { to_member: count(&to_member), to_caller: count(&to_caller), by };
     debug!(?ended, "tunnel ended");
     // A TLS alert and a FIN, so that the end is known to be one.
     let told = async { tokio::join!(downstream.shutdown(), upstream.shutdown()) };
@@ -77,46 +80,35 @@ where
     ended
 }
 
-pin_project! {
-    /// A side, and how much was read of it.
-    struct Counted<T> {
-        #[pin]
-        side: T,
-        read: u64,
-    }
+/// A side, and how much was written to it.
+struct Counted<T> {
+    side: T,
+    written: Arc<AtomicU64>,
 }
 
-impl<T> Counted<T> {
-    fn new(side: T) -> Self {
-        Self { side, read: 0 }
-    }
-}
-
-impl<T: AsyncRead> AsyncRead for Counted<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.project();
-        let before = buffer.filled().len();
-        let read = this.side.poll_read(cx, buffer);
-        *this.read += (buffer.filled().len() - before) as u64;
-        read
+        Pin::new(&mut self.side).poll_read(cx, buffer)
     }
 }
 
-impl<T: AsyncWrite> AsyncWrite for Counted<T> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.project().side.poll_write(cx, bytes)
+impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.side).poll_write(cx, bytes))?;
+        self.written.fetch_add(written as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(written))
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.project().side.poll_flush(cx)
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.side).poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.project().side.poll_shutdown(cx)
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.side).poll_shutdown(cx)
     }
 }
 
@@ -177,13 +169,38 @@ mod tests {
         let said = vec![b'x'; 100_000];
         let words = said.clone();
         let task = tokio::spawn(async move {
-            carry(downstream, ClosedPeer(&words), CancellationToken::new(), pending()).await;
+            carry(downstream, ClosedPeer(&words), CancellationToken::new(), pending()).await
         });
         client.write_all(b"more input").await.unwrap();
         let mut heard = Vec::new();
         client.read_to_end(&mut heard).await.unwrap();
         assert_eq!(heard.len(), said.len());
-        task.await.unwrap();
+        let ended = task.await.unwrap();
+        assert_eq!((ended.to_member, ended.to_caller, ended.by), (0, said.len() as u64, By::Break));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn side_that_is_cut_off_breaks_the_tunnel() {
+        let (client, downstream) = duplex(64);
+        let cut = reset();
+        let task = tokio::spawn(carry(downstream, cut, CancellationToken::new(), pending()));
+        drop(client);
+        assert_eq!(task.await.unwrap().by, By::Break);
+    }
+
+    /// A peer whose connection is reset.
+    fn reset() -> impl AsyncRead + AsyncWrite + Unpin {
+        struct Reset;
+        impl AsyncRead for Reset {
+            fn poll_read(
+                self: Pin<&mut Self>,
+                _: &mut Context<'_>,
+                _: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()))
+            }
+        }
+        tokio::io::join(Reset, tokio::io::sink())
     }
 
     #[tokio::test(start_paused = true)]

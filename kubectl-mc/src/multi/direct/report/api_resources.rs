@@ -45,7 +45,7 @@ impl ApiResourcesPlan {
         let words = Words::read(scanned, "api-resources", &GRAMMAR)?;
         let list = |name: &str| {
             let values = words.values(name).flat_map(|list| list.split(','));
-            values.filter(|value| !value.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+            values.map(str::to_owned).collect::<Vec<_>>()
         };
         let plan = Self {
             group: words.value("api-group").map(str::to_owned),
@@ -67,7 +67,8 @@ impl ApiResourcesPlan {
             has_headers: !words.is_on("no-headers"),
         };
         // kubectl reads a list as CSV.
-        let is_plain = plan.verbs.iter().chain(&plan.categories).all(|value| !value.contains('"'));
+        let is_plain = |value: &String| !value.is_empty() && !value.contains('"');
+        let is_plain = plan.verbs.iter().chain(&plan.categories).all(is_plain);
         (is_plain && words.arguments.is_empty()).then_some(plan)
     }
 

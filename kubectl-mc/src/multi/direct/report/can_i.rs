@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Report;
 use crate::argv::Scanned;
 use crate::cluster::hop::Hop;
-use crate::multi::direct::discovery::{self, Store};
+use crate::multi::direct::discovery::{self, ApiResource, Store};
 use crate::multi::direct::failure::MemberFailure;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
 use crate::multi::direct::member::Member;
@@ -41,9 +41,8 @@ impl CanIPlan {
             true => return None,
             false => {
                 let (word, name) = object.split_once('/').unwrap_or((object, ""));
-                // kubectl looks for a type in lower case.
-                let word = word.to_lowercase();
-                (RESOURCE_VERBS, Object::Resource { word, name: name.to_owned(), subresource })
+                let (word, name) = (word.to_owned(), name.to_owned());
+                (RESOURCE_VERBS, Object::Resource { word, name, subresource })
             }
         };
         let all_namespaces = words.is_on("all-namespaces");
@@ -59,19 +58,20 @@ pub(super) async fn report(plan: &CanIPlan, member: &Member, store: &Store) -> R
     let spec = match &plan.object {
         Object::Url(path) => json!({"nonResourceAttributes": {"verb": plan.verb, "path": path}}),
         Object::Resource { word, name, subresource } => {
-            let (group, resource) = match word.as_str() {
-                "*" => (String::new(), "*".to_owned()),
-                word => {
-                    let resource = match discovery::everywhere(word) {
-                        Some(resource) => resource,
-                        None => member_types::resolve(word, member, store).await?,
-                    };
-                    if !resource.namespaced && !plan.all_namespaces {
-                        report.remarks = not_in_namespaces(&resource.plural, &resource.group);
-                    }
-                    (resource.group, resource.plural)
-                }
+            let found = match word.as_str() {
+                "*" => None,
+                // kubectl looks for a type in lower case.
+                word => resource(&word.to_lowercase(), member, store).await?,
             };
+            report.remarks = match &found {
+                Some(found) if !found.namespaced && !plan.all_namespaces => {
+                    not_in_namespaces(&found.plural, &found.group)
+                }
+                None if !NO_TYPES.contains(&word.as_str()) => no_such_type(&word.to_lowercase()),
+                _ => Vec::new(),
+            };
+            let (group, resource) =
+                found.map_or_else(|| (String::new(), word.clone()), |found| (found.group, found.plural));
             let namespace = match plan.all_namespaces {
                 true => "",
                 false => member.namespace(plan.namespace.as_deref()),
@@ -90,6 +90,13 @@ pub(super) async fn report(plan: &CanIPlan, member: &Member, store: &Store) -> R
         report.lines = status.line();
     }
     Ok(report)
+}
+
+async fn resource(word: &str, member: &Member, store: &Store) -> Result<Option<ApiResource>, MemberFailure> {
+    match discovery::everywhere(word) {
+        Some(resource) => Ok(Some(resource)),
+        None => member_types::resolve(word, member, store).await,
+    }
 }
 
 /// A host that takes no review of the caller is kubectl's to name, with the command that needs none.
@@ -135,7 +142,16 @@ fn not_in_namespaces(plural: &str, group: &str) -> Vec<String> {
     vec![format!("Warning: resource '{plural}' is not namespace scoped{group}"), String::new()]
 }
 
+fn no_such_type(word: &str) -> Vec<String> {
+    let (resource, group) = word.split_once('.').unwrap_or((word, ""));
+    let group = if group.is_empty() { String::new() } else { format!(" in group '{group}'") };
+    vec![format!("Warning: the server doesn't have a resource type '{resource}'{group}"), String::new()]
+}
+
 const GRAMMAR: Grammar<'_> = Grammar { values: &["subresource"], switches: &["all-namespaces", "quiet"] };
+
+/// What is no type, and has rights all the same.
+const NO_TYPES: &[&str] = &["*", "users", "groups"];
 
 /// The verbs that all supported versions of kubectl know.
 #[rustfmt::skip]

@@ -115,8 +115,10 @@ impl Policy {
     }
 
     fn parse(text: &str) -> Result<Self, Error> {
-        let policy: Self =
-            serde_saphyr::from_str(text).map_err(|error| Error::Malformed(error.to_string()))?;
+        // A reader of YAML for each type would be 140 KB of program more.
+        let malformed = |error: &dyn ToString| Error::Malformed(error.to_string());
+        let value: serde_json::Value = serde_saphyr::from_str(text).map_err(|error| malformed(&error))?;
+        let policy: Self = serde_json::from_value(value).map_err(|error| malformed(&error))?;
         if policy.api_version != API_VERSION || policy.kind != KIND {
             return Err(Error::Kind { kind: policy.kind, version: policy.api_version });
         }

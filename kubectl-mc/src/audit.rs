@@ -1,7 +1,7 @@
 //! `kubectl mc audit`: shows one request by its Audit-ID, from the audit events of the sidecar.
 //!
 //! - [`source`]: the events of a request, from files or from the logs of the sidecar's pods
-//! - [`story`]: what they say
+//! - [`story`]: the events as text for people
 
 mod source;
 mod story;

@@ -276,7 +276,7 @@ impl Bound {
                 warn!("some connections did not close in time");
             }
         }
-        // What is still open ends here, and its events are queued.
+        // Open requests end here, and their events are queued.
         drop(workers);
         if let Some(auditor) = &services.auditor {
             auditor.flush(FLUSH_TIMEOUT).await;
@@ -320,7 +320,7 @@ const BACKLOG: u32 = 65_535;
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 /// What telling an agent takes, be it around the world.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// What storing the last audit events takes.
+/// Timeout for storing the last audit events.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// What closing a tunnel takes: a TLS alert and a FIN.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

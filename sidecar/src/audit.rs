@@ -4,8 +4,8 @@
 //! - [`attributes`]: the verb and the object of a request
 //! - [`policy`]: which requests are recorded
 //! - [`trail`]: the state of one request, and its events
-//! - [`event`]: the form of an event
-//! - [`backend`]: upstream's modes before a [`queue`]; [`log_file`] and [`webhook`] store what it holds
+//! - [`event`]: the form of an event; [`redact`]: the texts of a request that it may hold
+//! - [`backend`]: upstream's modes before a [`queue`]; [`log_file`] and [`webhook`] store the events
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use prometheus_client::registry::Registry;
 use tokio::time::timeout;
+use tracing::error;
 
 mod attributes;
 mod backend;
@@ -22,20 +23,23 @@ mod log_file;
 mod metrics;
 mod policy;
 mod queue;
+mod redact;
 mod trail;
 mod webhook;
 
 pub use backend::Mode;
 pub use event::Format;
-pub use policy::{Error as PolicyError, Policy};
+pub use log_file::Rotation;
+pub use policy::Policy;
 pub use trail::{Trail, TunnelEnd};
+pub use webhook::Batch;
 
 use backend::Backend;
 use event::Rendered;
 use metrics::Metrics;
 use queue::Share;
 
-/// What is recorded, and where.
+/// The policy and the backends.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub policy: Policy,
@@ -51,7 +55,7 @@ pub struct LogConfig {
     pub format: Format,
     pub mode: Mode,
     pub buffer_size: usize,
-    pub rotation: log_file::Rotation,
+    pub rotation: Rotation,
 }
 
 /// Events to a server.
@@ -60,11 +64,8 @@ pub struct WebhookConfig {
     pub kubeconfig: PathBuf,
     pub mode: Mode,
     pub buffer_size: usize,
-    pub batch: webhook::Batch,
+    pub batch: Batch,
 }
-
-pub use log_file::Rotation;
-pub use webhook::Batch;
 
 /// Records requests. Without a backend there is none.
 #[derive(Debug)]
@@ -88,6 +89,9 @@ impl Auditor {
         registry: &mut Registry,
     ) -> anyhow::Result<Option<Arc<Self>>> {
         let Config { policy, log, webhook } = config;
+        if log.is_none() && webhook.is_none() {
+            return Ok(None);
+        }
         let metrics = Metrics::register(registry);
         let mut backends = Vec::new();
         if let Some(log) = log {
@@ -97,8 +101,7 @@ impl Auditor {
             let errors = metrics.errors_of("webhook");
             backends.push(webhook::start(webhook, errors).await.context("audit-webhook-config-file")?);
         }
-        let auditor = Self { policy, replica: replica.to_owned(), backends, metrics };
-        Ok((!auditor.backends.is_empty()).then(|| Arc::new(auditor)))
+        Ok(Some(Arc::new(Self { policy, replica: replica.to_owned(), backends, metrics })))
     }
 
     /// Stores the first event of a request before the request goes on, where a backend's mode says so; otherwise waits
@@ -136,7 +139,7 @@ impl Auditor {
             }
         };
         if timeout(limit, all).await.is_err() {
-            tracing::error!("audit events were not stored before the shutdown");
+            error!("audit events were not stored before the shutdown");
         }
     }
 }

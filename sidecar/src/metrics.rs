@@ -3,7 +3,7 @@
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-/// A registry for the metrics of one process. What a kube-apiserver has too bears its name.
+/// A registry for the metrics of one process. A metric that a kube-apiserver has too has its name.
 pub fn registry() -> Registry {
     Registry::default()
 }

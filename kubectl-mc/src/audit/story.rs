@@ -1,4 +1,4 @@
-//! What the events of a request say, for people. Several requests can have one id: a client chooses it, and kubectl
+//! Prints the events of a request for people. Several requests can have one id: a client chooses it, and kubectl
 //! repeats some requests.
 
 use std::fmt::Write;
@@ -156,7 +156,7 @@ fn stage(event: &Value) -> usize {
     stages.iter().position(|stage| event["stage"] == *stage).unwrap_or_default()
 }
 
-/// What events of one request have alike.
+/// The fields that are equal in all events of one request.
 const KEY: &[&str] = &["requestReceivedTimestamp", "requestURI", "verb"];
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! The table of the plugin's own verbs: the name, the help, the effect on a cluster and the function of each.
 //! The parser, the read-only mode and the choice between the plugin and kubectl all read this table.
 
+mod error;
+
 use std::ffi::OsStr;
 
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 
+use self::error::{FlagError, Unreadable};
 use super::{clusters, completion, use_cluster, version};
 use crate::access;
 use crate::argv::Scanned;
@@ -17,7 +20,7 @@ use crate::cli::{
 };
 use crate::doctor;
 use crate::env::Env;
-use crate::error::{Explain, Failure};
+use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::install;
 use crate::join;
@@ -367,50 +370,6 @@ fn read<A: FromArgMatches>(matches: &ArgMatches) -> Result<A, Failure> {
 const ACCESS: &str = "access";
 const COMPLETION: &str = "completion";
 const VERSION: &str = "version";
-
-#[derive(Debug, thiserror::Error)]
-enum FlagError {
-    #[error("`kubectl mc {verb}` takes no choice of clusters")]
-    NoChoice { verb: &'static str },
-    #[error("`kubectl mc {verb}` works on clusters behind a host, and not on contexts")]
-    NoContexts { verb: &'static str },
-    #[error(
-        "`kubectl mc {verb}` takes no {flag}: the flag belongs to kubectl's commands on several clusters"
-    )]
-    OfKubectl { verb: &'static str, flag: &'static str },
-}
-
-impl Explain for FlagError {
-    fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::NoChoice { verb: "clusters" } => {
-                "--selector=KEY=VALUE narrows the list by labels, --where=FIELDS by fields".to_owned()
-            }
-            Self::NoChoice { verb: "install" | "uninstall" | "login" | "logout" | "audit" } => {
-                "--context=NAME names another host".to_owned()
-            }
-            Self::NoChoice { verb: COMPLETION } => {
-                "leave out the flags that choose clusters; kubectl's own scripts: kubectl completion SHELL"
-                    .to_owned()
-            }
-            Self::NoChoice { .. } => "name the cluster as an argument".to_owned(),
-            Self::NoContexts { verb: "use" } => "kubectl's own: kubectl config use-context NAME".to_owned(),
-            Self::NoContexts { .. } => "leave out --contexts and --context-selector".to_owned(),
-            Self::OfKubectl { verb, .. } => format!("`kubectl mc {verb} --help` lists its flags"),
-        })
-    }
-
-    fn status(&self) -> ExitStatus {
-        ExitStatus::Usage
-    }
-}
-
-/// The arguments of a verb cannot be read back from the parser: a defect of this program.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot read the arguments")]
-struct Unreadable(#[source] clap::Error);
-
-impl Explain for Unreadable {}
 
 #[cfg(test)]
 mod tests;

@@ -36,7 +36,7 @@ fn can_i_is_answered_by_one_review() {
 }
 
 #[test]
-fn can_i_on_several_clusters_names_each_and_fails_when_one_says_no() {
+fn can_i_on_several_clusters_fails_when_one_says_no() {
     let bed = bed(|path| review(path.contains("/m1/"), ""));
     let ran = bed.run(&["-C", "m1,m2", "auth", "can-i", "get", "nodes"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), "m1 | yes\nm2 | no\n"), "{ran:?}");
@@ -44,7 +44,7 @@ fn can_i_on_several_clusters_names_each_and_fails_when_one_says_no() {
 }
 
 #[test]
-fn can_i_is_asked_at_the_proxy_where_the_host_has_no_right_for_reviews() {
+fn can_i_falls_back_to_the_proxy_of_the_member() {
     let bed = bed(|path| match path {
         path if path.contains("/selfreviews") => status(403, "host authorization", "you may not"),
         path if path.ends_with(REVIEWS) => review(true, ""),
@@ -68,7 +68,7 @@ fn can_i_that_the_host_refuses_is_not_answered() {
 }
 
 #[test]
-fn api_resources_are_printed_with_their_control_characters_escaped() {
+fn api_resources_escape_control_characters() {
     let bed = bed(|path| discovery(path, "Current"));
     let expected = "NAME          SHORTNAMES   APIVERSION     NAMESPACED   KIND\n\
                     pods          po           v1             true         Pod\n\

@@ -1,88 +1,52 @@
-//! What a request asks for, in the words of the member: the verb and the object that policies and events name.
+//! The verb and the object of a request to a member, which policies and events name.
 
 use http::Method;
 use kubectl_mc_api::{ClusterName, path};
-use serde::Serialize;
 
-use crate::request::request_info::{RequestInfo, Route};
+use crate::request::request_info::{RequestInfo, RequestedObject, Route};
 
-/// What a request asks for.
+/// The attributes of a request.
 #[derive(Debug)]
 pub(super) struct Attributes {
     pub(super) verb: String,
     pub(super) cluster: Option<ClusterName>,
     /// None for a request that names no resource.
-    pub(super) object: Option<ObjectRef>,
+    pub(super) object: Option<RequestedObject>,
     /// Without the part that leads to the member.
     pub(super) path: String,
     pub(super) is_long_running: bool,
-    /// Answered before authentication: a health check, or what is served here.
+    /// Answered before authentication: a health check or discovery of the sidecar.
     pub(super) is_public: bool,
-}
-
-/// `audit.k8s.io/v1 ObjectReference`
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ObjectRef {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) resource: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) namespace: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) name: String,
-    #[serde(rename = "apiGroup", skip_serializing_if = "String::is_empty")]
-    pub(super) group: String,
-    #[serde(rename = "apiVersion", skip_serializing_if = "String::is_empty")]
-    pub(super) version: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) subresource: String,
 }
 
 impl Attributes {
     pub(super) fn new(info: &RequestInfo, method: &Method, target: &str, query: Option<&str>) -> Self {
         let of_method = || method.as_str().to_ascii_lowercase();
-        let own = |name: &ClusterName, subresource: &str| ObjectRef {
-            resource: path::CLUSTERS.to_owned(),
-            name: name.to_string(),
-            group: path::PROXY_GROUP.to_owned(),
-            version: path::PROXY_VERSION.to_owned(),
-            subresource: subresource.to_owned(),
-            ..ObjectRef::default()
+        let own = |name: Option<&ClusterName>, subresource: &str| {
+            Some(RequestedObject {
+                group: path::PROXY_GROUP.to_owned(),
+                version: path::PROXY_VERSION.to_owned(),
+                resource: path::CLUSTERS.to_owned(),
+                name: name.map(ClusterName::to_string).unwrap_or_default(),
+                subresource: subresource.to_owned(),
+                ..RequestedObject::default()
+            })
         };
         let is_long_running = info.is_long_running(query);
         let is_public = matches!(info.route, Route::Discovery(_) | Route::Health(_));
         let (verb, cluster, object, path) = match &info.route {
             Route::Proxy(cluster, path) => {
-                let object = path.resource(method, query).map(|(verb, resource)| {
-                    let object = ObjectRef {
-                        resource: resource.resource.to_owned(),
-                        namespace: resource.namespace.to_owned(),
-                        name: resource.name.to_owned(),
-                        group: resource.group.to_owned(),
-                        version: resource.version.to_owned(),
-                        subresource: resource.subresource.to_owned(),
-                    };
-                    (verb, object)
-                });
-                let (verb, object) = object.unzip();
-                (verb.map_or_else(of_method, str::to_owned), Some(cluster.clone()), object, path.decoded())
+                let (verb, object) = path.object(method, query).unzip();
+                let verb = verb.map_or_else(of_method, str::to_owned);
+                (verb, Some(cluster.clone()), object, path.decoded())
             }
             Route::Attach(cluster) => {
-                let object = own(cluster, "attach");
-                (info.verb.as_str().to_owned(), Some(cluster.clone()), Some(object), target.into())
+                let object = own(Some(cluster), "attach");
+                (info.verb.as_str().to_owned(), Some(cluster.clone()), object, target.into())
             }
             Route::Clusters(name) => {
                 let name = name.as_ref().or(info.selected.as_ref());
-                let object = match name {
-                    Some(name) => own(name, ""),
-                    None => ObjectRef {
-                        resource: path::CLUSTERS.to_owned(),
-                        group: path::PROXY_GROUP.to_owned(),
-                        version: path::PROXY_VERSION.to_owned(),
-                        ..ObjectRef::default()
-                    },
-                };
-                (info.verb.as_str().to_owned(), name.cloned(), Some(object), target.into())
+                (info.verb.as_str().to_owned(), name.cloned(), own(name, ""), target.into())
             }
             Route::Metrics | Route::Discovery(_) | Route::Health(_) => {
                 (of_method(), None, None, target.into())
@@ -109,7 +73,7 @@ pub(super) mod tests {
         let object = attributes.object.map_or_else(
             || attributes.path.clone(),
             |object| {
-                let ObjectRef { resource, namespace, name, group, version, subresource } = object;
+                let RequestedObject { resource, namespace, name, group, version, subresource } = object;
                 format!("{group}/{version}/{namespace}/{resource}/{name}/{subresource}")
             },
         );

@@ -1,4 +1,4 @@
-//! A queue of events before what stores them, with the modes of a kube-apiserver (apiserver: `plugin/pkg/audit/buffered`,
+//! One destination of events and its queue, with the modes of a kube-apiserver (apiserver: `plugin/pkg/audit/buffered`,
 //! `server/options/audit.go`).
 //!
 //! - `batch`: no request waits. An event for which the queue has no room is lost and counted.
@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use super::event::{Format, Rendered};
 use super::queue::{Pace, Queue, Share};
 
-/// What becomes of a request while its events are not stored.
+/// How requests depend on the storing of their events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     Batch,
@@ -26,7 +26,7 @@ pub enum Mode {
     BlockingStrict,
 }
 
-/// What came of the beginning of a request.
+/// The state of a backend at the beginning of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Begun {
     /// There is room for the later events of the request.

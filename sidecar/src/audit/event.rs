@@ -8,8 +8,8 @@ use clap::ValueEnum;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::attributes::ObjectRef;
 use crate::identity::Identity;
+use crate::request::request_info::RequestedObject;
 
 /// When an event of a request is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ pub(super) struct Event<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) user_agent: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) object_ref: Option<&'a ObjectRef>,
+    pub(super) object_ref: Option<ObjectRef<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) response_status: Option<ResponseStatus<'a>>,
     #[serde(serialize_with = "micro")]
@@ -86,7 +86,32 @@ impl<'a> User<'a> {
     }
 }
 
-/// `metav1.Status` without what a record has no use for.
+/// `audit.k8s.io/v1 ObjectReference`
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ObjectRef<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    resource: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    api_group: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    api_version: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    subresource: &'a str,
+}
+
+impl<'a> From<&'a RequestedObject> for ObjectRef<'a> {
+    fn from(object: &'a RequestedObject) -> Self {
+        let RequestedObject { group, version, namespace, resource, name, subresource } = object;
+        Self { resource, namespace, name, api_group: group, api_version: version, subresource }
+    }
+}
+
+/// The fields of `metav1.Status` that are recorded.
 #[derive(Debug, Serialize)]
 pub(super) struct ResponseStatus<'a> {
     pub(super) metadata: Empty,
@@ -129,7 +154,7 @@ impl Event<'_> {
             Some(user) => (user.username, list(user.groups)),
             None => ("<self>", "<lookup>".to_owned()),
         };
-        let namespace = self.object_ref.map_or("", |object| &object.namespace);
+        let namespace = self.object_ref.as_ref().map_or("", |object| object.namespace);
         let namespace = if namespace.is_empty() { "<none>" } else { namespace };
         let response = match &self.response_status {
             Some(status) => status.code.to_string(),
@@ -165,7 +190,7 @@ pub(super) const LEVEL: &str = "Metadata";
 mod tests {
     use super::*;
 
-    /// The text is what upstream's own function makes of the same event (`tests/audit`).
+    /// The expected text is the output of upstream's function for the same event (`tests/audit`).
     #[test]
     fn legacy_line_is_upstreams() {
         let identity = |user: &str, groups: &[&str]| Identity {
@@ -174,7 +199,7 @@ mod tests {
             ..Identity::default()
         };
         let (jane, bob) = (identity("jane", &["a", "b"]), identity("bob", &[]));
-        let object = ObjectRef { namespace: "ns".to_owned(), ..ObjectRef::default() };
+        let object = RequestedObject { namespace: "ns".to_owned(), ..RequestedObject::default() };
         let event = |impersonated_user| Event {
             kind: KIND,
             api_version: API_VERSION,
@@ -187,7 +212,7 @@ mod tests {
             impersonated_user,
             source_ips: &[],
             user_agent: "kubectl",
-            object_ref: Some(&object),
+            object_ref: Some((&object).into()),
             response_status: None,
             request_received_timestamp: "2026-11-25T03:00:00.120Z".parse().unwrap(),
             stage_timestamp: "2026-11-25T03:00:01Z".parse().unwrap(),

@@ -126,8 +126,12 @@ impl Rotated {
         let written = self.file.write_all(lines);
         match written {
             Ok(()) => self.size += lines.len() as u64,
-            // A part of a line must not begin the next event.
-            Err(_) => drop(self.file.set_len(self.size)),
+            // A part of a line must not begin the next event. The file is shorter if another program has emptied it.
+            Err(_) => {
+                if self.file.metadata().is_ok_and(|found| found.len() > self.size) {
+                    let _ = self.file.set_len(self.size);
+                }
+            }
         }
         written
     }

@@ -1,5 +1,6 @@
-//! The audit policy (`audit.k8s.io/v1 Policy`; apiserver: `pkg/audit/policy`): the first rule that matches a request says
-//! whether it is recorded, and which stages are not. Rules name what the member is asked for; `clusters` is an addition.
+//! The audit policy (`audit.k8s.io/v1 Policy`; apiserver: `pkg/audit/policy`): the first rule that matches a request
+//! decides whether it is recorded, and which stages are left out. Rules name the request to the member; `clusters` is an
+//! addition.
 
 use std::path::Path;
 
@@ -8,9 +9,10 @@ use serde::Deserialize;
 use super::attributes::Attributes;
 use super::event::Stage;
 use crate::identity::Identity;
+use crate::request::request_info::RequestedObject;
 
 /// Which requests are recorded.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Policy {
     api_version: String,
@@ -25,7 +27,7 @@ pub struct Policy {
     _omit_managed_fields: bool,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Rule {
     level: Level,
@@ -60,8 +62,9 @@ struct GroupResources {
     resource_names: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 enum Level {
+    #[default]
     None,
     Metadata,
     Request,
@@ -82,33 +85,16 @@ impl Recorded {
 }
 
 impl Policy {
-    /// Every request, by its metadata. What each is begun with is in the event of its end too.
+    /// Records every request at level Metadata. The event of its end has all that the event of its beginning has.
     pub fn everything(is_beginning_recorded: bool) -> Self {
-        let rule = Rule {
-            level: Level::Metadata,
-            users: Vec::new(),
-            user_groups: Vec::new(),
-            verbs: Vec::new(),
-            clusters: Vec::new(),
-            resources: Vec::new(),
-            namespaces: Vec::new(),
-            non_resource_urls: Vec::new(),
-            omit_stages: Vec::new(),
-            _omit_managed_fields: None,
-        };
-        Self {
-            api_version: API_VERSION.to_owned(),
-            kind: KIND.to_owned(),
-            _metadata: None,
-            rules: vec![rule],
-            omit_stages: if is_beginning_recorded { Vec::new() } else { vec![Stage::RequestReceived] },
-            _omit_managed_fields: false,
-        }
+        let rules = vec![Rule { level: Level::Metadata, ..Rule::default() }];
+        let omit_stages = if is_beginning_recorded { Vec::new() } else { vec![Stage::RequestReceived] };
+        Self { rules, omit_stages, ..Self::default() }
     }
 
     /// # Errors
     ///
-    /// The file cannot be read, is no policy, or asks for what is not recorded here.
+    /// The file cannot be read, is no policy, or asks for a level with bodies.
     pub fn read(file: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(file)?;
         Self::parse(&text)
@@ -134,7 +120,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// What is recorded of a request. A failed login has no user.
+    /// The stages of a request that are recorded. A failed login has no user.
     pub(super) fn evaluate(&self, attributes: &Attributes, user: Option<&Identity>) -> Recorded {
         match self.rules.iter().find(|rule| rule.matches(attributes, user)) {
             Some(rule) => Recorded {
@@ -147,7 +133,7 @@ impl Policy {
 }
 
 impl Rule {
-    /// What a kube-apiserver refuses (apiserver: `pkg/apis/audit/validation`).
+    /// Checks that a kube-apiserver does too (apiserver: `pkg/apis/audit/validation`).
     fn validate(&self) -> Result<(), &'static str> {
         let urls = &self.non_resource_urls;
         let is_misplaced = |text: &String| text.trim_end_matches('*').contains('*');
@@ -198,7 +184,7 @@ impl Rule {
 }
 
 impl GroupResources {
-    fn matches(&self, object: &super::attributes::ObjectRef) -> bool {
+    fn matches(&self, object: &RequestedObject) -> bool {
         if self.group != "*" && self.group != object.group {
             return false;
         }

@@ -31,7 +31,7 @@ pub(super) enum Share {
     Refused,
 }
 
-/// Events that are stored together, and what learns of it.
+/// Events that are stored together, and the requests that wait for them.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) events: Vec<Bytes>,
@@ -101,7 +101,7 @@ impl Queue {
         let _ = flushed.await;
     }
 
-    /// What is to be stored next.
+    /// Waits for the next batch.
     pub(super) async fn take(&self) -> Batch {
         let pace = self.pace;
         let mut due = None;
@@ -136,12 +136,12 @@ impl Batch {
         !self.stored.is_empty() || self.is_flush()
     }
 
-    /// Whether everything before it is waited for too.
+    /// Whether a flush waits for this batch and all before it.
     pub(super) fn is_flush(&self) -> bool {
         !self.flushed.is_empty()
     }
 
-    /// The first events. What waits for any of them waits for all.
+    /// Takes the first events. Requests that wait for any of them wait until all are stored.
     fn split(&mut self, most: usize) -> Self {
         if self.events.len() <= most {
             return std::mem::take(self);
@@ -153,7 +153,7 @@ impl Batch {
         Self { events, bytes, ..Self::default() }
     }
 
-    /// Says what became of the events.
+    /// Reports whether the events were stored.
     pub(super) fn ended(self, is_stored: bool) {
         // The receivers are gone when their requests are.
         for stored in self.stored {

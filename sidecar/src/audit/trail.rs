@@ -2,23 +2,24 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{HeaderMap, Method, StatusCode, Uri, header};
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use jiff::Timestamp;
 use kubectl_mc_api::Hop;
-use percent_encoding::percent_decode_str;
 
 use super::attributes::Attributes;
 use super::event::{self, Empty, Event, Rendered, ResponseStatus, Stage, User};
 use super::policy::Recorded;
 use super::queue::Share;
-use super::{Auditor, NotStored};
+use super::{Auditor, NotStored, redact};
 use crate::identity::Identity;
+use crate::identity::authentication::CredentialKinds;
 use crate::request::request_info::RequestInfo;
 
-/// One request.
+/// One request, from its head to its end.
 #[derive(Debug)]
 pub struct Trail {
     auditor: Arc<Auditor>,
@@ -40,7 +41,7 @@ pub struct Trail {
     tunnel: Option<TunnelEnd>,
 }
 
-/// What the host said of the caller's right.
+/// The host's decision about the request.
 #[derive(Debug)]
 struct Decision {
     is_allowed: bool,
@@ -54,7 +55,7 @@ struct Refusal {
     message: String,
 }
 
-/// What came of an upgraded connection.
+/// The end of an upgraded connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelEnd {
     pub to_member: u64,
@@ -81,32 +82,18 @@ impl Pending {
 }
 
 impl Trail {
-    /// Begins with what came before authentication. `forwarded` is the caller's way to the host, if the host tells it.
-    pub fn begin(
-        auditor: Arc<Auditor>,
-        method: &Method,
-        uri: &Uri,
-        headers: &HeaderMap,
-        peer: std::net::IpAddr,
-        is_forwarded: bool,
-    ) -> Self {
-        let mut source_ips = Vec::new();
-        if is_forwarded {
-            let lists = headers.get_all("x-forwarded-for").iter().filter_map(|list| list.to_str().ok());
-            let ips = lists.flat_map(|list| list.split(',')).map(str::trim);
-            source_ips.extend(ips.filter(|ip| ip.parse::<std::net::IpAddr>().is_ok()).map(str::to_owned));
-            // The host appends the caller's address; what comes before is the caller's own claim.
-            source_ips.drain(..source_ips.len().saturating_sub(MAX_SOURCES));
-        }
+    /// Begins before authentication. `is_forwarded`: the peer is the host, so its `X-Forwarded-For` counts.
+    pub fn begin<B>(auditor: Arc<Auditor>, request: &Request<B>, peer: IpAddr, is_forwarded: bool) -> Self {
+        let mut source_ips = if is_forwarded { forwarded_for(request.headers()) } else { Vec::new() };
         source_ips.push(peer.to_canonical().to_string());
         source_ips.dedup();
         Self {
             auditor,
             received: Timestamp::now(),
-            method: method.clone(),
-            uri: uri.clone(),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
             source_ips,
-            user_agent: user_agent(headers),
+            user_agent: redact::user_agent(request.headers()),
             attributes: None,
             user: None,
             impersonated: None,
@@ -121,7 +108,7 @@ impl Trail {
         }
     }
 
-    /// Adds what the request asks for. A request that is not understood is recorded without it.
+    /// Adds the attributes. An invalid request is recorded without them.
     pub fn understood(&mut self, info: &RequestInfo) {
         let (path, query) = (self.uri.path(), self.uri.query());
         self.attributes = Some(Attributes::new(info, &self.method, path, query));
@@ -133,7 +120,7 @@ impl Trail {
         self.evaluate();
     }
 
-    /// The event of the beginning, which must be stored first; none of a request that is not recorded.
+    /// The event of the beginning, which must be stored first. None for a request that is not recorded.
     pub fn beginning(&self, audit_id: &dyn ToString) -> Option<Pending> {
         if !self.recorded.is_recorded {
             return None;
@@ -151,11 +138,11 @@ impl Trail {
         self.share = if has_room { Share::Begun } else { Share::All };
     }
 
-    /// Adds that there is no login, and what was tried.
-    pub fn login_failed(&mut self, attempted: &dyn ToString) {
+    /// Adds a failed login with the kinds of credential that were tried.
+    pub fn login_failed(&mut self, attempted: CredentialKinds) {
         self.is_failed_login = true;
         self.evaluate();
-        let message = format!("Authentication failed, {}", attempted.to_string());
+        let message = format!("Authentication failed, {attempted}");
         self.refusal = Some(Refusal { reason: "Unauthorized", message });
     }
 
@@ -174,7 +161,7 @@ impl Trail {
     /// Adds an error of ours.
     pub fn refused(&mut self, reason: &'static str, message: String) {
         if !self.is_failed_login {
-            self.refusal = Some(Refusal { reason, message: without_queries(&message) });
+            self.refusal = Some(Refusal { reason, message: redact::without_queries(&message) });
         }
     }
 
@@ -278,12 +265,10 @@ impl Trail {
         if let Some(cluster) = attributes.and_then(|attributes| attributes.cluster.as_ref()) {
             annotations.insert(CLUSTER, Cow::from(cluster.as_str()));
         }
-        let mut uri = request_uri(&self.uri);
-        if self.user.is_none()
-            && let Some((end, _)) = uri.char_indices().nth(MAX_STRANGERS_URI)
-        {
-            uri.replace_range(end.., TRUNCATED);
-        }
+        let uri = match self.user {
+            Some(_) => redact::request_uri(&self.uri),
+            None => redact::strangers_uri(&self.uri),
+        };
         let method = self.method.as_str().to_ascii_lowercase();
         let event = Event {
             kind: event::KIND,
@@ -297,7 +282,7 @@ impl Trail {
             impersonated_user: self.impersonated.as_ref().map(|user| User::new(user)),
             source_ips: &self.source_ips,
             user_agent: &self.user_agent,
-            object_ref: attributes.and_then(|attributes| attributes.object.as_ref()),
+            object_ref: attributes.and_then(|attributes| attributes.object.as_ref()).map(Into::into),
             response_status: self.code.map(|code| {
                 let refusal = self.refusal.as_ref();
                 ResponseStatus {
@@ -316,48 +301,13 @@ impl Trail {
     }
 }
 
-/// The target without the values of parameters that are credentials.
-fn request_uri(uri: &Uri) -> String {
-    let names =
-        || uri.query().unwrap_or_default().split('&').filter_map(|parameter| parameter.split_once('='));
-    let Some(query) = uri.query().filter(|_| names().any(|(name, _)| is_credential(name))) else {
-        return uri.path_and_query().map_or_else(|| uri.path().to_owned(), ToString::to_string);
-    };
-    let parameters = query.split('&').map(|parameter| match parameter.split_once('=') {
-        Some((name, _)) if is_credential(name) => format!("{name}=REDACTED"),
-        _ => parameter.to_owned(),
-    });
-    format!("{}?{}", uri.path(), parameters.collect::<Vec<_>>().join("&"))
-}
-
-/// A message without the queries of the URLs in it: a member's redirect may hold a credential.
-fn without_queries(message: &str) -> String {
-    let mut words = message.split_inclusive([' ', '"']);
-    words.by_ref().fold(String::with_capacity(message.len()), |mut text, word| {
-        match word.split_once('?').filter(|(path, _)| path.contains('/')) {
-            Some((path, query)) => {
-                text.push_str(path);
-                text.push_str("?REDACTED");
-                text.extend(query.chars().next_back().filter(|end| [' ', '"'].contains(end)));
-            }
-            None => text.push_str(word),
-        }
-        text
-    })
-}
-
-fn is_credential(name: &str) -> bool {
-    percent_decode_str(name).decode_utf8_lossy().to_ascii_lowercase().contains("token")
-}
-
-/// Shortened as a kube-apiserver does it.
-fn user_agent(headers: &HeaderMap) -> String {
-    let text = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let text = text.unwrap_or_default();
-    match text.char_indices().nth(MAX_USER_AGENT) {
-        Some((end, _)) => format!("{}{TRUNCATED}", &text[..end]),
-        None => text.into_owned(),
-    }
+/// The addresses in `X-Forwarded-For`. The host appends the caller's; those before it are the caller's own claim.
+fn forwarded_for(headers: &HeaderMap) -> Vec<String> {
+    let lists = headers.get_all("x-forwarded-for").iter().filter_map(|list| list.to_str().ok());
+    let ips = lists.flat_map(|list| list.split(',')).map(str::trim);
+    let mut ips: Vec<_> = ips.filter(|ip| ip.parse::<IpAddr>().is_ok()).map(str::to_owned).collect();
+    ips.drain(..ips.len().saturating_sub(MAX_SOURCES));
+    ips
 }
 
 const DECISION: &str = "authorization.k8s.io/decision";
@@ -370,41 +320,51 @@ const TO_MEMBER: &str = "kubectl-mc.dev/bytes-to-member";
 const TO_CALLER: &str = "kubectl-mc.dev/bytes-to-caller";
 const END: &str = "kubectl-mc.dev/end";
 
-const MAX_USER_AGENT: usize = 1024;
-/// Letters of the target of a request without a login.
-const MAX_STRANGERS_URI: usize = 2048;
-const TRUNCATED: &str = "...TRUNCATED";
 /// More hops than any request has.
 const MAX_SOURCES: usize = 16;
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::metrics::counter::Counter;
+
+    use super::super::backend::{Backend, Mode};
+    use super::super::event::Format;
+    use super::super::metrics::Metrics;
+    use super::super::policy::Policy;
+    use super::super::queue::{Pace, Queue};
     use super::*;
 
-    #[test]
-    fn queries_of_urls_in_a_message_are_left_out() {
-        for (message, expected) in [
-            (
-                "redirects: request https://x/login?token=secret",
-                "redirects: request https://x/login?REDACTED",
-            ),
-            ("to \"/a?code=1\" and /b?c d", "to \"/a?REDACTED\" and /b?REDACTED d"),
-            ("why? because a/b", "why? because a/b"),
-        ] {
-            assert_eq!(without_queries(message), expected);
-        }
+    /// An auditor of every stage, and the queue of its events.
+    fn auditor() -> (Arc<Auditor>, Arc<Queue>) {
+        let pace = Pace { max_size: 10, max_wait: Duration::ZERO };
+        let (backend, queue) = Backend::new(Mode::Batch, Format::Json, 100, pace, Counter::default());
+        let policy = Policy::everything(true);
+        let (replica, metrics) = (String::new(), Metrics::default());
+        (Arc::new(Auditor { policy, replica, backends: vec![backend], metrics }), queue)
     }
 
-    #[test]
-    fn credential_in_a_target_is_redacted_however_it_is_spelt() {
-        for (target, expected) in [
-            ("/x?access_token=s&a=b", "/x?access_token=REDACTED&a=b"),
-            ("/x?%74oken=s", "/x?%74oken=REDACTED"),
-            ("/x?command=token", "/x?command=token"),
-            ("/x", "/x"),
-        ] {
-            assert_eq!(request_uri(&target.parse().unwrap()), expected);
-        }
+    #[tokio::test]
+    async fn panic_is_the_last_event_of_its_request() {
+        let (auditor, queue) = auditor();
+        let mut trail = Trail::begin(auditor, &Request::new(()), "10.0.0.1".parse().unwrap(), false);
+        trail.logged_in(&Arc::new(Identity { user: "jane".to_owned(), ..Identity::default() }));
+        trail.panicked(&"id");
+        trail.panicked(&"id");
+        trail.answered(StatusCode::INTERNAL_SERVER_ERROR, &"id");
+        trail.ended(&"id", Some(Hop::Sidecar), Duration::ZERO);
+        let events = queue.take().await.events;
+        assert_eq!(events.len(), 1);
+        let event: serde_json::Value = serde_json::from_slice(&events[0]).unwrap();
+        assert_eq!((&event["stage"], &event["user"]["username"]), (&"Panic".into(), &"jane".into()));
+        assert_eq!(event["responseStatus"]["code"], 500);
+    }
+
+    #[tokio::test]
+    async fn panic_before_the_login_is_recorded() {
+        let (auditor, queue) = auditor();
+        let mut trail = Trail::begin(auditor, &Request::new(()), "10.0.0.1".parse().unwrap(), false);
+        trail.panicked(&"id");
+        assert_eq!(queue.take().await.events.len(), 1);
     }
 
     #[test]
@@ -412,17 +372,11 @@ mod tests {
         let mut headers = HeaderMap::new();
         let claimed = vec!["192.0.2.1"; 40].join(", ");
         headers.insert("x-forwarded-for", format!("{claimed}, 198.51.100.7").parse().unwrap());
-        let auditor = Arc::new(Auditor {
-            policy: super::super::Policy::everything(true),
-            replica: String::new(),
-            backends: Vec::new(),
-            metrics: super::super::metrics::Metrics::default(),
-        });
+        let (auditor, _) = auditor();
+        let mut request = Request::new(());
+        *request.headers_mut() = headers;
         let peer = "10.0.0.1".parse().unwrap();
-        let uri = Uri::from_static("/");
-        let trail = |is_forwarded| {
-            Trail::begin(auditor.clone(), &Method::GET, &uri, &headers, peer, is_forwarded).source_ips
-        };
+        let trail = |is_forwarded| Trail::begin(auditor.clone(), &request, peer, is_forwarded).source_ips;
         assert_eq!(trail(true)[trail(true).len() - 2..], ["198.51.100.7", "10.0.0.1"]);
         assert_eq!(trail(false), ["10.0.0.1"]);
     }

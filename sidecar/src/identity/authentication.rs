@@ -161,7 +161,7 @@ fn remove_credentials(headers: &mut HeaderMap, trust: &Trust) {
     }
 }
 
-/// A failed login, and what it was tried by.
+/// A failed login, and the kinds of credential that were tried.
 #[derive(Clone, Debug)]
 pub struct Failed {
     pub error: Error,

@@ -3,7 +3,6 @@
 //! forwarding demands, and comes before anything that tells whether a cluster exists.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use kubectl_mc_api::{ClusterName, path};
@@ -13,7 +12,10 @@ use crate::identity::{Identity, MASTERS};
 use crate::request::limits::Caller;
 use crate::request::request_info::{RequestInfo, Route, Verb};
 
+mod denied;
 pub mod subject_access_review;
+
+pub use denied::Denied;
 
 use subject_access_review::{Decision, SubjectAccessReviews};
 
@@ -54,7 +56,7 @@ pub struct Allowed {
     identity: Arc<Identity>,
     /// All that it rests on, the caller's rights to impersonate `identity` among it.
     rights: Arc<[Right]>,
-    /// Why the host allows it, if it says so.
+    /// The reason that the host gives, if any.
     reason: Arc<str>,
 }
 
@@ -109,7 +111,7 @@ impl Authorizer {
         Ok(())
     }
 
-    /// Asks for one right, and returns why the host allows it, if it says so.
+    /// Asks for one right, and returns the reason that the host gives, if any.
     pub async fn check(
         &self,
         identity: &Arc<Identity>,
@@ -228,62 +230,6 @@ impl Attributes {
     }
 }
 
-/// What a 403 says (apiserver: `responsewriters.forbiddenMessage`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denied {
-    user: String,
-    attributes: Attributes,
-    reason: Arc<str>,
-}
-
-impl Denied {
-    /// What the host says, if anything.
-    pub fn reason(&self) -> &Arc<str> {
-        &self.reason
-    }
-
-    /// The group, the resource and the name that were refused, for a Status' details.
-    pub fn details(&self) -> Option<(&'static str, &'static str, &str)> {
-        match &self.attributes {
-            Attributes::Resource { group, resource, name, .. } => Some((group, resource, name)),
-            Attributes::NonResource { .. } => None,
-        }
-    }
-}
-
-impl fmt::Display for Denied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let user = &self.user;
-        match &self.attributes {
-            Attributes::NonResource { verb, path } => {
-                write!(f, "forbidden: User {user:?} cannot {verb} path {path:?}")?;
-            }
-            Attributes::Resource { verb, group, resource, subresource, namespace, name } => {
-                match group.is_empty() {
-                    true => write!(f, "{resource}")?,
-                    false => write!(f, "{resource}.{group}")?,
-                }
-                if !name.is_empty() {
-                    write!(f, " {name:?}")?;
-                }
-                write!(f, " is forbidden: User {user:?} cannot {verb} resource \"{resource}")?;
-                if !subresource.is_empty() {
-                    write!(f, "/{subresource}")?;
-                }
-                write!(f, "\" in API group {group:?}")?;
-                match namespace.is_empty() {
-                    true => f.write_str(" at the cluster scope")?,
-                    false => write!(f, " in the namespace {namespace:?}")?,
-                }
-            }
-        }
-        if !self.reason.is_empty() {
-            write!(f, ": {}", self.reason)?;
-        }
-        Ok(())
-    }
-}
-
 /// Why a request may not go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -384,28 +330,5 @@ mod tests {
         assert_eq!(rights("GET", "/m1/proxy/x", Some("websocket")), ["get m1/proxy", "create m1/proxy"]);
         assert_eq!(rights("POST", "/m1/proxy/x", Some("SPDY/3.1")), ["create m1/proxy"]);
         assert_eq!(rights("GET", "/m1/attach", Some("websocket")), ["get m1/attach", "create m1/attach"]);
-    }
-
-    #[test]
-    fn a_denial_reads_as_the_apiservers_own() {
-        let denied = Denied {
-            user: "jane".to_owned(),
-            attributes: Attributes::cluster(Verb::Get, Some(&"m1".parse().unwrap()), "proxy"),
-            reason: "no".into(),
-        };
-        assert_eq!(
-            denied.to_string(),
-            r#"clusters.proxy.kubectl-mc.dev "m1" is forbidden: User "jane" cannot get resource "clusters/proxy" in API group "proxy.kubectl-mc.dev" at the cluster scope: no"#
-        );
-        assert_eq!(denied.details(), Some(("proxy.kubectl-mc.dev", "clusters", "m1")));
-        let denied = Denied {
-            user: "jane".to_owned(),
-            attributes: Attributes::impersonate("", "serviceaccounts", "", "ns", "bob"),
-            reason: Arc::default(),
-        };
-        assert_eq!(
-            denied.to_string(),
-            r#"serviceaccounts "bob" is forbidden: User "jane" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "ns""#
-        );
     }
 }

@@ -68,9 +68,7 @@ pub async fn handle(
     let record = Record::begin(services.metrics.clone(), peer.clone(), listed, request.method(), audit_id);
     if let Some(auditor) = &services.auditor {
         let is_forwarded = services.authenticator.is_front_proxy(&peer);
-        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
-        let ip = peer.address.ip();
-        record.audited(Trail::begin(auditor.clone(), method, uri, headers, ip, is_forwarded));
+        record.audited(Trail::begin(auditor.clone(), &request, peer.address.ip(), is_forwarded));
     }
     let origin = services.cors.as_ref().and_then(|cors| cors.origin(request.headers()));
     let origin = origin.filter(|_| !services.authenticator.is_front_proxy(&peer)).map(Box::new);
@@ -158,13 +156,8 @@ async fn respond(
         _ => {}
     }
     drop(waiting);
-    let caller = caller.map_err(|failed| {
-        if failed.error.is_refusal() {
-            record.audit(|trail| trail.login_failed(&failed.attempted));
-        }
-        failed.error
-    })?;
-    record.audit(|trail| trail.logged_in(&caller.identity));
+    let caller = caller.map_err(|failed| record.login_failed(failed))?;
+    record.logged_in(&caller.identity);
     // The front proxy's connection is everybody's, and its heads may be large for the sake of identities.
     let by = caller.by;
     if by == By::RequestHeader {
@@ -179,18 +172,15 @@ async fn respond(
         None if info.upgrade.is_some() => services.limits.admit_tunnel(user)?,
         None => services.limits.admit_watch(user)?,
     });
-    // Waits with a place of the caller's own share, so that a slow audit log is not everybody's to fill.
-    if let Some(pending) = record.audit(|trail| trail.beginning(record.audit_id())).flatten() {
-        let has_room = pending.store(due).await?;
-        record.audit(|trail| trail.begun(has_room));
-    }
+    // Within the caller's share of requests, so that one caller alone cannot fill a slow audit log.
+    record.store_beginning(due).await?;
     let subject = match impersonation::requested(&caller, request.headers_mut())? {
         Some(requested) => Box::pin(requested.check(&caller.identity, user, &services.authorizer)).await?,
         None => caller.identity.into(),
     };
     record.authenticated(subject.identity());
     let allowed = services.authorizer.authorize(subject, user, &info).await?;
-    record.audit(|trail| trail.decided(true, allowed.reason().clone()));
+    record.allowed(allowed.reason());
 
     let (name, path) = match &info.route {
         Route::Proxy(name, path) => (name, path),

@@ -3,6 +3,7 @@
 //! back at that moment, and not when the response's head leaves.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use http::{Method, StatusCode};
 use kubectl_mc_api::{ClusterName, Hop};
@@ -10,6 +11,7 @@ use tracing::{debug, error};
 
 use crate::audit;
 use crate::identity::Identity;
+use crate::identity::authentication::{self, Failed};
 use crate::request::audit_id::AuditId;
 use crate::request::cutoff::Listed;
 use crate::request::hold::Hold;
@@ -44,7 +46,7 @@ struct Entry {
     hop: Option<Hop>,
     /// Of the answer, once there is one.
     code: Option<StatusCode>,
-    /// What the audit records, if there is one.
+    /// The state for the audit, if there is one.
     trail: Option<Box<audit::Trail>>,
 }
 
@@ -61,12 +63,12 @@ impl Record {
         Self(Arc::new(Inner { metrics, method: method.clone(), audit_id, hold, entry: Default::default() }))
     }
 
-    /// Keeps what the audit records of the request.
+    /// Keeps the state for the audit.
     pub fn audited(&self, trail: audit::Trail) {
         self.with(|entry| entry.trail = Some(Box::new(trail)));
     }
 
-    /// Tells the audit, if there is one.
+    /// Changes the state for the audit, if there is one.
     pub fn audit<T>(&self, tell: impl FnOnce(&mut audit::Trail) -> T) -> Option<T> {
         self.with(|entry| entry.trail.as_deref_mut().map(tell))
     }
@@ -93,6 +95,39 @@ impl Record {
         });
     }
 
+    /// Adds a failed login, and returns its error.
+    pub fn login_failed(&self, failed: Failed) -> authentication::Error {
+        if failed.error.is_refusal() {
+            self.audit(|trail| trail.login_failed(failed.attempted));
+        }
+        failed.error
+    }
+
+    /// Adds the login, before impersonation.
+    pub fn logged_in(&self, login: &Arc<Identity>) {
+        self.audit(|trail| trail.logged_in(login));
+    }
+
+    /// Stores the first audit event, before anything is done for the caller.
+    ///
+    /// # Errors
+    ///
+    /// The event was not stored, and the audit demands it.
+    pub async fn store_beginning(&self, due: Option<Instant>) -> Result<(), audit::NotStored> {
+        let pending = self.audit(|trail| trail.beginning(&self.0.audit_id)).flatten();
+        if let Some(pending) = pending {
+            let has_room = pending.store(due).await?;
+            self.audit(|trail| trail.begun(has_room));
+        }
+        Ok(())
+    }
+
+    /// Adds the host's reason to allow the request.
+    pub fn allowed(&self, reason: &Arc<str>) {
+        self.audit(|trail| trail.decided(true, reason.clone()));
+    }
+
+    /// Adds the identity that the member sees.
     pub fn authenticated(&self, user: &Arc<Identity>) {
         self.with(|entry| {
             entry.user = Some(user.clone());

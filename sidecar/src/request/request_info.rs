@@ -15,7 +15,7 @@ use crate::request::query::Query;
 
 mod member_path;
 
-pub use member_path::MemberPath;
+pub use member_path::{MemberPath, RequestedObject};
 
 /// What a request asks for.
 #[derive(Debug)]

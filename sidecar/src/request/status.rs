@@ -350,7 +350,7 @@ fn message(error: &Error, code: StatusCode) -> String {
     }
 }
 
-/// What the host says against the caller.
+/// The host's refusal, if the error is one.
 fn denied(error: &Error) -> Option<&Denied> {
     match error {
         Error::Authorization(Authorization::Denied(denied))

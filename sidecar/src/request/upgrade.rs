@@ -152,3 +152,24 @@ impl Drop for Open {
         self.0.dec();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_of_a_tunnel_names_its_reason() {
+        for (by, end, reason) in [
+            (By::Sides, None, "ended"),
+            (By::Break, None, "connection broken"),
+            (By::Stop, None, "sidecar shut down"),
+            (By::Over, Some(End::Stopped), "sidecar shut down"),
+            (By::Over, Some(End::Denied), "right revoked"),
+            (By::Over, Some(End::Unconfirmed), "right not confirmed"),
+            (By::Over, Some(End::MemberGone), "member deleted or changed"),
+        ] {
+            let ended = splice::Ended { to_member: 1, to_caller: 2, by };
+            assert_eq!(tunnel_end(ended, end), TunnelEnd { to_member: 1, to_caller: 2, reason });
+        }
+    }
+}

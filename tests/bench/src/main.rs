@@ -6,7 +6,7 @@
 //! - [`routes`]: through the host and past it
 //! - [`against`]: one build of the sidecar beside another
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
-//! - [`observability`]: what audit events cost
+//! - [`observability`]: the cost of audit events
 //! - [`agents`]: a member by its agent, direct and through konnectivity; [`agent_fleet`]: thousands of agents
 //! - [`controllers`]: what members cost that nobody asks for, [`access_index`]: what their rights do
 //! - [`visible_clusters`]: what it costs to show each caller their own clusters

@@ -1,4 +1,4 @@
-//! What it costs to watch the sidecar: audit events, each sidecar with a process of its own on the same member.
+//! The cost of audit events: two sidecars of the same build on the same member, one with an audit log.
 
 use anyhow::Result;
 use harness::own_sidecar::{Difference, OwnSidecar};

@@ -21,7 +21,7 @@ enum Kind {
     Fails(Program),
 }
 
-/// What runs the commands of the specs.
+/// The program that runs the commands of the specs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Program {
     /// kubectl, with the member's proxy path as the server of its kubeconfig.

@@ -83,10 +83,13 @@ fn run(focus: &str, by_agent: bool, program: Program, minutes: u32) -> Result<bo
         false => ("proxied", MEMBER),
     };
     let admin = host_admin(cluster)?;
-    let in_place = plugin::InPlaceOfKubectl::new(cluster)?;
-    let (name, kubectl_path) = match program {
-        Program::Kubectl => (name.to_owned(), kubectl()?),
-        Program::Plugin => (format!("{name}-plugin"), in_place.path()),
+    let plugin = match program {
+        Program::Kubectl => None,
+        Program::Plugin => Some(plugin::InPlaceOfKubectl::new(cluster)?),
+    };
+    let (name, kubectl_path) = match &plugin {
+        None => (name.to_owned(), kubectl()?),
+        Some(plugin) => (format!("{name}-plugin"), plugin.path()),
     };
     let proxied =
         suite.run(&name, &kubectl_path, &admin.kubeconfig(), &[&format!(r"\[sig-cli\].*({focus})")])?;

@@ -125,7 +125,7 @@ fn crash_of_the_sidecar_is_reported_with_its_reason() -> Result<()> {
 fn audit_shows_a_request_from_the_logs_of_the_pods() -> Result<()> {
     let scene = Scene::take()?;
     scene.install(&["--replicas=1", "--sidecar-flag=--audit-log-path=-"])?.success()?;
-    // As the how-to says: the header of an answer.
+    // The step of the how-to: the header of an answer.
     let raw = Tool::admin(scene.host.cluster)?.run(&["get", "--raw", CLUSTERS, "-v=8"])?;
     let id = raw.stderr.lines().find_map(|line| line.split_once("Audit-Id: ").map(|(_, id)| id.trim()));
     let id = id.with_context(|| format!("no Audit-Id: {}", raw.stderr))?;

@@ -1,4 +1,4 @@
-//! What `auth can-i`, `api-resources` and `top pod` print without kubectl is what the kubectl beside it prints, byte for
+//! The output of `auth can-i`, `api-resources` and `top pod` without kubectl equals kubectl's, byte for
 //! byte, whichever of the last three minor versions it is.
 
 use anyhow::{Result, ensure};

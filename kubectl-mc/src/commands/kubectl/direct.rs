@@ -1,5 +1,6 @@
-//! Runs a command on one cluster by direct requests, which saves the start of kubectl. The output of `get` and `logs` is
-//! held back until every request has succeeded. After any other result kubectl runs the command and prints the error.
+//! Runs a command on one cluster by direct requests, which saves the start of kubectl. The output is held back until every
+//! request has succeeded, or the answer to `auth can-i` is no. After any other result kubectl runs the command and prints
+//! the error.
 
 use std::io::{self, IsTerminal};
 

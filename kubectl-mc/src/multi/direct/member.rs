@@ -102,8 +102,8 @@ impl Member {
         self.call(&Call { root: self.name.root(), path, accept, review: None }).await
     }
 
-    /// What a member answers to a review of the caller, which is sent to where the right to read the member is enough;
-    /// or else, where the host has no such right, to where it wants the right to create.
+    /// Sends a review of the caller to the member's subresource `selfreviews`, for which the right to read the member is
+    /// enough. If the host refuses that, sends it to `proxy`, for which the host wants the right to create.
     pub(super) async fn review<T: DeserializeOwned>(
         &self,
         path: &str,

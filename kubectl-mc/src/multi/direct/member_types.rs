@@ -12,7 +12,7 @@ use super::server_table::parse;
 /// Of each word the types that it means.
 pub(super) type Meant = Result<Vec<Vec<ApiResource>>, MemberFailure>;
 
-/// What the words of `get` mean at a member. A word that the cache does not know is looked up at the member.
+/// The types that the words of `get` mean at a member. A word that the cache does not know is looked up at the member.
 pub(super) async fn expand(words: &[String], member: &Member, store: &Store) -> Meant {
     let expand = |types: &Discovery| words.iter().map(|word| types.expand(word)).collect();
     let meant: Result<_, NoSuchType> = look_up(member, store, expand).await?;

@@ -1,5 +1,5 @@
 //! Commands that print one text for each cluster: `api-resources`, `auth can-i` and `top pod`. `version` and `top node`
-//! stay with kubectl: what they print depends on the version of the kubectl that is installed.
+//! stay with kubectl: their output depends on the version of kubectl.
 
 mod api_resources;
 mod can_i;
@@ -43,7 +43,7 @@ impl ReportPlan {
     }
 }
 
-/// What a member's answers come to.
+/// The output for one member.
 #[derive(Debug, Default)]
 struct Report {
     /// Whole lines for standard output.

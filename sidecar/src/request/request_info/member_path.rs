@@ -101,9 +101,9 @@ impl MemberPath {
         None
     }
 
-    /// The object that the path names and what is done to it (apiserver: `endpoints/request/requestinfo.go`), for the
-    /// audit. `None` for a path that names no resource.
-    pub fn resource(&self, method: &Method, query: Option<&str>) -> Option<(&'static str, MemberResource)> {
+    /// The verb and the object of a request for this path (apiserver: `endpoints/request/requestinfo.go`), for the audit.
+    /// `None` for a path that names no resource.
+    pub fn object(&self, method: &Method, query: Option<&str>) -> Option<(&'static str, RequestedObject)> {
         let path = self.decoded();
         let resource = ResourcePath::parse(&path)?;
         let is_collection = resource.name.is_empty();
@@ -125,7 +125,7 @@ impl MemberPath {
         if name.is_empty() && matches!(verb, "list" | "watch" | "deletecollection") {
             name = field_selector::named(query).unwrap_or_default();
         }
-        Some((verb, MemberResource { group, version, namespace, resource, name, subresource }))
+        Some((verb, RequestedObject { group, version, namespace, resource, name, subresource }))
     }
 
     /// The path as the member reads it.
@@ -137,9 +137,9 @@ impl MemberPath {
     }
 }
 
-/// An object of a member, or a collection of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberResource {
+/// The object that a request names, or a collection of objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestedObject {
     pub group: String,
     pub version: String,
     pub namespace: String,

@@ -18,7 +18,7 @@ use tracing::debug;
 
 use crate::last_words::Broken;
 
-/// What a tunnel carried, and what ended it.
+/// The bytes that a tunnel carried, and the reason for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) to_member: u64,

@@ -150,7 +150,7 @@ fn no_such_type(word: &str) -> Vec<String> {
 
 const GRAMMAR: Grammar<'_> = Grammar { values: &["subresource"], switches: &["all-namespaces", "quiet"] };
 
-/// What is no type, and has rights all the same.
+/// Words that are not types and still have rights.
 const NO_TYPES: &[&str] = &["*", "users", "groups"];
 
 /// The verbs that all supported versions of kubectl know.

@@ -5,7 +5,7 @@
 pub(super) struct Quantity(i128);
 
 impl Quantity {
-    /// None for what is not an amount, is finer than a billionth, or beyond what any cluster has.
+    /// None for text that is not an amount, and for an amount that is finer than a billionth or larger than any cluster.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let end = text.find(|c: char| !c.is_ascii_digit() && !".+-".contains(c)).unwrap_or(text.len());
         let (number, suffix) = text.split_at(end);
@@ -33,7 +33,7 @@ impl Quantity {
     }
 }
 
-/// What a suffix stands for, in billionths.
+/// The factor of a suffix, in billionths.
 fn factor(suffix: &str) -> Option<i128> {
     if let Some(exponent) = suffix.strip_prefix(['e', 'E']).filter(|exponent| !exponent.is_empty()) {
         let exponent: i32 = exponent.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The audit events of requests: who is named, what was decided, and that no credential is in them.
+//! The audit events of requests: caller, decision, and no credential.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::audit::{Auditor, Config, Format, LogConfig, Mode, Policy, Rotation};
 use crate::identity::trust::tests::front_proxy;
 
-/// The events of what `requests` sends, without times.
+/// The answer to one request and its events, without times.
 async fn recorded(path: &str, header: Option<(&'static str, &str)>, mode: Mode) -> (StatusCode, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("audit.log");

@@ -71,6 +71,24 @@ fn logs_that_the_host_does_not_show_are_an_error() {
 }
 
 #[test]
+fn pod_whose_log_cannot_be_read_hides_no_other() {
+    let bed = Bed::serving(|path| match path {
+        path if path.contains("?labelSelector=") => {
+            let pods = ["starting", "one"].map(|name| json!({"metadata": {"name": name}}));
+            Answer::from((200, "application/json", json!({"items": pods}).to_string()))
+        }
+        path if path.contains("/one/log?") && !path.contains("previous") => {
+            Answer::from((200, "text/plain", event("a1", "jane") + "\n"))
+        }
+        _ => status(400, "host", "container is waiting to start"),
+    });
+    let ran = bed.run(&["audit", "a1"]);
+    assert!(ran.code == Some(0) && ran.out.contains("caller     jane\n"), "{ran:?}");
+    let ran = bed.run(&["audit", "b2"]);
+    assert!(ran.failed().1.contains("container is waiting to start"), "{ran:?}");
+}
+
+#[test]
 fn request_is_found_in_files_without_a_host() {
     let bed = Bed::unreachable();
     for (name, text) in [("old.log", event("a1", "jane")), ("new.log", event("b2", "bob"))] {

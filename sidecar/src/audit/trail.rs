@@ -359,6 +359,19 @@ mod tests {
         assert_eq!(event["responseStatus"]["code"], 500);
     }
 
+    #[test]
+    fn request_that_is_not_recorded_waits_for_no_backend() {
+        let (mut auditor, _) = auditor();
+        let begin = |auditor: &Arc<Auditor>| {
+            let mut trail = Trail::begin(auditor.clone(), &Request::new(()), [10, 0, 0, 1].into(), false);
+            trail.logged_in(&Arc::default());
+            trail.beginning(&"id").is_some()
+        };
+        assert!(begin(&auditor));
+        Arc::get_mut(&mut auditor).unwrap().policy = Policy::default();
+        assert!(!begin(&auditor));
+    }
+
     #[tokio::test]
     async fn panic_before_the_login_is_recorded() {
         let (auditor, queue) = auditor();

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use harness::audit::AuditLog;
 use harness::bed::{host, member};
 use harness::caller::Caller;
+use harness::fake_member::{FakeMember, Gate, Step, ok};
 use harness::http1::{SIDECAR_NAME, member_path};
 use harness::own_sidecar::{Difference, OwnSidecar};
 use harness::scene::{self, Scene};
@@ -16,6 +17,8 @@ use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::plugin;
 
 #[test]
 fn audit_events_name_caller_object_and_outcome() -> Result<()> {
@@ -53,6 +56,11 @@ fn audit_events_name_caller_object_and_outcome() -> Result<()> {
     let bytes = |name: &str| ended["annotations"][name].as_str().and_then(|count| count.parse::<u64>().ok());
     ensure!(bytes("kubectl-mc.dev/bytes-to-caller") > Some(0), "{ended}");
     ensure!(ended["requestURI"].as_str().is_some_and(|uri| uri.contains("command=hello")), "{ended}");
+    let id = ended["auditID"].as_str().context("no id")?;
+    let file = format!("--file={}", audited.folder.path().join("audit.log").display());
+    let shown = plugin(&Caller::certificate("e2e-audit-events-reader", &[])?)?.ok(&["audit", id, &file])?;
+    let what = format!("what       get pods/exec talker in namespace {}\n", scene.name);
+    ensure!(shown.contains(&what) && shown.contains("\nend        ended\n"), "{shown}");
     audited.check()
 }
 
@@ -122,6 +130,28 @@ fn events_are_written_before_the_sidecar_ends() -> Result<()> {
     audited.check()
 }
 
+#[test]
+fn request_that_is_open_at_the_end_has_an_event() -> Result<()> {
+    let mut audited = Audited::with("", &["--shutdown-grace-period=1s"])?;
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let fake = FakeMember::start("e2e-audit-open", move |request| match request.target() {
+        target if target.contains("/held") => vec![Step::Wait(held.clone())],
+        _ => ok(),
+    })?;
+    let caller = Caller::certificate("e2e-audit-open-admin", &["system:masters"])?;
+    let mut connection = audited.own.endpoint(caller.certificate.as_deref())?.connect()?;
+    let path = member_path(&fake.name, "/held");
+    connection.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
+    fake.wait_for("/held", |_| true)?;
+    audited.own.terminate()?;
+    audited.own.ended()?;
+    let event = audited.event(|event| event["requestURI"] == path.as_str())?;
+    ensure!(event["annotations"]["kubectl-mc.dev/end"] == "no answer", "{event}");
+    gate.open();
+    Ok(())
+}
+
 /// A sidecar of the test's own, with an audit log.
 struct Audited {
     own: OwnSidecar,
@@ -131,6 +161,10 @@ struct Audited {
 impl Audited {
     /// With a policy, if it is not empty.
     fn start(policy: &str) -> Result<Self> {
+        Self::with(policy, &[])
+    }
+
+    fn with(policy: &str, more: &[&str]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let log = format!("--audit-log-path={}", folder.path().join("audit.log").display());
         let file = folder.path().join("policy.yaml");
@@ -139,7 +173,7 @@ impl Audited {
             std::fs::write(&file, policy)?;
             flags.push(format!("--audit-policy-file={}", file.display()));
         }
-        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        let flags: Vec<_> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
         let own = OwnSidecar::with(&Difference { flags: &flags, ..Difference::default() })?;
         Ok(Self { own, folder })
     }

@@ -21,9 +21,10 @@ use crate::config::{Certificate, Config};
 use crate::controllers::{self, Controllers, leader};
 use crate::endpoints::clusters::Registry;
 use crate::host_client;
-use crate::identity::authentication::token_review::TokenReviews;
+use crate::identity::authentication::token_review::{CacheMetrics, TokenReviews};
 use crate::identity::authentication::{self, Authenticator};
-use crate::identity::authorization::Authorizer;
+use crate::identity::authorization::{self, Authorizer};
+use crate::identity::review_metrics::ReviewMetrics;
 use crate::identity::trust::{self, Trust};
 use crate::members::inventory::renewal::Renewals;
 use crate::members::inventory::{self, Inventory};
@@ -32,7 +33,7 @@ use crate::metrics;
 use crate::readiness::Readiness;
 use crate::request::cutoff::Cutoffs;
 use crate::request::limits::{self, Limits};
-use crate::request::record;
+use crate::request::metrics::Metrics as RequestMetrics;
 use crate::request::services::Services;
 use crate::request::upgrade::Tunnels;
 use crate::server::admin;
@@ -124,7 +125,9 @@ impl Bound {
 
         let mut metric_registry = metrics::registry();
         let auditor = Auditor::open(audit, &leader::identity(), &mut metric_registry).await?;
-        let metrics = metrics::own(&mut metric_registry);
+        let metrics = &mut metric_registry;
+        let (token_reviews, access_reviews) = ReviewMetrics::register(metrics);
+        let request_metrics = Arc::new(RequestMetrics::register(metrics));
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
@@ -135,6 +138,7 @@ impl Bound {
         let agent_accounts = Accounts::new(host.clone(), endpoint);
         tokio::spawn(agent_accounts.clone().run());
         let inventory = Arc::new(Inventory::new(renewals, OnDemandAccess::new(host.clone(), &namespace)));
+        inventory::metrics::register_breakers(inventory.clone(), metrics);
         let (registry, writer) = Registry::new();
         let (fleet, told) = watch::channel(Arc::default());
         let controller_metrics = Arc::new(controllers::metrics::Metrics::register(metrics));
@@ -153,6 +157,7 @@ impl Bound {
             registry: writer,
             fleet,
             metrics: inventory::Metrics::register(metrics),
+            requests: request_metrics.by_member.clone(),
             tunnels: agent_tunnels.clone(),
             size_per_member: limits::MemberSize {
                 in_flight: size(max_member_inflight),
@@ -163,11 +168,14 @@ impl Bound {
         let watch = AbortOnDropHandle::new(tokio::spawn(inventory::watch::run(host.clone(), watch)));
 
         let tokens = TokenReviews::new(host.clone(), audiences).context("no random numbers")?;
+        let tokens = tokens.counted(token_reviews, CacheMetrics::register(metrics));
+        let authorizer =
+            Authorizer::new(host).counted(authorization::Metrics::register(metrics), access_reviews);
         let connections = Arc::new(listener::Metrics::register(metrics));
-        let failures = authentication::Failures::register(metrics);
+        let logins = authentication::Metrics::register(metrics);
         let services = Services {
-            authenticator: Authenticator::new(trust, tokens, anonymous_auth, failures),
-            authorizer: Arc::new(Authorizer::new(host)),
+            authenticator: Authenticator::new(trust, tokens, anonymous_auth, logins),
+            authorizer: Arc::new(authorizer),
             limits: Limits::new(
                 size(max_inflight),
                 size(max_mutating_inflight),
@@ -182,7 +190,7 @@ impl Bound {
             tunnels: Tunnels::new(metrics),
             agent_tunnels,
             agent_accounts,
-            metrics: Arc::new(record::Metrics::register(metrics)),
+            metrics: request_metrics,
             metric_registry,
             readiness,
             goaway,

@@ -198,7 +198,7 @@ impl Controllers {
         let told = stop.clone();
         let task = tokio::spawn(async move {
             let leases = kube::Api::namespaced(host.clone(), &namespace);
-            let gauge = metrics.leader.clone();
+            let gauge = metrics.leader(&election.resource_name);
             // At a start the members are asked for the first time within a period.
             let awaited = Awaited { aspects: enabled.aspects(), patience: settings.member_monitor_period };
             let lead = |leadership: CancellationToken| {

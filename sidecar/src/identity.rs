@@ -10,6 +10,7 @@ pub mod authentication;
 pub mod authorization;
 pub mod impersonation;
 pub mod request_header;
+pub mod review_metrics;
 pub mod trust;
 pub mod x509;
 

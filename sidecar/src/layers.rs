@@ -6,9 +6,9 @@ use std::path::Path;
 const LAYERS: &[&str] = &[
     "host_client", "last_words", "metrics", "panics", "random", "read_hook", "readiness", "retry", "tcp", "token", "ttl_cache", "workers",
     "request::unescape", "request::query", "request::field_selector", "request::deadline", "request::audit_id",
-    "request::headers", "request::protocol", "request::offer", "request::request_info",
+    "request::headers", "request::protocol", "request::offer", "request::request_info", "request::metrics",
     "request::limits", "request::cutoff",
-    "identity", "identity::x509", "identity::request_header", "identity::trust",
+    "identity", "identity::review_metrics", "identity::x509", "identity::request_header", "identity::trust",
     "server::head_limit", "server::goaway", "server::tls", "server::places", "server::peer",
     "identity::authentication", "identity::authorization", "identity::impersonation",
     "request::revalidation",

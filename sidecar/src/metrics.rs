@@ -1,11 +1,20 @@
 //! What `/metrics` tells: one registry, in which each module registers what it counts.
 
 use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// A registry for the metrics of one process. A metric that a kube-apiserver has too has its name.
+mod plain_counter;
+mod process;
+
+pub use plain_counter::PlainCounter;
+
+/// A registry for the metrics of one process, with those of the process itself. A metric that a kube-apiserver has too
+/// has its name.
 pub fn registry() -> Registry {
-    Registry::default()
+    let mut registry = Registry::default();
+    process::register(&mut registry);
+    registry
 }
 
 /// The part of a registry for metrics that only the sidecar has.
@@ -23,3 +32,20 @@ pub fn text(registry: &Registry) -> String {
 
 /// The content type of [`text`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// One more in a gauge, until it is dropped.
+#[derive(Debug)]
+pub struct Counted(Gauge);
+
+impl Counted {
+    pub fn new(gauge: Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

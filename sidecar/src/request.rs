@@ -15,6 +15,7 @@ pub mod handler;
 pub mod headers;
 pub mod hold;
 pub mod limits;
+pub mod metrics;
 pub mod offer;
 pub mod protocol;
 pub mod proxy;

@@ -100,6 +100,11 @@ impl Upstream {
         self.pool.sweep();
     }
 
+    /// Whether the member cannot be reached, as far as this replica knows.
+    pub fn is_unreachable(&self) -> bool {
+        self.breaker.is_open()
+    }
+
     /// What the leader's probes say of the member: since when it is unreachable and why, or that it is reachable.
     pub fn reported(&self, unreachable: Option<(Timestamp, &str)>) {
         match unreachable {

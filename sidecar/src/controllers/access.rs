@@ -204,7 +204,7 @@ impl Access {
     fn done(&mut self, cluster: &ClusterName, outcome: Outcome) {
         let Some(member) = self.members.get_mut(cluster) else { return };
         let Outcome { finding, retry } = outcome;
-        member.turn.done(retry);
+        self.context.metrics.reconciled("access", member.turn.done(retry), retry);
         self.context.conditions.set(cluster, Aspect::AuthSynced, finding);
     }
 }

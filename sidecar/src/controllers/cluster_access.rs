@@ -316,14 +316,15 @@ impl Controller {
                 for (access, error) in &failures {
                     warn!(access, error, "cannot write the host's RBAC objects of a ClusterAccess");
                 }
-                self.host.done(!(failures.is_empty() && left.is_empty()));
+                let retry = !(failures.is_empty() && left.is_empty());
+                self.context.metrics.reconciled(NAME, self.host.done(retry), retry);
                 self.on_host = HostSide { written, failures };
             }
             Done::Host(_, Err(error)) => {
                 warn!(error, "cannot keep the host's RBAC objects of ClusterAccesses");
                 let all = self.wanted.host.keys().map(|access| (access.clone(), error.clone()));
                 self.on_host.failures = all.collect();
-                self.host.done(true);
+                self.context.metrics.reconciled(NAME, self.host.done(true), true);
             }
             Done::Member(cluster, used, member::Outcome { states, retry }) => {
                 let Some(member) = self.members.get_mut(&cluster) else { return };
@@ -331,10 +332,10 @@ impl Controller {
                 let grants = member.grants.clone();
                 let is_of_now = |access: &String| used.get(access) == grants.get(access);
                 member.states = states.into_iter().filter(|(access, _)| is_of_now(access)).collect();
-                member.turn.done(retry);
+                self.context.metrics.reconciled(NAME, member.turn.done(retry), retry);
             }
             Done::Statuses(failed) => {
-                self.writes.done(failed);
+                self.context.metrics.reconciled(NAME, self.writes.done(failed), failed);
                 return;
             }
         }
@@ -342,6 +343,8 @@ impl Controller {
     }
 }
 
+/// As `--controllers` has it.
+const NAME: &str = "cluster-access";
 /// Members that are synced at once.
 const MAX_UNDER_WAY: usize = 32;
 /// For a sync of the host.

@@ -228,8 +228,10 @@ impl Keeper {
         let (context, turns) = (self.context.clone(), self.turns.clone());
         self.under_way.spawn(async move {
             let _turn = turns.acquire().await;
+            let begun = Instant::now();
             let result = renewal.run(&context.host, &context.namespace).await;
             context.metrics.renewed(result.is_ok());
+            context.metrics.reconciled("credentials", begun.elapsed(), result.is_err());
             Ended { cluster, which, secret, result }
         });
     }

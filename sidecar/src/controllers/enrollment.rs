@@ -124,7 +124,8 @@ impl Enroller {
 
     fn ended(&mut self, cluster: &ClusterName, result: Result<(), Error>) {
         if let Some(waiting) = self.waiting.get_mut(cluster) {
-            waiting.turn.done(result.is_err());
+            let took = waiting.turn.done(result.is_err());
+            self.context.metrics.reconciled("enrollment", took, result.is_err());
         }
         match result {
             Ok(()) => info!(%cluster, "the member's agent has enrolled it"),

@@ -1,5 +1,7 @@
-//! What `/metrics` tells of the controllers. What has a member for a label is told by the leader alone,
-//! of the members that are registered.
+//! Metrics of the controllers, and of the members that are registered, which the leader reports. A reconciliation counts as the
+//! work of a work queue (client-go: `util/workqueue/metrics.go`).
+
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
@@ -7,16 +9,26 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::metrics::own;
+
 /// The controllers' metrics.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
-    pub leader: Gauge,
+    leader: Family<NameLabels, Gauge>,
+    work: Family<NameLabels, Histogram, fn() -> Histogram>,
+    retries: Family<NameLabels, Counter>,
     restarts: Family<ControllerLabels, Counter>,
     reachable: Family<MemberLabels, Gauge>,
     renewals: Family<ResultLabels, Counter>,
     expiry: Family<CredentialLabels, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NameLabels {
+    name: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -40,14 +52,42 @@ struct ControllerLabels {
     controller: &'static str,
 }
 
+impl Default for Metrics {
+    fn default() -> Self {
+        // Upstream's: 10 ns to 10 s.
+        let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(1e-8, 10.0, 10));
+        Self {
+            leader: Family::default(),
+            work: Family::new_with_constructor(histogram),
+            retries: Family::default(),
+            restarts: Family::default(),
+            reachable: Family::default(),
+            renewals: Family::default(),
+            expiry: Family::default(),
+        }
+    }
+}
+
 impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         registry.register(
-            "leader",
+            "leader_election_master_status",
             "1 if this replica is the leader and runs the controllers",
             metrics.leader.clone(),
         );
+        registry.register_with_unit(
+            "workqueue_work_duration",
+            "Time of the reconciliations of a controller",
+            Unit::Seconds,
+            metrics.work.clone(),
+        );
+        registry.register(
+            "workqueue_retries",
+            "Reconciliations that failed, in part or as a whole, and are retried",
+            metrics.retries.clone(),
+        );
+        let registry = own(registry);
         registry.register("controller_restarts", "Restarts of a controller", metrics.restarts.clone());
         registry.register(
             "member_reachable",
@@ -62,6 +102,20 @@ impl Metrics {
             metrics.expiry.clone(),
         );
         metrics
+    }
+
+    /// Whether this replica has the Lease of this name.
+    pub fn leader(&self, lease: &str) -> Gauge {
+        self.leader.get_or_create_owned(&NameLabels { name: lease.to_owned() })
+    }
+
+    /// Counts a reconciliation.
+    pub fn reconciled(&self, controller: &'static str, took: Duration, retry: bool) {
+        let labels = NameLabels { name: controller.to_owned() };
+        self.work.get_or_create(&labels).observe(took.as_secs_f64());
+        if retry {
+            self.retries.get_or_create(&labels).inc();
+        }
     }
 
     /// Counts a renewal.

@@ -49,7 +49,7 @@ async fn panicking_controller_restarts_with_backoff() {
     };
     let (_told, mut context) = context();
     let mut registry = crate::metrics::registry();
-    context.metrics = Arc::new(Metrics::register(crate::metrics::own(&mut registry)));
+    context.metrics = Arc::new(Metrics::register(&mut registry));
     assert!(timeout(Duration::from_secs(600), run_with_restarts(&PANICS, context)).await.is_err());
     let runs = RUNS.load(Ordering::SeqCst);
     assert!((8..20).contains(&runs), "{runs}");

@@ -10,6 +10,7 @@ use crate::retry;
 pub(super) struct Turn {
     due: Instant,
     under_way: bool,
+    begun: Instant,
     /// How long is waited after the next failure.
     pause: Duration,
 }
@@ -17,12 +18,13 @@ pub(super) struct Turn {
 impl Turn {
     /// Due at once.
     pub(super) fn now() -> Self {
-        Self { due: Instant::now(), under_way: false, pause: FIRST_PAUSE }
+        let now = Instant::now();
+        Self { due: now, under_way: false, begun: now, pause: FIRST_PAUSE }
     }
 
     /// Due at once, as if nothing had failed; what is under way goes on.
     pub(super) fn restart(&mut self) {
-        *self = Self { under_way: self.under_way, ..Self::now() };
+        *self = Self { under_way: self.under_way, begun: self.begun, ..Self::now() };
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {
@@ -51,10 +53,12 @@ impl Turn {
     /// Whatever changes from now on makes it due again before that time has passed.
     pub(super) fn begin(&mut self, again: Duration) {
         self.under_way = true;
-        self.due = Instant::now() + again;
+        self.begun = Instant::now();
+        self.due = self.begun + again;
     }
 
-    pub(super) fn done(&mut self, retry: bool) {
+    /// Ends what is under way, and returns how long it took.
+    pub(super) fn done(&mut self, retry: bool) -> Duration {
         self.under_way = false;
         if retry {
             self.hurry(Instant::now() + retry::jittered(self.pause));
@@ -62,6 +66,7 @@ impl Turn {
         } else {
             self.pause = FIRST_PAUSE;
         }
+        self.begun.elapsed()
     }
 }
 

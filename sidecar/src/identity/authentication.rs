@@ -5,6 +5,7 @@
 //! headers here, whatever the outcome.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName, header};
@@ -18,12 +19,12 @@ use crate::server::peer::Peer;
 use crate::server::places::Proof;
 
 mod credential_kinds;
-mod failures;
+mod metrics;
 pub mod token_review;
 pub mod websocket_protocol;
 
 pub use credential_kinds::CredentialKinds;
-pub use failures::Failures;
+pub use metrics::Metrics;
 use token_review::TokenReviews;
 
 /// The chain of authenticators.
@@ -32,7 +33,7 @@ pub struct Authenticator {
     tokens: TokenReviews,
     /// Who everybody is who shows no credential; `None` if such callers are refused.
     anonymous: Option<Arc<Identity>>,
-    failures: Failures,
+    metrics: Metrics,
 }
 
 /// A caller whose credential was accepted.
@@ -54,13 +55,8 @@ pub enum By {
 }
 
 impl Authenticator {
-    pub fn new(
-        trust: Arc<ArcSwap<Trust>>,
-        tokens: TokenReviews,
-        anonymous: bool,
-        failures: Failures,
-    ) -> Self {
-        Self { trust, tokens, anonymous: anonymous.then(|| Arc::new(Identity::anonymous())), failures }
+    pub fn new(trust: Arc<ArcSwap<Trust>>, tokens: TokenReviews, anonymous: bool, metrics: Metrics) -> Self {
+        Self { trust, tokens, anonymous: anonymous.then(|| Arc::new(Identity::anonymous())), metrics }
     }
 
     /// Drops remembered logins whose time is over.
@@ -82,9 +78,10 @@ impl Authenticator {
     /// A failure is logged and counted by what was attempted.
     pub async fn authenticate(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Failed> {
         let attempted = CredentialKinds::by(peer, headers);
-        let authenticated = self.chain(peer, headers).await;
-        if let Err(error) = &authenticated {
-            self.failures.count(attempted);
+        let begun = Instant::now();
+        let authenticated = self.chain(peer, headers).await.map_err(|error| Failed { error, attempted });
+        self.metrics.ended(&authenticated, begun.elapsed());
+        if let Err(Failed { error, .. }) = &authenticated {
             let audit_id = headers.get(AUDIT_ID).and_then(|id| id.to_str().ok());
             if attempted.is_any() {
                 info!(audit_id, error = %error, "Authentication failed, {attempted}");
@@ -92,7 +89,7 @@ impl Authenticator {
                 debug!(audit_id, "Authentication failed, {attempted}");
             }
         }
-        authenticated.map_err(|error| Failed { error, attempted })
+        authenticated
     }
 
     async fn chain(&self, peer: &Peer, headers: &mut HeaderMap) -> Result<Authenticated, Error> {

@@ -4,24 +4,29 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use kubectl_mc_api::{ClusterName, path};
 use tracing::warn;
 
+use crate::identity::review_metrics::ReviewMetrics;
 use crate::identity::{Identity, MASTERS};
 use crate::request::limits::Caller;
 use crate::request::request_info::{RequestInfo, Route, Verb};
 
 mod denied;
+mod metrics;
 pub mod subject_access_review;
 
 pub use denied::Denied;
+pub use metrics::Metrics;
 
 use subject_access_review::{Decision, SubjectAccessReviews};
 
 /// Asks the host, and remembers for a while what it said.
 pub struct Authorizer {
     reviews: SubjectAccessReviews,
+    metrics: Metrics,
 }
 
 /// For whom the host is asked, each of whom has a share of the reviews under way.
@@ -79,11 +84,28 @@ pub enum Attributes {
 
 impl Authorizer {
     pub fn new(host: kube::Client) -> Self {
-        Self { reviews: SubjectAccessReviews::new(host) }
+        Self { reviews: SubjectAccessReviews::new(host), metrics: Metrics::default() }
+    }
+
+    /// Counts what it does there.
+    pub fn counted(self, metrics: Metrics, reviews: ReviewMetrics) -> Self {
+        Self { reviews: self.reviews.counted(reviews), metrics }
     }
 
     /// Asks for every right that the request needs.
     pub async fn authorize(
+        &self,
+        subject: EffectiveUser,
+        caller: Caller,
+        info: &RequestInfo,
+    ) -> Result<Allowed, Error> {
+        let begun = Instant::now();
+        let result = self.all_rights(subject, caller, info).await;
+        self.metrics.ended(&result, begun.elapsed());
+        result
+    }
+
+    async fn all_rights(
         &self,
         subject: EffectiveUser,
         caller: Caller,

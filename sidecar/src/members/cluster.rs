@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::members::waiter_limit::WaiterLimit;
 use crate::request::limits::{self, Caller, MemberBounds, Permit};
+use crate::request::metrics::OfMember;
 use crate::upstream::Upstream;
 
 /// A member that requests can be sent to.
@@ -24,6 +25,7 @@ pub struct Cluster {
     pub managed: bool,
     /// For those who wait until it lets us be them.
     pub waiters: WaiterLimit,
+    pub requests: Arc<OfMember>,
 }
 
 impl Cluster {

@@ -12,7 +12,7 @@ use crate::members::cluster::Cluster;
 use crate::members::on_demand_access::{Answer, OnDemandAccess};
 
 pub mod fleet;
-mod metrics;
+pub mod metrics;
 pub mod renewal;
 pub mod watch;
 

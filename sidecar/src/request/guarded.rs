@@ -139,7 +139,7 @@ mod tests {
     use crate::request::audit_id::AuditId;
     use crate::request::body::tests::answered;
     use crate::request::cutoff::Listed;
-    use crate::request::record::Metrics;
+    use crate::request::metrics::Metrics;
     use crate::server::peer::Peer;
 
     fn record() -> Record {

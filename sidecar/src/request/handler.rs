@@ -116,7 +116,8 @@ async fn respond(
 ) -> Result<Response<Body>, Error> {
     head?;
     let info = RequestInfo::parse(&request)?;
-    record.understood(&info);
+    let metrics_of = |cluster: &_| Some(services.inventory.find(cluster).ok()?.requests.clone());
+    record.understood(&info, request.uri().query(), metrics_of);
     // These wait for nobody, neither host nor member.
     match &info.route {
         Route::Discovery(document) => return Ok(discovery::respond(*document, request.headers())),

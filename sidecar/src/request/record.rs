@@ -15,12 +15,9 @@ use crate::identity::authentication::{self, Failed};
 use crate::request::audit_id::AuditId;
 use crate::request::cutoff::Listed;
 use crate::request::hold::Hold;
+use crate::request::metrics::{Kind, Metrics, OfMember, Outcome, Took};
 use crate::request::request_info::{RequestInfo, Route};
 use crate::server::peer::Peer;
-
-pub mod metrics;
-
-pub use metrics::Metrics;
 
 /// A handle on a request's record; clones share it.
 #[derive(Clone, Debug)]
@@ -39,8 +36,12 @@ struct Inner {
 /// What is written of a request.
 #[derive(Debug, Default)]
 struct Entry {
-    route: metrics::Route,
+    /// Once the request is understood.
+    kind: Option<Kind>,
     cluster: Option<ClusterName>,
+    /// The metrics of that member, if it is registered.
+    member: Option<Arc<OfMember>>,
+    is_upgrade: bool,
     is_member_discovery: bool,
     user: Option<Arc<Identity>>,
     hop: Option<Hop>,
@@ -58,7 +59,7 @@ impl Record {
         method: &Method,
         audit_id: AuditId,
     ) -> Self {
-        metrics.in_flight.inc();
+        metrics.begun();
         let hold = Hold::begin(peer, listed);
         Self(Arc::new(Inner { metrics, method: method.clone(), audit_id, hold, entry: Default::default() }))
     }
@@ -82,12 +83,22 @@ impl Record {
         &self.0.audit_id
     }
 
-    pub fn understood(&self, info: &RequestInfo) {
+    /// Adds what the request asks for. `query` is the target's; `metrics_of` finds a registered member.
+    pub fn understood(
+        &self,
+        info: &RequestInfo,
+        query: Option<&str>,
+        metrics_of: impl FnOnce(&ClusterName) -> Option<Arc<OfMember>>,
+    ) {
+        let kind = Kind::of(info, &self.0.method, query);
+        self.0.metrics.understood(kind);
         self.with(|entry| {
-            entry.route = metrics::Route::of(info);
+            entry.kind = Some(kind);
+            entry.is_upgrade = info.upgrade.is_some();
             entry.is_member_discovery = info.is_member_discovery();
             if let Route::Proxy(cluster, _) | Route::Attach(cluster) = &info.route {
                 entry.cluster = Some(cluster.clone());
+                entry.member = metrics_of(cluster);
             }
             if let Some(trail) = &mut entry.trail {
                 trail.understood(info);
@@ -159,7 +170,7 @@ impl Record {
 
     /// Whether the request asks for an upgrade of its connection.
     pub fn is_upgrade(&self) -> bool {
-        self.with(|entry| matches!(entry.route, metrics::Route::Upgrade | metrics::Route::Attach))
+        self.with(|entry| entry.is_upgrade)
     }
 
     /// Whether the request is one of kubectl's discovery calls to a member.
@@ -177,7 +188,9 @@ impl Drop for Inner {
         let entry = self.entry.get_mut().unwrap_or_else(PoisonError::into_inner);
         let elapsed = self.hold.ended(entry.code.is_some());
         let code = entry.code.map_or(0, |code| code.as_u16());
-        self.metrics.ended(entry.route, code, entry.hop, elapsed);
+        let kind = entry.kind.unwrap_or_else(|| Kind::unknown(&self.method));
+        let outcome = Outcome { code, hop: entry.hop };
+        self.metrics.ended(kind, outcome, entry.member.as_deref(), Took { elapsed, ..Took::default() });
         if let Some(trail) = &mut entry.trail {
             trail.ended(&self.audit_id, entry.hop, elapsed);
         }

@@ -66,6 +66,18 @@ pub enum Document {
     Version,
 }
 
+impl Document {
+    /// The path, without the group.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Groups | Self::Group | Self::Resources => "/apis",
+            Self::OpenApiV2 => "/openapi/v2",
+            Self::OpenApiV3Index | Self::OpenApiV3 => "/openapi/v3",
+            Self::Version => "/version",
+        }
+    }
+}
+
 /// The health checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {

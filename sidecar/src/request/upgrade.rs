@@ -9,6 +9,9 @@
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +21,7 @@ use tracing::{Instrument, debug};
 use crate::audit::TunnelEnd;
 use crate::members::cluster::Cluster;
 use crate::members::inventory::Inventory;
+use crate::metrics::{Counted, own};
 use crate::request::body::Body;
 use crate::request::headers;
 use crate::request::offer::{NotAccepted, Offer};
@@ -29,7 +33,7 @@ use crate::upstream::{self, Exchange};
 
 mod splice;
 
-use splice::By;
+use splice::{By, Bytes};
 
 /// What outlives the request: the tasks that join connections.
 #[derive(Clone, Debug)]
@@ -38,13 +42,24 @@ pub struct Tunnels {
     /// Ends every tunnel, and every long-running request.
     pub stop: CancellationToken,
     open: Gauge,
+    bytes: Bytes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Direction {
+    direction: &'static str,
 }
 
 impl Tunnels {
     pub fn new(registry: &mut Registry) -> Self {
-        let open = Gauge::default();
+        let (open, bytes) = (Gauge::default(), Family::<Direction, Counter>::default());
+        let registry = own(registry);
         registry.register("tunnels", "Open upgraded connections", open.clone());
-        Self { tasks: TaskTracker::new(), stop: CancellationToken::new(), open }
+        registry.register("tunnel_bytes", "Bytes in upgraded connections", bytes.clone());
+        let [to_member, to_caller] =
+            ["to_member", "to_caller"].map(|direction| bytes.get_or_create_owned(&Direction { direction }));
+        let bytes = Bytes { to_member, to_caller };
+        Self { tasks: TaskTracker::new(), stop: CancellationToken::new(), open, bytes }
     }
 }
 
@@ -78,7 +93,7 @@ pub async fn forward(
     *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     *head.headers_mut() = headers::switching_protocols(response.headers(), protocol.as_str());
     let (stop, over) = (tunnels.stop.child_token(), record.hold().over());
-    let open = Open::new(tunnels.open.clone());
+    let (open, bytes) = (Counted::new(tunnels.open.clone()), tunnels.bytes.clone());
     tunnels.tasks.spawn(
         async move {
             // Held to the end: what the member's connection needs to live, the permits, the count.
@@ -92,7 +107,7 @@ pub async fn forward(
             };
             match handed_over {
                 Ok((downstream, upstream)) => {
-                    let ended = splice::join(downstream, upstream, stop, over).await;
+                    let ended = splice::join(downstream, upstream, bytes, stop, over).await;
                     record.audit(|trail| trail.tunnel_ended(tunnel_end(ended, record.hold().end())));
                 }
                 Err(error) => debug!(error = %error, "the upgrade was not completed"),
@@ -134,23 +149,6 @@ async fn exchange(
     }
     let again = |prepared| cluster.upstream.upgrade(prepared);
     draft.settled(inventory, cluster, answered, Some(again)).await
-}
-
-/// Counts an open tunnel.
-#[derive(Debug)]
-struct Open(Gauge);
-
-impl Open {
-    fn new(open: Gauge) -> Self {
-        open.inc();
-        Self(open)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }
 
 #[cfg(test)]

@@ -113,7 +113,9 @@ async fn serve(
     socket.set_tcp_keepalive(&keepalive)?;
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(UNREAD_TIMEOUT))?;
-    let stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
+    let handshake = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.map_err(Into::into).flatten();
+    let stream = handshake.inspect_err(|_| _ = metrics.handshake_errors.inc())?;
+    metrics.handshakes.inc();
     let (_, session) = stream.get_ref();
     let mut peer = Peer::new(address, session.peer_certificates(), Some(place));
     if session.alpn_protocol() == Some(replicas::ALPN) {

@@ -24,6 +24,7 @@ use tracing::info;
 use super::MAX_STREAMS;
 use super::peers::Peers;
 use super::stream::TunnelStream;
+use crate::metrics::own;
 
 mod attempts;
 mod dial;
@@ -114,7 +115,7 @@ pub enum Refused {
 impl AgentTunnels {
     pub fn new(replica: &str, peers: Arc<Peers>, registry: &mut Registry) -> Arc<Self> {
         let open = Gauge::default();
-        registry.register("agent_tunnels", "Open tunnels of members' agents", open.clone());
+        own(registry).register("agent_tunnels", "Open tunnels of members' agents", open.clone());
         Arc::new(Self {
             replica: replica.into(),
             began: Timestamp::now(),

@@ -86,6 +86,10 @@ impl Breaker {
         Ok(Attempt { breaker: self, trial })
     }
 
+    pub(super) fn is_open(&self) -> bool {
+        self.suspect.load(Ordering::Relaxed) && self.with(|state| state.next_try.is_some())
+    }
+
     /// Why nothing is sent now, if so.
     pub(super) fn refusal(&self) -> Option<Unreachable> {
         self.with(|state| state.refusal(Instant::now()))

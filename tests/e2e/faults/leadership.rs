@@ -50,7 +50,7 @@ fn sidecar_without_controllers_is_never_leader() -> Result<()> {
     let own = fleet.sidecar(&["--controllers="])?;
     let on = fleet.sidecar(&FLAGS)?;
     until_leads(&on)?;
-    ensure!(own.metric("mc_sidecar_leader")? == 0.0);
+    ensure!(own.metric("leader_election_master_status")? == 0.0);
     Ok(())
 }
 
@@ -133,7 +133,7 @@ impl Two {
         until_leads(&leader)?;
         let other = fleet.sidecar(&FLAGS)?;
         fleet.until(name, "Ready", "True", "Ready")?;
-        ensure!(other.metric("mc_sidecar_leader")? == 0.0, "two lead");
+        ensure!(other.metric("leader_election_master_status")? == 0.0, "two lead");
         let admin = Caller::certificate(&format!("{name}-admin"), &["system:masters"])?;
         let endpoint = other.endpoint(admin.certificate.as_deref())?;
         Ok(Self { fleet, fake, leader, other, endpoint })
@@ -168,6 +168,6 @@ impl Two {
 }
 
 fn until_leads(own: &OwnSidecar) -> Result<()> {
-    eventually("it leads", SOON, || Ok((own.metric("mc_sidecar_leader")? > 0.0).then_some(())))
+    eventually("it leads", SOON, || Ok((own.metric("leader_election_master_status")? > 0.0).then_some(())))
         .with_context(|| own.log().unwrap_or_default())
 }

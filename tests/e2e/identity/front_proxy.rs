@@ -32,7 +32,7 @@ fn fault_04_expired_certificate_is_refused_and_counted() -> Result<()> {
     let fake = FakeMember::start("e2e-fp-expired", |_| ok())?;
     let own = OwnSidecar::start()?;
     let expired = Proxy { fake, endpoint: own.endpoint(Some(&front_proxy::expired()?))? };
-    let counted = "mc_sidecar_requests_total{route=\"Proxy\",code=\"401\",hop=\"host authentication\"}";
+    let counted = "authentication_attempts{result=\"failure\"}";
     let before = own.metric(counted)?;
     expired.is_refused(ULRIKE)?;
     harness::wait::eventually("it is counted", harness::wait::SOON, || {

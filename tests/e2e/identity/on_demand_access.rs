@@ -46,7 +46,7 @@ fn every_replica_records_users_and_the_leader_grants() -> Result<()> {
     let member = managed()?;
     let replicas = [OwnSidecar::start()?, OwnSidecar::start()?];
     for replica in &replicas {
-        ensure!(replica.metric("mc_sidecar_leader")? == 0.0, "it leads");
+        ensure!(replica.metric("leader_election_master_status")? == 0.0, "it leads");
     }
     let group = "e2e-learnt-replicas";
     welcome(member, "learnt-replicas", &named("Group", group))?;

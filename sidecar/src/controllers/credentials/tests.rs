@@ -47,6 +47,7 @@ fn finding(
         }),
         managed: true,
         waiters: Default::default(),
+        requests: Default::default(),
     };
     let registered = Registered {
         member: Arc::new(MemberCluster::new("m1", Default::default())),

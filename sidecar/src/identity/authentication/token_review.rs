@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::future::ready;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::{hmac, rand};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
@@ -15,9 +15,14 @@ use tracing::warn;
 
 use super::Error;
 use crate::identity::Identity;
+use crate::identity::review_metrics::ReviewMetrics;
 use crate::request::limits::{Bound, Caller, Size};
 use crate::retry;
 use crate::ttl_cache::TtlCache;
+
+mod cache_metrics;
+
+pub use cache_metrics::CacheMetrics;
 
 /// The host's verdicts on tokens.
 pub struct TokenReviews {
@@ -32,6 +37,8 @@ pub struct TokenReviews {
     strangers: Bound,
     /// Reviews under way of those that were accepted: strangers cannot hold these up.
     renewals: Bound,
+    metrics: ReviewMetrics,
+    cache: CacheMetrics,
 }
 
 impl TokenReviews {
@@ -45,7 +52,14 @@ impl TokenReviews {
             accepted: TtlCache::new(MAX_VERDICTS, ACCEPTED),
             strangers: Bound::new(Size::new(MAX_OF_STRANGERS, MAX_QUEUED)),
             renewals: Bound::new(Size::new(MAX_OF_RENEWALS, MAX_QUEUED)),
+            metrics: ReviewMetrics::default(),
+            cache: CacheMetrics::default(),
         })
+    }
+
+    /// Counts them there.
+    pub fn counted(self, metrics: ReviewMetrics, cache: CacheMetrics) -> Self {
+        Self { metrics, cache, ..self }
     }
 
     /// The user of a token that came from an address.
@@ -61,11 +75,15 @@ impl TokenReviews {
 
     async fn verdict(&self, token: &str, address: Caller) -> Result<Option<Arc<Identity>>, Error> {
         let digest = self.digest(token);
-        if let Some(verdict) = self.verdicts.get(&digest) {
+        let kept = self.verdicts.get(&digest);
+        self.cache.asked(kept.is_some());
+        if let Some(verdict) = kept {
             return verdict;
         }
         let review = async {
-            let user = self.review(token, &digest, address).await?;
+            let user = self.review(token, &digest, address).await;
+            self.cache.fetched(user.is_ok());
+            let user = user?;
             if user.is_some() {
                 self.accepted.get_or_fetch(&digest, ready(()), |()| true).await;
             }
@@ -80,17 +98,23 @@ impl TokenReviews {
         digest: &[u8; 32],
         address: Caller,
     ) -> Result<Option<Arc<Identity>>, Error> {
+        let waiting = self.metrics.waiting();
         let permit = match self.accepted.get(digest) {
             Some(()) => self.renewals.admit_within(holder(digest), LONGEST_WAIT).await,
             None => self.strangers.admit_within(address, LONGEST_WAIT).await,
         };
+        drop(waiting);
         let _permit = permit.ok_or(Error::TooManyReviews)?;
+        let _running = self.metrics.running();
+        let begun = Instant::now();
         let spec = TokenReviewSpec {
             token: Some(token.to_owned()),
             audiences: (!self.audiences.is_empty()).then(|| self.audiences.clone()),
         };
         let review = TokenReview { spec, ..TokenReview::default() };
-        let review = match timeout(REVIEW_TIMEOUT, retry::review(&self.reviews, &review)).await {
+        let answer = timeout(REVIEW_TIMEOUT, retry::review(&self.reviews, &review)).await;
+        self.metrics.answered(answer.as_ref().ok(), begun.elapsed());
+        let review = match answer {
             Ok(Ok(review)) => review,
             Ok(Err(error)) => {
                 warn!(%error, "token review failed");

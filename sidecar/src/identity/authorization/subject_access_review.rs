@@ -6,7 +6,7 @@
 //! requests use, nor make these requests wait for the host.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::{Asker, Attributes};
 use crate::identity::Identity;
+use crate::identity::review_metrics::ReviewMetrics;
 use crate::request::limits::{Bound, Caller, Size};
 use crate::retry;
 use crate::ttl_cache::TtlCache;
@@ -33,6 +34,7 @@ pub struct SubjectAccessReviews {
     listings: Bound,
     /// Under way for requests that were allowed before: callers cannot hold these up.
     renewals: Bound,
+    metrics: ReviewMetrics,
 }
 
 type Decisions = TtlCache<(Arc<Identity>, Attributes), Result<Decision, Arc<Error>>>;
@@ -53,7 +55,13 @@ impl SubjectAccessReviews {
             callers: Bound::new(Size::new(MAX_OF_CALLERS, MAX_QUEUED)),
             listings: Bound::new(Size::new(MAX_OF_LISTINGS, MAX_QUEUED_LISTINGS)),
             renewals: Bound::new(Size::new(MAX_OF_RENEWALS, usize::MAX).with_share(MAX_OF_RENEWALS)),
+            metrics: ReviewMetrics::default(),
         }
+    }
+
+    /// Counts them there.
+    pub fn counted(self, metrics: ReviewMetrics) -> Self {
+        Self { metrics, ..self }
     }
 
     /// The host's decision, fresh or at most 10 s old.
@@ -92,14 +100,19 @@ impl SubjectAccessReviews {
     ) -> Result<Decision, Error> {
         let review =
             SubjectAccessReview { spec: spec(identity, attributes), ..SubjectAccessReview::default() };
+        let waiting = self.metrics.waiting();
         let permit = match asker {
             Asker::Caller(caller) => self.callers.admit_within(caller, LONGEST_WAIT).await,
             Asker::Listing(caller) => self.listings.admit_within(caller, REVIEW_TIMEOUT).await,
             Asker::Renewal => self.renewals.admit_within(RENEWALS, REVIEW_TIMEOUT).await,
         };
+        drop(waiting);
         let _permit = permit.ok_or(Error::TooMany)?;
-        let answer = timeout(REVIEW_TIMEOUT, retry::review(&self.reviews, &review));
-        let answer = answer.await.map_err(|_| Error::Timeout)?.map_err(Error::Host)?;
+        let _running = self.metrics.running();
+        let begun = Instant::now();
+        let answer = timeout(REVIEW_TIMEOUT, retry::review(&self.reviews, &review)).await;
+        self.metrics.answered(answer.as_ref().ok(), begun.elapsed());
+        let answer = answer.map_err(|_| Error::Timeout)?.map_err(Error::Host)?;
         let status = answer.status.unwrap_or_default();
         Ok(Decision {
             allowed: status.allowed && status.denied != Some(true),

@@ -5,18 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, stream};
-use jiff::Timestamp;
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
-use kubectl_mc_api::names::{ENROLLMENT_UNTIL, SECRET_TYPE};
+use kubectl_mc_api::names::SECRET_TYPE;
 use kubectl_mc_api::{ClusterName, MemberCluster};
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::fleet::{Fleet, Registered};
 use super::renewal::Read;
@@ -26,10 +22,12 @@ use crate::members::cluster::Cluster;
 use crate::members::waiter_limit::WaiterLimit;
 use crate::readiness::Pending;
 use crate::request::limits::{MemberBounds, MemberSize};
+use crate::request::metrics::{ByMember, OfMember};
 use crate::tunnel::registry::AgentTunnels;
-use crate::upstream::Upstream;
-use crate::upstream::connection::Connection;
-use crate::upstream::sidecar_client::NO_AGENT;
+
+mod way;
+
+use way::Way;
 
 /// What the watch writes to, and by which rules.
 pub struct Watch {
@@ -40,6 +38,7 @@ pub struct Watch {
     pub registry: clusters::Writer,
     pub fleet: watch::Sender<Arc<Fleet>>,
     pub metrics: Metrics,
+    pub requests: Arc<ByMember>,
     pub tunnels: Arc<AgentTunnels>,
     /// Requests under way to one member, 0 for no limit.
     pub size_per_member: MemberSize,
@@ -49,8 +48,18 @@ pub struct Watch {
 
 /// Follows the host until the process ends.
 pub async fn run(host: kube::Client, watch: Watch) {
-    let Watch { namespace, inventory, mut read, registry, fleet, metrics, tunnels, size_per_member, pending } =
-        watch;
+    let Watch {
+        namespace,
+        inventory,
+        mut read,
+        registry,
+        fleet,
+        metrics,
+        requests,
+        tunnels,
+        size_per_member,
+        pending,
+    } = watch;
     let members = Api::<MemberCluster>::all(host.clone());
     let secrets = Api::<Secret>::namespaced(host, &namespace);
     let of_members = watcher::Config::default().fields(&format!("type={SECRET_TYPE}"));
@@ -65,6 +74,7 @@ pub async fn run(host: kube::Client, watch: Watch) {
         registry,
         fleet,
         metrics,
+        requests,
         tunnels,
         size_per_member,
         pending: Some(pending),
@@ -172,6 +182,7 @@ struct State {
     registry: clusters::Writer,
     fleet: watch::Sender<Arc<Fleet>>,
     metrics: Metrics,
+    requests: Arc<ByMember>,
     tunnels: Arc<AgentTunnels>,
     size_per_member: MemberSize,
     pending: Option<Pending>,
@@ -187,19 +198,12 @@ struct State {
     shares: HashMap<ClusterName, Share>,
 }
 
-/// How much one member may hold.
+/// How much one member may hold, and what is counted of it.
+#[derive(Clone)]
 struct Share {
     bounds: MemberBounds,
     waiters: WaiterLimit,
-}
-
-struct Way {
-    member_uid: Option<String>,
-    secret: Arc<Secret>,
-    upstream: Result<Arc<Upstream>, Arc<str>>,
-    gone: CancellationToken,
-    /// Since when the leader has found the member unreachable.
-    unreachable_since: Option<Timestamp>,
+    requests: Arc<OfMember>,
 }
 
 impl State {
@@ -268,12 +272,13 @@ impl State {
             let share = self.shares.entry(name.clone()).or_insert_with(|| Share {
                 bounds: MemberBounds::new(self.size_per_member),
                 waiters: WaiterLimit::default(),
+                requests: self.requests.of(name),
             });
             let cluster = way.upstream.clone().map(|upstream| {
                 let (name, forwarded, gone) = (name.clone(), member.forwarded(), way.gone.clone());
                 let managed = self.managers.objects.contains_key(&name);
-                let (bounds, waiters) = (share.bounds.clone(), share.waiters.clone());
-                Arc::new(Cluster { name, forwarded, upstream, gone, bounds, managed, waiters })
+                let Share { bounds, waiters, requests } = share.clone();
+                Arc::new(Cluster { name, forwarded, upstream, gone, bounds, managed, waiters, requests })
             });
             members.insert(name.clone(), cluster);
             self.ways.insert(name.clone(), way);
@@ -304,94 +309,6 @@ impl State {
 
 fn name(member: &MemberCluster) -> Option<ClusterName> {
     member.name_any().parse().ok()
-}
-
-impl Way {
-    /// The way that follows `before`: the same one if nothing changed; a new one on which open
-    /// requests live on if only the credential was renewed; else one that ends them. A credential
-    /// that was taken away, or made unusable, turns the proxy off, and off is off for all.
-    fn next(
-        before: Option<Self>,
-        name: &ClusterName,
-        member: &MemberCluster,
-        secret: &Arc<Secret>,
-        unreachable: &Gauge,
-        tunnels: &Arc<AgentTunnels>,
-    ) -> Self {
-        let gone = match before {
-            Some(way) if way.member_uid == member.uid() && is_same(&way.secret, secret) => return way,
-            Some(way)
-                if way.upstream.is_ok()
-                    && way.member_uid == member.uid()
-                    && leads_to_the_same(&way.secret, secret) =>
-            {
-                way.gone
-            }
-            Some(way) => {
-                way.gone.cancel();
-                CancellationToken::new()
-            }
-            None => CancellationToken::new(),
-        };
-        let data = secret.data.clone().unwrap_or_default();
-        let upstream = Connection::parse(&data)
-            .and_then(|connection| Upstream::new(name.clone(), connection, unreachable.clone(), tunnels));
-        let upstream = match upstream {
-            Ok(upstream) => {
-                info!(cluster = %name, "loaded the member's Secret");
-                Ok(Arc::new(upstream))
-            }
-            Err(error) => {
-                gone.cancel();
-                Err(match enrollment(secret) {
-                    Some(until) => Arc::from(format!(
-                        "gets its credential when the member's agent enrolls, which is open until {until}; `kubectl \
-                         describe membercluster {name}` shows where it stands, and `kubectl mc join {name} --agent --enroll` \
-                         opens it again"
-                    )),
-                    None => {
-                        warn!(cluster = %name, error = %error, "the member's Secret is invalid");
-                        Arc::from(format!("cannot be used: {error}"))
-                    }
-                })
-            }
-        };
-        Self { member_uid: member.uid(), secret: secret.clone(), upstream, gone, unreachable_since: None }
-    }
-
-    /// Takes over what the leader has found out, when that changes: what this replica sees itself counts after it.
-    fn reported(&mut self, member: &MemberCluster) {
-        let Ok(upstream) = &self.upstream else { return };
-        let server = self.secret.data.as_ref().and_then(|data| data.get("server"));
-        let server = server.and_then(|server| std::str::from_utf8(&server.0).ok()).unwrap_or_default();
-        // A tunnel may end at this replica and not at the leader.
-        let reported = member.unreachable(server.trim()).filter(|condition| condition.reason != NO_AGENT);
-        let since = reported.map(|condition| condition.last_transition_time.0);
-        if std::mem::replace(&mut self.unreachable_since, since) != since {
-            upstream.reported(since.zip(reported.map(|condition| condition.message.as_str())));
-        }
-    }
-}
-
-/// Until when the agent of a member without a credential may enroll it.
-fn enrollment(secret: &Secret) -> Option<&str> {
-    secret.metadata.annotations.as_ref()?.get(ENROLLMENT_UNTIL).map(String::as_str)
-}
-
-/// Whether nothing of a Secret has changed that matters to requests.
-fn is_same(before: &Secret, after: &Secret) -> bool {
-    before.data == after.data && enrollment(before) == enrollment(after)
-}
-
-/// Whether two versions of a Secret name the same server by the same way, whatever the credentials for the member and
-/// for the proxy.
-fn leads_to_the_same(before: &Secret, after: &Secret) -> bool {
-    fn connection(secret: &Secret) -> Vec<(&String, &ByteString)> {
-        let credential =
-            |key: &str| matches!(key, "token" | "tls.crt" | "tls.key" | "proxy-tls.crt" | "proxy-tls.key");
-        secret.data.iter().flatten().filter(|(key, _)| !credential(key)).collect()
-    }
-    before.uid() == after.uid() && connection(before) == connection(after)
 }
 
 #[cfg(test)]

@@ -66,6 +66,7 @@ fn cluster() -> Cluster {
         bounds: MemberBounds::new(MemberSize { in_flight: Size::new(1, 0), watches: Size::new(1, 0) }),
         managed: true,
         waiters: WaiterLimit::default(),
+        requests: Default::default(),
     }
 }
 

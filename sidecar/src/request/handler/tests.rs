@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, oneshot};
 
 use super::*;
 use crate::request::cutoff::Listed;
-use crate::request::record::Metrics;
+use crate::request::metrics::Metrics;
 
 mod audit;
 pub(crate) mod chain;
@@ -73,7 +73,7 @@ async fn respond(
 fn connection() -> (TokioIo<DuplexStream>, TokioIo<DuplexStream>, Arc<Metrics>, Registry) {
     let (client, server) = duplex(64 * 1024);
     let mut registry = crate::metrics::registry();
-    let metrics = Arc::new(Metrics::register(crate::metrics::own(&mut registry)));
+    let metrics = Arc::new(Metrics::register(&mut registry));
     (TokioIo::new(client), TokioIo::new(server), metrics, registry)
 }
 
@@ -103,7 +103,7 @@ async fn fault_80_a_panic_is_a_500_and_the_http1_connection_goes_on() {
     assert_eq!(next.into_body().collect().await.unwrap().to_bytes(), "fine");
     let text = crate::metrics::text(&counted);
     assert!(text.contains("mc_sidecar_panics_total 1"), "{text}");
-    assert!(text.contains(r#"code="500",hop="sidecar"} 1"#), "{text}");
+    assert!(text.contains(r#"code="500",cluster="",hop="sidecar"} 1"#), "{text}");
 }
 
 #[tokio::test]

@@ -101,24 +101,17 @@ impl MemberPath {
         None
     }
 
-    /// The verb and the object of a request for this path (apiserver: `endpoints/request/requestinfo.go`), for the audit.
-    /// `None` for a path that names no resource.
+    /// The verb of a request for this path (apiserver: `endpoints/request/requestinfo.go`). `None` for a path that names no
+    /// resource.
+    pub fn verb(&self, method: &Method, query: Option<&str>) -> Option<&'static str> {
+        ResourcePath::parse(&self.decoded()).map(|resource| resource.verb(method, query))
+    }
+
+    /// The verb and the object of a request for this path, for the audit.
     pub fn object(&self, method: &Method, query: Option<&str>) -> Option<(&'static str, RequestedObject)> {
         let path = self.decoded();
         let resource = ResourcePath::parse(&path)?;
-        let is_collection = resource.name.is_empty();
-        let verb = match *method {
-            _ if !resource.verb_in_path.is_empty() => resource.verb_in_path,
-            Method::GET | Method::HEAD if !is_collection => "get",
-            Method::GET | Method::HEAD if Query::new(query).is_set("watch") => "watch",
-            Method::GET | Method::HEAD => "list",
-            Method::POST => "create",
-            Method::PUT => "update",
-            Method::PATCH => "patch",
-            Method::DELETE if is_collection => "deletecollection",
-            Method::DELETE => "delete",
-            _ => "",
-        };
+        let verb = resource.verb(method, query);
         let ResourcePath { group, version, namespace, resource, name, subresource, .. } = resource;
         let [group, version, namespace, resource, mut name, subresource] =
             [group, version, namespace, resource, name, subresource].map(str::to_owned);
@@ -195,5 +188,21 @@ impl<'a> ResourcePath<'a> {
         let subresource = subresource.filter(|_| verb_in_path != "proxy");
         let [name, subresource] = [name, subresource].map(Option::unwrap_or_default);
         Some(Self { group, version, namespace, verb_in_path, resource, name, subresource })
+    }
+
+    fn verb(&self, method: &Method, query: Option<&str>) -> &'static str {
+        let is_collection = self.name.is_empty();
+        match *method {
+            _ if !self.verb_in_path.is_empty() => self.verb_in_path,
+            Method::GET | Method::HEAD if !is_collection => "get",
+            Method::GET | Method::HEAD if Query::new(query).is_set("watch") => "watch",
+            Method::GET | Method::HEAD => "list",
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE if is_collection => "deletecollection",
+            Method::DELETE => "delete",
+            _ => "",
+        }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::request::audit_id::AuditId;
 use crate::request::cutoff::Listed;
-use crate::request::record::Metrics;
+use crate::request::metrics::Metrics;
 use crate::request::request_info::RequestInfo as Info;
 use crate::server::head_limit::TooLarge;
 use crate::server::peer::Peer;
@@ -20,7 +20,7 @@ fn record(target: &str) -> Record {
     let request = Request::builder()
         .uri(format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters{target}"))
         .header("host", "h");
-    record.understood(&Info::parse(&request.body(()).unwrap()).unwrap());
+    record.understood(&Info::parse(&request.body(()).unwrap()).unwrap(), None, |_| None);
     record
 }
 

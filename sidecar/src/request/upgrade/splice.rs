@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,13 @@ pub(super) struct Ended {
     pub(super) to_member: u64,
     pub(super) to_caller: u64,
     pub(super) by: By,
+}
+
+/// The bytes of all tunnels.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bytes {
+    pub(super) to_member: Counter,
+    pub(super) to_caller: Counter,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +49,17 @@ pub(super) enum By {
 pub(super) async fn join(
     downstream: Upgraded,
     upstream: Upgraded,
+    bytes: Bytes,
     stop: CancellationToken,
     over: impl Future<Output = ()>,
 ) -> Ended {
-    carry(TokioIo::new(downstream), TokioIo::new(upstream), stop, over).await
+    carry(TokioIo::new(downstream), TokioIo::new(upstream), bytes, stop, over).await
 }
 
 async fn carry<D, U>(
     downstream: D,
     upstream: U,
+    bytes: Bytes,
     stop: CancellationToken,
     over: impl Future<Output = ()>,
 ) -> Ended
@@ -59,8 +69,11 @@ where
 {
     let broken = Broken::default();
     let (to_member, to_caller) = (Arc::default(), Arc::default());
-    let mut downstream = broken.side(Counted { side: downstream, written: Arc::clone(&to_caller) });
-    let mut upstream = broken.side(Counted { side: upstream, written: Arc::clone(&to_member) });
+    let Bytes { to_member: all_to_member, to_caller: all_to_caller } = bytes;
+    let side = CountedSide { side: downstream, written: Arc::clone(&to_caller), in_all: all_to_caller };
+    let mut downstream = broken.side(side);
+    let side = CountedSide { side: upstream, written: Arc::clone(&to_member), in_all: all_to_member };
+    let mut upstream = broken.side(side);
     let by = tokio::select! {
         biased;
         () = stop.cancelled() => By::Stop,
@@ -81,12 +94,13 @@ where
 }
 
 /// A side, and how much was written to it.
-struct Counted<T> {
+struct CountedSide<T> {
     side: T,
     written: Arc<AtomicU64>,
+    in_all: Counter,
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for CountedSide<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -96,10 +110,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for CountedSide<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.side).poll_write(cx, bytes))?;
         self.written.fetch_add(written as u64, Ordering::Relaxed);
+        self.in_all.inc_by(written as u64);
         Poll::Ready(Ok(written))
     }
 
@@ -131,7 +146,7 @@ mod tests {
         let (client, downstream) = duplex(64);
         let (member, upstream) = duplex(64);
         let stop = CancellationToken::new();
-        let task = tokio::spawn(carry(downstream, upstream, stop.clone(), pending()));
+        let task = tokio::spawn(carry(downstream, upstream, Bytes::default(), stop.clone(), pending()));
         (client, member, stop, task)
     }
 
@@ -169,7 +184,7 @@ mod tests {
         let said = vec![b'x'; 100_000];
         let words = said.clone();
         let task = tokio::spawn(async move {
-            carry(downstream, ClosedPeer(&words), CancellationToken::new(), pending()).await
+            carry(downstream, ClosedPeer(&words), Bytes::default(), CancellationToken::new(), pending()).await
         });
         client.write_all(b"more input").await.unwrap();
         let mut heard = Vec::new();
@@ -183,7 +198,8 @@ mod tests {
     async fn side_that_is_cut_off_breaks_the_tunnel() {
         let (client, downstream) = duplex(64);
         let cut = reset();
-        let task = tokio::spawn(carry(downstream, cut, CancellationToken::new(), pending()));
+        let task =
+            tokio::spawn(carry(downstream, cut, Bytes::default(), CancellationToken::new(), pending()));
         drop(client);
         assert_eq!(task.await.unwrap().by, By::Break);
     }

@@ -6,6 +6,8 @@ use kube::runtime::watcher::Event;
 
 use super::super::renewal::Renewals;
 use super::super::{Error, Inventory};
+use kubectl_mc_api::names::ENROLLMENT_UNTIL;
+
 use super::*;
 use crate::fake_host::host;
 use crate::identity::Identity;
@@ -37,6 +39,7 @@ impl Host {
         let readiness = Readiness::default();
         let (_, registry) = clusters::Registry::new();
         let state = State {
+            requests: Arc::default(),
             tunnels: AgentTunnels::none(),
             inventory: Arc::new(Inventory::new(renewals, OnDemandAccess::new(client, "ns"))),
             registry,

@@ -13,7 +13,7 @@ use super::*;
 use crate::endpoints::clusters::Registry;
 use crate::fake_host::host;
 use crate::identity::authentication::token_review::TokenReviews;
-use crate::identity::authentication::{Authenticator, Failures};
+use crate::identity::authentication::{self, Authenticator};
 use crate::identity::authorization::Authorizer;
 use crate::identity::impersonation::member;
 use crate::identity::trust::tests::{FrontProxy, front_proxy};
@@ -60,7 +60,7 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
     let tokens = TokenReviews::new(client.clone(), Vec::new()).unwrap();
     let (renewals, _) = Renewals::new(client.clone(), "ns");
     let size = Size::new(10, 0);
-    let failures = Failures::register(crate::metrics::own(&mut metrics));
+    let failures = authentication::Metrics::register(&mut metrics);
     let services = Services {
         agent_tunnels: AgentTunnels::none(),
         agent_accounts: Accounts::new(client.clone(), tokio::sync::watch::channel(None).1),
@@ -73,7 +73,7 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
         registry: Registry::new().0,
         rules: member::Rules::default(),
         request_timeout: std::time::Duration::from_secs(60),
-        tunnels: Tunnels::new(crate::metrics::own(&mut metrics)),
+        tunnels: Tunnels::new(&mut metrics),
         metrics: Arc::default(),
         metric_registry: metrics,
         readiness: Readiness::default(),

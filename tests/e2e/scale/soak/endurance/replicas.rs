@@ -114,7 +114,7 @@ impl Replicas {
 
 impl Replica {
     fn served(&self) -> Result<u64> {
-        Ok(self.own.metric("mc_sidecar_requests_total")? as u64)
+        Ok(self.own.metric("apiserver_request_total")? as u64)
     }
 }
 

@@ -1,0 +1,121 @@
+//! Metrics of the reviews that the host is asked for, by the names of a delegating apiserver (apiserver:
+//! `authentication/authenticatorfactory/metrics.go`, `authorization/authorizerfactory/metrics.go`).
+
+use std::time::Duration;
+
+use kube::Error;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::metrics::{Counted, own};
+
+/// The reviews of one kind.
+#[derive(Clone, Debug)]
+pub struct ReviewMetrics {
+    requests: Family<CodeLabels, Counter>,
+    duration: Family<CodeLabels, Histogram, fn() -> Histogram>,
+    running: Gauge,
+    waiting: Gauge,
+}
+
+/// The status code of the host's answer, or `<error>`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CodeLabels {
+    code: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabels {
+    kind: &'static str,
+    state: &'static str,
+}
+
+impl Default for ReviewMetrics {
+    fn default() -> Self {
+        let histogram: fn() -> Histogram = || Histogram::new(BUCKETS);
+        Self {
+            requests: Family::default(),
+            duration: Family::new_with_constructor(histogram),
+            running: Gauge::default(),
+            waiting: Gauge::default(),
+        }
+    }
+}
+
+impl ReviewMetrics {
+    /// Those of TokenReviews and of SubjectAccessReviews.
+    pub fn register(registry: &mut Registry) -> (Self, Self) {
+        let states = Family::<StateLabels, Gauge>::default();
+        own(registry).register("reviews", "Reviews of the host, by kind and state", states.clone());
+        let mut of = |kind, authority: &str| {
+            let gauge = |state| states.get_or_create_owned(&StateLabels { kind, state });
+            let metrics = Self { running: gauge("running"), waiting: gauge("waiting"), ..Self::default() };
+            let name = format!("apiserver_delegated_{authority}_request");
+            registry.register(&name, "Reviews by status code", metrics.requests.clone());
+            let help = "Time of reviews by status code";
+            registry.register_with_unit(
+                format!("{name}_duration"),
+                help,
+                Unit::Seconds,
+                metrics.duration.clone(),
+            );
+            metrics
+        };
+        (of("token", "authn"), of("access", "authz"))
+    }
+
+    /// Counts a review that waits for a place, until it is dropped.
+    pub fn waiting(&self) -> Counted {
+        Counted::new(self.waiting.clone())
+    }
+
+    /// Counts a review that the host is asked for, until it is dropped.
+    pub fn running(&self) -> Counted {
+        Counted::new(self.running.clone())
+    }
+
+    /// Counts one answer of the host. `None`: there was none in time.
+    pub fn answered<K>(&self, answer: Option<&Result<K, Error>>, took: Duration) {
+        let code = match answer {
+            // A review is created.
+            Some(Ok(_)) => "201".to_owned(),
+            Some(Err(Error::Api(status))) => status.code.to_string(),
+            Some(Err(_)) | None => "<error>".to_owned(),
+        };
+        let labels = CodeLabels { code };
+        self.requests.get_or_create(&labels).inc();
+        self.duration.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+}
+
+/// Upstream's.
+const BUCKETS: [f64; 8] = [0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn review_is_counted_by_code_and_state() {
+        let mut registry = Registry::default();
+        let (token, access) = ReviewMetrics::register(&mut registry);
+        let (_waiting, running) = (token.waiting(), access.running());
+        drop(running);
+        token.answered(Some(&Ok(())), Duration::from_millis(3));
+        access.answered::<()>(None, Duration::from_secs(10));
+        let text = crate::metrics::text(&registry);
+        for line in [
+            r#"mc_sidecar_reviews{kind="token",state="waiting"} 1"#,
+            r#"mc_sidecar_reviews{kind="access",state="running"} 0"#,
+            r#"apiserver_delegated_authn_request_total{code="201"} 1"#,
+            r#"apiserver_delegated_authz_request_total{code="<error>"} 1"#,
+            r#"apiserver_delegated_authz_request_duration_seconds_count{code="<error>"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+}

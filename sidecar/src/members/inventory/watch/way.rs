@@ -1,0 +1,115 @@
+//! The way to a member, which stays, with its pool, as long as its Secret's content does.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kubectl_mc_api::names::ENROLLMENT_UNTIL;
+use kubectl_mc_api::{ClusterName, MemberCluster};
+use prometheus_client::metrics::gauge::Gauge;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::tunnel::registry::AgentTunnels;
+use crate::upstream::Upstream;
+use crate::upstream::connection::Connection;
+use crate::upstream::sidecar_client::NO_AGENT;
+
+pub(super) struct Way {
+    pub(super) member_uid: Option<String>,
+    pub(super) secret: Arc<Secret>,
+    pub(super) upstream: Result<Arc<Upstream>, Arc<str>>,
+    pub(super) gone: CancellationToken,
+    /// Since when the leader has found the member unreachable.
+    pub(super) unreachable_since: Option<Timestamp>,
+}
+
+impl Way {
+    /// The way that follows `before`: the same one if nothing changed; a new one on which open
+    /// requests live on if only the credential was renewed; else one that ends them. A credential
+    /// that was taken away, or made unusable, turns the proxy off, and off is off for all.
+    pub(super) fn next(
+        before: Option<Self>,
+        name: &ClusterName,
+        member: &MemberCluster,
+        secret: &Arc<Secret>,
+        unreachable: &Gauge,
+        tunnels: &Arc<AgentTunnels>,
+    ) -> Self {
+        let gone = match before {
+            Some(way) if way.member_uid == member.uid() && is_same(&way.secret, secret) => return way,
+            Some(way)
+                if way.upstream.is_ok()
+                    && way.member_uid == member.uid()
+                    && leads_to_the_same(&way.secret, secret) =>
+            {
+                way.gone
+            }
+            Some(way) => {
+                way.gone.cancel();
+                CancellationToken::new()
+            }
+            None => CancellationToken::new(),
+        };
+        let data = secret.data.clone().unwrap_or_default();
+        let upstream = Connection::parse(&data)
+            .and_then(|connection| Upstream::new(name.clone(), connection, unreachable.clone(), tunnels));
+        let upstream = match upstream {
+            Ok(upstream) => {
+                info!(cluster = %name, "loaded the member's Secret");
+                Ok(Arc::new(upstream))
+            }
+            Err(error) => {
+                gone.cancel();
+                Err(match enrollment(secret) {
+                    Some(until) => Arc::from(format!(
+                        "gets its credential when the member's agent enrolls, which is open until {until}; `kubectl \
+                         describe membercluster {name}` shows where it stands, and `kubectl mc join {name} --agent --enroll` \
+                         opens it again"
+                    )),
+                    None => {
+                        warn!(cluster = %name, error = %error, "the member's Secret is invalid");
+                        Arc::from(format!("cannot be used: {error}"))
+                    }
+                })
+            }
+        };
+        Self { member_uid: member.uid(), secret: secret.clone(), upstream, gone, unreachable_since: None }
+    }
+
+    /// Takes over what the leader has found out, when that changes: what this replica sees itself counts after it.
+    pub(super) fn reported(&mut self, member: &MemberCluster) {
+        let Ok(upstream) = &self.upstream else { return };
+        let server = self.secret.data.as_ref().and_then(|data| data.get("server"));
+        let server = server.and_then(|server| std::str::from_utf8(&server.0).ok()).unwrap_or_default();
+        // A tunnel may end at this replica and not at the leader.
+        let reported = member.unreachable(server.trim()).filter(|condition| condition.reason != NO_AGENT);
+        let since = reported.map(|condition| condition.last_transition_time.0);
+        if std::mem::replace(&mut self.unreachable_since, since) != since {
+            upstream.reported(since.zip(reported.map(|condition| condition.message.as_str())));
+        }
+    }
+}
+
+/// Until when the agent of a member without a credential may enroll it.
+fn enrollment(secret: &Secret) -> Option<&str> {
+    secret.metadata.annotations.as_ref()?.get(ENROLLMENT_UNTIL).map(String::as_str)
+}
+
+/// Whether nothing of a Secret has changed that matters to requests.
+fn is_same(before: &Secret, after: &Secret) -> bool {
+    before.data == after.data && enrollment(before) == enrollment(after)
+}
+
+/// Whether two versions of a Secret name the same server by the same way, whatever the credentials for the member and
+/// for the proxy.
+fn leads_to_the_same(before: &Secret, after: &Secret) -> bool {
+    fn connection(secret: &Secret) -> Vec<(&String, &ByteString)> {
+        let credential =
+            |key: &str| matches!(key, "token" | "tls.crt" | "tls.key" | "proxy-tls.crt" | "proxy-tls.key");
+        secret.data.iter().flatten().filter(|(key, _)| !credential(key)).collect()
+    }
+    before.uid() == after.uid() && connection(before) == connection(after)
+}

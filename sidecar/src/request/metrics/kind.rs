@@ -1,0 +1,154 @@
+//! The labels that say what a request is: its verb, and the API of the sidecar that it is for. The names in a member's path
+//! are a caller's choice and so no labels.
+
+use std::fmt::Error;
+
+use http::Method;
+use kubectl_mc_api::path;
+use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
+
+use crate::request::request_info::{RequestInfo, Route};
+
+/// The kind of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Kind {
+    verb: Verb,
+    object: Object,
+    is_long_running: bool,
+}
+
+/// The verbs of upstream's metrics, which are methods but for some reads (apiserver: `CleanVerb`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Verb {
+    Get,
+    List,
+    Watch,
+    Post,
+    Put,
+    Patch,
+    Delete,
+    DeleteCollection,
+    Connect,
+    #[default]
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Object {
+    Proxy,
+    Attach,
+    Cluster,
+    Clusters,
+    Path(&'static str),
+    #[default]
+    Unknown,
+}
+
+impl Kind {
+    /// The kind of an understood request. `query` is the target's.
+    pub fn of(info: &RequestInfo, method: &Method, query: Option<&str>) -> Self {
+        let is_long_running = info.is_long_running(query);
+        let (verb, object) = match &info.route {
+            Route::Proxy(..) if info.upgrade.is_some() => (Verb::Connect, Object::Proxy),
+            Route::Proxy(_, path) => {
+                let verb = path.verb(method, query).map_or_else(|| Verb::of_method(method), Verb::of);
+                (verb, Object::Proxy)
+            }
+            Route::Attach(_) => (Verb::Connect, Object::Attach),
+            Route::Clusters(Some(_)) => (Verb::of(info.verb.as_str()), Object::Cluster),
+            Route::Clusters(None) => (Verb::of(info.verb.as_str()), Object::Clusters),
+            Route::Discovery(document) => (Verb::Get, Object::Path(document.path())),
+            Route::Health(_) => (Verb::Get, Object::Path("/healthz")),
+            Route::Metrics => (Verb::Get, Object::Path("/metrics")),
+        };
+        Self { verb, object, is_long_running }
+    }
+
+    /// The kind of a request that was not understood.
+    pub fn unknown(method: &Method) -> Self {
+        Self { verb: Verb::of_method(method), ..Self::default() }
+    }
+
+    pub fn is_long_running(self) -> bool {
+        self.is_long_running
+    }
+}
+
+impl Verb {
+    fn of(verb: &str) -> Self {
+        match verb {
+            "get" => Self::Get,
+            "list" => Self::List,
+            "watch" => Self::Watch,
+            "create" => Self::Post,
+            "update" => Self::Put,
+            "patch" => Self::Patch,
+            "delete" => Self::Delete,
+            "deletecollection" => Self::DeleteCollection,
+            "proxy" => Self::Connect,
+            _ => Self::Other,
+        }
+    }
+
+    fn of_method(method: &Method) -> Self {
+        match *method {
+            Method::GET | Method::HEAD => Self::Get,
+            Method::POST => Self::Post,
+            Method::PUT => Self::Put,
+            Method::PATCH => Self::Patch,
+            Method::DELETE => Self::Delete,
+            _ => Self::Other,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::List => "LIST",
+            Self::Watch => "WATCH",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+            Self::DeleteCollection => "DELETECOLLECTION",
+            Self::Connect => "CONNECT",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl Object {
+    /// Upstream's scope, and the subresource. Upstream's subresource of a path that names no resource is that path.
+    const fn labels(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Proxy => ("resource", "proxy"),
+            Self::Attach => ("resource", "attach"),
+            Self::Cluster => ("resource", ""),
+            Self::Clusters => ("cluster", ""),
+            Self::Path(path) => ("", path),
+            Self::Unknown => ("", ""),
+        }
+    }
+}
+
+impl EncodeLabelSet for Kind {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), Error> {
+        let (scope, subresource) = self.object.labels();
+        let [group, version, resource] = match self.object {
+            Object::Path(_) | Object::Unknown => [""; 3],
+            _ => [path::PROXY_GROUP, path::PROXY_VERSION, path::CLUSTERS],
+        };
+        for label in [
+            ("verb", self.verb.as_str()),
+            ("group", group),
+            ("version", version),
+            ("resource", resource),
+            ("subresource", subresource),
+            ("scope", scope),
+            ("component", "mc-sidecar"),
+        ] {
+            label.encode(encoder.encode_label())?;
+        }
+        Ok(())
+    }
+}

@@ -26,6 +26,7 @@ use crate::identity::authentication::{self, Authenticator};
 use crate::identity::authorization::{self, Authorizer};
 use crate::identity::review_metrics::ReviewMetrics;
 use crate::identity::trust::{self, Trust};
+use crate::log_level::LogLevel;
 use crate::members::inventory::renewal::Renewals;
 use crate::members::inventory::{self, Inventory};
 use crate::members::on_demand_access::OnDemandAccess;
@@ -65,7 +66,7 @@ pub struct Bound {
 
 impl Bound {
     /// Puts the server together and begins to follow the host.
-    pub async fn build(config: Config) -> anyhow::Result<Self> {
+    pub async fn build(config: Config, log_level: LogLevel) -> anyhow::Result<Self> {
         let Config {
             kubeconfig,
             namespace,
@@ -196,6 +197,8 @@ impl Bound {
             goaway,
             cors,
             cutoffs: Cutoffs::new(),
+            places: Arc::default(),
+            log_level,
             auditor,
         };
         Ok(Self {

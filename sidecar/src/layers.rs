@@ -4,7 +4,7 @@ use std::path::Path;
 
 #[rustfmt::skip]
 const LAYERS: &[&str] = &[
-    "host_client", "last_words", "metrics", "panics", "random", "read_hook", "readiness", "retry", "tcp", "token", "ttl_cache", "workers",
+    "host_client", "last_words", "log_level", "metrics", "panics", "random", "read_hook", "readiness", "retry", "tcp", "token", "ttl_cache", "workers",
     "request::unescape", "request::query", "request::field_selector", "request::deadline", "request::audit_id",
     "request::headers", "request::protocol", "request::offer", "request::request_info", "request::metrics",
     "request::limits", "request::cutoff",
@@ -16,7 +16,7 @@ const LAYERS: &[&str] = &[
     "audit", "request::body", "server::cors", "endpoints::clusters", "endpoints::discovery",
     "members::waiter_limit", "members::cluster", "members::on_demand_access", "members::inventory",
     "request::agent_handshake", "request::error", "request::hold", "request::record", "request::guarded", "request::status", "request::redirect", "request::proxy", "request::upgrade",
-    "request::services", "request::attach", "request::handler",
+    "request::services", "request::attach", "request::debug", "request::handler",
     "server::admin", "server::listener", "server::shutdown",
     "controllers", "args", "config", "log", "app", "agent", "check", "main",
 ];

@@ -11,6 +11,7 @@ pub mod args;
 pub mod check;
 pub mod config;
 pub mod log;
+pub mod log_level;
 
 // The way in, the request's path, the way to a member
 pub mod audit;

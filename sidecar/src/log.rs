@@ -4,29 +4,36 @@ use std::backtrace::Backtrace;
 use std::io::IsTerminal;
 
 use tracing::{Level, Metadata, error};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{FilterFn, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, reload};
 
 use crate::args::LogFormat;
+use crate::log_level::{self, LogLevel};
 
-/// Starts the log; `RUST_LOG` says how much of it there is.
-pub fn start(format: LogFormat) {
-    // rustls and h2 warn of what any stranger, or agent, sends.
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,rustls=error,h2=error"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let log = log.with_ansi(std::io::stderr().is_terminal());
+/// Starts the log; `RUST_LOG` says how much of it there is at first.
+pub fn start(format: LogFormat) -> LogLevel {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(log_level::DEFAULT));
+    let shown = filter.to_string();
+    let (filter, handle) = reload::Layer::<_, Registry>::new(filter);
+    let log = tracing_subscriber::registry().with(filter).with(without_answers());
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     match format {
-        LogFormat::Text => log.finish().with(without_answers()).init(),
-        LogFormat::Json => log.json().flatten_event(true).finish().with(without_answers()).init(),
+        LogFormat::Text => log.with(lines).init(),
+        LogFormat::Json => log.with(lines.json().flatten_event(true)).init(),
     }
     std::panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(ToString::to_string);
         let message = panic.payload_as_str().unwrap_or_default();
         error!(location, message, backtrace = %Backtrace::capture(), "panic");
     }));
+    LogLevel::new(
+        &EnvFilter::new(shown),
+        Box::new(move |filter| handle.reload(filter).map_err(|error| error.to_string())),
+    )
 }
 
 /// kube's client logs the whole text of an answer that it cannot parse, as a warning, and the host's

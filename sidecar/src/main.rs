@@ -50,12 +50,12 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// Serves until a signal. What fails, fails before: a file, an address, the host's kubeconfig.
 #[tokio::main(flavor = "current_thread")]
 async fn run(config: Config) -> anyhow::Result<()> {
-    log::start(config.log_format);
+    let log_level = log::start(config.log_format);
     tls::install_provider();
     raise_open_files();
     let shutdown = shutdown::on_signal()?;
     let workers = Workers::start().context("the threads that serve cannot be started")?;
-    Bound::build(config).await?.run(workers, shutdown).await;
+    Bound::build(config, log_level).await?.run(workers, shutdown).await;
     Ok(())
 }
 

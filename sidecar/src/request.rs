@@ -8,6 +8,7 @@ pub mod audit_id;
 pub mod body;
 pub mod cutoff;
 pub mod deadline;
+pub mod debug;
 pub mod error;
 pub mod field_selector;
 pub mod guarded;

@@ -107,6 +107,11 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         }
     }
 
+    /// How many answers are kept or under way.
+    pub(crate) fn len(&self) -> usize {
+        self.answers().len()
+    }
+
     /// Forgets one answer.
     pub(crate) fn forget<Q: Hash + Eq + ?Sized>(&self, key: &Q)
     where

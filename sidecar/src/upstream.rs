@@ -105,6 +105,16 @@ impl Upstream {
         self.breaker.is_open()
     }
 
+    /// Since when requests fail, and why, if the member did not answer since.
+    pub fn failure(&self) -> Option<(Timestamp, String)> {
+        self.breaker.failure()
+    }
+
+    /// How many connections wait for a request.
+    pub fn idle_connections(&self) -> usize {
+        self.pool.idle()
+    }
+
     /// What the leader's probes say of the member: since when it is unreachable and why, or that it is reachable.
     pub fn reported(&self, unreachable: Option<(Timestamp, &str)>) {
         match unreachable {

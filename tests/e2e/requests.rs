@@ -4,6 +4,7 @@ mod audit;
 mod audit_id;
 mod clients;
 mod deadlines;
+mod debug;
 mod discovery;
 mod http2;
 mod member_headers;

@@ -48,7 +48,7 @@ impl Attributes {
                 let name = name.as_ref().or(info.selected.as_ref());
                 (info.verb.as_str().to_owned(), name.cloned(), own(name, ""), target.into())
             }
-            Route::Metrics | Route::Discovery(_) | Route::Health(_) => {
+            Route::Metrics | Route::Debug(_) | Route::Discovery(_) | Route::Health(_) => {
                 (of_method(), None, None, target.into())
             }
         };

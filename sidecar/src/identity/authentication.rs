@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName, header};
-use tracing::{debug, info};
+use tracing::debug;
 
 use crate::identity::Identity;
 use crate::identity::request_header;
@@ -59,6 +59,11 @@ impl Authenticator {
         Self { trust, tokens, anonymous: anonymous.then(|| Arc::new(Identity::anonymous())), metrics }
     }
 
+    /// How many verdicts on tokens are kept.
+    pub fn kept(&self) -> usize {
+        self.tokens.kept()
+    }
+
     /// Drops remembered logins whose time is over.
     pub fn forget_expired(&self) {
         self.tokens.forget_expired();
@@ -83,11 +88,7 @@ impl Authenticator {
         self.metrics.ended(&authenticated, begun.elapsed());
         if let Err(Failed { error, .. }) = &authenticated {
             let audit_id = headers.get(AUDIT_ID).and_then(|id| id.to_str().ok());
-            if attempted.is_any() {
-                info!(audit_id, error = %error, "Authentication failed, {attempted}");
-            } else {
-                debug!(audit_id, "Authentication failed, {attempted}");
-            }
+            debug!(audit_id, error = %error, "Authentication failed, {attempted}");
         }
         authenticated
     }

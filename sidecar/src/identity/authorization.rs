@@ -120,6 +120,11 @@ impl Authorizer {
         Ok(Allowed { identity, rights: rights.into(), reason })
     }
 
+    /// How many decisions are kept, of requests and of lists.
+    pub fn kept(&self) -> [usize; 2] {
+        self.reviews.kept()
+    }
+
     /// Drops remembered decisions whose time is over.
     pub fn forget_expired(&self) {
         self.reviews.forget_expired();
@@ -198,6 +203,11 @@ impl Attributes {
             Route::Attach(cluster) => Self::subresource(info, cluster, "attach"),
             Route::Clusters(cluster) => {
                 (Self::cluster(info.verb, cluster.as_ref().or(info.selected.as_ref()), ""), None)
+            }
+            // The verb of a path that names no resource is the method.
+            Route::Debug(debug) => {
+                let verb = if info.verb == Verb::Update { "put" } else { info.verb.as_str() };
+                (Self::NonResource { verb, path: debug.path() }, None)
             }
             Route::Metrics | Route::Discovery(_) | Route::Health(_) => {
                 (Self::NonResource { verb: info.verb.as_str(), path: "/metrics" }, None)

@@ -26,8 +26,10 @@ pub struct Inventory {
     on_demand: OnDemandAccess,
 }
 
-/// Each registered member, or why nothing can be sent to it.
-type Members = HashMap<ClusterName, Result<Arc<Cluster>, Arc<str>>>;
+/// A registered member, or why nothing can be sent to it.
+pub type Found = Result<Arc<Cluster>, Arc<str>>;
+
+type Members = HashMap<ClusterName, Found>;
 
 impl Inventory {
     pub fn new(renewals: Renewals, on_demand: OnDemandAccess) -> Self {
@@ -51,6 +53,17 @@ impl Inventory {
             Ok(_) | Err(Error::ProxyOff { .. }) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Each member by its name, or why nothing can be sent to it. Empty before the list was read.
+    pub fn all(&self) -> Vec<(ClusterName, Found)> {
+        let snapshot = self.members.load();
+        let mut all: Vec<_> = snapshot
+            .iter()
+            .flat_map(|members| members.iter().map(|(name, way)| (name.clone(), way.clone())))
+            .collect();
+        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        all
     }
 
     /// Closes idle connections that should not be kept any longer, before the sidecar ends.

@@ -23,6 +23,7 @@ use crate::request::audit_id::AuditId;
 use crate::request::body::Body;
 use crate::request::cutoff::Cutoff;
 use crate::request::deadline;
+use crate::request::debug;
 use crate::request::error::Error;
 use crate::request::guarded::Guarded;
 use crate::request::headers;
@@ -122,7 +123,7 @@ async fn respond(
     match &info.route {
         Route::Discovery(document) => return Ok(discovery::respond(*document, request.headers())),
         Route::Health(health) => return Ok(self::health(services, *health)),
-        Route::Metrics | Route::Clusters(_) | Route::Proxy(..) | Route::Attach(_) => {}
+        Route::Metrics | Route::Debug(_) | Route::Clusters(_) | Route::Proxy(..) | Route::Attach(_) => {}
     }
 
     let long_running = info.is_long_running(request.uri().query());
@@ -198,6 +199,7 @@ async fn respond(
         Route::Attach(name) => {
             return attach::respond(services, name, request, info.upgrade, allowed, record);
         }
+        Route::Debug(debug) => return Ok(Box::pin(debug::respond(services, *debug, allowed, request)).await),
         Route::Metrics | Route::Discovery(_) | Route::Health(_) => return Ok(self::metrics(services)),
     };
     let cluster = services.inventory.find(name)?;

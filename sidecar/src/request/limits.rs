@@ -17,7 +17,7 @@ use tokio::time::{self, timeout};
 
 mod queue;
 
-pub use queue::Permit;
+pub use queue::{Permit, Usage};
 use queue::{Place, Queue};
 
 /// The limits of this process.
@@ -116,6 +116,13 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// What is taken of each bound: reads, writes, tunnels, watches and agents.
+    pub fn usage(&self) -> [Usage; 5] {
+        [&self.reads, &self.writes, &self.tunnels, &self.watches, &self.agents].map(Bound::usage)
+    }
+}
+
 impl Caller {
     /// A holder that is not a user, by the hash of what it is.
     pub const fn of_hash(hash: u64) -> Self {
@@ -133,6 +140,11 @@ impl MemberBounds {
         self.in_flight.admit(caller, due).await.ok_or_else(|| Error::ForMember(member.to_string()))
     }
 
+    /// What is taken of the bound of requests, and of that of watches.
+    pub fn usage(&self) -> [Usage; 2] {
+        [self.in_flight.usage(), self.watches.usage()]
+    }
+
     /// Admits a long-running request to `member`, or refuses it at once.
     pub fn admit_watch(&self, member: &ClusterName, caller: Caller) -> Result<Permit, Error> {
         self.watches.admit_now(caller).ok_or_else(|| Error::WatchesOfMember(member.to_string()))
@@ -142,6 +154,11 @@ impl MemberBounds {
 impl Bound {
     pub fn new(size: Size) -> Self {
         Self((size.places > 0).then(|| Arc::new(Queue::new(size))))
+    }
+
+    /// What is taken of it.
+    pub fn usage(&self) -> Usage {
+        self.0.as_ref().map_or_else(Usage::default, |queue| queue.usage())
     }
 
     /// Admits one more at once, or says that there is no room.

@@ -38,6 +38,8 @@ pub enum Route {
     Health(Health),
     /// `/metrics`.
     Metrics,
+    /// Below `/debug/`, for whom the host authorizes for the path.
+    Debug(Debug),
     /// The read-only view of the inventory; `None` is the collection.
     Clusters(Option<ClusterName>),
     /// A member's API. Below `selfreviews` it is what a review of the caller needs: everybody may enter there by the
@@ -85,6 +87,24 @@ pub enum Health {
     Ready,
 }
 
+/// What an operator may look at or change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Debug {
+    /// `/debug/state`
+    State,
+    /// `/debug/flags/v`: the level of the log.
+    LogLevel,
+}
+
+impl Debug {
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::State => "/debug/state",
+            Self::LogLevel => "/debug/flags/v",
+        }
+    }
+}
+
 /// A Kubernetes request verb; [`Verb::None`] is what the apiserver calls the empty verb, which only
 /// a `*` rule allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +147,7 @@ impl RequestInfo {
             Route::Proxy(..) | Route::Attach(_) => Verb::of_method(request.method()),
             Route::Clusters(name) => Verb::of_read(request.method(), name.is_some(), request.uri().query())
                 .ok_or_else(|| Error::Method(request.method().clone()))?,
+            Route::Debug(Debug::LogLevel) if *request.method() == Method::PUT => Verb::Update,
             _ if matches!(*request.method(), Method::GET | Method::HEAD) => Verb::Get,
             _ => return Err(Error::Method(request.method().clone())),
         };
@@ -215,6 +236,8 @@ impl Route {
             "/livez" | "/healthz" => Self::Health(Health::Live),
             "/readyz" => Self::Health(Health::Ready),
             "/metrics" => Self::Metrics,
+            "/debug/state" => Self::Debug(Debug::State),
+            "/debug/flags/v" => Self::Debug(Debug::LogLevel),
             _ => {
                 let (document, rest) = match target.strip_prefix("/openapi/v3") {
                     Some(rest) => (Document::OpenApiV3, rest),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{Instrument, debug, info, warn};
+use tracing::{Instrument, debug, warn};
 
 use crate::identity::authorization::{self, Allowed, Authorizer};
 use crate::request::cutoff::{self, Cutoff};
@@ -57,7 +57,7 @@ impl Revalidation {
                 () = cancelled(gone) => End::MemberGone,
                 end = lapsed(&authorizer, &allowed, interval) => end,
             };
-            info!(why = %end, "long-running request ended");
+            debug!(why = %end, "long-running request ended");
             let _ = told.set(end);
             ending.cancel();
             sleep(cutoff::GRACE).await;

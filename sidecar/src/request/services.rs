@@ -11,6 +11,7 @@ use crate::endpoints::clusters::Registry;
 use crate::identity::authentication::Authenticator;
 use crate::identity::authorization::{Allowed, Authorizer};
 use crate::identity::impersonation::member;
+use crate::log_level::LogLevel;
 use crate::members::inventory::Inventory;
 use crate::readiness::Readiness;
 use crate::request::cutoff::Cutoffs;
@@ -21,6 +22,7 @@ use crate::request::revalidation::{self, Revalidation};
 use crate::request::upgrade::Tunnels;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
+use crate::server::places::Places;
 use crate::tunnel::accounts::Accounts;
 use crate::tunnel::registry::AgentTunnels;
 
@@ -43,6 +45,8 @@ pub struct Services {
     pub goaway: Goaway,
     pub cors: Option<Cors>,
     pub cutoffs: Arc<Cutoffs>,
+    pub places: Arc<Places>,
+    pub log_level: LogLevel,
     /// None records nothing.
     pub auditor: Option<Arc<Auditor>>,
 }

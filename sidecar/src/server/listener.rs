@@ -28,7 +28,7 @@ use crate::request::handler::{self, Arrival};
 use crate::request::services::Services;
 use crate::server::head_limit::HeadLimit;
 use crate::server::peer::Peer;
-use crate::server::places::{Place, Places, Proof};
+use crate::server::places::{Place, Proof};
 use crate::server::tls::replicas;
 use crate::tunnel::peers::answer::answer;
 use crate::workers::Workers;
@@ -56,7 +56,6 @@ pub async fn run(
     shutdown: CancellationToken,
 ) {
     let acceptor = TlsAcceptor::from(tls);
-    let places = Arc::new(Places::default());
     loop {
         // Both arms are cancel-safe: accept() loses no connection.
         let accepted = tokio::select! {
@@ -74,7 +73,7 @@ pub async fn run(
             }
         };
         // Closed at once where there is no place for it: what comes after it in the kernel's queue may have one.
-        let Some(place) = places.connection(address) else {
+        let Some(place) = services.places.connection(address) else {
             metrics.refused.inc();
             continue;
         };

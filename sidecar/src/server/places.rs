@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError};
 
 use ahash::RandomState;
 
-use crate::request::limits::{Bound, Caller, Error, Permit, Size};
+use crate::request::limits::{Bound, Caller, Error, Permit, Size, Usage};
 
 /// The places of this process.
 #[derive(Debug)]
@@ -75,6 +75,14 @@ impl Places {
         let connection = general.or_else(|| self.proving.admit_now(address))?;
         let held = Held { _connection: connection, stranger: None, must_prove };
         Some(Place { places: self.clone(), address, held: held.into() })
+    }
+
+    /// How many connections there are, of the front proxy, and of peers that are not known.
+    pub fn usage(&self) -> [Usage; 3] {
+        let [mut connections, front_proxy, strangers] =
+            [&self.connections, &self.front_proxy, &self.strangers].map(Bound::usage);
+        connections.in_use += front_proxy.in_use;
+        [connections, front_proxy, strangers]
     }
 
     fn holder(&self, address: IpAddr) -> Caller {

@@ -116,13 +116,8 @@ impl AgentTunnels {
     pub fn new(replica: &str, peers: Arc<Peers>, registry: &mut Registry) -> Arc<Self> {
         let open = Gauge::default();
         own(registry).register("agent_tunnels", "Open tunnels of members' agents", open.clone());
-        Arc::new(Self {
-            replica: replica.into(),
-            began: Timestamp::now(),
-            clusters: Default::default(),
-            open,
-            peers,
-        })
+        let (began, clusters) = (Timestamp::now(), Default::default());
+        Arc::new(Self { replica: replica.into(), began, clusters, open, peers })
     }
 
     /// The name of this replica, by which agents tell replicas apart.

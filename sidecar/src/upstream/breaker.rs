@@ -90,6 +90,10 @@ impl Breaker {
         self.suspect.load(Ordering::Relaxed) && self.with(|state| state.next_try.is_some())
     }
 
+    pub(super) fn failure(&self) -> Option<(Timestamp, String)> {
+        self.with(|state| state.failing.as_ref().map(|failing| (failing.told, failing.reason.clone())))
+    }
+
     /// Why nothing is sent now, if so.
     pub(super) fn refusal(&self) -> Option<Unreachable> {
         self.with(|state| state.refusal(Instant::now()))

@@ -114,6 +114,11 @@ impl Pool {
         Box::pin(self.send_anew(request)).await
     }
 
+    /// How many connections wait for a request.
+    pub(super) fn idle(&self) -> usize {
+        self.idle.0.iter().map(|idle| locked(idle).len()).sum()
+    }
+
     /// Closes idle connections that should not be kept any longer.
     pub(super) fn sweep(&self) {
         self.idle.sweep();

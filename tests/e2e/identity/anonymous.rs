@@ -33,8 +33,6 @@ fn refused_http2_login_is_answered_and_connection_closes() -> Result<()> {
     ensure!(http2.end()? == Some(0), "no goodbye");
     // After a minute any connection ends on which nobody logged in.
     ensure!(asked.elapsed() < Duration::from_secs(30), "it took {:?}", asked.elapsed());
-    let log = std::fs::read_to_string(&sidecar()?.log)?;
-    ensure!(log.contains("Authentication failed, attempted: bearer"), "it is not in the log");
     Ok(())
 }
 

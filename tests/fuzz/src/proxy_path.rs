@@ -58,6 +58,11 @@ fn agrees(info: &RequestInfo, method: &str, path: &str) {
             assert_eq!(upstream.verb, "get", "what is answered here only reads");
             assert_eq!(info.verb == Verb::Get, name.is_some());
         }
+        Route::Debug(debug) => {
+            assert!(!upstream.resource_request, "{upstream:?}");
+            assert!(["GET", "HEAD", "PUT"].contains(&method), "{method}");
+            assert_eq!(path, debug.path());
+        }
         Route::Discovery(_) | Route::Health(_) | Route::Metrics => {
             assert!(!upstream.resource_request, "{upstream:?}");
             assert!(["GET", "HEAD"].contains(&method), "{method}");

@@ -67,6 +67,11 @@ impl TokenReviews {
         self.verdict(token, address).await?.ok_or(Error::Token)
     }
 
+    /// How many verdicts are kept.
+    pub fn kept(&self) -> usize {
+        self.verdicts.len()
+    }
+
     /// Drops verdicts whose time is over.
     pub fn forget_expired(&self) {
         self.verdicts.forget_expired();

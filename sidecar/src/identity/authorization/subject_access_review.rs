@@ -86,6 +86,11 @@ impl SubjectAccessReviews {
         Box::pin(decisions.get_or_fetch(&key, review, Result::is_ok)).await
     }
 
+    /// How many decisions are kept, of requests and of lists.
+    pub fn kept(&self) -> [usize; 2] {
+        [self.decisions.len(), self.listed.len()]
+    }
+
     /// Drops decisions whose time is over.
     pub fn forget_expired(&self) {
         self.decisions.forget_expired();

@@ -21,6 +21,7 @@ use crate::request::metrics::Metrics;
 
 mod audit;
 pub(crate) mod chain;
+mod debug;
 
 /// A body that says one word, and panics when it is told to.
 struct LastWord {

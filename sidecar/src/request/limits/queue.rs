@@ -12,6 +12,7 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
 use ahash::{HashMap, HashMapExt};
+use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::{Caller, Size};
@@ -46,6 +47,16 @@ struct Holder {
     waiting: VecDeque<(u64, oneshot::Sender<Permit>)>,
 }
 
+/// What is taken of a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    pub in_use: usize,
+    pub waiting: usize,
+    /// How many there are in all; 0 is no limit.
+    pub limit: usize,
+}
+
 /// What a request gets that is not refused.
 pub(super) enum Place {
     Free(Permit),
@@ -59,6 +70,14 @@ impl Queue {
             State { free: places, waiting: 0, last_turn: 0, callers: HashMap::new(), order: VecDeque::new() };
         let queued = places.max(queued_per_caller);
         Self { places, share, queued_per_caller, queued, state: state.into() }
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        self.with(|state| Usage {
+            in_use: self.places - state.free,
+            waiting: state.waiting,
+            limit: self.places,
+        })
     }
 
     /// A place, or one in the queue; `None` when that is full. In a full queue, who comes with fewer

@@ -60,6 +60,7 @@ impl Kind {
             Route::Discovery(document) => (Verb::Get, Object::Path(document.path())),
             Route::Health(_) => (Verb::Get, Object::Path("/healthz")),
             Route::Metrics => (Verb::Get, Object::Path("/metrics")),
+            Route::Debug(debug) => (Verb::of_method(method), Object::Path(debug.path())),
         };
         Self { verb, object, is_long_running }
     }

@@ -66,6 +66,8 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
         agent_accounts: Accounts::new(client.clone(), tokio::sync::watch::channel(None).1),
         cutoffs: Cutoffs::new(),
         auditor: None,
+        places: Arc::default(),
+        log_level: Default::default(),
         authenticator: Authenticator::new(trust, tokens, flags.anonymous_auth, failures),
         authorizer: Arc::new(Authorizer::new(client.clone())),
         limits: Limits::new(size, size, 0, 0, 0),
@@ -111,24 +113,33 @@ pub(super) async fn send_as(
     path: &str,
     header: Option<(&'static str, &str)>,
 ) -> (StatusCode, HeaderMap, String) {
+    let mut request = request(path).map(|_| Full::default());
+    *request.method_mut() = method;
+    if let Some((name, value)) = header {
+        request.headers_mut().insert(HeaderName::from_static(name), value.parse().unwrap());
+    }
+    send_request(services, peer, version, request).await
+}
+
+pub(super) async fn send_request(
+    services: &Arc<Services>,
+    peer: &Arc<Peer>,
+    version: Version,
+    mut request: Request<Full<Bytes>>,
+) -> (StatusCode, HeaderMap, String) {
     let (client, server, ..) = connection();
     let (services, peer) = (services.clone(), peer.clone());
     let service = service_fn(move |request| {
         let (services, peer) = (services.clone(), peer.clone());
         async move { Ok::<_, Infallible>(handle(services, peer, Arrival::default(), request).await) }
     });
-    let mut request = request(path).map(|_| Full::new(Bytes::new()));
-    *request.method_mut() = method;
-    if let Some((name, value)) = header {
-        request.headers_mut().insert(HeaderName::from_static(name), value.parse().unwrap());
-    }
     let response = if version == Version::HTTP_2 {
         tokio::spawn(conn::http2::Builder::new(TokioExecutor::new()).serve_connection(server, service));
         let (mut sender, client) = http2::handshake(TokioExecutor::new(), client).await.unwrap();
         tokio::spawn(client);
         sender.send_request(request).await.unwrap()
     } else {
-        *request.uri_mut() = path.parse().unwrap();
+        *request.uri_mut() = request.uri().path_and_query().unwrap().as_str().parse().unwrap();
         tokio::spawn(conn::http1::Builder::new().serve_connection(server, service));
         let (mut sender, client) = http1::handshake(client).await.unwrap();
         tokio::spawn(client);

@@ -1,0 +1,104 @@
+//! How much the process logs, which may change while it runs (apiserver: `pkg/server/routes/flags.go`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+/// The level of the log.
+pub struct LogLevel {
+    current: ArcSwap<String>,
+    apply: Apply,
+}
+
+type Apply = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
+
+impl LogLevel {
+    /// What `apply` changes.
+    pub fn new(current: &EnvFilter, apply: Apply) -> Self {
+        Self { current: ArcSwap::from_pointee(current.to_string()), apply }
+    }
+
+    /// The directives in force.
+    pub fn current(&self) -> Arc<String> {
+        self.current.load_full()
+    }
+
+    /// Takes a verbosity as klog numbers them, or directives as `RUST_LOG` has them. Returns the directives in force.
+    ///
+    /// # Errors
+    ///
+    /// It is neither.
+    pub fn set(&self, wanted: &str) -> Result<Arc<String>, String> {
+        let wanted = wanted.trim();
+        let directives = match wanted.parse::<u8>() {
+            Ok(verbosity) => of_verbosity(verbosity),
+            Err(_) => wanted,
+        };
+        // A word alone would be a target of which everything is logged, a misspelled level too.
+        let is_level = |word: &str| !word.is_empty() && word.parse::<LevelFilter>().is_ok();
+        let misread = directives.split(',').find(|part| !part.contains('=') && !is_level(part.trim()));
+        if let Some(part) = misread {
+            return Err(format!("{part:?} is no level"));
+        }
+        let builder = EnvFilter::builder().with_regex(false);
+        let filter = builder.parse(directives).map_err(|error| error.to_string())?;
+        self.current.store(Arc::new(filter.to_string()));
+        (self.apply)(filter)?;
+        Ok(self.current())
+    }
+}
+
+impl Default for LogLevel {
+    fn default() -> Self {
+        Self::new(&EnvFilter::new(DEFAULT), Box::new(|_| Ok(())))
+    }
+}
+
+impl fmt::Debug for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LogLevel").field(&self.current).finish()
+    }
+}
+
+/// A kube-apiserver logs each request from 3 on, and bytes from 8 on.
+fn of_verbosity(verbosity: u8) -> &'static str {
+    match verbosity {
+        0..3 => DEFAULT,
+        3..8 => "debug,rustls=error,h2=error,hyper=info,hyper_util=info,kube_client=info,tower=info",
+        8.. => "trace",
+    }
+}
+
+/// rustls and h2 warn of what any stranger, or agent, sends.
+pub const DEFAULT: &str = "info,rustls=error,h2=error";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verbosity_and_directives_are_levels() {
+        let level = LogLevel::default();
+        for (wanted, expected) in
+            [("0", "info"), ("4", "debug"), ("10", "trace"), ("sidecar=debug", "sidecar=debug")]
+        {
+            let set = level.set(wanted).unwrap();
+            assert!(set.contains(expected), "{wanted}: {set}");
+            assert_eq!(set, level.current());
+        }
+    }
+
+    #[test]
+    fn invalid_level_changes_nothing() {
+        let level = LogLevel::default();
+        for wanted in
+            ["", "  ", "loud", "sidecar=loud", "-1", "999", "a=b=c", "[span{field", "info,", "info,sidecar"]
+        {
+            assert!(level.set(wanted).is_err(), "{wanted}");
+        }
+        assert_eq!(*level.current(), LogLevel::default().current().to_string());
+    }
+}

@@ -31,7 +31,7 @@ pub use backend::Mode;
 pub use event::Format;
 pub use log_file::Rotation;
 pub use policy::Policy;
-pub use trail::{Trail, TunnelEnd};
+pub use trail::{BYTES_FROM_CALLER, BYTES_TO_CALLER, BYTES_TO_MEMBER, Trail, TunnelEnd};
 pub use webhook::Batch;
 
 use backend::Backend;

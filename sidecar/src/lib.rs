@@ -29,6 +29,7 @@ pub mod members;
 pub mod endpoints;
 
 // What all of them use
+mod counted_io;
 pub mod host_client;
 mod last_words;
 pub mod metrics;

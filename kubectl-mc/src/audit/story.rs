@@ -60,6 +60,10 @@ fn one(events: &[&Value], text: &mut String) {
     if !to_member.is_empty() {
         line("tunnel", format!("{to_member} bytes to the member, {to_caller} to the caller"));
     }
+    let from_caller = annotation("bytes-from-caller");
+    if !from_caller.is_empty() {
+        line("tunnel", format!("{from_caller} bytes from the agent, {to_caller} to the agent"));
+    }
     line("end", annotation("end"));
     line("replica", annotation("replica"));
     line("elsewhere", elsewhere(&string(&last["auditID"]), &cluster));

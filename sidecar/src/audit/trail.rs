@@ -58,8 +58,8 @@ struct Refusal {
 /// The end of an upgraded connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelEnd {
-    pub to_member: u64,
-    pub to_caller: u64,
+    /// By the names of annotations.
+    pub bytes: [(&'static str, u64); 2],
     pub reason: &'static str,
 }
 
@@ -201,12 +201,9 @@ impl Trail {
             annotations.push((HOP, Cow::from(hop.as_str())));
         }
         annotations.push((DURATION, Cow::from(format!("{:.6}", elapsed.as_secs_f64()))));
-        if let Some(TunnelEnd { to_member, to_caller, reason }) = self.tunnel {
-            annotations.extend([
-                (TO_MEMBER, Cow::from(to_member.to_string())),
-                (TO_CALLER, Cow::from(to_caller.to_string())),
-                (END, Cow::from(reason)),
-            ]);
+        if let Some(TunnelEnd { bytes, reason }) = self.tunnel {
+            annotations.extend(bytes.map(|(name, count)| (name, Cow::from(count.to_string()))));
+            annotations.push((END, Cow::from(reason)));
         } else if self.code.is_none() {
             annotations.push((END, Cow::from("no answer")));
         }
@@ -316,8 +313,10 @@ const CLUSTER: &str = "kubectl-mc.dev/cluster";
 const HOP: &str = "kubectl-mc.dev/hop";
 const REPLICA: &str = "kubectl-mc.dev/replica";
 const DURATION: &str = "kubectl-mc.dev/duration-seconds";
-const TO_MEMBER: &str = "kubectl-mc.dev/bytes-to-member";
-const TO_CALLER: &str = "kubectl-mc.dev/bytes-to-caller";
+pub const BYTES_TO_MEMBER: &str = "kubectl-mc.dev/bytes-to-member";
+pub const BYTES_TO_CALLER: &str = "kubectl-mc.dev/bytes-to-caller";
+/// Of the tunnel of an agent, which is the caller.
+pub const BYTES_FROM_CALLER: &str = "kubectl-mc.dev/bytes-from-caller";
 const END: &str = "kubectl-mc.dev/end";
 
 /// More hops than any request has.

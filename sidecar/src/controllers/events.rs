@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use kube::Resource;
 use kube::runtime::events::{Event, EventType, Recorder};
+use kube::{Resource, ResourceExt};
 use kubectl_mc_api::{MemberCluster, MemberClusterStatus};
 use tokio::time::timeout;
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::conditions::status::{Aspect, Known};
 
@@ -29,6 +29,8 @@ impl Events {
             if before == after || (before.is_none() && !finding.is_warning()) {
                 continue;
             }
+            let (type_, reason, message) = (aspect.as_str(), finding.reason(), finding.message());
+            info!(cluster = %member.name_any(), condition = type_, reason, message, "the member's condition changed");
             let event = Event {
                 type_: if finding.is_warning() { EventType::Warning } else { EventType::Normal },
                 reason: finding.reason().to_owned(),

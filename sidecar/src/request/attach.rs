@@ -1,6 +1,7 @@
 //! Accepts the tunnel of a member's agent. The tunnel lives as long as the account and the MemberCluster do, and ends
 //! with either.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -10,6 +11,8 @@ use kubectl_mc_api::ClusterName;
 use tokio::time::timeout;
 use tracing::{Instrument, debug};
 
+use crate::audit::{BYTES_FROM_CALLER, BYTES_TO_CALLER, TunnelEnd};
+use crate::counted_io::{CountedIo, Tally};
 use crate::identity::authorization::Allowed;
 use crate::random;
 use crate::request::agent_handshake::{self, handshake, permitted};
@@ -17,6 +20,7 @@ use crate::request::body::Body;
 use crate::request::error::Error;
 use crate::request::protocol::Protocol;
 use crate::request::record::Record;
+use crate::request::revalidation::End;
 use crate::request::services::Services;
 use crate::request::upgrade;
 use crate::tunnel::{HANDSHAKE_TIMEOUT, PROTOCOL, REPLICA_HEADER, link, web_socket};
@@ -68,7 +72,15 @@ pub fn respond(
                 handed_over = timeout(HANDSHAKE_TIMEOUT, downstream) => handed_over,
             };
             match handed_over {
-                Ok(Ok(stream)) => link::carry(TokioIo::new(stream), reservation, over, &accounts).await,
+                Ok(Ok(stream)) => {
+                    let (read, written) = (Arc::<Tally>::default(), Arc::<Tally>::default());
+                    let stream = TokioIo::new(stream);
+                    let stream = CountedIo { stream, read: read.clone(), written: written.clone() };
+                    let ended = link::carry(stream, reservation, over, &accounts).await;
+                    let bytes = [(BYTES_FROM_CALLER, read.count()), (BYTES_TO_CALLER, written.count())];
+                    let reason = reason(ended, record.hold().end());
+                    record.audit(|trail| trail.tunnel_ended(TunnelEnd { bytes, reason }));
+                }
                 Ok(Err(error)) => debug!(error = %error, "the agent's tunnel was not handed over"),
                 Err(_) => debug!("the agent's tunnel was not handed over in time"),
             }
@@ -76,6 +88,20 @@ pub fn respond(
         .in_current_span(),
     );
     Ok(head)
+}
+
+/// The reason for the end of a tunnel, for the audit.
+fn reason(ended: link::End, end: Option<End>) -> &'static str {
+    match (ended, end) {
+        (link::End::NotSetUp, _) => "tunnel not set up",
+        (link::End::Closed, _) => "agent disconnected",
+        (link::End::Silent, _) => "agent silent",
+        (link::End::Stopped, Some(End::Stopped)) => "sidecar shut down",
+        (link::End::Stopped, Some(End::MemberGone)) => "agent's account deleted",
+        (link::End::Stopped, Some(End::Denied)) => "right revoked",
+        (link::End::Stopped, Some(End::Unconfirmed)) => "right not confirmed",
+        (link::End::Stopped, None) => "member deleted",
+    }
 }
 
 /// Between two questions to the host whether the account may still attach, at most; at random, because the agents of a

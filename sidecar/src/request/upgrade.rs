@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug};
 
-use crate::audit::TunnelEnd;
+use crate::audit::{BYTES_TO_CALLER, BYTES_TO_MEMBER, TunnelEnd};
 use crate::members::cluster::Cluster;
 use crate::members::inventory::Inventory;
 use crate::metrics::{Counted, own};
@@ -129,7 +129,7 @@ fn tunnel_end(ended: splice::Ended, end: Option<End>) -> TunnelEnd {
         (By::Over, Some(End::Denied)) => "right revoked",
         (By::Over, Some(End::Unconfirmed)) => "right not confirmed",
     };
-    TunnelEnd { to_member, to_caller, reason }
+    TunnelEnd { bytes: [(BYTES_TO_MEMBER, to_member), (BYTES_TO_CALLER, to_caller)], reason }
 }
 
 /// Asks the member, and once more with another credential if ours was refused and there is another, or
@@ -167,7 +167,8 @@ mod tests {
             (By::Over, Some(End::MemberGone), "member deleted or changed"),
         ] {
             let ended = splice::Ended { to_member: 1, to_caller: 2, by };
-            assert_eq!(tunnel_end(ended, end), TunnelEnd { to_member: 1, to_caller: 2, reason });
+            let bytes = [(BYTES_TO_MEMBER, 1), (BYTES_TO_CALLER, 2)];
+            assert_eq!(tunnel_end(ended, end), TunnelEnd { bytes, reason });
         }
     }
 }

@@ -42,13 +42,24 @@ pub struct CredentialLife {
     pub expires: i64,
 }
 
+/// How a tunnel ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    NotSetUp,
+    /// The agent closed it, or the connection broke.
+    Closed,
+    Silent,
+    Stopped,
+}
+
 /// Drives a tunnel until the agent leaves, is silent for too long, or the tunnel must end.
 pub(crate) async fn carry<S>(
     io: S,
     reservation: Reservation,
     over: impl Future<Output = ()>,
     accounts: &Accounts,
-) where
+) -> End
+where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let io = WebSocket::new(io, Role::Server);
@@ -57,8 +68,14 @@ pub(crate) async fn carry<S>(
     let handshake = Box::pin(timeout(HANDSHAKE_TIMEOUT, handshake(io)));
     let (sender, connection) = match handshake.await {
         Ok(Ok(connected)) => connected,
-        Ok(Err(error)) => return debug!(error = %error, "the agent's tunnel was not set up"),
-        Err(_) => return debug!("the agent's tunnel was not set up in time"),
+        Ok(Err(error)) => {
+            debug!(error = %error, "the agent's tunnel was not set up");
+            return End::NotSetUp;
+        }
+        Err(_) => {
+            debug!("the agent's tunnel was not set up in time");
+            return End::NotSetUp;
+        }
     };
     let mut connection = pin!(connection);
     let pings = connection.ping_pong();
@@ -85,9 +102,14 @@ pub(crate) async fn carry<S>(
     let end = tokio::select! {
         biased;
         end = driving => end,
-        () = renewing => return,
+        () = renewing => return End::Stopped,
     };
     debug!(cluster = %tunnel.cluster, ?end, "agent's tunnel ended");
+    match end {
+        keep_alive::End::Closed(_) => End::Closed,
+        keep_alive::End::Silent => End::Silent,
+        keep_alive::End::Stopped => End::Stopped,
+    }
 }
 
 type Handshake<S> = (client::SendRequest<Bytes>, client::Connection<Hooked<WebSocket<S>, FrameLimit>, Bytes>);

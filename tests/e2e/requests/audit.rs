@@ -7,10 +7,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use harness::audit::AuditLog;
-use harness::bed::{host, member};
+use harness::bed::{SYSTEM, host, member};
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Gate, Step, ok};
 use harness::http1::{SIDECAR_NAME, member_path};
+use harness::own_agent::{self, OwnAgent};
 use harness::own_sidecar::{Difference, OwnSidecar};
 use harness::scene::{self, Scene};
 use harness::tool::Tool;
@@ -150,6 +151,32 @@ fn request_that_is_open_at_the_end_has_an_event() -> Result<()> {
     ensure!(event["annotations"]["kubectl-mc.dev/end"] == "no answer", "{event}");
     gate.open();
     Ok(())
+}
+
+#[test]
+fn tunnel_of_an_agent_has_bytes_and_end() -> Result<()> {
+    let audited = Audited::start("")?;
+    let cluster = "e2e-audit-agent";
+    own_agent::register(cluster, SYSTEM, &own_agent::own_data(member("m1")?)?)?;
+    let sidecar = format!("https://{}", audited.own.endpoint(None)?.address());
+    let mut agent = OwnAgent::start(cluster, member("m1")?, &own_agent::Difference::to_sidecar(&sidecar)?)?;
+    agent.until_logged("connected")?;
+    agent.kill()?;
+    let ended = audited.event(|event| {
+        let is_attached = event["responseStatus"]["code"] == 101 && event["stage"] == "ResponseComplete";
+        event["objectRef"]["subresource"] == "attach" && is_attached
+    })?;
+    let annotation = |name: &str| ended["annotations"][format!("kubectl-mc.dev/{name}")].as_str();
+    ensure!(annotation("end") == Some("agent disconnected"), "{ended}");
+    for way in ["bytes-from-caller", "bytes-to-caller"] {
+        let bytes = annotation(way).and_then(|bytes| bytes.parse::<u64>().ok());
+        ensure!(bytes > Some(0), "{way}: {ended}");
+    }
+    ensure!(
+        ended["user"]["username"] == format!("system:serviceaccount:kubectl-mc-agents:{cluster}"),
+        "{ended}"
+    );
+    audited.check()
 }
 
 /// A sidecar of the test's own, with an audit log.

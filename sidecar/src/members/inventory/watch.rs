@@ -12,7 +12,7 @@ use kube::{Api, ResourceExt};
 use kubectl_mc_api::names::SECRET_TYPE;
 use kubectl_mc_api::{ClusterName, MemberCluster};
 use tokio::sync::{mpsc, watch};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::fleet::{Fleet, Registered};
 use super::renewal::Read;
@@ -223,6 +223,7 @@ impl State {
             }
             watcher::Event::Delete(member) => {
                 if let Some(name) = name(&member) {
+                    info!(cluster = %name, "the member was deleted");
                     self.tunnels.end(&name);
                     self.registry.delete(member);
                 }

@@ -2,21 +2,18 @@
 //! continues to its end. At the end of a tunnel, both sides are closed, whatever ended it.
 
 use std::future::Future;
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::counter::Counter;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use crate::counted_io::{CountedIo, Tally};
 use crate::last_words::Broken;
 
 /// The bytes that a tunnel carried, and the reason for its end.
@@ -68,12 +65,9 @@ where
     U: AsyncRead + AsyncWrite + Unpin,
 {
     let broken = Broken::default();
-    let (to_member, to_caller) = (Arc::default(), Arc::default());
-    let Bytes { to_member: all_to_member, to_caller: all_to_caller } = bytes;
-    let side = CountedSide { side: downstream, written: Arc::clone(&to_caller), in_all: all_to_caller };
-    let mut downstream = broken.side(side);
-    let side = CountedSide { side: upstream, written: Arc::clone(&to_member), in_all: all_to_member };
-    let mut upstream = broken.side(side);
+    let (to_member, to_caller) = (Tally::new(bytes.to_member), Tally::new(bytes.to_caller));
+    let mut downstream = broken.side(counted(downstream, &to_caller));
+    let mut upstream = broken.side(counted(upstream, &to_member));
     let by = tokio::select! {
         biased;
         () = stop.cancelled() => By::Stop,
@@ -84,8 +78,7 @@ where
             Ok(_) | Err(_) => By::Break,
         },
     };
-    let count = |written: &AtomicU64| written.load(Ordering::Relaxed);
-    let ended = Ended { to_member: count(&to_member), to_caller: count(&to_caller), by };
+    let ended = Ended { to_member: to_member.count(), to_caller: to_caller.count(), by };
     debug!(?ended, "tunnel ended");
     // A TLS alert and a FIN, so that the end is known to be one.
     let told = async { tokio::join!(downstream.shutdown(), upstream.shutdown()) };
@@ -93,38 +86,9 @@ where
     ended
 }
 
-/// A side, and how much was written to it.
-struct CountedSide<T> {
-    side: T,
-    written: Arc<AtomicU64>,
-    in_all: Counter,
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for CountedSide<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.side).poll_read(cx, buffer)
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for CountedSide<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.side).poll_write(cx, bytes))?;
-        self.written.fetch_add(written as u64, Ordering::Relaxed);
-        self.in_all.inc_by(written as u64);
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.side).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.side).poll_shutdown(cx)
-    }
+/// A side whose written bytes are counted.
+fn counted<T>(stream: T, written: &Arc<Tally>) -> CountedIo<T> {
+    CountedIo { stream, read: Arc::default(), written: written.clone() }
 }
 
 /// One TLS record's plain text: a larger buffer would be filled a record at a time all the same.
@@ -134,8 +98,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
 
-    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt, DuplexStream, ReadBuf, duplex};
     use tokio::time::sleep;
 
     use super::*;

@@ -20,7 +20,7 @@ pub(crate) fn joined(
     let (ours, theirs) = duplex(1 << 20);
     let info = AgentInfo { version: "1".into(), instance: instance.into() };
     let reservation = tunnels.reserve(&"m1".parse().unwrap(), info).unwrap();
-    let carry = async move { carry(ours, reservation, pending(), &accounts).await };
+    let carry = async move { _ = carry(ours, reservation, pending(), &accounts).await };
     (WebSocket::new(theirs, Role::Client), AbortOnDropHandle::new(tokio::spawn(carry)))
 }
 

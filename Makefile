@@ -54,6 +54,10 @@ unit: ## Unit tests
 e2e: kubernetes ## End-to-end tests on a real Kubernetes
 	@tests/e2e.sh
 
+.PHONY: credentials
+credentials: kubernetes ## The end-to-end tests with everything logged, and a search of the sidecar's output for credentials: timed tests may fail, the search must not
+	@RUST_LOG=trace tests/e2e.sh
+
 .PHONY: conformance
 conformance: kubernetes ## Upstream's own tests of kubectl through the proxy (FOCUS=EXPRESSION: only some; BY_AGENT=yes: through an agent too; BY_PLUGIN=yes: by the plugin in the place of kubectl)
 	@tests/conformance.sh $(if $(FOCUS),--focus '$(FOCUS)') $(if $(BY_AGENT),--by-agent) $(if $(BY_PLUGIN),--by-plugin)

@@ -66,4 +66,5 @@ e2e() { # WHAT IS LEFT OUT
     run --test-threads 1 --nocapture "$@" $alone
 }
 export -f e2e
-exec target/debug/testbed run "${bed[@]}" -- bash -euo pipefail -c 'e2e "$@"' e2e "${left_out[@]}"
+exec target/debug/testbed run "${bed[@]}" -- bash -euo pipefail -c \
+    'status=0; e2e "$@" || status=$?; tests/credentials-in-output.sh || status=$?; exit "$status"' e2e "${left_out[@]}"

@@ -160,7 +160,7 @@ fn tunnel_of_an_agent_has_bytes_and_end() -> Result<()> {
     own_agent::register(cluster, SYSTEM, &own_agent::own_data(member("m1")?)?)?;
     let sidecar = format!("https://{}", audited.own.endpoint(None)?.address());
     let mut agent = OwnAgent::start(cluster, member("m1")?, &own_agent::Difference::to_sidecar(&sidecar)?)?;
-    agent.until_logged("connected")?;
+    agent.until_logged(r#""message":"connected""#)?;
     agent.kill()?;
     let ended = audited.event(|event| {
         let is_attached = event["responseStatus"]["code"] == 101 && event["stage"] == "ResponseComplete";

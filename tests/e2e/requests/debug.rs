@@ -4,13 +4,13 @@ use anyhow::{Result, ensure};
 use harness::bed::{bed, host};
 use harness::caller::Caller;
 use harness::http1::{Endpoint, Response, member_path};
-use harness::own_sidecar::OwnSidecar;
+use harness::own_sidecar::{Difference, OwnSidecar};
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
 
 #[test]
 fn operators_see_state_and_change_log_level() -> Result<()> {
-    let own = OwnSidecar::start()?;
+    let own = OwnSidecar::with(&Difference { log: Some("info"), ..Difference::default() })?;
     let operator = Caller::certificate("e2e-debug-operator", &[])?;
     let endpoint = own.endpoint(operator.certificate.as_deref())?;
     let at_host = Endpoint::cluster(&bed()?.host, operator.certificate.as_deref())?;

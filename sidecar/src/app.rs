@@ -31,7 +31,7 @@ use crate::members::on_demand_access::OnDemandAccess;
 use crate::metrics;
 use crate::readiness::Readiness;
 use crate::request::cutoff::Cutoffs;
-use crate::request::limits::{self, Limits};
+use crate::request::limits::{self, Limits, MemberLimits};
 use crate::request::record;
 use crate::request::services::Services;
 use crate::request::upgrade::Tunnels;
@@ -75,12 +75,15 @@ impl Bound {
             trust: trust_flags,
             audiences,
             anonymous_auth,
+            token_ttl,
+            authorization,
             goaway,
             cors,
             rules,
             max_inflight,
             max_mutating_inflight,
             max_member_inflight,
+            level_shares,
             max_queued_per_caller: queued_per_caller,
             max_tunnels,
             max_agent_tunnels,
@@ -124,11 +127,23 @@ impl Bound {
 
         let mut metric_registry = metrics::registry();
         let auditor = Auditor::open(audit, &leader::identity(), &mut metric_registry).await?;
+        let size = |places| limits::Size::new(places, queued_per_caller).with_levels(level_shares);
+        let limits = Arc::new(Limits::new(
+            size(max_inflight),
+            size(max_mutating_inflight),
+            max_tunnels,
+            max_watches,
+            max_agent_tunnels,
+        ));
+        let member_limits = MemberLimits::new(limits::MemberSize {
+            in_flight: size(max_member_inflight),
+            watches: limits::Size::without_queue(max_member_watches),
+        });
+        limits.register(member_limits.clone(), &mut metric_registry);
         let metrics = metrics::own(&mut metric_registry);
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
-        let size = |places| limits::Size::new(places, queued_per_caller);
         let peers = Peers::new(peers, secure.local_addr()?, replicas);
         tokio::spawn(peers.clone().run());
         let agent_tunnels = AgentTunnels::new(&leader::identity(), peers, metrics);
@@ -154,27 +169,19 @@ impl Bound {
             fleet,
             metrics: inventory::Metrics::register(metrics),
             tunnels: agent_tunnels.clone(),
-            size_per_member: limits::MemberSize {
-                in_flight: size(max_member_inflight),
-                watches: limits::Size::without_queue(max_member_watches),
-            },
+            limits: member_limits,
             pending: readiness.pending(),
         };
         let watch = AbortOnDropHandle::new(tokio::spawn(inventory::watch::run(host.clone(), watch)));
 
         let tokens = TokenReviews::new(host.clone(), audiences).context("no random numbers")?;
+        let tokens = tokens.with_ttl(token_ttl);
         let connections = Arc::new(listener::Metrics::register(metrics));
         let failures = authentication::Failures::register(metrics);
         let services = Services {
             authenticator: Authenticator::new(trust, tokens, anonymous_auth, failures),
-            authorizer: Arc::new(Authorizer::new(host)),
-            limits: Limits::new(
-                size(max_inflight),
-                size(max_mutating_inflight),
-                max_tunnels,
-                max_watches,
-                max_agent_tunnels,
-            ),
+            authorizer: Arc::new(Authorizer::with(host, authorization)),
+            limits,
             inventory,
             registry,
             rules,

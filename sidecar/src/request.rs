@@ -10,6 +10,7 @@ pub mod cutoff;
 pub mod deadline;
 pub mod error;
 pub mod field_selector;
+pub mod flow;
 pub mod guarded;
 pub mod handler;
 pub mod headers;

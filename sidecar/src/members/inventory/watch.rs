@@ -25,7 +25,7 @@ use crate::endpoints::clusters;
 use crate::members::cluster::Cluster;
 use crate::members::waiter_limit::WaiterLimit;
 use crate::readiness::Pending;
-use crate::request::limits::{MemberBounds, MemberSize};
+use crate::request::limits::{MemberBounds, MemberLimits};
 use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::Upstream;
 use crate::upstream::connection::Connection;
@@ -41,16 +41,15 @@ pub struct Watch {
     pub fleet: watch::Sender<Arc<Fleet>>,
     pub metrics: Metrics,
     pub tunnels: Arc<AgentTunnels>,
-    /// Requests under way to one member, 0 for no limit.
-    pub size_per_member: MemberSize,
+    /// Of requests under way to one member.
+    pub limits: Arc<MemberLimits>,
     /// Done when both lists were read once.
     pub pending: Pending,
 }
 
 /// Follows the host until the process ends.
 pub async fn run(host: kube::Client, watch: Watch) {
-    let Watch { namespace, inventory, mut read, registry, fleet, metrics, tunnels, size_per_member, pending } =
-        watch;
+    let Watch { namespace, inventory, mut read, registry, fleet, metrics, tunnels, limits, pending } = watch;
     let members = Api::<MemberCluster>::all(host.clone());
     let secrets = Api::<Secret>::namespaced(host, &namespace);
     let of_members = watcher::Config::default().fields(&format!("type={SECRET_TYPE}"));
@@ -66,7 +65,7 @@ pub async fn run(host: kube::Client, watch: Watch) {
         fleet,
         metrics,
         tunnels,
-        size_per_member,
+        limits,
         pending: Some(pending),
         members: Listed::default(),
         members_version: 0,
@@ -173,7 +172,7 @@ struct State {
     fleet: watch::Sender<Arc<Fleet>>,
     metrics: Metrics,
     tunnels: Arc<AgentTunnels>,
-    size_per_member: MemberSize,
+    limits: Arc<MemberLimits>,
     pending: Option<Pending>,
     members: Listed<MemberCluster>,
     /// What the members' resourceVersion was just before they were listed.
@@ -265,10 +264,10 @@ impl State {
             let (unreachable, tunnels) = (&self.metrics.unreachable, &self.tunnels);
             let mut way = Way::next(ways.remove(name), name, member, secret, unreachable, tunnels);
             way.reported(member);
-            let share = self.shares.entry(name.clone()).or_insert_with(|| Share {
-                bounds: MemberBounds::new(self.size_per_member),
-                waiters: WaiterLimit::default(),
-            });
+            let share = self
+                .shares
+                .entry(name.clone())
+                .or_insert_with(|| Share { bounds: self.limits.bounds(), waiters: WaiterLimit::default() });
             let cluster = way.upstream.clone().map(|upstream| {
                 let (name, forwarded, gone) = (name.clone(), member.forwarded(), way.gone.clone());
                 let managed = self.managers.objects.contains_key(&name);

@@ -201,8 +201,9 @@ pub struct Serve {
     /// Maximum number of open write requests; 0 means no limit.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_mutating_requests_inflight: usize,
-    /// Maximum number of open requests to one member; 0 means no limit.
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    /// Maximum number of open requests to one member, of which one priority level can have 100 by default; 0 means no
+    /// limit.
+    #[arg(long, value_name = "N", default_value_t = 160)]
     pub max_member_requests_inflight: usize,
     /// Shares of the priority levels in these three limits: system (the host's control plane and nodes),
     /// workload-high (service accounts), interactive (other users), catch-all (callers without a credential). A

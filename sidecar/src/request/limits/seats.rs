@@ -66,6 +66,15 @@ mod tests {
         assert_eq!(seats.guaranteed, [0, 17, 17, 17, 4]);
     }
 
+    /// The defaults of the limits are made for this.
+    #[test]
+    fn one_level_has_hundred_places_of_a_member_by_default() {
+        let seats = Seats::new(160, Shares::default());
+        for level in [Level::System, Level::WorkloadHigh, Level::Interactive] {
+            assert_eq!(seats.available(level, 160, |_| 0), 100, "{level:?}");
+        }
+    }
+
     #[test]
     fn guaranteed_places_are_never_more_than_there_are() {
         let shares =

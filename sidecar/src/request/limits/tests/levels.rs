@@ -56,34 +56,35 @@ fn one_caller_gets_three_quarters_of_its_level_and_what_it_borrows() {
 
 #[tokio::test(start_paused = true)]
 async fn lent_places_return_to_the_level_below_its_share() {
-    let bound = member(100, 100);
-    let mut people = flood(&bound, Level::Interactive);
-    let accounts = flood(&bound, Level::WorkloadHigh);
-    assert_eq!((people.len(), accounts.len()), (62, 17));
-    let wait = |level, key| {
-        let mut turn: BoxFuture<'_, _> = Box::pin(bound.admit(caller(level, key), in_a_minute()));
-        assert!((&mut turn).now_or_never().is_none());
-        turn
-    };
-    let mut queued: Vec<_> = (0..60).map(|key| (Level::Interactive, wait(Level::Interactive, key))).collect();
-    queued.extend((0..60).map(|key| (Level::WorkloadHigh, wait(Level::WorkloadHigh, key))));
-    let mut admitted = Vec::new();
-    while admitted.len() < 20 {
-        people.pop();
-        queued.retain_mut(|(level, turn)| match turn.now_or_never() {
-            Some(permit) => {
-                admitted.push((*level, permit.unwrap()));
-                false
-            }
-            None => true,
-        });
+    for (flooding, late) in
+        [(Level::Interactive, Level::WorkloadHigh), (Level::WorkloadHigh, Level::Interactive)]
+    {
+        let bound = member(100, 100);
+        let (mut first, second) = (flood(&bound, flooding), flood(&bound, late));
+        assert_eq!((first.len(), second.len()), (62, 17));
+        let wait = |level, key| {
+            let mut turn: BoxFuture<'_, _> = Box::pin(bound.admit(caller(level, key), in_a_minute()));
+            assert!((&mut turn).now_or_never().is_none());
+            (level, turn)
+        };
+        let all = [flooding, late].into_iter().flat_map(|level| (0..60).map(move |key| (level, key)));
+        let mut queued: Vec<_> = all.map(|(level, key)| wait(level, key)).collect();
+        let mut admitted = Vec::new();
+        while admitted.len() < 20 {
+            first.pop();
+            queued.retain_mut(|(level, turn)| {
+                let permit = turn.now_or_never();
+                let is_admitted = permit.is_some();
+                admitted.extend(permit.map(|permit| (*level, permit.unwrap())));
+                !is_admitted
+            });
+        }
+        let levels: Vec<_> = admitted.iter().map(|(level, _)| *level).collect();
+        // Up to its 34 nominal places the late level has precedence.
+        assert_eq!(levels[..17], [late; 17], "beside {flooding:?}");
+        let held = bound.0.snapshot().held[late as usize];
+        assert!(held.abs_diff(34) <= 3, "{held} beside {flooding:?}");
     }
-    let levels: Vec<_> = admitted.iter().map(|(level, _)| *level).collect();
-    // Up to their 34 nominal places the accounts have precedence, and then both have as much.
-    assert_eq!(levels[..17], [Level::WorkloadHigh; 17]);
-    assert!(levels[17..].contains(&Level::WorkloadHigh));
-    let load = |level: Level| bound.0.snapshot().held[level as usize];
-    assert!(load(Level::WorkloadHigh).abs_diff(34) <= 3, "{:?}", bound.0.snapshot());
 }
 
 #[tokio::test]

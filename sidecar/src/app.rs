@@ -33,7 +33,7 @@ use crate::members::on_demand_access::OnDemandAccess;
 use crate::metrics;
 use crate::readiness::Readiness;
 use crate::request::cutoff::Cutoffs;
-use crate::request::limits::{self, Limits};
+use crate::request::limits::{self, Limits, MemberLimits};
 use crate::request::metrics::Metrics as RequestMetrics;
 use crate::request::services::Services;
 use crate::request::upgrade::Tunnels;
@@ -77,12 +77,15 @@ impl Bound {
             trust: trust_flags,
             audiences,
             anonymous_auth,
+            token_ttl,
+            authorization,
             goaway,
             cors,
             rules,
             max_inflight,
             max_mutating_inflight,
             max_member_inflight,
+            level_shares,
             max_queued_per_caller: queued_per_caller,
             max_tunnels,
             max_agent_tunnels,
@@ -126,13 +129,25 @@ impl Bound {
 
         let mut metric_registry = metrics::registry();
         let auditor = Auditor::open(audit, &leader::identity(), &mut metric_registry).await?;
+        let size = |places| limits::Size::new(places, queued_per_caller).with_levels(level_shares);
+        let limits = Arc::new(Limits::new(
+            size(max_inflight),
+            size(max_mutating_inflight),
+            max_tunnels,
+            max_watches,
+            max_agent_tunnels,
+        ));
+        let member_limits = MemberLimits::new(limits::MemberSize {
+            in_flight: size(max_member_inflight),
+            watches: limits::Size::without_queue(max_member_watches),
+        });
+        limits.register(member_limits.clone(), &mut metric_registry);
         let metrics = &mut metric_registry;
         let (token_reviews, access_reviews) = ReviewMetrics::register(metrics);
         let request_metrics = Arc::new(RequestMetrics::register(metrics));
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
-        let size = |places| limits::Size::new(places, queued_per_caller);
         let peers = Peers::new(peers, secure.local_addr()?, replicas);
         tokio::spawn(peers.clone().run());
         let agent_tunnels = AgentTunnels::new(&leader::identity(), peers, metrics);
@@ -160,30 +175,21 @@ impl Bound {
             metrics: inventory::Metrics::register(metrics),
             requests: request_metrics.by_member.clone(),
             tunnels: agent_tunnels.clone(),
-            size_per_member: limits::MemberSize {
-                in_flight: size(max_member_inflight),
-                watches: limits::Size::without_queue(max_member_watches),
-            },
+            limits: member_limits,
             pending: readiness.pending(),
         };
         let watch = AbortOnDropHandle::new(tokio::spawn(inventory::watch::run(host.clone(), watch)));
 
         let tokens = TokenReviews::new(host.clone(), audiences).context("no random numbers")?;
-        let tokens = tokens.counted(token_reviews, CacheMetrics::register(metrics));
-        let authorizer =
-            Authorizer::new(host).counted(authorization::Metrics::register(metrics), access_reviews);
+        let tokens = tokens.with_ttl(token_ttl).counted(token_reviews, CacheMetrics::register(metrics));
+        let authorizer = Authorizer::with(host, authorization);
+        let authorizer = authorizer.counted(authorization::Metrics::register(metrics), access_reviews);
         let connections = Arc::new(listener::Metrics::register(metrics));
         let logins = authentication::Metrics::register(metrics);
         let services = Services {
             authenticator: Authenticator::new(trust, tokens, anonymous_auth, logins),
             authorizer: Arc::new(authorizer),
-            limits: Limits::new(
-                size(max_inflight),
-                size(max_mutating_inflight),
-                max_tunnels,
-                max_watches,
-                max_agent_tunnels,
-            ),
+            limits,
             inventory,
             registry,
             rules,

@@ -1,6 +1,7 @@
 //! The command line. Flags that a kube-apiserver or an aggregated API server has bear its names.
 
 mod audit;
+mod delegated;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -14,8 +15,10 @@ use kubectl_mc_api::go_duration::{self, parse_flag};
 use kubectl_mc_api::token_life::RENEWAL_FRACTION;
 
 use crate::identity::impersonation::member::DEFAULT_OMITTED_EXTRA;
+use crate::request::limits::Shares;
 
 pub use audit::Audit;
+pub use delegated::Delegated;
 
 /// The cluster proxy beside a host cluster's kube-apiserver.
 #[derive(Debug, Parser)]
@@ -172,6 +175,8 @@ pub struct Serve {
     #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", require_equals = true)]
     pub anonymous_auth: bool,
+    #[command(flatten)]
+    pub delegated: Delegated,
     /// Probability of closing an HTTP/2 connection with GOAWAY after a request, at most 0.02. It spreads clients
     /// over the replicas.
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0)]
@@ -196,11 +201,17 @@ pub struct Serve {
     /// Maximum number of open write requests; 0 means no limit.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_mutating_requests_inflight: usize,
-    /// Maximum number of open requests to one member; 0 means no limit.
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    /// Maximum number of open requests to one member, of which one priority level can have 100 by default; 0 means no
+    /// limit.
+    #[arg(long, value_name = "N", default_value_t = 160)]
     pub max_member_requests_inflight: usize,
+    /// Shares of the priority levels in these three limits: system (the host's control plane and nodes),
+    /// workload-high (service accounts), interactive (other users), catch-all (callers without a credential). A
+    /// level lends a part of its share while it is idle, and keeps the rest; 0 keeps nothing.
+    #[arg(long, value_name = "LEVEL=SHARE,...", default_value_t = Shares::default())]
+    pub priority_level_shares: Shares,
     /// Maximum number of queued requests of one caller, when a limit is reached or the caller has reached its share
-    /// of it (three quarters for a single caller); 0 means no queue.
+    /// of it (three quarters of its level's places for a single caller); 0 means no queue.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub max_requests_queued_per_caller: usize,
     /// Maximum number of open tunnels (exec, attach, port-forward), of which one caller can have three quarters; 0

@@ -10,10 +10,14 @@ use kubectl_mc_api::access::sent;
 use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::names;
 
-use crate::args::{Audit, LogFormat, Serve};
+use crate::args::{Audit, Delegated, LogFormat, Serve};
 use crate::audit;
 use crate::controllers::{self, credentials, leader};
+use crate::identity::authorization;
+use crate::identity::authorization::always_allowed::AlwaysAllowed;
+use crate::identity::authorization::subject_access_review::Ttl;
 use crate::identity::impersonation::member;
+use crate::request::limits::Shares;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
 use crate::server::tls::certificates::Files;
@@ -32,12 +36,15 @@ pub struct Config {
     pub trust: BTreeMap<String, String>,
     pub audiences: Vec<String>,
     pub anonymous_auth: bool,
+    pub token_ttl: Duration,
+    pub authorization: authorization::Config,
     pub goaway: Goaway,
     pub cors: Option<Cors>,
     pub rules: member::Rules,
     pub max_inflight: usize,
     pub max_mutating_inflight: usize,
     pub max_member_inflight: usize,
+    pub level_shares: Shares,
     pub max_queued_per_caller: usize,
     pub max_tunnels: usize,
     pub max_agent_tunnels: usize,
@@ -83,6 +90,7 @@ impl TryFrom<Serve> for Config {
             requestheader_extra_headers_prefix,
             api_audiences,
             anonymous_auth,
+            delegated,
             goaway_chance,
             cors_allowed_origins,
             admin_groups,
@@ -91,6 +99,7 @@ impl TryFrom<Serve> for Config {
             max_requests_inflight,
             max_mutating_requests_inflight,
             max_member_requests_inflight,
+            priority_level_shares,
             max_requests_queued_per_caller,
             max_tunnels,
             max_agent_tunnels,
@@ -150,6 +159,8 @@ impl TryFrom<Serve> for Config {
             trust,
             audiences: api_audiences,
             anonymous_auth,
+            token_ttl: delegated.authentication_token_webhook_cache_ttl,
+            authorization: self::authorization(delegated, priority_level_shares)?,
             cors: Cors::new(&cors_allowed_origins)
                 .map_err(|error| Error::Flag(format!("cors-allowed-origins: {error}")))?,
             goaway: Goaway::new(goaway_chance).ok_or_else(|| {
@@ -163,6 +174,7 @@ impl TryFrom<Serve> for Config {
             max_inflight: max_requests_inflight,
             max_mutating_inflight: max_mutating_requests_inflight,
             max_member_inflight: max_member_requests_inflight,
+            level_shares: priority_level_shares,
             max_queued_per_caller: max_requests_queued_per_caller,
             max_tunnels,
             max_agent_tunnels,
@@ -199,6 +211,18 @@ impl TryFrom<Serve> for Config {
             log_format,
         })
     }
+}
+
+fn authorization(flags: Delegated, levels: Shares) -> Result<authorization::Config, Error> {
+    let patterns: Vec<_> =
+        flags.authorization_always_allow_paths.into_iter().filter(|pattern| !pattern.is_empty()).collect();
+    let always_allowed = AlwaysAllowed::parse(&patterns)
+        .map_err(|error| Error::Flag(format!("authorization-always-allow-paths: {error}")))?;
+    let ttl = Ttl {
+        allowed: flags.authorization_webhook_cache_authorized_ttl,
+        denied: flags.authorization_webhook_cache_unauthorized_ttl,
+    };
+    Ok(authorization::Config { always_allowed, ttl, levels: Some(levels) })
 }
 
 fn audit(flags: Audit) -> Result<audit::Config, Error> {
@@ -317,6 +341,10 @@ mod tests {
         for (flag, named) in [
             ("--client-ca-file=/does/not/exist", "--client-ca-file: cannot read /does/not/exist"),
             ("--cors-allowed-origins=example.com", "--cors-allowed-origins: \"example.com\" does not pin"),
+            (
+                "--authorization-always-allow-paths=/metrics,/a*b",
+                "--authorization-always-allow-paths: only a * at the end is allowed in \"/a*b\"",
+            ),
             ("--goaway-chance=0.1", "--goaway-chance: it is less than 0 or more than 0.02"),
             ("--requestheader-username-headers=a b", "--requestheader-username-headers: no header name"),
         ] {

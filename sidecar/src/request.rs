@@ -11,6 +11,7 @@ pub mod deadline;
 pub mod debug;
 pub mod error;
 pub mod field_selector;
+pub mod flow;
 pub mod guarded;
 pub mod handler;
 pub mod headers;

@@ -62,10 +62,23 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
+        self.get_or_fetch_for(key, ask, |value| if lasts(value) { self.time } else { Duration::ZERO }).await
+    }
+
+    /// The same, with a time that depends on the answer; one that is zero is not kept.
+    pub(crate) async fn get_or_fetch_for<Q>(
+        &self,
+        key: &Q,
+        ask: impl Future<Output = V>,
+        time: impl Fn(&V) -> Duration,
+    ) -> V
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         let answer = async {
             let value = ask.await;
-            let now = Instant::now();
-            Answer { until: if lasts(&value) { now + self.time } else { now }, value }
+            Answer { until: Instant::now() + time(&value), value }
         };
         self.cell(key).get_or_init(|| answer).await.value.clone()
     }
@@ -174,6 +187,17 @@ mod tests {
         advance(Duration::from_millis(1)).await;
         assert_eq!(kept.get("a"), None);
         assert_eq!(kept.get_or_fetch("a", asked.ask(), |_| true).await, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_can_depend_on_the_answer() {
+        let (cache, time) = (TtlCache::new(8, TIME), |value: &u64| Duration::from_secs(*value));
+        for value in [0, 1, 100] {
+            cache.get_or_fetch_for(&value, async { value }, time).await;
+        }
+        assert_eq!([0, 1, 100].map(|key| cache.get(&key)), [None, Some(1), Some(100)]);
+        advance(TIME).await;
+        assert_eq!([0, 1, 100].map(|key| cache.get(&key)), [None, None, Some(100)]);
     }
 
     #[tokio::test(start_paused = true)]

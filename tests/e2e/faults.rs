@@ -7,6 +7,7 @@ mod leadership;
 mod member_answers;
 mod member_reach;
 mod member_refusals;
+mod priority_levels;
 mod process;
 mod shutdown;
 mod slow_members;

@@ -25,6 +25,7 @@ use crate::request::cutoff::Cutoff;
 use crate::request::deadline;
 use crate::request::debug;
 use crate::request::error::Error;
+use crate::request::flow;
 use crate::request::guarded::Guarded;
 use crate::request::headers;
 use crate::request::proxy;
@@ -167,14 +168,14 @@ async fn respond(
     }
 
     // Who logged in is admitted before the host is asked anything for them, whomever they act as.
-    let user = services.limits.caller(&caller.identity.user);
+    let user = flow::caller(&services.limits, &caller.identity);
     record.hold().admitted(match due {
-        Some(due) => services.limits.admit(info.verb.is_read(), user, due).await?,
+        Some(due) => record.hold().waits(services.limits.admit(info.verb.is_read(), user, due)).await?,
         None if matches!(info.route, Route::Attach(_)) => services.limits.admit_agent(user)?,
         None if info.upgrade.is_some() => services.limits.admit_tunnel(user)?,
         None => services.limits.admit_watch(user)?,
     });
-    // Within the caller's share of requests, so that one caller alone cannot fill a slow audit log.
+    // Within the caller's share of requests, so that one caller alone cannot fill a slow audit log, but an exempt one.
     record.store_beginning(due).await?;
     let subject = match impersonation::requested(&caller, request.headers_mut())? {
         Some(requested) => Box::pin(requested.check(&caller.identity, user, &services.authorizer)).await?,
@@ -204,7 +205,7 @@ async fn respond(
     };
     let cluster = services.inventory.find(name)?;
     if info.upgrade.is_none() {
-        record.hold().admitted_by_member(cluster.admit(user, due).await?);
+        record.hold().admitted_by_member(record.hold().waits(cluster.admit(user, due)).await?);
     }
 
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));

@@ -2,10 +2,13 @@
 //! or as a long-running request the revalidation of its right.
 
 use std::future::pending;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use futures_util::poll;
 use tokio::time::sleep_until;
 
 use crate::request::cutoff::{Cutoff, Listed};
@@ -22,6 +25,8 @@ pub struct Hold {
     begun: Instant,
     #[expect(clippy::disallowed_types, reason = "held for a swap, and never over an await")]
     permits: std::sync::Mutex<Permits>,
+    /// In queues, in nanoseconds.
+    waited: AtomicU64,
     end: OnceLock<End>,
     /// Ends the request where nothing else does.
     listed: Listed,
@@ -46,7 +51,8 @@ enum End {
 impl Hold {
     pub(super) fn begin(peer: Arc<Peer>, listed: Listed) -> Self {
         peer.request_begins();
-        Self { peer, begun: Instant::now(), permits: Default::default(), end: OnceLock::new(), listed }
+        let (permits, waited, end) = Default::default();
+        Self { peer, begun: Instant::now(), permits, waited, end, listed }
     }
 
     /// Keeps the place of a request whose peer is not known, until the peer is known or the request is over.
@@ -63,6 +69,25 @@ impl Hold {
     /// Keeps a member's permit until the request is over.
     pub fn admitted_by_member(&self, permit: Permit) {
         self.with(|permits| permits.member = Some(permit));
+    }
+
+    /// Waits for a place in a queue, and adds the time to that which the request has waited.
+    pub async fn waits<T>(&self, admission: impl Future<Output = T>) -> T {
+        let mut admission = pin!(admission);
+        // Most do not wait, and need no clock.
+        if let Poll::Ready(admitted) = poll!(&mut admission) {
+            return admitted;
+        }
+        let begun = tokio::time::Instant::now();
+        let admitted = admission.await;
+        let waited = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.waited.fetch_add(waited, Ordering::Relaxed);
+        admitted
+    }
+
+    /// How long the request has waited in queues of limits, whether it got a place there or not.
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 
     /// Keeps the revalidation of a long-running request until the request is over.
@@ -140,5 +165,25 @@ impl Hold {
 
     fn with<T>(&self, change: impl FnOnce(&mut Permits) -> T) -> T {
         change(&mut self.permits.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_in_queues_add_up() {
+        let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
+        let hold = Hold::begin(peer, Listed::alone());
+        hold.waits(ready(())).await;
+        assert_eq!(hold.waited(), Duration::ZERO);
+        hold.waits(sleep(Duration::from_secs(2))).await;
+        hold.waits(sleep(Duration::from_secs(1))).await;
+        assert_eq!(hold.waited(), Duration::from_secs(3));
     }
 }

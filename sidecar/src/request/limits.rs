@@ -1,39 +1,53 @@
 //! How much may be under way at once (apiserver: `filters/maxinflight.go`, and the fairness of
 //! `util/flowcontrol`): reads and writes apart, in all and per member. What is admitted in all is
-//! many times what one member may hold, so that a few members that hang leave room for the others;
-//! and of each bound one caller gets a share, so that one who floods leaves room for the others.
+//! many times what one member may hold, so that a few members that hang leave room for the others.
+//! Each bound keeps places for each priority level ([`Level`]), so that a flood in one level leaves room for the
+//! others; and of a level's places one caller gets a share, so that one who floods leaves room for the others there.
 //! Long-running requests, which upstream does not count, have bounds of their own: tunnels in all, and
-//! everything else (watches, followed logs) in all and per member.
+//! everything else (watches, followed logs) in all and per member. These know no levels.
 //!
 //! The same bounds serve what is shared by address before a caller is known ([`crate::server::listener`]) and the
 //! reviews that the host is asked for: any key tells the holders apart.
 
+use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ahash::RandomState;
-use kubectl_mc_api::ClusterName;
+use serde::Serialize;
 use tokio::time::{self, timeout};
 
+mod counts;
+mod level;
+mod member;
+mod metrics;
 mod queue;
+mod seats;
 
-pub use queue::{Permit, Usage};
-use queue::{Place, Queue};
+pub use level::{InvalidShares, Level, Shares};
+pub use member::{MemberBounds, MemberLimits, MemberSize};
+pub use queue::Permit;
+use queue::{Place, Queue, Snapshot, Turn};
 
 /// The limits of this process.
 #[derive(Debug)]
 pub struct Limits {
     reads: Bound,
     writes: Bound,
-    tunnels: Bound,
-    watches: Bound,
-    agents: Bound,
+    tunnels: Counted,
+    watches: Counted,
+    agents: Counted,
     callers: RandomState,
 }
 
-/// A holder of places, as limits tell them apart: a user or an address. Two that hash alike share a share.
+/// A holder of places, as limits tell them apart: a user, the accounts of a namespace, or an address. Two that hash
+/// alike share a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Caller(u64);
+pub struct Caller {
+    key: u64,
+    level: Level,
+}
 
 /// How large a bound is.
 #[derive(Clone, Copy, Debug)]
@@ -44,12 +58,14 @@ pub struct Size {
     pub share: usize,
     /// How many requests of one caller may wait for a place.
     pub queued_per_caller: usize,
+    /// The shares of the priority levels. Without them all callers are equal.
+    pub levels: Option<Shares>,
 }
 
 impl Size {
     /// So many places, of which a quarter is left for the others, except where that is not even one.
     pub const fn new(places: usize, queued_per_caller: usize) -> Self {
-        Self { places, share: places - places / 4, queued_per_caller }
+        Self { places, share: places - places / 4, queued_per_caller, levels: None }
     }
 
     /// Places for which no request waits, because they may be held for hours.
@@ -61,37 +77,54 @@ impl Size {
     pub const fn with_share(self, share: usize) -> Self {
         Self { share, ..self }
     }
+
+    /// The same with places for each priority level.
+    pub const fn with_levels(self, shares: Shares) -> Self {
+        Self { levels: Some(shares), ..self }
+    }
 }
 
-/// How much one member may hold.
-#[derive(Clone, Copy, Debug)]
-pub struct MemberSize {
-    pub in_flight: Size,
-    pub watches: Size,
+/// What is taken of a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    pub in_use: usize,
+    pub waiting: usize,
+    /// How many there are in all; 0 is no limit.
+    pub limit: usize,
 }
 
-/// The bounds of one member.
+/// One number that may not be passed.
 #[derive(Clone, Debug)]
-pub struct MemberBounds {
-    in_flight: Bound,
-    watches: Bound,
-}
+pub struct Bound(Arc<Queue>);
 
-/// One number that may not be passed; `None` is no limit.
-#[derive(Clone, Debug)]
-pub struct Bound(Option<Arc<Queue>>);
+/// A bound that counts what it refuses.
+#[derive(Debug)]
+struct Counted {
+    bound: Bound,
+    refused: AtomicU64,
+}
 
 impl Limits {
     pub fn new(reads: Size, writes: Size, tunnels: usize, watches: usize, agents: usize) -> Self {
-        let [tunnels, watches, agents] = [tunnels, watches, agents].map(Size::without_queue);
-        let [reads, writes, tunnels, watches, agents] =
-            [reads, writes, tunnels, watches, agents].map(Bound::new);
+        let [reads, writes] = [reads, writes].map(|size| Bound(Arc::new(Queue::of_all(size))));
+        let [tunnels, watches, agents] = [tunnels, watches, agents].map(Size::without_queue).map(|size| {
+            let refused = AtomicU64::new(0);
+            Counted { bound: Bound::new(size), refused }
+        });
         Self { reads, writes, tunnels, watches, agents, callers: RandomState::new() }
     }
 
-    /// The holder that a user is in every bound.
-    pub fn caller(&self, user: &str) -> Caller {
-        Caller(self.callers.hash_one(user))
+    /// What is taken of each bound: reads, writes, tunnels, watches and agents.
+    pub fn usage(&self) -> [Usage; 5] {
+        let [tunnels, watches, agents] =
+            [&self.tunnels, &self.watches, &self.agents].map(|counted| &counted.bound);
+        [&self.reads, &self.writes, tunnels, watches, agents].map(Bound::usage)
+    }
+
+    /// The holder that this key is in every bound.
+    pub fn caller(&self, level: Level, key: impl Hash) -> Caller {
+        Caller { key: self.callers.hash_one(key), level }
     }
 
     /// Admits a request that is not long-running, as soon as there is room for its caller.
@@ -116,55 +149,32 @@ impl Limits {
     }
 }
 
-impl Limits {
-    /// What is taken of each bound: reads, writes, tunnels, watches and agents.
-    pub fn usage(&self) -> [Usage; 5] {
-        [&self.reads, &self.writes, &self.tunnels, &self.watches, &self.agents].map(Bound::usage)
-    }
-}
-
 impl Caller {
     /// A holder that is not a user, by the hash of what it is.
-    pub const fn of_hash(hash: u64) -> Self {
-        Self(hash)
-    }
-}
-
-impl MemberBounds {
-    pub fn new(size: MemberSize) -> Self {
-        Self { in_flight: Bound::new(size.in_flight), watches: Bound::new(size.watches) }
+    pub const fn of_hash(key: u64) -> Self {
+        Self { key, level: Level::Interactive }
     }
 
-    /// Admits a request that is not long-running to `member`, as soon as there is room for its caller.
-    pub async fn admit(&self, member: &ClusterName, caller: Caller, due: Instant) -> Result<Permit, Error> {
-        self.in_flight.admit(caller, due).await.ok_or_else(|| Error::ForMember(member.to_string()))
-    }
-
-    /// What is taken of the bound of requests, and of that of watches.
-    pub fn usage(&self) -> [Usage; 2] {
-        [self.in_flight.usage(), self.watches.usage()]
-    }
-
-    /// Admits a long-running request to `member`, or refuses it at once.
-    pub fn admit_watch(&self, member: &ClusterName, caller: Caller) -> Result<Permit, Error> {
-        self.watches.admit_now(caller).ok_or_else(|| Error::WatchesOfMember(member.to_string()))
+    /// The priority level of the caller's requests.
+    pub const fn level(self) -> Level {
+        self.level
     }
 }
 
 impl Bound {
     pub fn new(size: Size) -> Self {
-        Self((size.places > 0).then(|| Arc::new(Queue::new(size))))
+        Self(Arc::new(Queue::new(size)))
     }
 
     /// What is taken of it.
     pub fn usage(&self) -> Usage {
-        self.0.as_ref().map_or_else(Usage::default, |queue| queue.usage())
+        let Snapshot { places, held, waiting, .. } = self.0.snapshot();
+        Usage { in_use: held.into_iter().sum(), waiting: waiting.into_iter().sum(), limit: places }
     }
 
     /// Admits one more at once, or says that there is no room.
     pub fn admit_now(&self, caller: Caller) -> Option<Permit> {
-        let Some(queue) = &self.0 else { return Some(Permit::unlimited()) };
-        match queue.place(caller)? {
+        match self.0.place(caller)? {
             Place::Free(permit) => Some(permit),
             Place::Queued(_) => None,
         }
@@ -173,19 +183,40 @@ impl Bound {
     /// Admits one more, at once or after a while, or says that there is no room. Who waits does not
     /// wait until the request is `due`: an answer would no longer be in time.
     pub async fn admit(&self, caller: Caller, due: Instant) -> Option<Permit> {
-        let now = time::Instant::now();
-        let wait = (time::Instant::from_std(due).saturating_duration_since(now) / 4).min(LONGEST_WAIT);
-        self.admit_within(caller, wait).await
+        match self.0.place(caller)? {
+            Place::Free(permit) => Some(permit),
+            Place::Queued(turn) => {
+                let left = time::Instant::from_std(due).saturating_duration_since(time::Instant::now());
+                in_turn(turn, (left / 4).min(LONGEST_WAIT)).await
+            }
+        }
     }
 
     /// Admits one more, at once or after at most `wait`, or says that there is no room.
     pub async fn admit_within(&self, caller: Caller, wait: Duration) -> Option<Permit> {
-        let Some(queue) = &self.0 else { return Some(Permit::unlimited()) };
-        match queue.place(caller)? {
+        match self.0.place(caller)? {
             Place::Free(permit) => Some(permit),
-            Place::Queued(turn) => timeout(wait, turn).await.ok().flatten(),
+            Place::Queued(turn) => in_turn(turn, wait).await,
         }
     }
+}
+
+impl Counted {
+    fn admit_now(&self, caller: Caller) -> Option<Permit> {
+        let permit = self.bound.admit_now(caller);
+        if permit.is_none() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        permit
+    }
+}
+
+async fn in_turn(mut turn: Turn, wait: Duration) -> Option<Permit> {
+    let admitted = timeout(wait, &mut turn).await;
+    if admitted.is_err() {
+        turn.is_late();
+    }
+    admitted.ok().flatten()
 }
 
 /// A quarter of the time that a request has is the wait that upstream grants it; that of a minute.

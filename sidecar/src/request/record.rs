@@ -190,7 +190,8 @@ impl Drop for Inner {
         let code = entry.code.map_or(0, |code| code.as_u16());
         let kind = entry.kind.unwrap_or_else(|| Kind::unknown(&self.method));
         let outcome = Outcome { code, hop: entry.hop };
-        self.metrics.ended(kind, outcome, entry.member.as_deref(), Took { elapsed, ..Took::default() });
+        let took = Took { elapsed, queued: self.hold.waited(), trace: None };
+        self.metrics.ended(kind, outcome, entry.member.as_deref(), took);
         if let Some(trail) = &mut entry.trail {
             trail.ended(&self.audit_id, entry.hop, elapsed);
         }

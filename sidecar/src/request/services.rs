@@ -30,7 +30,7 @@ use crate::tunnel::registry::AgentTunnels;
 pub struct Services {
     pub authenticator: Authenticator,
     pub authorizer: Arc<Authorizer>,
-    pub limits: Limits,
+    pub limits: Arc<Limits>,
     pub inventory: Arc<Inventory>,
     pub registry: Registry,
     pub rules: member::Rules,

@@ -45,7 +45,7 @@ fn flood_of_one_caller_keeps_no_other_out() -> Result<()> {
             _ => ok(),
         })?;
         let flooder = direct("flooder")?;
-        // A member's limit is 100, and no caller holds more than three quarters.
+        // A level has 100 places of a member, and no caller holds more than three quarters.
         let requests = vec![Request::get(member_path(&fake.name, "/flood")); 80];
         let mut flood = Unread::send(stall, &flooder, &requests)?;
         let arrived = || fake.requests("/flood").len();

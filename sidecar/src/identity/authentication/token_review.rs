@@ -1,5 +1,5 @@
 //! Bearer tokens, reviewed by the host (apiserver: `plugin/pkg/authenticator/token/webhook` behind
-//! `authentication/token/cache`). Verdicts are kept for 10 seconds, equal look-ups are joined, and
+//! `authentication/token/cache`). Verdicts are kept for 10 seconds by default, equal look-ups are joined, and
 //! the reviews under way are bounded, so that strangers with made-up tokens cost the host little.
 
 use std::collections::BTreeMap;
@@ -48,13 +48,18 @@ impl TokenReviews {
             reviews: Api::all(host),
             audiences,
             key: hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())?,
-            verdicts: TtlCache::new(MAX_VERDICTS, KEPT),
+            verdicts: TtlCache::new(MAX_VERDICTS, TTL),
             accepted: TtlCache::new(MAX_VERDICTS, ACCEPTED),
             strangers: Bound::new(Size::new(MAX_OF_STRANGERS, MAX_QUEUED)),
             renewals: Bound::new(Size::new(MAX_OF_RENEWALS, MAX_QUEUED)),
             metrics: ReviewMetrics::default(),
             cache: CacheMetrics::default(),
         })
+    }
+
+    /// The same with another time for which verdicts are kept; zero keeps none.
+    pub fn with_ttl(self, ttl: Duration) -> Self {
+        Self { verdicts: TtlCache::new(MAX_VERDICTS, ttl), ..self }
     }
 
     /// Counts them there.
@@ -161,8 +166,8 @@ fn holder(digest: &[u8; 32]) -> Caller {
     Caller::of_hash(digest.first_chunk().map_or(0, |start| u64::from_ne_bytes(*start)))
 }
 
-/// Upstream keeps accepted and refused tokens alike for 10 s.
-const KEPT: Duration = Duration::from_secs(10);
+/// Upstream keeps accepted and refused tokens alike for so long.
+pub const TTL: Duration = Duration::from_secs(10);
 const MAX_VERDICTS: usize = 8192;
 /// Upstream's limit for one review.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! SubjectAccessReview on the host, with upstream's cache (allow and deny for 10 s, LRU of 8192,
+//! SubjectAccessReview on the host, with upstream's cache (allow and deny for 10 s by default, LRU of 8192,
 //! nothing kept whose attributes are 10,000 bytes or more), equal look-ups joined, and a bound on
 //! those under way. A failed review allows nothing.
 //!
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::{Asker, Attributes};
 use crate::identity::Identity;
 use crate::identity::review_metrics::ReviewMetrics;
-use crate::request::limits::{Bound, Caller, Size};
+use crate::request::limits::{Bound, Caller, Shares, Size};
 use crate::retry;
 use crate::ttl_cache::TtlCache;
 
@@ -28,7 +28,8 @@ pub struct SubjectAccessReviews {
     decisions: Decisions,
     /// Those of lists.
     listed: Decisions,
-    /// Under way for callers, each of whom has a share.
+    ttl: Ttl,
+    /// Under way for callers, each of whom has a share, and so has each priority level.
     callers: Bound,
     /// Under way for the lists and watches of callers, in turns.
     listings: Bound,
@@ -46,13 +47,29 @@ pub struct Decision {
     pub reason: Arc<str>,
 }
 
+/// How long decisions are kept; zero keeps none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ttl {
+    pub allowed: Duration,
+    pub denied: Duration,
+}
+
+impl Default for Ttl {
+    /// Upstream's of an aggregated server.
+    fn default() -> Self {
+        Self { allowed: TTL, denied: TTL }
+    }
+}
+
 impl SubjectAccessReviews {
-    pub fn new(host: kube::Client) -> Self {
+    pub fn new(host: kube::Client, ttl: Ttl, levels: Option<Shares>) -> Self {
+        let of_callers = Size { levels, ..Size::new(MAX_OF_CALLERS, MAX_QUEUED) };
         Self {
             reviews: Api::all(host),
-            decisions: TtlCache::new(MAX_DECISIONS, KEPT),
-            listed: TtlCache::new(MAX_LISTED, KEPT),
-            callers: Bound::new(Size::new(MAX_OF_CALLERS, MAX_QUEUED)),
+            decisions: TtlCache::new(MAX_DECISIONS, TTL),
+            listed: TtlCache::new(MAX_LISTED, TTL),
+            ttl,
+            callers: Bound::new(of_callers),
             listings: Bound::new(Size::new(MAX_OF_LISTINGS, MAX_QUEUED_LISTINGS)),
             renewals: Bound::new(Size::new(MAX_OF_RENEWALS, usize::MAX).with_share(MAX_OF_RENEWALS)),
             metrics: ReviewMetrics::default(),
@@ -64,7 +81,7 @@ impl SubjectAccessReviews {
         Self { metrics, ..self }
     }
 
-    /// The host's decision, fresh or at most 10 s old.
+    /// The host's decision, fresh or kept.
     pub async fn decide(
         &self,
         identity: &Arc<Identity>,
@@ -83,7 +100,12 @@ impl SubjectAccessReviews {
             return decision;
         }
         let review = async { self.review(identity, attributes, asker).await.map_err(Arc::new) };
-        Box::pin(decisions.get_or_fetch(&key, review, Result::is_ok)).await
+        let ttl = |decision: &Result<Decision, _>| match decision {
+            Ok(Decision { allowed: true, .. }) => self.ttl.allowed,
+            Ok(Decision { allowed: false, .. }) => self.ttl.denied,
+            Err(_) => Duration::ZERO,
+        };
+        Box::pin(decisions.get_or_fetch_for(&key, review, ttl)).await
     }
 
     /// How many decisions are kept, of requests and of lists.
@@ -195,7 +217,7 @@ pub enum Error {
 }
 
 /// Upstream's lifetime of an aggregated server's decisions, allow and deny alike.
-const KEPT: Duration = Duration::from_secs(10);
+pub const TTL: Duration = Duration::from_secs(10);
 const MAX_DECISIONS: usize = 8192;
 /// Upstream keeps nothing from this size on.
 const MAX_KEPT_SIZE: usize = 10_000;

@@ -34,6 +34,7 @@ fn trust(client: &Ca, front: &Ca, allowed: &str) -> Trust {
         entry("requestheader-client-ca-file", &front.pem()),
         entry("requestheader-allowed-names", allowed),
         entry("requestheader-username-headers", r#"["X-Remote-User"]"#),
+        entry("requestheader-group-headers", r#"["X-Remote-Group"]"#),
     ]))
     .unwrap()
 }

@@ -21,7 +21,7 @@ use crate::endpoints::clusters;
 use crate::members::cluster::Cluster;
 use crate::members::waiter_limit::WaiterLimit;
 use crate::readiness::Pending;
-use crate::request::limits::{MemberBounds, MemberSize};
+use crate::request::limits::{MemberBounds, MemberLimits};
 use crate::request::metrics::{ByMember, OfMember};
 use crate::tunnel::registry::AgentTunnels;
 
@@ -40,8 +40,8 @@ pub struct Watch {
     pub metrics: Metrics,
     pub requests: Arc<ByMember>,
     pub tunnels: Arc<AgentTunnels>,
-    /// Requests under way to one member, 0 for no limit.
-    pub size_per_member: MemberSize,
+    /// Of requests under way to one member.
+    pub limits: Arc<MemberLimits>,
     /// Done when both lists were read once.
     pub pending: Pending,
 }
@@ -57,7 +57,7 @@ pub async fn run(host: kube::Client, watch: Watch) {
         metrics,
         requests,
         tunnels,
-        size_per_member,
+        limits,
         pending,
     } = watch;
     let members = Api::<MemberCluster>::all(host.clone());
@@ -76,7 +76,7 @@ pub async fn run(host: kube::Client, watch: Watch) {
         metrics,
         requests,
         tunnels,
-        size_per_member,
+        limits,
         pending: Some(pending),
         members: Listed::default(),
         members_version: 0,
@@ -184,7 +184,7 @@ struct State {
     metrics: Metrics,
     requests: Arc<ByMember>,
     tunnels: Arc<AgentTunnels>,
-    size_per_member: MemberSize,
+    limits: Arc<MemberLimits>,
     pending: Option<Pending>,
     members: Listed<MemberCluster>,
     /// What the members' resourceVersion was just before they were listed.
@@ -271,7 +271,7 @@ impl State {
             let mut way = Way::next(ways.remove(name), name, member, secret, unreachable, tunnels);
             way.reported(member);
             let share = self.shares.entry(name.clone()).or_insert_with(|| Share {
-                bounds: MemberBounds::new(self.size_per_member),
+                bounds: self.limits.bounds(),
                 waiters: WaiterLimit::default(),
                 requests: self.requests.of(name),
             });

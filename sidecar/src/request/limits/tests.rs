@@ -6,8 +6,10 @@ use tokio::time::{self, sleep};
 
 use super::*;
 
-const FLOODER: Caller = Caller(1);
-const POLITE: Caller = Caller(2);
+mod levels;
+
+const FLOODER: Caller = Caller::of_hash(1);
+const POLITE: Caller = Caller::of_hash(2);
 
 fn size(places: usize, queued_per_caller: usize) -> Size {
     Size::new(places, queued_per_caller)
@@ -28,7 +30,7 @@ fn at_once(bound: &Bound, caller: Caller) -> Option<Permit> {
 }
 
 fn is_idle(bound: &Bound, places: usize) -> bool {
-    bound.0.as_ref().unwrap().is_idle(places)
+    bound.0.is_idle(places)
 }
 
 #[tokio::test]
@@ -66,7 +68,7 @@ async fn callers_who_take_all_they_can_leave_places_for_another() {
     let bound = bound_of(100, 0);
     let mut held = Vec::new();
     for _ in 0..100 {
-        held.extend((10..20).filter_map(|number| at_once(&bound, Caller(number))));
+        held.extend((10..20).filter_map(|number| at_once(&bound, Caller::of_hash(number))));
     }
     assert_eq!(held.len(), 97);
     assert!(at_once(&bound, POLITE).is_some());
@@ -83,10 +85,10 @@ async fn no_request_waits_that_may_have_a_free_place() {
         if dice % 2 == 0 && !held.is_empty() {
             held.swap_remove(dice / 2 % held.len());
         } else {
-            turns.push(Box::pin(bound.admit(Caller(state >> 40 & 3), in_a_minute())));
+            turns.push(Box::pin(bound.admit(Caller::of_hash(state >> 40 & 3), in_a_minute())));
         }
         turns.retain_mut(|turn| turn.now_or_never().map(|permit| held.extend(permit)).is_none());
-        assert!(bound.0.as_ref().unwrap().is_fair(), "step {step}");
+        assert!(bound.0.is_fair(), "step {step}");
     }
     drop((held, turns));
     assert!(is_idle(&bound, 8));
@@ -104,13 +106,13 @@ async fn a_limit_of_few_leaves_nobody_without_a_place() {
 /// The order in which requests that wait are admitted, one place being passed on from one to the next.
 async fn admitted(callers: &[u64]) -> Vec<u64> {
     let bound = bound_of(1, 50);
-    let held = at_once(&bound, Caller(0)).unwrap();
+    let held = at_once(&bound, Caller::of_hash(0)).unwrap();
     let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
     let mut waiting = JoinSet::new();
     for caller in callers.iter().copied() {
         let (bound, sender) = (bound.clone(), sender.clone());
         waiting.spawn(async move {
-            let permit = bound.admit(Caller(caller), in_a_minute()).await.unwrap();
+            let permit = bound.admit(Caller::of_hash(caller), in_a_minute()).await.unwrap();
             sender.send(caller).unwrap();
             drop(permit);
         });
@@ -210,7 +212,7 @@ async fn polite_caller_gets_in_beside_a_crowd_that_floods() {
     for number in 0..200 {
         let limits = limits.clone();
         flood.spawn(async move {
-            let caller = Caller(100 + number % 3);
+            let caller = Caller::of_hash(100 + number % 3);
             loop {
                 match limits.admit(true, caller, in_a_minute()).await {
                     Ok(_permit) => sleep(Duration::from_secs(1)).await,
@@ -230,7 +232,7 @@ async fn polite_caller_gets_in_beside_a_crowd_that_floods() {
 #[tokio::test(start_paused = true)]
 async fn in_a_full_queue_who_has_more_makes_room_for_who_has_fewer() {
     let bound = bound_of(4, 4);
-    let _held: Vec<_> = (0..4).map(|n| at_once(&bound, Caller(10 + n)).unwrap()).collect();
+    let _held: Vec<_> = (0..4).map(|n| at_once(&bound, Caller::of_hash(10 + n)).unwrap()).collect();
     let mut queued: Vec<_> = (0..4).map(|_| Box::pin(bound.admit(FLOODER, in_a_minute()))).collect();
     for turn in &mut queued {
         assert!(turn.now_or_never().is_none());
@@ -255,7 +257,8 @@ async fn however_requests_come_and_go_every_place_is_given_back() {
         let (bound, most, now) = (bound.clone(), most.clone(), now.clone());
         requests.spawn(async move {
             let patience = Duration::from_micros(number % 7 * 50);
-            let admitted = time::timeout(patience, bound.admit(Caller(number % 5), in_a_minute())).await;
+            let admitted =
+                time::timeout(patience, bound.admit(Caller::of_hash(number % 5), in_a_minute())).await;
             if let Ok(Some(_permit)) = admitted {
                 most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 tokio::task::yield_now().await;
@@ -271,7 +274,8 @@ async fn however_requests_come_and_go_every_place_is_given_back() {
 #[test]
 fn fault_74_tunnels_are_bounded_apart_and_nobody_has_them_all() {
     let limits = Limits::new(size(1, 0), size(1, 0), 4, 0, 0);
-    let (many, other) = (limits.caller("many"), limits.caller("other"));
+    let (many, other) =
+        (limits.caller(Level::Interactive, "many"), limits.caller(Level::Interactive, "other"));
     let open: Vec<_> = (0..3).map(|_| limits.admit_tunnel(many).unwrap()).collect();
     assert!(matches!(limits.admit_tunnel(many), Err(Error::Tunnels)));
     let others = limits.admit_tunnel(other).unwrap();

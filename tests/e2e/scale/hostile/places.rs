@@ -31,8 +31,8 @@ fn fault_46_trickling_bodies_free_their_places_in_time() -> Result<()> {
     Stall::ALL.into_iter().try_for_each(|stall| places_come_back("trickle", TRICKLE, stall))
 }
 
-/// Callers who do not read take all hundred places of a member. No other caller gets in until their deadline, and
-/// every caller does a second after it.
+/// Callers who do not read take all hundred places that their level has of a member. No other caller gets in until
+/// their deadline, and every caller does a second after it.
 fn places_come_back(name: &str, rest: &str, stall: Stall) -> Result<()> {
     let name = format!("{name}-{stall:?}").to_lowercase();
     let timeout = format!("--request-timeout={}", DEADLINE.as_secs());

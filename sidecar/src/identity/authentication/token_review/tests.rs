@@ -131,10 +131,25 @@ async fn made_up_tokens_of_one_address_leave_reviews_to_another() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn verdicts_are_kept_for_the_ttl() {
+    for (ttl, kept) in [(Duration::ZERO, false), (Duration::from_secs(60), true)] {
+        let (reviews, asked) = reviews(&[]);
+        let reviews = reviews.with_ttl(ttl);
+        for token in ["jane", "made-up"] {
+            let _ = user(&reviews, token).await;
+            tokio::time::advance(TTL).await;
+            let before = asked();
+            let _ = user(&reviews, token).await;
+            assert_eq!(asked() == before, kept, "{ttl:?} {token}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn made_up_tokens_leave_reviews_to_accepted_tokens() {
     let reviews = slow_host();
     user(&reviews, "jane").await.unwrap();
-    tokio::time::advance(KEPT).await;
+    tokio::time::advance(TTL).await;
     let polite = async {
         tokio::task::yield_now().await;
         let begun = tokio::time::Instant::now();

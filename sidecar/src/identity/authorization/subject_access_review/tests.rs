@@ -6,7 +6,10 @@ use tokio::time::Instant;
 use super::*;
 use crate::fake_host::host;
 use crate::identity::authorization::{self, Authorizer};
+use crate::request::limits::{Level, Limits};
 use crate::request::request_info::RequestInfo;
+
+const ONE: Size = Size::new(1, 0);
 
 const JANE: Asker = Asker::Caller(Caller::of_hash(1));
 const BOB: Asker = Asker::Caller(Caller::of_hash(2));
@@ -31,7 +34,7 @@ fn decision(review: &Value) -> (u16, Value) {
 
 fn reviews() -> (SubjectAccessReviews, impl Fn() -> usize) {
     let (client, asked) = host(decision);
-    (SubjectAccessReviews::new(client), move || asked.load(Ordering::SeqCst))
+    (SubjectAccessReviews::new(client, Ttl::default(), None), move || asked.load(Ordering::SeqCst))
 }
 
 fn user(name: &str) -> Arc<Identity> {
@@ -52,6 +55,35 @@ async fn the_hosts_decision_is_kept_for_equal_questions_only() {
         assert!(!reviews.decide(&user("eve"), &users("bob"), JANE).await.unwrap().allowed);
     }
     assert_eq!(asked(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn allowed_and_denied_decisions_have_their_own_ttl() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    for (allowed, denied, kept) in [
+        (TTL, TTL, [true, true, false, false]),
+        (MINUTE, Duration::ZERO, [true, false, true, false]),
+        (Duration::ZERO, MINUTE, [false, true, false, true]),
+    ] {
+        let (client, asked) = host(decision);
+        let reviews = SubjectAccessReviews::new(client, Ttl { allowed, denied }, None);
+        let asked = || asked.load(Ordering::SeqCst);
+        let jane = user("jane");
+        let mut is_kept = Vec::new();
+        for time in [Duration::from_secs(1), TTL] {
+            for name in ["bob", "root"] {
+                let _ = reviews.decide(&jane, &users(name), JANE).await;
+            }
+            tokio::time::advance(time).await;
+            for name in ["bob", "root"] {
+                let before = asked();
+                let decision = reviews.decide(&jane, &users(name), JANE).await.unwrap();
+                assert_eq!(decision.allowed, name == "bob");
+                is_kept.push(asked() == before);
+            }
+        }
+        assert_eq!(is_kept, kept, "{allowed:?} {denied:?}");
+    }
 }
 
 #[tokio::test]
@@ -79,7 +111,9 @@ async fn a_host_that_fails_for_a_moment_is_asked_again() {
         true => decision(review),
         false => decision(&json!({"spec": {"user": "broken"}})),
     });
-    let decided = SubjectAccessReviews::new(client).decide(&user("jane"), &users("bob"), JANE).await;
+    let decided = SubjectAccessReviews::new(client, Ttl::default(), None)
+        .decide(&user("jane"), &users("bob"), JANE)
+        .await;
     assert!(decided.unwrap().allowed);
 }
 
@@ -140,7 +174,7 @@ async fn flood(reviews: &SubjectAccessReviews, count: usize, asker: Asker) -> us
 #[tokio::test(start_paused = true)]
 async fn fault_76_reviews_of_a_slow_host_are_bounded() {
     let (client, most) = slow_host();
-    let reviews = SubjectAccessReviews::new(client);
+    let reviews = SubjectAccessReviews::new(client, Ttl::default(), None);
     let (jane, bob, renewals) = tokio::join!(
         flood(&reviews, MAX_OF_CALLERS, JANE),
         flood(&reviews, MAX_OF_CALLERS, BOB),
@@ -155,7 +189,7 @@ async fn fault_76_reviews_of_a_slow_host_are_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn fault_76_flood_of_one_caller_leaves_reviews_to_others() {
-    let reviews = SubjectAccessReviews::new(slow_host().0);
+    let reviews = SubjectAccessReviews::new(slow_host().0, Ttl::default(), None);
     let others = async {
         tokio::task::yield_now().await;
         let begun = Instant::now();
@@ -168,9 +202,24 @@ async fn fault_76_flood_of_one_caller_leaves_reviews_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn fault_76_flood_of_one_level_leaves_reviews_to_others() {
+    let reviews = SubjectAccessReviews::new(slow_host().0, Ttl::default(), Some(Shares::default()));
+    let asker = |level, key: usize| Asker::Caller(Limits::new(ONE, ONE, 0, 0, 0).caller(level, key));
+    let crowd = (0..200).map(|key| flood(&reviews, 3, asker(Level::Interactive, key)));
+    let others = async {
+        tokio::task::yield_now().await;
+        let asked = [Level::System, Level::WorkloadHigh, Level::CatchAll].map(|level| asker(level, 0));
+        let asked = futures_util::future::join_all(asked.map(|asker| flood(&reviews, 4, asker))).await;
+        assert_eq!(asked, [4, 4, 4]);
+    };
+    let (crowd, ()) = tokio::join!(futures_util::future::join_all(crowd), others);
+    assert_eq!(crowd.into_iter().sum::<usize>(), 100);
+}
+
+#[tokio::test(start_paused = true)]
 async fn fault_76_lists_leave_reviews_to_other_requests() {
     let (client, most) = slow_host();
-    let reviews = SubjectAccessReviews::new(client);
+    let reviews = SubjectAccessReviews::new(client, Ttl::default(), None);
     let others = async {
         tokio::task::yield_now().await;
         let begun = Instant::now();

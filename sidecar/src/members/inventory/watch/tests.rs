@@ -14,7 +14,7 @@ use crate::identity::Identity;
 use crate::identity::authorization::Attributes;
 use crate::members::on_demand_access::{OnDemandAccess, Outcome};
 use crate::readiness::Readiness;
-use crate::request::limits::{Limits, MemberSize, Size};
+use crate::request::limits::{Caller, MemberLimits, MemberSize, Size};
 use crate::upstream::grant::Lacking;
 
 const ONE: Size = Size::new(1, 0);
@@ -45,7 +45,7 @@ impl Host {
             registry,
             fleet: watch::Sender::default(),
             metrics: Metrics::default(),
-            size_per_member: ONE_EACH,
+            limits: MemberLimits::new(ONE_EACH),
             pending: Some(readiness.pending()),
             members: Listed::default(),
             members_version: 0,
@@ -231,7 +231,7 @@ async fn fault_73_streams_end_with_their_credential() {
 #[tokio::test]
 async fn a_members_share_is_the_same_over_a_change_of_its_secret() {
     let mut host = Host::synced();
-    let user = Limits::new(ONE, ONE, 0, 0, 0).caller("jane");
+    let user = Caller::of_hash(1);
     let due = Some(Instant::now() + Duration::from_secs(60));
     let permit = host.find("m1").unwrap().admit(user, due).await.unwrap();
     host.state.secret(Event::Apply(secret("m1", "new")));

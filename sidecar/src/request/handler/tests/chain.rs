@@ -14,7 +14,8 @@ use crate::endpoints::clusters::Registry;
 use crate::fake_host::host;
 use crate::identity::authentication::token_review::TokenReviews;
 use crate::identity::authentication::{self, Authenticator};
-use crate::identity::authorization::Authorizer;
+use crate::identity::authorization::always_allowed::AlwaysAllowed;
+use crate::identity::authorization::{self, Authorizer};
 use crate::identity::impersonation::member;
 use crate::identity::trust::tests::{FrontProxy, front_proxy};
 use crate::members::inventory::Inventory;
@@ -22,7 +23,7 @@ use crate::members::inventory::renewal::Renewals;
 use crate::members::on_demand_access::OnDemandAccess;
 use crate::readiness::Readiness;
 use crate::request::cutoff::Cutoffs;
-use crate::request::limits::{Limits, Size};
+use crate::request::limits::{Level, Limits, Size};
 use crate::request::upgrade::Tunnels;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
@@ -36,6 +37,8 @@ pub(super) struct Flags {
     goaway_chance: f64,
     /// Pages of `https://ui.example` are allowed.
     cors: bool,
+    /// Every path is allowed without asking the host.
+    always_allowed: bool,
 }
 
 /// jane's token is `jane` and bob's `bob`; a token called `broken` the host cannot review. Everybody may do
@@ -60,6 +63,9 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
     let tokens = TokenReviews::new(client.clone(), Vec::new()).unwrap();
     let (renewals, _) = Renewals::new(client.clone(), "ns");
     let size = Size::new(10, 0);
+    let patterns = flags.always_allowed.then(|| "*".to_owned());
+    let always_allowed = AlwaysAllowed::parse(patterns.as_slice()).unwrap();
+    let authorization = authorization::Config { always_allowed, ..authorization::Config::default() };
     let failures = authentication::Metrics::register(&mut metrics);
     let services = Services {
         agent_tunnels: AgentTunnels::none(),
@@ -69,8 +75,8 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
         places: Arc::default(),
         log_level: Default::default(),
         authenticator: Authenticator::new(trust, tokens, flags.anonymous_auth, failures),
-        authorizer: Arc::new(Authorizer::new(client.clone())),
-        limits: Limits::new(size, size, 0, 0, 0),
+        authorizer: Arc::new(Authorizer::with(client.clone(), authorization)),
+        limits: Arc::new(Limits::new(size, size, 0, 0, 0)),
         inventory: Arc::new(Inventory::new(renewals, OnDemandAccess::new(client, "ns"))),
         registry: Registry::new().0,
         rules: member::Rules::default(),
@@ -113,9 +119,31 @@ pub(super) async fn send_as(
     path: &str,
     header: Option<(&'static str, &str)>,
 ) -> (StatusCode, HeaderMap, String) {
+    exchange(services, peer, version, method, path, header.as_slice()).await
+}
+
+/// Sends a GET with several headers.
+async fn send_with(
+    services: &Arc<Services>,
+    peer: &Arc<Peer>,
+    version: Version,
+    path: &str,
+    headers: &[(&'static str, &str)],
+) -> (StatusCode, HeaderMap, String) {
+    exchange(services, peer, version, Method::GET, path, headers).await
+}
+
+async fn exchange(
+    services: &Arc<Services>,
+    peer: &Arc<Peer>,
+    version: Version,
+    method: Method,
+    path: &str,
+    headers: &[(&'static str, &str)],
+) -> (StatusCode, HeaderMap, String) {
     let mut request = request(path).map(|_| Full::default());
     *request.method_mut() = method;
-    if let Some((name, value)) = header {
+    for (name, value) in headers {
         request.headers_mut().insert(HeaderName::from_static(name), value.parse().unwrap());
     }
     send_request(services, peer, version, request).await
@@ -300,6 +328,45 @@ async fn at_the_end_nothing_is_begun_that_would_not_end_by_itself() {
     assert!(closing(&body) && asked() == before, "{body}");
     let (.., body) = send(&services, &stranger(), Version::HTTP_2, PODS, JANE).await;
     assert!(!closing(&body), "a short request is still served: {body}");
+}
+
+#[tokio::test]
+async fn always_allowed_paths_need_a_login_and_no_right() {
+    let (services, asked) = app(Flags { always_allowed: true, ..Flags::default() }, &front_proxy());
+    for (path, header, code) in
+        [("/metrics", None, 401), ("/metrics", MALLORY, 401), ("/metrics", BOB, 200), (PODS, BOB, 403)]
+    {
+        let (status, _, body) = send(&services, &stranger(), Version::HTTP_11, path, header).await;
+        assert_eq!(status.as_u16(), code, "{path} {header:?}: {body}");
+    }
+    assert_eq!(asked(), 3, "two TokenReviews, and a SubjectAccessReview for the member");
+}
+
+#[tokio::test]
+async fn login_decides_about_the_level_not_the_impersonated_user() {
+    let front_proxy = front_proxy();
+    let (services, _) = app(Flags::default(), &front_proxy);
+    let due = Instant::now() + std::time::Duration::from_secs(60);
+    let full: Vec<_> = (0..1000)
+        .filter_map(|key| {
+            let other = services.limits.caller(Level::Interactive, key);
+            services.limits.admit(true, other, due).now_or_never()?.ok()
+        })
+        .collect();
+    assert_eq!(full.len(), 10);
+    let (status, _, body) = send(&services, &stranger(), Version::HTTP_11, PODS, JANE).await;
+    assert_eq!(status, 429, "{body}");
+    let peer = Arc::new(front_proxy.peer());
+    for (group, code) in [("system:masters", 503), ("system:nodes", 429), ("dev", 429)] {
+        let headers = [("x-remote-user", "root"), ("x-remote-group", group)];
+        let (status, _, body) = send_with(&services, &peer, Version::HTTP_11, PODS, &headers).await;
+        assert_eq!(status.as_u16(), code, "{group}: {body}");
+    }
+    for group in ["system:masters", "system:nodes"] {
+        let headers = [JANE.unwrap(), ("impersonate-user", "root"), ("impersonate-group", group)];
+        let (status, _, body) = send_with(&services, &stranger(), Version::HTTP_11, PODS, &headers).await;
+        assert_eq!(status, 429, "{group}: {body}");
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,107 @@
+//! The priority level and the share that a login's requests have in the limits (apiserver: `util/flowcontrol`, with
+//! what `apis/flowcontrol/bootstrap` says of subjects). Both are the login's: whom it acts as does not count, or
+//! made-up users would have shares of their own. Through the host the login is the user that the host names, and
+//! impersonation was applied there, as in a kube-apiserver's own limits.
+
+use kubectl_mc_api::access::sent;
+use kubectl_mc_api::names;
+
+use crate::identity::{ANONYMOUS, AUTHENTICATED, Identity, MASTERS, UNAUTHENTICATED};
+use crate::request::limits::{Caller, Level, Limits};
+
+/// By what the limits tell logins apart.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Distinguisher<'a> {
+    User(&'a str),
+    /// The service accounts of one namespace, which its tenant can have as many of as they like.
+    Namespace(&'a str),
+}
+
+/// A login as a holder of places.
+pub fn caller(limits: &Limits, login: &Identity) -> Caller {
+    limits.caller(level(login), distinguisher(login))
+}
+
+fn level(login: &Identity) -> Level {
+    let account = login.service_account();
+    match login.user.as_str() {
+        _ if login.is_in(MASTERS) => Level::Exempt,
+        ANONYMOUS => Level::CatchAll,
+        _ if login.is_in(UNAUTHENTICATED) || !login.is_in(AUTHENTICATED) => Level::CatchAll,
+        "system:kube-controller-manager" | "system:kube-scheduler" => Level::System,
+        _ if login.is_in(NODES) => Level::System,
+        _ if account.is_some_and(|(namespace, _)| namespace == KUBE_SYSTEM) => Level::System,
+        _ if login.is_in(sent::SERVICE_ACCOUNTS) => Level::WorkloadHigh,
+        _ => Level::Interactive,
+    }
+}
+
+fn distinguisher(login: &Identity) -> Distinguisher<'_> {
+    match login.service_account() {
+        // Each of these is in the hands of another member.
+        Some((names::AGENTS, _)) | None => Distinguisher::User(&login.user),
+        Some((namespace, _)) => Distinguisher::Namespace(namespace),
+    }
+}
+
+const NODES: &str = "system:nodes";
+const KUBE_SYSTEM: &str = "kube-system";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::limits::Size;
+
+    fn login(user: &str, groups: &[&str]) -> Identity {
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        Identity { user: user.to_owned(), groups, ..Identity::default() }
+    }
+
+    #[test]
+    fn levels_follow_the_login() {
+        const ACCOUNTS: &[&str] = &["system:serviceaccounts", "system:serviceaccounts:ci", AUTHENTICATED];
+        for (user, groups, expected) in [
+            ("admin", &[MASTERS, AUTHENTICATED][..], Level::Exempt),
+            ("system:apiserver", &[MASTERS], Level::Exempt),
+            ("system:kube-controller-manager", &[AUTHENTICATED], Level::System),
+            ("system:kube-scheduler", &[AUTHENTICATED], Level::System),
+            ("system:node:n1", &["system:nodes", AUTHENTICATED], Level::System),
+            ("system:serviceaccount:kube-system:generic-garbage-collector", ACCOUNTS, Level::System),
+            ("system:serviceaccount:ci:runner", ACCOUNTS, Level::WorkloadHigh),
+            ("system:serviceaccount:kube-system2:x", ACCOUNTS, Level::WorkloadHigh),
+            ("jane", &["dev", AUTHENTICATED], Level::Interactive),
+            ("jane", &["kubeadm:cluster-admins", AUTHENTICATED], Level::Interactive),
+            ("system:serviceaccount:ci:runner", &[AUTHENTICATED], Level::Interactive),
+            ("system:node:n1", &[AUTHENTICATED], Level::Interactive),
+            ("system:kube-scheduler2", &[AUTHENTICATED], Level::Interactive),
+            (ANONYMOUS, &[UNAUTHENTICATED], Level::CatchAll),
+            (ANONYMOUS, &["system:nodes", AUTHENTICATED], Level::CatchAll),
+            ("jane", &["system:nodes", UNAUTHENTICATED], Level::CatchAll),
+            ("jane", &["dev"], Level::CatchAll),
+            ("", &[], Level::CatchAll),
+        ] {
+            assert_eq!(level(&login(user, groups)), expected, "{user} {groups:?}");
+        }
+    }
+
+    #[test]
+    fn accounts_of_one_namespace_share_a_share() {
+        let limits = Limits::new(Size::new(1, 0), Size::new(1, 0), 0, 0, 0);
+        let account = |namespace: &str, name: &str| {
+            let user = format!("system:serviceaccount:{namespace}:{name}");
+            caller(&limits, &login(&user, &["system:serviceaccounts", AUTHENTICATED]))
+        };
+        assert_eq!(account("ci", "a"), account("ci", "b"));
+        assert_ne!(account("ci", "a"), account("cd", "a"));
+        assert_ne!(account(names::AGENTS, "m1"), account(names::AGENTS, "m2"));
+        assert_ne!(account("ci", "a"), caller(&limits, &login("ci", &[AUTHENTICATED])));
+    }
+
+    #[test]
+    fn namespace_and_user_of_one_name_differ() {
+        assert_ne!(Distinguisher::User("ci"), Distinguisher::Namespace("ci"));
+        let limits = Limits::new(Size::new(1, 0), Size::new(1, 0), 0, 0, 0);
+        let key = |key| limits.caller(Level::Interactive, key);
+        assert_ne!(key(Distinguisher::User("ci")), key(Distinguisher::Namespace("ci")));
+    }
+}

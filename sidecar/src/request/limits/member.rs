@@ -1,0 +1,111 @@
+//! The bounds of each member.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Instant;
+
+use kubectl_mc_api::ClusterName;
+
+use super::queue::Queue;
+use super::{Bound, Caller, Error, Permit, Size, Usage};
+
+/// How much one member may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberSize {
+    pub in_flight: Size,
+    pub watches: Size,
+}
+
+/// The bounds of one member.
+#[derive(Clone, Debug)]
+pub struct MemberBounds {
+    in_flight: Bound,
+    watches: Bound,
+    refused: Arc<Refused>,
+}
+
+/// What the bounds of members refused.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    pub(super) in_flight: AtomicU64,
+    pub(super) watches: AtomicU64,
+}
+
+/// Makes the bounds of each member, and counts for all of them.
+#[derive(Debug)]
+#[expect(clippy::disallowed_types, reason = "held for a few steps on a list, and never over an await")]
+pub struct MemberLimits {
+    pub(super) size: MemberSize,
+    pub(super) refused: Arc<Refused>,
+    members: std::sync::Mutex<Vec<Member>>,
+}
+
+/// The bounds of a member that is still there.
+#[derive(Debug)]
+struct Member {
+    in_flight: Weak<Queue>,
+    watches: Weak<Queue>,
+}
+
+impl MemberLimits {
+    pub fn new(size: MemberSize) -> Arc<Self> {
+        Arc::new(Self { size, refused: Arc::default(), members: Vec::new().into() })
+    }
+
+    /// The bounds of one more member.
+    pub fn bounds(&self) -> MemberBounds {
+        let bounds = MemberBounds { refused: self.refused.clone(), ..MemberBounds::new(self.size) };
+        let member = Member {
+            in_flight: Arc::downgrade(&bounds.in_flight.0),
+            watches: Arc::downgrade(&bounds.watches.0),
+        };
+        self.with(|members| {
+            members.retain(|member| member.in_flight.strong_count() > 0);
+            members.push(member);
+        });
+        bounds
+    }
+
+    /// How many requests and watches of all members are under way.
+    pub(super) fn in_use(&self) -> (usize, usize) {
+        let in_use = |queue: &Weak<Queue>| {
+            queue.upgrade().map_or(0, |queue| queue.snapshot().held.into_iter().sum::<usize>())
+        };
+        self.with(|members| {
+            let sum = |of: fn(&Member) -> &Weak<Queue>| members.iter().map(|member| in_use(of(member))).sum();
+            (sum(|member| &member.in_flight), sum(|member| &member.watches))
+        })
+    }
+
+    fn with<T>(&self, on: impl FnOnce(&mut Vec<Member>) -> T) -> T {
+        on(&mut self.members.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl MemberBounds {
+    pub fn new(size: MemberSize) -> Self {
+        let (in_flight, watches) = (Bound::new(size.in_flight), Bound::new(size.watches));
+        Self { in_flight, watches, refused: Arc::default() }
+    }
+
+    /// Admits a request that is not long-running to `member`, as soon as there is room for its caller.
+    pub async fn admit(&self, member: &ClusterName, caller: Caller, due: Instant) -> Result<Permit, Error> {
+        self.in_flight.admit(caller, due).await.ok_or_else(|| {
+            self.refused.in_flight.fetch_add(1, Ordering::Relaxed);
+            Error::ForMember(member.to_string())
+        })
+    }
+
+    /// What is taken of the bound of requests, and of that of watches.
+    pub fn usage(&self) -> [Usage; 2] {
+        [self.in_flight.usage(), self.watches.usage()]
+    }
+
+    /// Admits a long-running request to `member`, or refuses it at once.
+    pub fn admit_watch(&self, member: &ClusterName, caller: Caller) -> Result<Permit, Error> {
+        self.watches.admit_now(caller).ok_or_else(|| {
+            self.refused.watches.fetch_add(1, Ordering::Relaxed);
+            Error::WatchesOfMember(member.to_string())
+        })
+    }
+}

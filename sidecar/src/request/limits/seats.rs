@@ -1,0 +1,98 @@
+//! How many places of a bound each priority level has. A level's nominal places are its share; the part of them that
+//! it does not lend is kept free for it, so a flood in other levels cannot take it (apiserver: nominalCL and
+//! minCL of `util/flowcontrol`). Lent places come back when the requests on them end: a level below its nominal
+//! places gets the next place before one above.
+
+use super::Level;
+use super::level::Shares;
+
+/// A number for each level.
+pub(super) type ByLevel<T> = [T; Level::COUNT];
+
+/// The places of a bound, by level.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seats {
+    pub(super) nominal: ByLevel<usize>,
+    /// Those that a level does not lend.
+    guaranteed: ByLevel<usize>,
+}
+
+impl Seats {
+    /// The places of a bound that knows no levels.
+    pub(super) const fn without_levels(places: usize) -> Self {
+        let mut nominal = [0; Level::COUNT];
+        nominal[WITHOUT_LEVELS as usize] = places;
+        Self { nominal, guaranteed: [0; Level::COUNT] }
+    }
+
+    /// The places of each level by its share. What is guaranteed is rounded down, so its sum is at most `places`.
+    pub(super) fn new(places: usize, shares: Shares) -> Self {
+        let total: u128 = Level::ALL.iter().map(|level| u128::from(shares.of(*level))).sum();
+        let part = |level: Level, percent: usize| {
+            let share = u128::from(shares.of(level)) * percent as u128;
+            let part = places as u128 * share / (total.max(1) * 100);
+            usize::try_from(part).unwrap_or(places)
+        };
+        Self {
+            nominal: Level::ALL.map(|level| part(level, 100)),
+            guaranteed: Level::ALL.map(|level| part(level, 100 - level.lendable_percent())),
+        }
+    }
+
+    /// How many of the free places a level may take, given what all levels hold.
+    pub(super) fn available(&self, level: Level, free: usize, held: impl Fn(Level) -> usize) -> usize {
+        let kept = |other: &Level| self.guaranteed[*other as usize].saturating_sub(held(*other));
+        let kept: usize = Level::ALL.iter().filter(|other| **other != level).map(kept).sum();
+        free.saturating_sub(kept)
+    }
+
+    /// How much of its nominal places a level holds, to compare the levels.
+    pub(super) fn load(&self, level: Level, held: usize) -> usize {
+        held.saturating_mul(1000) / self.nominal[level as usize].max(1)
+    }
+}
+
+/// The level of everybody in a bound that knows no levels.
+pub(super) const WITHOUT_LEVELS: Level = Level::Interactive;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_shares_give_upstreams_proportions() {
+        let seats = Seats::new(100, Shares::default());
+        assert_eq!(seats.nominal, [0, 26, 34, 34, 4]);
+        assert_eq!(seats.guaranteed, [0, 17, 17, 17, 4]);
+    }
+
+    /// The defaults of the limits are made for this.
+    #[test]
+    fn one_level_has_hundred_places_of_a_member_by_default() {
+        let seats = Seats::new(160, Shares::default());
+        for level in [Level::System, Level::WorkloadHigh, Level::Interactive] {
+            assert_eq!(seats.available(level, 160, |_| 0), 100, "{level:?}");
+        }
+    }
+
+    #[test]
+    fn guaranteed_places_are_never_more_than_there_are() {
+        let shares =
+            ["", "system=10000", "system=0,workload-high=0,interactive=0,catch-all=0", "catch-all=9999"];
+        for shares in shares.map(|text| text.parse::<Shares>().unwrap()) {
+            for places in [1, 2, 3, 7, 100, 2000, usize::MAX] {
+                let seats = Seats::new(places, shares);
+                let sum: u128 = seats.guaranteed.iter().map(|seats| *seats as u128).sum();
+                assert!(sum <= places as u128, "{places} {shares}: {seats:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn few_places_are_kept_for_no_level() {
+        for places in 1..5 {
+            let seats = Seats::new(places, Shares::default());
+            assert_eq!(seats.available(Level::CatchAll, places, |_| 0), places, "{seats:?}");
+        }
+    }
+}

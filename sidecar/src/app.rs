@@ -41,6 +41,7 @@ use crate::server::tls;
 use crate::server::tls::certificates::ServingCertificate;
 use crate::server::tls::replicas::ReplicaTls;
 use crate::server::tls::rotation::SelfManaged;
+use crate::spans::Tracer;
 use crate::tunnel::accounts::Accounts;
 use crate::tunnel::peers::Peers;
 use crate::tunnel::registry::AgentTunnels;
@@ -92,6 +93,7 @@ impl Bound {
             shutdown_grace,
             controllers,
             audit,
+            tracing,
             log_format: _,
         } = config;
         let host = host_client::new(kubeconfig.as_deref()).await?;
@@ -125,6 +127,8 @@ impl Bound {
         let mut metric_registry = metrics::registry();
         let auditor = Auditor::open(audit, &leader::identity(), &mut metric_registry).await?;
         let metrics = metrics::own(&mut metric_registry);
+        let tracer =
+            tracing.map(|config| Tracer::start(&config, &leader::identity(), metrics)).transpose()?;
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
@@ -189,6 +193,7 @@ impl Bound {
             cors,
             cutoffs: Cutoffs::new(),
             auditor,
+            tracer,
         };
         Ok(Self {
             address: secure.local_addr()?,
@@ -281,6 +286,9 @@ impl Bound {
         if let Some(auditor) = &services.auditor {
             auditor.flush(FLUSH_TIMEOUT).await;
         }
+        if let Some(tracer) = &services.tracer {
+            tracer.flush(SPAN_FLUSH_TIMEOUT).await;
+        }
         stop_admin.cancel();
         probes.close();
         probes.wait().await;
@@ -320,6 +328,8 @@ const BACKLOG: u32 = 65_535;
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 /// What telling an agent takes, be it around the world.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout for exporting the last spans.
+const SPAN_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for storing the last audit events.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// What closing a tunnel takes: a TLS alert and a FIN.

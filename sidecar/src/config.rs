@@ -17,6 +17,7 @@ use crate::identity::impersonation::member;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
 use crate::server::tls::certificates::Files;
+use crate::spans;
 
 /// All that a server needs to know.
 #[derive(Debug)]
@@ -49,6 +50,7 @@ pub struct Config {
     pub shutdown_grace: Duration,
     pub controllers: controllers::Config,
     pub audit: audit::Config,
+    pub tracing: Option<spans::Config>,
     pub log_format: LogFormat,
 }
 
@@ -110,6 +112,7 @@ impl TryFrom<Serve> for Config {
             member_resync_period,
             token_renewal_fraction,
             audit,
+            tracing_config_file,
             log_format,
         } = args;
         let mut trust = BTreeMap::new();
@@ -196,6 +199,7 @@ impl TryFrom<Serve> for Config {
                 },
             },
             audit: self::audit(audit)?,
+            tracing: tracing_config_file.map(|file| self::tracing(&file)).transpose()?,
             log_format,
         })
     }
@@ -236,6 +240,12 @@ fn audit(flags: Audit) -> Result<audit::Config, Error> {
         return Err(Error::Flag(text.to_owned()));
     }
     Ok(audit::Config { policy, log, webhook })
+}
+
+fn tracing(file: &Path) -> Result<spans::Config, Error> {
+    let invalid =
+        |error: spans::ConfigError| Error::Flag(format!("tracing-config-file: {}: {error}", file.display()));
+    spans::Config::read(file).map_err(invalid)
 }
 
 fn read(flag: &str, file: &Path) -> Result<String, Error> {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use http::{Method, StatusCode};
 use kubectl_mc_api::{ClusterName, Hop};
+use opentelemetry::trace::TraceId;
 use tracing::{debug, error};
 
 use crate::audit;
@@ -17,6 +18,7 @@ use crate::request::cutoff::Listed;
 use crate::request::hold::Hold;
 use crate::request::request_info::{RequestInfo, Route};
 use crate::server::peer::Peer;
+use crate::spans::{RequestSpan, ToMember};
 
 pub mod metrics;
 
@@ -48,6 +50,8 @@ struct Entry {
     code: Option<StatusCode>,
     /// The state for the audit, if there is one.
     trail: Option<Box<audit::Trail>>,
+    /// The span, with tracing.
+    span: Option<Box<RequestSpan>>,
 }
 
 impl Record {
@@ -73,6 +77,26 @@ impl Record {
         self.with(|entry| entry.trail.as_deref_mut().map(tell))
     }
 
+    /// Keeps the span.
+    pub fn traced(&self, span: RequestSpan) {
+        self.with(|entry| entry.span = Some(Box::new(span)));
+    }
+
+    /// Changes the span, if there is one.
+    pub fn trace<T>(&self, tell: impl FnOnce(&mut RequestSpan) -> T) -> Option<T> {
+        self.with(|entry| entry.span.as_deref_mut().map(tell))
+    }
+
+    /// The trace of a request that is sampled.
+    pub fn trace_id(&self) -> Option<TraceId> {
+        self.trace(|span| span.trace_id()).flatten()
+    }
+
+    /// The part of the trace that exchanges with a member belong to.
+    pub fn to_member(&self) -> Option<ToMember> {
+        self.trace(|span| span.to_member()).flatten()
+    }
+
     /// What the request holds until it is over.
     pub fn hold(&self) -> &Hold {
         &self.0.hold
@@ -92,6 +116,9 @@ impl Record {
             if let Some(trail) = &mut entry.trail {
                 trail.understood(info);
             }
+            if let Some(span) = &mut entry.span {
+                span.understood(info);
+            }
         });
     }
 
@@ -106,6 +133,7 @@ impl Record {
     /// Adds the login, before impersonation.
     pub fn logged_in(&self, login: &Arc<Identity>) {
         self.audit(|trail| trail.logged_in(login));
+        self.trace(|span| span.logged_in(login));
     }
 
     /// Stores the first audit event, before anything is done for the caller.
@@ -125,6 +153,7 @@ impl Record {
     /// Adds the host's reason to allow the request.
     pub fn allowed(&self, reason: &Arc<str>) {
         self.audit(|trail| trail.decided(true, reason.clone()));
+        self.trace(RequestSpan::authorized);
     }
 
     /// Adds the identity that the member sees.
@@ -146,6 +175,9 @@ impl Record {
             entry.code = Some(code);
             if let Some(trail) = &mut entry.trail {
                 trail.answered(code, &self.0.audit_id);
+            }
+            if let Some(span) = &mut entry.span {
+                span.answered();
             }
         });
     }
@@ -180,6 +212,9 @@ impl Drop for Inner {
         self.metrics.ended(entry.route, code, entry.hop, elapsed);
         if let Some(trail) = &mut entry.trail {
             trail.ended(&self.audit_id, entry.hop, elapsed);
+        }
+        if let Some(span) = &mut entry.span {
+            span.ended(&self.audit_id, entry.code, entry.hop);
         }
         debug!(
             audit_id = %self.audit_id,

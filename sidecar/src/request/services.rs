@@ -20,6 +20,7 @@ use crate::request::revalidation::{self, Revalidation};
 use crate::request::upgrade::Tunnels;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
+use crate::spans::Tracer;
 use crate::tunnel::accounts::Accounts;
 use crate::tunnel::registry::AgentTunnels;
 
@@ -44,6 +45,8 @@ pub struct Services {
     pub cutoffs: Arc<Cutoffs>,
     /// None records nothing.
     pub auditor: Option<Arc<Auditor>>,
+    /// None traces nothing.
+    pub tracer: Option<Arc<Tracer>>,
 }
 
 impl Services {

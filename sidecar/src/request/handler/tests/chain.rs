@@ -66,6 +66,7 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
         agent_accounts: Accounts::new(client.clone(), tokio::sync::watch::channel(None).1),
         cutoffs: Cutoffs::new(),
         auditor: None,
+        tracer: None,
         authenticator: Authenticator::new(trust, tokens, flags.anonymous_auth, failures),
         authorizer: Arc::new(Authorizer::new(client.clone())),
         limits: Limits::new(size, size, 0, 0, 0),

@@ -140,7 +140,6 @@ impl Trace {
         carried(&self.context).remove(TRACEPARENT)
     }
 
-    #[expect(clippy::disallowed_types, reason = "the lock of a change")]
     fn command(&self) -> std::sync::MutexGuard<'_, Option<Span>> {
         self.command.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -27,7 +27,7 @@ mod propagation;
 mod request;
 
 pub use config::{Config, Error as ConfigError};
-pub use request::{MemberSpan, RequestSpan, ToMember};
+pub use request::{RequestSpan, ToMember};
 
 use export::{Metrics, Queue};
 
@@ -84,6 +84,17 @@ fn tracer(config: &Config, spans: impl SpanProcessor + 'static) -> SdkTracer {
     let provider = SdkTracerProvider::builder().with_span_processor(spans);
     let provider = provider.with_sampler(Sampler::ParentBased(Box::new(root)));
     provider.build().tracer(SERVICE)
+}
+
+/// A tracer whose spans a test receives.
+#[cfg(test)]
+pub(crate) fn recorded(
+    sampling_rate: f64,
+) -> (Arc<Tracer>, tokio::sync::mpsc::Receiver<opentelemetry_sdk::trace::SpanData>) {
+    let (queue, ended) = Queue::new(10, &Metrics::register(&mut Registry::default()));
+    let config = Config { endpoint: String::new(), sampling_rate };
+    let (stop, export) = (CancellationToken::new(), TaskTracker::new());
+    (Arc::new(Tracer { tracer: tracer(&config, queue), stop, export }), ended)
 }
 
 /// The name of this program in traces.

@@ -23,7 +23,7 @@ use crate::request::body::Body;
 use crate::request::headers;
 use crate::request::protocol::Protocol;
 use crate::request::request_info::MemberPath;
-use crate::spans::{MemberSpan, ToMember};
+use crate::spans::ToMember;
 use crate::upstream::outgoing::{self, Outgoing};
 use crate::upstream::prepared::Prepared;
 use crate::upstream::{self, Error, MemberBody, Over};
@@ -38,9 +38,7 @@ pub struct Draft<'a> {
     upgrade: Option<Protocol>,
     identity: Arc<Identity>,
     rules: &'a member::Rules,
-    to_member: Option<ToMember>,
-    /// Of the last exchange.
-    span: Option<MemberSpan>,
+    to_member: Option<Box<ToMember>>,
 }
 
 impl<'a> Draft<'a> {
@@ -55,7 +53,7 @@ impl<'a> Draft<'a> {
         upgrade: Option<Protocol>,
         allowed: &Allowed,
         rules: &'a member::Rules,
-        to_member: Option<ToMember>,
+        to_member: Option<Box<ToMember>>,
     ) -> Self {
         let (parts, body) = request.into_parts();
         Self {
@@ -66,7 +64,6 @@ impl<'a> Draft<'a> {
             identity: allowed.identity().clone(),
             rules,
             to_member,
-            span: None,
         }
     }
 
@@ -80,8 +77,8 @@ impl<'a> Draft<'a> {
             headers.insert(header::UPGRADE, HeaderValue::from_static(protocol.as_str()));
         }
         headers.insert(header::VIA, headers::via(&self.parts.headers, self.parts.version)?);
-        if let Some(to_member) = &self.to_member {
-            self.span = to_member.begin(&self.parts.method, &mut headers);
+        if let Some(to_member) = &mut self.to_member {
+            to_member.begin(&self.parts.method, &mut headers);
         }
         let connection = cluster.upstream.connection();
         let uri = connection.target(self.path.as_str(), self.parts.uri.query());
@@ -94,8 +91,8 @@ impl<'a> Draft<'a> {
 
     /// Ends the span of the exchange with what came of it.
     pub fn answered(&mut self, code: Option<StatusCode>) {
-        if let Some(span) = self.span.take() {
-            span.ended(code);
+        if let Some(to_member) = &mut self.to_member {
+            to_member.ended(code);
         }
     }
 

@@ -93,8 +93,8 @@ impl Record {
     }
 
     /// The part of the trace that exchanges with a member belong to.
-    pub fn to_member(&self) -> Option<ToMember> {
-        self.trace(|span| span.to_member()).flatten()
+    pub fn to_member(&self) -> Option<Box<ToMember>> {
+        self.trace(|span| span.to_member().map(Box::new)).flatten()
     }
 
     /// What the request holds until it is over.

@@ -57,7 +57,9 @@ fn url(endpoint: &str) -> Result<String, Error> {
     let target = match endpoint.split_once("//") {
         None => endpoint,
         // The name of a DNS server could stand before the third slash.
-        Some(("dns:", rest)) => rest.strip_prefix('/').ok_or(invalid("a DNS server cannot be chosen"))?,
+        Some(("dns:", rest)) => {
+            rest.strip_prefix('/').ok_or_else(|| invalid("a DNS server cannot be chosen"))?
+        }
         Some(("unix:", rest)) if rest.starts_with('/') => return Ok(endpoint.to_owned()),
         Some(_) => return Err(invalid("use HOST:PORT, dns:///HOST:PORT or unix:///PATH")),
     };

@@ -156,7 +156,8 @@ mod tests {
 
     impl SpanExporter for Batches {
         async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-            let sizes = self.0.as_ref().ok_or(OTelSdkError::InternalFailure("no collector".to_owned()))?;
+            let missing = || OTelSdkError::InternalFailure("no collector".to_owned());
+            let sizes = self.0.as_ref().ok_or_else(missing)?;
             let _ = sizes.send(batch.len());
             Ok(())
         }

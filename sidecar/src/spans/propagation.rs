@@ -72,7 +72,7 @@ mod tests {
         let mut sent = headers(&[("traceparent", "old"), ("tracestate", "old=1")]);
         inject(&span, &mut sent);
         assert_eq!(
-            (&*sent["traceparent"].as_bytes(), &*sent["tracestate"].as_bytes()),
+            (sent["traceparent"].as_bytes(), sent["tracestate"].as_bytes()),
             (PARENT.as_bytes(), &b"a=1,b=2"[..])
         );
         let span = extract(&headers(&[("traceparent", PARENT)])).unwrap();

@@ -173,7 +173,8 @@ impl RequestSpan {
         if self.caller.is_none() && !context.is_sampled() {
             return None;
         }
-        Some(ToMember { tracer: self.tracer.tracer.clone(), context, cluster: self.cluster.clone() })
+        let (tracer, cluster) = (self.tracer.tracer.clone(), self.cluster.clone());
+        Some(ToMember { tracer, context, cluster, span: None })
     }
 
     fn recording(&mut self) -> Option<&mut Span> {
@@ -181,21 +182,23 @@ impl RequestSpan {
     }
 }
 
-/// Begins the spans of exchanges with a member.
+/// The spans of the exchanges with a member, of which a request can have several.
 #[derive(Debug)]
 pub struct ToMember {
     tracer: SdkTracer,
     context: SpanContext,
     cluster: Option<ClusterName>,
+    /// Of the last exchange, until its end.
+    span: Option<Span>,
 }
 
 impl ToMember {
-    /// Begins an exchange. The member gets its span in the place of the caller's; of a request that is not sampled, the
-    /// request's, so that no caller decides about sampling at the member.
-    pub fn begin(&self, method: &Method, headers: &mut HeaderMap) -> Option<MemberSpan> {
+    /// Begins an exchange: the connection, the request, and the wait for the head of the answer. The member gets its span
+    /// in the place of the caller's; of a request that is not sampled, the request's, so that no caller decides about
+    /// sampling at the member.
+    pub fn begin(&mut self, method: &Method, headers: &mut HeaderMap) {
         if !self.context.is_sampled() {
-            propagation::inject(&self.context, headers);
-            return None;
+            return propagation::inject(&self.context, headers);
         }
         let parent = Context::new().with_remote_span_context(self.context.clone());
         let span = self.tracer.span_builder(format!("HTTP {method}")).with_kind(SpanKind::Client);
@@ -205,24 +208,18 @@ impl ToMember {
             span.set_attribute(KeyValue::new(CLUSTER, cluster.to_string()));
         }
         propagation::inject(span.span_context(), headers);
-        Some(MemberSpan(span))
+        self.span = Some(span);
     }
-}
 
-/// One exchange with a member: the connection, the request, and the wait for the head of the answer. It ends when it is
-/// dropped.
-#[derive(Debug)]
-pub struct MemberSpan(Span);
-
-impl MemberSpan {
-    /// Ends with the status of the answer, or without an answer that the caller gets.
-    pub fn ended(mut self, code: Option<StatusCode>) {
+    /// Ends it with the status of the answer, or without an answer that the caller gets.
+    pub fn ended(&mut self, code: Option<StatusCode>) {
+        let Some(mut span) = self.span.take() else { return };
         if let Some(code) = code {
-            self.0.set_attribute(KeyValue::new(STATUS_CODE, i64::from(code.as_u16())));
+            span.set_attribute(KeyValue::new(STATUS_CODE, i64::from(code.as_u16())));
         }
         // For a client a refusal is an error too.
         if code.is_none_or(|code| code.is_client_error() || code.is_server_error()) {
-            self.0.set_status(Status::error(""));
+            span.set_status(Status::error(""));
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::request::record::Metrics;
 
 mod audit;
 pub(crate) mod chain;
+mod traces;
 
 /// A body that says one word, and panics when it is told to.
 struct LastWord {

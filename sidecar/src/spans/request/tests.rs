@@ -1,23 +1,9 @@
-use opentelemetry_sdk::trace::SpanData;
-use prometheus_client::registry::Registry;
-use tokio::sync::mpsc::Receiver;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-
-use super::super::export::{Metrics, Queue};
-use super::super::{Config, tracer};
 use super::*;
+use crate::spans::recorded;
 
 const SAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const NOT_SAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 const POD: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy/api/v1/pods?token=secret";
-
-fn tracing(sampling_rate: f64) -> (Arc<Tracer>, Receiver<SpanData>) {
-    let (queue, ended) = Queue::new(10, &Metrics::register(&mut Registry::default()));
-    let config = Config { endpoint: String::new(), sampling_rate };
-    let (stop, export) = (CancellationToken::new(), TaskTracker::new());
-    (Arc::new(Tracer { tracer: tracer(&config, queue), stop, export }), ended)
-}
 
 fn request(traceparent: &str) -> Request<()> {
     let request = Request::get(POD).header("user-agent", "kubectl").header("host", "x");
@@ -42,7 +28,8 @@ fn asked(
     span.understood(&RequestInfo::parse(&request).unwrap());
     span.logged_in(&login(groups));
     let mut headers = request.headers().clone();
-    if let Some(member) = span.to_member().and_then(|to| to.begin(&Method::GET, &mut headers)) {
+    if let Some(mut member) = span.to_member() {
+        member.begin(&Method::GET, &mut headers);
         member.ended(Some(StatusCode::OK));
     }
     (span, headers)
@@ -50,7 +37,7 @@ fn asked(
 
 #[test]
 fn caller_in_deciding_group_is_sampled_as_the_parent_says() {
-    let (tracer, _ended) = tracing(0.0);
+    let (tracer, _ended) = recorded(0.0);
     let sampled = |traceparent, groups: &[&str], by_host| {
         asked(&tracer, traceparent, groups, by_host).0.trace_id().map(|id| id.to_string())
     };
@@ -65,7 +52,7 @@ fn caller_in_deciding_group_is_sampled_as_the_parent_says() {
 
 #[test]
 fn rate_decides_about_everything_else() {
-    let (tracer, mut ended) = tracing(1.0);
+    let (tracer, mut ended) = recorded(1.0);
     assert!(asked(&tracer, "", &[], false).0.trace_id().is_some());
     assert!(asked(&tracer, NOT_SAMPLED, &["system:masters"], false).0.trace_id().is_none());
     while ended.try_recv().is_ok() {}
@@ -80,7 +67,7 @@ fn rate_decides_about_everything_else() {
 
 #[test]
 fn trace_of_an_upgrade_through_the_host_is_the_callers() {
-    let (tracer, _ended) = tracing(0.0);
+    let (tracer, _ended) = recorded(0.0);
     let mut upgrade = request(SAMPLED);
     for (name, value) in [("connection", "Upgrade"), ("upgrade", "SPDY/3.1")] {
         upgrade.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -96,7 +83,7 @@ fn trace_of_an_upgrade_through_the_host_is_the_callers() {
 
 #[test]
 fn member_gets_the_span_of_its_exchange() {
-    let (tracer, mut ended) = tracing(0.0);
+    let (tracer, mut ended) = recorded(0.0);
     let (mut span, headers) = asked(&tracer, SAMPLED, &["system:masters"], false);
     let member = ended.try_recv().unwrap();
     let sent = headers["traceparent"].to_str().unwrap().to_owned();
@@ -111,7 +98,7 @@ fn member_gets_the_span_of_its_exchange() {
 
 #[test]
 fn member_is_not_told_that_a_stranger_wants_a_trace() {
-    let (tracer, mut ended) = tracing(0.0);
+    let (tracer, mut ended) = recorded(0.0);
     let (span, headers) = asked(&tracer, SAMPLED, &["dev"], false);
     let sent = headers["traceparent"].to_str().unwrap();
     assert!(sent.ends_with("-00") && !sent.contains("0af7651916cd43dd8448eb211c80319c"), "{sent}");
@@ -121,7 +108,7 @@ fn member_is_not_told_that_a_stranger_wants_a_trace() {
 
 #[test]
 fn request_without_a_login_has_no_span() {
-    let (tracer, mut ended) = tracing(1.0);
+    let (tracer, mut ended) = recorded(1.0);
     let request = request(SAMPLED);
     let mut span = RequestSpan::begin(tracer, &request, false);
     span.understood(&RequestInfo::parse(&request).unwrap());
@@ -132,7 +119,7 @@ fn request_without_a_login_has_no_span() {
 
 #[test]
 fn span_names_request_and_outcome_without_the_query() {
-    let (tracer, mut ended) = tracing(1.0);
+    let (tracer, mut ended) = recorded(1.0);
     let (mut span, _) = asked(&tracer, "", &[], false);
     span.ended(&"the-id", Some(StatusCode::BAD_GATEWAY), Some(Hop::Sidecar));
     ended.try_recv().unwrap();

@@ -1,12 +1,16 @@
 //! Traces: one shows the plugin, the host's kube-apiserver, the sidecar and the member's kube-apiserver, as each of them
 //! exports it to the OpenTelemetry Collector's receiver.
 
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use harness::api::Api;
 use harness::bed::{bed, member, sidecar};
 use harness::caller::Caller;
 use harness::collector::{Collector, Span};
 use harness::http1::{Endpoint, member_path};
+use harness::own_sidecar::{Difference, OwnSidecar};
 use harness::registration;
 use harness::scene::Scene;
 use harness::wait::{SOON, eventually};
@@ -85,6 +89,38 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
         let is_ours = span.service != "apiserver";
         ensure!(!is_ours || !span.value.to_string().contains("hello"), "a query: {span:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn silent_collector_delays_neither_requests_nor_the_end() -> Result<()> {
+    let (folder, silent) = (tempfile::tempdir()?, TcpListener::bind("127.0.0.1:0")?);
+    let file = folder.path().join("tracing.yaml");
+    let (api, kind) = ("apiserver.config.k8s.io/v1", "TracingConfiguration");
+    let endpoint = silent.local_addr()?;
+    let text =
+        json!({"apiVersion": api, "kind": kind, "endpoint": endpoint, "samplingRatePerMillion": 1_000_000});
+    std::fs::write(&file, text.to_string())?;
+    let flag = format!("--tracing-config-file={}", file.display());
+    let mut own = OwnSidecar::with(&Difference { flags: &[&flag], ..Difference::default() })?;
+    let scene = Scene::new("traces-silent")?;
+    let direct = own.endpoint(scene.caller()?.certificate.as_deref())?;
+    let path = member_path(&scene.member, &format!("/api/v1/namespaces/{}/pods", scene.name));
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    // The first export begins after 5 s, with 512 spans at once.
+    let begun = Instant::now();
+    let mut connection = direct.connect()?;
+    for _ in 0..300 {
+        connection.send(request.as_bytes())?;
+        ensure!(connection.response()?.status() == 200, "no list");
+    }
+    ensure!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    ensure!(own.metric("mc_sidecar_spans_exported_total")? == 0.0, "the collector did not answer");
+    let begun = Instant::now();
+    own.terminate()?;
+    own.ended()?;
+    ensure!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    ensure!(own.log()?.contains("spans were not exported before the shutdown"), "{}", own.log()?);
     Ok(())
 }
 

@@ -27,6 +27,7 @@ use opentelemetry_sdk::trace::{
 use crate::env::{self, Env};
 use crate::error::{Explain, chain};
 use crate::exit::ExitStatus;
+use crate::log::without_credential;
 use crate::printer::Printer;
 
 /// The trace of this process, once there is one.
@@ -74,7 +75,8 @@ pub(crate) fn end(status: Option<ExitStatus>, printer: &Printer) {
     }
     drop(command);
     if let Err(reason) = trace.export() {
-        printer.note_line(&format!("warning: the trace was not exported to {}: {reason}", trace.endpoint));
+        let endpoint = without_credential(&trace.endpoint);
+        printer.note_line(&format!("warning: the trace was not exported to {endpoint}: {reason}"));
     }
 }
 

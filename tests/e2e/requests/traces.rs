@@ -63,7 +63,9 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
         is_below(&spans, at_sidecar, host.id())?;
         Ok(Some(below(&spans, at_sidecar.parent())?))
     })?;
-    let [at_sidecar, to_member, _] = &path;
+    let [at_sidecar, to_member, at_member] = &path;
+    let id = at_sidecar.attribute("audit-id");
+    ensure!(id.is_some() && at_member.attribute("audit-id") == id, "{at_sidecar:?} {at_member:?}");
     for (key, value) in [
         ("http.request.method", "GET"),
         ("http.response.status_code", "200"),

@@ -299,6 +299,7 @@ Environment:
   KUBECTL_MC_CONTEXT   the host's context when no --context is given
   KUBECTL_MC_ROUTE     the route to members when no --route is given
   KUBECTL_MC_LOG       the log level when no -v is given
+  KUBECTL_MC_TRACE     otlp exports a trace of the command by OpenTelemetry
   KUBECTL_MC_READONLY  1 refuses every command that may change something
   KUBECTL_MC_DIRECT    0 makes kubectl run every command
   KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, else that in PATH)

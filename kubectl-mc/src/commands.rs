@@ -22,6 +22,7 @@ use crate::kubectl::verb::Effect;
 use crate::next_command::GivenFlags;
 use crate::printer::Printer;
 use crate::settings::{self, Settings};
+use crate::trace;
 
 /// Runs `kubectl mc <arguments>`. The commands of a hint go to the same host.
 pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Result<ExitStatus, Failure> {
@@ -37,10 +38,13 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
     let scanned = argv::scan(arguments.clone());
     let given = GivenFlags::of_words(if builtin::is_verb(&scanned) { &arguments } else { &scanned.own });
     let env = settings::with_log_level(scanned.value("v"), env)?;
-    dispatch(arguments, scanned, &env, printer).map_err(|mut failure| {
+    trace::begin(scanned.verb(), &env)?;
+    let ran = dispatch(arguments, scanned, &env, printer).map_err(|mut failure| {
         failure.hint = failure.hint.as_deref().map(|hint| given.complete(hint));
         failure
-    })
+    });
+    trace::end(Some(ran.as_ref().map_or_else(|failure| failure.status, |status| *status)), printer);
+    ran
 }
 
 fn dispatch(

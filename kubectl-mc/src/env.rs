@@ -14,6 +14,14 @@ pub(crate) const ROUTE: &str = "KUBECTL_MC_ROUTE";
 pub(crate) const READONLY: &str = "KUBECTL_MC_READONLY";
 /// The level of the plugin's log, as `-v`.
 pub(crate) const LOG: &str = "KUBECTL_MC_LOG";
+/// How a trace of the command is exported: `otlp`.
+pub(crate) const TRACE: &str = "KUBECTL_MC_TRACE";
+/// The trace that the command belongs to (OpenTelemetry: environment variables as context carriers).
+pub(crate) const TRACEPARENT: &str = "TRACEPARENT";
+/// The collector of traces.
+pub(crate) const OTLP_TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+/// The collector of all that OpenTelemetry exports.
+pub(crate) const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// The clusters of a `kubectl mc shell`, for what runs in it.
 pub(crate) const IN_SHELL: &str = "KUBECTL_MC_SHELL";
 /// The time limit of a completion.

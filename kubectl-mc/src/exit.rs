@@ -26,19 +26,25 @@ pub(crate) enum ExitStatus {
     Child(u8),
 }
 
+impl ExitStatus {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::NoSuchCluster => 3,
+            Self::SomeFailed => 4,
+            Self::AllFailed => 5,
+            Self::Interrupted => 130,
+            Self::CannotStart => 126,
+            Self::NoKubectl => 127,
+            Self::Child(code) => code,
+        }
+    }
+}
+
 impl From<ExitStatus> for ExitCode {
     fn from(status: ExitStatus) -> Self {
-        Self::from(match status {
-            ExitStatus::Success => 0,
-            ExitStatus::Failed => 1,
-            ExitStatus::Usage => 2,
-            ExitStatus::NoSuchCluster => 3,
-            ExitStatus::SomeFailed => 4,
-            ExitStatus::AllFailed => 5,
-            ExitStatus::Interrupted => 130,
-            ExitStatus::CannotStart => 126,
-            ExitStatus::NoKubectl => 127,
-            ExitStatus::Child(code) => code,
-        })
+        Self::from(status.code())
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 #[rustfmt::skip]
 const LAYERS: &[&str] = &[
     "env", "exit", "server_text", "suggestion", "next_command", "argv", "cli", "json", "tabwriter",
-    "yaml", "error", "printer", "log", "cache", "config_file", "progress", "confirm",
+    "yaml", "error", "printer", "log", "cache", "config_file", "progress", "confirm", "trace",
     "cluster", "chosen_cluster", "kubectl", "multi", "settings",
     "apply", "audit", "join", "install", "access", "doctor", "kubeconfig", "login", "completion", "commands", "main",
 ];

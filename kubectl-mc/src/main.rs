@@ -36,6 +36,7 @@ mod server_text;
 mod settings;
 mod suggestion;
 mod tabwriter;
+mod trace;
 mod yaml;
 
 use std::process::ExitCode;

@@ -43,6 +43,7 @@ use crate::server::tls;
 use crate::server::tls::certificates::ServingCertificate;
 use crate::server::tls::replicas::ReplicaTls;
 use crate::server::tls::rotation::SelfManaged;
+use crate::spans::Tracer;
 use crate::tunnel::accounts::Accounts;
 use crate::tunnel::peers::Peers;
 use crate::tunnel::registry::AgentTunnels;
@@ -97,6 +98,7 @@ impl Bound {
             shutdown_grace,
             controllers,
             audit,
+            tracing,
             log_format: _,
         } = config;
         let host = host_client::new(kubeconfig.as_deref()).await?;
@@ -145,6 +147,8 @@ impl Bound {
         let metrics = &mut metric_registry;
         let (token_reviews, access_reviews) = ReviewMetrics::register(metrics);
         let request_metrics = Arc::new(RequestMetrics::register(metrics));
+        let tracer =
+            tracing.map(|config| Tracer::start(&config, &leader::identity(), metrics)).transpose()?;
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
@@ -206,6 +210,7 @@ impl Bound {
             places: Arc::default(),
             log_level,
             auditor,
+            tracer,
         };
         Ok(Self {
             address: secure.local_addr()?,
@@ -298,6 +303,9 @@ impl Bound {
         if let Some(auditor) = &services.auditor {
             auditor.flush(FLUSH_TIMEOUT).await;
         }
+        if let Some(tracer) = &services.tracer {
+            tracer.flush(SPAN_FLUSH_TIMEOUT).await;
+        }
         stop_admin.cancel();
         probes.close();
         probes.wait().await;
@@ -337,6 +345,8 @@ const BACKLOG: u32 = 65_535;
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 /// What telling an agent takes, be it around the world.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout for exporting the last spans.
+const SPAN_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout for storing the last audit events.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// What closing a tunnel takes: a TLS alert and a FIN.

@@ -274,6 +274,10 @@ pub struct Serve {
     /// Log format.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+    /// File with the tracing configuration (TracingConfiguration of apiserver.config.k8s.io/v1), in the form of a
+    /// kube-apiserver's. Default: no tracing.
+    #[arg(long, value_name = "FILE")]
+    pub tracing_config_file: Option<PathBuf>,
     #[command(flatten)]
     pub audit: Audit,
 }

@@ -21,6 +21,7 @@ use crate::request::limits::Shares;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
 use crate::server::tls::certificates::Files;
+use crate::spans;
 
 /// All that a server needs to know.
 #[derive(Debug)]
@@ -56,6 +57,7 @@ pub struct Config {
     pub shutdown_grace: Duration,
     pub controllers: controllers::Config,
     pub audit: audit::Config,
+    pub tracing: Option<spans::Config>,
     pub log_format: LogFormat,
 }
 
@@ -119,6 +121,7 @@ impl TryFrom<Serve> for Config {
             member_resync_period,
             token_renewal_fraction,
             audit,
+            tracing_config_file,
             log_format,
         } = args;
         let mut trust = BTreeMap::new();
@@ -208,6 +211,7 @@ impl TryFrom<Serve> for Config {
                 },
             },
             audit: self::audit(audit)?,
+            tracing: tracing_config_file.map(|file| self::tracing(&file)).transpose()?,
             log_format,
         })
     }
@@ -260,6 +264,12 @@ fn audit(flags: Audit) -> Result<audit::Config, Error> {
         return Err(Error::Flag(text.to_owned()));
     }
     Ok(audit::Config { policy, log, webhook })
+}
+
+fn tracing(file: &Path) -> Result<spans::Config, Error> {
+    let invalid =
+        |error: spans::ConfigError| Error::Flag(format!("tracing-config-file: {}: {error}", file.display()));
+    spans::Config::read(file).map_err(invalid)
 }
 
 fn read(flag: &str, file: &Path) -> Result<String, Error> {

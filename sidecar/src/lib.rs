@@ -18,6 +18,7 @@ pub mod audit;
 pub mod identity;
 pub mod request;
 pub mod server;
+pub mod spans;
 pub mod tunnel;
 pub mod upstream;
 

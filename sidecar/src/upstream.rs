@@ -71,6 +71,15 @@ pub enum Exchange {
     Refused { response: Response<MemberBody> },
 }
 
+impl Exchange {
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Switched { response, .. } => response.status(),
+            Self::Refused { response } => response.status(),
+        }
+    }
+}
+
 /// A connection that no other request shares, driven by a task of its own. Dropping it closes it.
 #[derive(Debug)]
 pub struct OwnConnection {

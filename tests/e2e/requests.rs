@@ -14,4 +14,5 @@ mod redirects;
 mod routing;
 mod targets;
 mod tls;
+mod traces;
 mod verbs;

@@ -26,9 +26,11 @@ use crate::server_text::ServerText;
 mod identity;
 mod logged;
 mod proxy;
+mod traced;
 
 pub(crate) use logged::logged;
 pub(crate) use proxy::from_environment as proxy_from_environment;
+pub(crate) use traced::traced;
 
 /// An answer of a server, whatever its status.
 #[derive(Clone, Debug)]
@@ -162,7 +164,7 @@ pub(crate) async fn connection(
             None => ClientError::Setup(Box::new(error)),
         }
     })?;
-    Ok(logged(client, &host.server, Log::new(env)))
+    Ok(traced(logged(client, &host.server, Log::new(env))))
 }
 
 /// How the host is reached, and as whom. The credential plugin, if there is one, runs here.

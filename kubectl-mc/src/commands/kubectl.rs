@@ -32,6 +32,7 @@ use crate::multi::direct::{Plan, TailPlan};
 use crate::multi::selection::{Choice, Kind};
 use crate::printer::Printer;
 use crate::settings::Settings;
+use crate::trace;
 
 /// Runs kubectl on what was chosen: in our place for one cluster, else on each of them.
 pub(super) fn run(
@@ -104,6 +105,9 @@ fn one(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let id = ClusterId::from(cluster.clone());
+    if let Some(trace) = trace::current() {
+        trace.clusters(1);
+    }
     rewrite::check(&scanned, &id)?;
     let found = ClusterContext::load_for(&scanned, &settings.host, env)?;
     let login = Login::new(&found, &scanned);
@@ -143,7 +147,9 @@ fn one(
         return multi::keep_one(&kubectl, &invocation, printer);
     }
     let input = multi::unmarked_file(&scanned, cache.folder())?;
-    Ok(kubectl.run(rewrite::rewrite(scanned, &host, &id, &overlay, raw)?, input)?)
+    let invocation = rewrite::rewrite(scanned, &host, &id, &overlay, raw)?;
+    trace::end(None, printer);
+    Ok(kubectl.run(invocation, input)?)
 }
 
 /// The same for a context, which kubectl reaches without the plugin.
@@ -172,7 +178,9 @@ fn one_context(
         return multi::keep_one(&kubectl, &invocation(scanned)?, printer);
     }
     let input = multi::unmarked_file(&scanned, cache.folder())?;
-    Ok(kubectl.run(invocation(scanned)?, input)?)
+    let invocation = invocation(scanned)?;
+    trace::end(None, printer);
+    Ok(kubectl.run(invocation, input)?)
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -11,6 +11,7 @@ use crate::cache;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
+use crate::trace::{self, Trace};
 
 /// A kubectl on this machine.
 #[derive(Clone, Debug)]
@@ -101,6 +102,10 @@ impl Kubectl {
         let Invocation { arguments, kubeconfig } = invocation;
         let mut command = self.command();
         command.args(arguments).env(env::KUBECONFIG, kubeconfig);
+        // kubectl ignores it; its credential plugins and editors need not.
+        if let Some(parent) = trace::current().and_then(Trace::parent_of_child) {
+            command.env(env::TRACEPARENT, parent);
+        }
         command
     }
 

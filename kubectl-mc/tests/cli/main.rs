@@ -37,5 +37,6 @@ mod terminal;
 mod tls_server;
 mod tool_env;
 mod tool_shell;
+mod trace;
 mod usage;
 mod use_cluster;

@@ -39,6 +39,7 @@ use crate::request::upgrade;
 use crate::server::cors;
 use crate::server::head_limit::{HeadLimit, TooLarge};
 use crate::server::peer::{Peer, Waiting};
+use crate::spans::RequestSpan;
 
 /// What comes with a request besides itself.
 #[derive(Debug, Default)]
@@ -71,6 +72,10 @@ pub async fn handle(
     if let Some(auditor) = &services.auditor {
         let is_forwarded = services.authenticator.is_front_proxy(&peer);
         record.audited(Trail::begin(auditor.clone(), &request, peer.address.ip(), is_forwarded));
+    }
+    if let Some(tracer) = &services.tracer {
+        let is_forwarded = services.authenticator.is_front_proxy(&peer);
+        record.traced(RequestSpan::begin(tracer.clone(), &request, is_forwarded));
     }
     let origin = services.cors.as_ref().and_then(|cors| cors.origin(request.headers()));
     let origin = origin.filter(|_| !services.authenticator.is_front_proxy(&peer)).map(Box::new);
@@ -209,7 +214,7 @@ async fn respond(
     }
 
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));
-    let draft = Draft::new(request, path, info.upgrade, &allowed, &services.rules);
+    let draft = Draft::new(request, path, info.upgrade, &allowed, &services.rules, record.to_member());
     if long_running {
         record.hold().keep_revalidation(services.revalidate(allowed, Some(cluster.gone.clone()), record));
     }

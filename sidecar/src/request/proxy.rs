@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use http::header::{self, HeaderValue};
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use kubectl_mc_api::ClusterName;
@@ -23,6 +23,7 @@ use crate::request::body::Body;
 use crate::request::headers;
 use crate::request::protocol::Protocol;
 use crate::request::request_info::MemberPath;
+use crate::spans::ToMember;
 use crate::upstream::outgoing::{self, Outgoing};
 use crate::upstream::prepared::Prepared;
 use crate::upstream::{self, Error, MemberBody, Over};
@@ -37,6 +38,7 @@ pub struct Draft<'a> {
     upgrade: Option<Protocol>,
     identity: Arc<Identity>,
     rules: &'a member::Rules,
+    to_member: Option<Box<ToMember>>,
 }
 
 impl<'a> Draft<'a> {
@@ -51,6 +53,7 @@ impl<'a> Draft<'a> {
         upgrade: Option<Protocol>,
         allowed: &Allowed,
         rules: &'a member::Rules,
+        to_member: Option<Box<ToMember>>,
     ) -> Self {
         let (parts, body) = request.into_parts();
         Self {
@@ -60,6 +63,7 @@ impl<'a> Draft<'a> {
             upgrade,
             identity: allowed.identity().clone(),
             rules,
+            to_member,
         }
     }
 
@@ -73,6 +77,9 @@ impl<'a> Draft<'a> {
             headers.insert(header::UPGRADE, HeaderValue::from_static(protocol.as_str()));
         }
         headers.insert(header::VIA, headers::via(&self.parts.headers, self.parts.version)?);
+        if let Some(to_member) = &mut self.to_member {
+            to_member.begin(&self.parts.method, &mut headers);
+        }
         let connection = cluster.upstream.connection();
         let uri = connection.target(self.path.as_str(), self.parts.uri.query());
         let uri = uri.map_err(upstream::Error::Target)?;
@@ -80,6 +87,13 @@ impl<'a> Draft<'a> {
         let request = with(self.parts.method.clone(), uri, headers, body);
         let prepared = Prepared::new(request, connection, &identity, inner_proxy);
         Ok(prepared.map_err(impersonation::Error::Member)?)
+    }
+
+    /// Ends the span of the exchange with what came of it.
+    pub fn answered(&mut self, code: Option<StatusCode>) {
+        if let Some(to_member) = &mut self.to_member {
+            to_member.ended(code);
+        }
     }
 
     /// What an answer is in the end. A refusal to impersonate says what the member's grant lacks, which is given
@@ -136,17 +150,20 @@ impl<'a> Draft<'a> {
 pub async fn forward(
     inventory: &Inventory,
     cluster: &Cluster,
-    draft: Draft<'_>,
+    mut draft: Draft<'_>,
     due: Option<Instant>,
 ) -> Result<Response<Body>, crate::request::error::Error> {
-    let mut answered = pin!(exchange(inventory, cluster, draft));
-    let answered = match due {
-        None => answered.await,
-        Some(due) => match timeout_at(due.into(), answered.as_mut()).await {
-            Ok(answered) => answered,
-            Err(_) => Err(Error::Late { cluster: cluster.name.clone() }.into()),
-        },
+    let answered = {
+        let mut answered = pin!(exchange(inventory, cluster, &mut draft));
+        match due {
+            None => answered.await,
+            Some(due) => match timeout_at(due.into(), answered.as_mut()).await {
+                Ok(answered) => answered,
+                Err(_) => Err(Error::Late { cluster: cluster.name.clone() }.into()),
+            },
+        }
     };
+    draft.answered(answered.as_ref().ok().map(Response::status));
     Ok(answered?.map(Body::Upstream))
 }
 
@@ -155,7 +172,7 @@ pub async fn forward(
 async fn exchange(
     inventory: &Inventory,
     cluster: &Cluster,
-    mut draft: Draft<'_>,
+    draft: &mut Draft<'_>,
 ) -> Result<Response<MemberBody>, crate::request::error::Error> {
     let repeatable = draft.body.is_end_stream();
     let prepared = draft.prepare(cluster)?;

@@ -15,9 +15,10 @@ use crate::identity::authentication::{self, Failed};
 use crate::request::audit_id::AuditId;
 use crate::request::cutoff::Listed;
 use crate::request::hold::Hold;
-use crate::request::metrics::{Kind, Metrics, OfMember, Outcome, Took};
+use crate::request::metrics::{Kind, Metrics, OfMember, Outcome, Took, Trace};
 use crate::request::request_info::{RequestInfo, Route};
 use crate::server::peer::Peer;
+use crate::spans::{RequestSpan, ToMember};
 
 /// A handle on a request's record; clones share it.
 #[derive(Clone, Debug)]
@@ -49,6 +50,8 @@ struct Entry {
     code: Option<StatusCode>,
     /// The state for the audit, if there is one.
     trail: Option<Box<audit::Trail>>,
+    /// The span, with tracing.
+    span: Option<Box<RequestSpan>>,
 }
 
 impl Record {
@@ -72,6 +75,21 @@ impl Record {
     /// Changes the state for the audit, if there is one.
     pub fn audit<T>(&self, tell: impl FnOnce(&mut audit::Trail) -> T) -> Option<T> {
         self.with(|entry| entry.trail.as_deref_mut().map(tell))
+    }
+
+    /// Keeps the span.
+    pub fn traced(&self, span: RequestSpan) {
+        self.with(|entry| entry.span = Some(Box::new(span)));
+    }
+
+    /// Changes the span, if there is one.
+    pub fn trace<T>(&self, tell: impl FnOnce(&mut RequestSpan) -> T) -> Option<T> {
+        self.with(|entry| entry.span.as_deref_mut().map(tell))
+    }
+
+    /// The part of the trace that exchanges with a member belong to.
+    pub fn to_member(&self) -> Option<Box<ToMember>> {
+        self.trace(|span| span.to_member().map(Box::new)).flatten()
     }
 
     /// What the request holds until it is over.
@@ -103,6 +121,9 @@ impl Record {
             if let Some(trail) = &mut entry.trail {
                 trail.understood(info);
             }
+            if let Some(span) = &mut entry.span {
+                span.understood(info);
+            }
         });
     }
 
@@ -117,6 +138,7 @@ impl Record {
     /// Adds the login, before impersonation.
     pub fn logged_in(&self, login: &Arc<Identity>) {
         self.audit(|trail| trail.logged_in(login));
+        self.trace(|span| span.logged_in(login));
     }
 
     /// Stores the first audit event, before anything is done for the caller.
@@ -136,6 +158,7 @@ impl Record {
     /// Adds the host's reason to allow the request.
     pub fn allowed(&self, reason: &Arc<str>) {
         self.audit(|trail| trail.decided(true, reason.clone()));
+        self.trace(RequestSpan::authorized);
     }
 
     /// Adds the identity that the member sees.
@@ -157,6 +180,9 @@ impl Record {
             entry.code = Some(code);
             if let Some(trail) = &mut entry.trail {
                 trail.answered(code, &self.0.audit_id);
+            }
+            if let Some(span) = &mut entry.span {
+                span.answered();
             }
         });
     }
@@ -190,10 +216,15 @@ impl Drop for Inner {
         let code = entry.code.map_or(0, |code| code.as_u16());
         let kind = entry.kind.unwrap_or_else(|| Kind::unknown(&self.method));
         let outcome = Outcome { code, hop: entry.hop };
-        let took = Took { elapsed, queued: self.hold.waited(), trace: None };
+        let trace = entry.span.as_ref().and_then(|span| span.trace_id());
+        let trace = trace.map(|trace_id| Trace { trace_id: trace_id.to_string() });
+        let took = Took { elapsed, queued: self.hold.waited(), trace };
         self.metrics.ended(kind, outcome, entry.member.as_deref(), took);
         if let Some(trail) = &mut entry.trail {
             trail.ended(&self.audit_id, entry.hop, elapsed);
+        }
+        if let Some(span) = &mut entry.span {
+            span.ended(&self.audit_id, entry.code, entry.hop);
         }
         debug!(
             audit_id = %self.audit_id,

@@ -23,6 +23,7 @@ use crate::request::upgrade::Tunnels;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
 use crate::server::places::Places;
+use crate::spans::Tracer;
 use crate::tunnel::accounts::Accounts;
 use crate::tunnel::registry::AgentTunnels;
 
@@ -49,6 +50,8 @@ pub struct Services {
     pub log_level: LogLevel,
     /// None records nothing.
     pub auditor: Option<Arc<Auditor>>,
+    /// None traces nothing.
+    pub tracer: Option<Arc<Tracer>>,
 }
 
 impl Services {

@@ -72,14 +72,16 @@ pub fn downstream(request: &mut Request<Incoming>) -> OnUpgrade {
 pub async fn forward(
     inventory: &Inventory,
     cluster: &Cluster,
-    draft: Draft<'_>,
+    mut draft: Draft<'_>,
     protocol: Protocol,
     downstream: OnUpgrade,
     tunnels: &Tunnels,
     record: Record,
 ) -> Result<Response<Body>, crate::request::error::Error> {
     let offer = Offer::of(protocol, draft.headers());
-    let (mut response, connection) = match exchange(inventory, cluster, draft).await? {
+    let exchanged = exchange(inventory, cluster, &mut draft).await;
+    draft.answered(exchanged.as_ref().ok().map(Exchange::status));
+    let (mut response, connection) = match exchanged? {
         Exchange::Switched { response, connection } => (response, connection),
         Exchange::Refused { response } if response.status().as_u16() < 400 => {
             return Err(NotAccepted::NoSwitch(cluster.name.clone(), response.status()).into());
@@ -108,7 +110,9 @@ pub async fn forward(
             match handed_over {
                 Ok((downstream, upstream)) => {
                     let ended = splice::join(downstream, upstream, bytes, stop, over).await;
-                    record.audit(|trail| trail.tunnel_ended(tunnel_end(ended, record.hold().end())));
+                    let end = tunnel_end(ended, record.hold().end());
+                    record.trace(|span| span.tunnel_ended(ended.to_member, ended.to_caller, end.reason));
+                    record.audit(|trail| trail.tunnel_ended(end));
                 }
                 Err(error) => debug!(error = %error, "the upgrade was not completed"),
             }
@@ -137,7 +141,7 @@ fn tunnel_end(ended: splice::Ended, end: Option<End>) -> TunnelEnd {
 async fn exchange(
     inventory: &Inventory,
     cluster: &Cluster,
-    mut draft: Draft<'_>,
+    draft: &mut Draft<'_>,
 ) -> Result<Exchange, crate::request::error::Error> {
     let answered = cluster.upstream.upgrade(draft.prepare(cluster)?).await;
     if matches!(answered, Err(upstream::Error::Credential { .. }))

@@ -12,6 +12,7 @@
 //! - [`much`]: large outputs of a pod, whole
 //! - [`audit`]: what a cluster's audit log says
 //! - [`fake_member`]: a member that misbehaves on demand and remembers every byte
+//! - [`collector`]: spans of all programs of the bed
 //! - [`snapshot`]: what a program says, as a text that a test keeps word for word
 //! - [`registration`]: members that the host is told of; [`managed`]: one that the controllers look after
 //! - [`http1`], [`http2`]: HTTP exactly as written, for attacks
@@ -34,6 +35,7 @@ pub mod bed;
 pub mod black_hole;
 pub mod both_sides;
 pub mod caller;
+pub mod collector;
 pub mod connect_proxy;
 pub mod fake_member;
 pub mod front_proxy;

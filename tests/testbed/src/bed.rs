@@ -32,6 +32,8 @@ pub struct Bed {
     /// Clusters that are registered nowhere.
     pub spares: BTreeMap<String, Cluster>,
     pub sidecar: Option<Sidecar>,
+    /// The socket to which kube-apiservers and the sidecar send traces.
+    pub collector: Option<PathBuf>,
     /// What was asked for and cannot be had here, and why.
     pub skipped: Vec<String>,
 }

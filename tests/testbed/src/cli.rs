@@ -66,6 +66,9 @@ pub(crate) struct Bed {
     /// Let the nodes of spares run this image (`make image ARCHIVE=PATH`), not one packed of --sidecar and its libraries
     #[arg(long, value_name = "PATH")]
     sidecar_image: Option<PathBuf>,
+    /// Let the kube-apiservers and the sidecar trace what an administrator samples, to a collector of the tests
+    #[arg(long)]
+    tracing: bool,
     /// Use 127.0.0.1 also where a network namespace could be had; then there are no nodes
     #[arg(long)]
     loopback: bool,
@@ -73,7 +76,7 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn wanted(self) -> Wanted {
-        let Self { members, member, spare, node, sidecar, sidecar_image, loopback } = self;
-        Wanted { members, member, spares: spare, nodes: node, sidecar, sidecar_image, loopback }
+        let Self { members, member, spare, node, sidecar, sidecar_image, tracing, loopback } = self;
+        Wanted { members, member, spares: spare, nodes: node, sidecar, sidecar_image, loopback, tracing }
     }
 }

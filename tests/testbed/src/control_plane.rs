@@ -21,12 +21,19 @@ pub(crate) struct Site<'a> {
     pub(crate) id: &'a str,
     pub(crate) dir: &'a Path,
     pub(crate) loopback: bool,
+    /// The tracing configuration of the kube-apiservers and the sidecar.
+    pub(crate) tracing: Option<PathBuf>,
 }
 
 impl Site<'_> {
     pub(crate) fn launch(&self, dir: &Path, program: PathBuf, args: Vec<String>) -> Launch {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Launch { bed: self.id.to_owned(), name, dir: dir.to_owned(), program, args, within: Vec::new() }
+    }
+
+    /// The flag that a kube-apiserver and the sidecar share.
+    pub(crate) fn tracing_flag(&self) -> Option<String> {
+        self.tracing.as_ref().map(|file| format!("--tracing-config-file={}", file.display()))
     }
 
     pub(crate) fn kubectl(&self, kubeconfig: &Path) -> Kubectl {
@@ -57,7 +64,9 @@ pub(crate) fn start(site: &Site<'_>, plan: &ClusterPlan) -> Result<Cluster> {
     let etcd = programs::path(programs::DEFAULT_VERSION, "etcd");
     site.launch(&dir, etcd, etcd_args(&dir, &ports)).start()?;
     let apiserver = programs::path(&plan.version, APISERVER);
-    let apiserver = site.launch(&dir, apiserver, apiserver_args(site.loopback, plan, &ports, &dir));
+    let mut args = apiserver_args(site.loopback, plan, &ports, &dir);
+    args.extend(site.tracing_flag());
+    let apiserver = site.launch(&dir, apiserver, args);
     let mut apiserver = apiserver.start()?;
     ready(&mut apiserver, ports.apiserver, &authority.certificate)?;
 

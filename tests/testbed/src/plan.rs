@@ -24,6 +24,8 @@ pub struct Wanted {
     pub sidecar_image: Option<PathBuf>,
     /// No network namespace although one could be had.
     pub loopback: bool,
+    /// Traces of what an administrator samples.
+    pub tracing: bool,
 }
 
 /// What will be started.
@@ -37,6 +39,7 @@ pub(crate) struct Plan {
     /// What was asked for and cannot be had, and why.
     pub(crate) skipped: Vec<String>,
     pub(crate) loopback: bool,
+    pub(crate) tracing: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -68,7 +71,7 @@ impl ClusterPlan {
 impl Plan {
     /// `namespaces`: whether this user may make network namespaces.
     pub(crate) fn new(wanted: &Wanted, namespaces: bool) -> Result<Self> {
-        let Wanted { members, member, spares, nodes, sidecar, sidecar_image, loopback } = wanted;
+        let Wanted { members, member, spares, nodes, sidecar, sidecar_image, loopback, tracing } = wanted;
         let mut versions = BTreeMap::new();
         for number in 1..=*members {
             versions.insert(format!("m{number}"), DEFAULT_VERSION.to_owned());
@@ -113,7 +116,7 @@ impl Plan {
             .collect();
         let made = sidecar_image.clone().map(SidecarImage::Archive);
         let sidecar_image = made.or_else(|| sidecar.clone().map(SidecarImage::Of));
-        Ok(Self { clusters, sidecar: sidecar.clone(), sidecar_image, skipped, loopback })
+        Ok(Self { clusters, sidecar: sidecar.clone(), sidecar_image, skipped, loopback, tracing: *tracing })
     }
 
     /// The address that others in the bed reach this machine by.

@@ -29,6 +29,7 @@ const HELM: &str = "helm";
 const KREW: [&str; 2] = ["krew", "validate-krew-manifest"];
 const CERT_MANAGER: &str = "cert-manager";
 const OPENID_PROVIDER: &str = "openid-provider";
+const COLLECTOR: &str = "otlp-collector";
 const KONNECTIVITY: [&str; 2] = ["konnectivity-server", "konnectivity-agent"];
 
 /// Where the tree is; this crate is only ever used from it.
@@ -56,6 +57,7 @@ pub fn build_all(version: &str) -> Result<()> {
         build_from(&cert_manager_module(), version, &[CERT_MANAGER])?;
         build_from(&root().join("tests/konnectivity"), version, &KONNECTIVITY)?;
         build_from(&root().join("tests/openid"), version, &[OPENID_PROVIDER])?;
+        build_from(&root().join("tests/collector"), version, &[COLLECTOR])?;
     }
     build(version, &[CONTROL_PLANE, NODE].concat())
 }
@@ -89,6 +91,11 @@ pub fn cert_manager() -> PathBuf {
 /// Where the OpenID provider is once everything is built.
 pub fn openid_provider() -> PathBuf {
     path(DEFAULT_VERSION, OPENID_PROVIDER)
+}
+
+/// Where the collector of traces is once everything is built.
+pub fn collector() -> PathBuf {
+    path(DEFAULT_VERSION, COLLECTOR)
 }
 
 /// Where konnectivity's server and agent are once everything is built.
@@ -167,7 +174,7 @@ fn package(program: &str) -> String {
         HELM => "helm.sh/helm/v3/cmd/helm".to_owned(),
         "krew" | "validate-krew-manifest" => format!("sigs.k8s.io/krew/cmd/{program}"),
         // Ours, in the module itself.
-        CERT_MANAGER | OPENID_PROVIDER => ".".to_owned(),
+        CERT_MANAGER | OPENID_PROVIDER | COLLECTOR => ".".to_owned(),
         "konnectivity-server" => "sigs.k8s.io/apiserver-network-proxy/cmd/server".to_owned(),
         "konnectivity-agent" => "sigs.k8s.io/apiserver-network-proxy/cmd/agent".to_owned(),
         "etcd" => "go.etcd.io/etcd/server/v3".to_owned(),

@@ -131,7 +131,7 @@ fn serve(
     let kubeconfig = dir.join("kubeconfig");
     let user = User::Token(token.trim());
     kubeconfig::write(&kubeconfig, &bed.host.name, &bed.host.server, &bed.host.ca_certificate, user)?;
-    let args = [
+    let mut args = vec![
         "serve".to_owned(),
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--namespace={NAMESPACE}"),
@@ -141,7 +141,8 @@ fn serve(
         format!("--tls-private-key-file={}", dir.join("serving.key").display()),
         format!("--admin-bind-address={admin}"),
     ];
-    let mut launch = site.launch(dir, program.to_owned(), args.into());
+    args.extend(site.tracing_flag());
+    let mut launch = site.launch(dir, program.to_owned(), args);
     // The roots of its system: for members and their proxies that bring no CA of their own.
     launch.within.extend(["env".to_owned(), format!("SSL_CERT_FILE={}", authority.certificate.display())]);
     if !site.loopback {

@@ -60,7 +60,9 @@ pub fn start(Ready(plan): &Ready, id: &str, dir: &Path) -> Result<Bed> {
         step("network", || network::create(id, plan))?;
         network::enter(id)?;
     }
-    let site = Site { id, dir, loopback: plan.loopback };
+    let collector = plan.tracing.then(|| dir.join("collector.sock"));
+    let tracing = collector.as_deref().map(|socket| tracing_config(dir, socket)).transpose()?;
+    let site = Site { id, dir, loopback: plan.loopback, tracing };
     let clusters = thread::scope(|scope| {
         let threads = plan
             .clusters
@@ -86,6 +88,7 @@ pub fn start(Ready(plan): &Ready, id: &str, dir: &Path) -> Result<Bed> {
             .collect(),
         members,
         sidecar: None,
+        collector,
         skipped: plan.skipped.clone(),
     };
     if let Some(program) = &plan.sidecar {
@@ -93,6 +96,17 @@ pub fn start(Ready(plan): &Ready, id: &str, dir: &Path) -> Result<Bed> {
     }
     bed.save()?;
     Ok(bed)
+}
+
+/// Kubernetes 1.30 reads v1beta1. A parent decides about sampling.
+fn tracing_config(dir: &Path, socket: &Path) -> Result<PathBuf> {
+    let file = dir.join("tracing.yaml");
+    let endpoint = socket.display();
+    let text = format!(
+        "apiVersion: apiserver.config.k8s.io/v1beta1\nkind: TracingConfiguration\nendpoint: unix://{endpoint}\n"
+    );
+    fs::write(&file, text)?;
+    Ok(file)
 }
 
 fn start_cluster(site: &Site<'_>, plan: &ClusterPlan, sidecar: Option<&SidecarImage>) -> Result<Cluster> {

@@ -61,7 +61,7 @@ impl Service<Request<Body>> for Logged {
 }
 
 /// The error of the client below, which the client above wraps again.
-fn unwrapped(error: kube::Error) -> BoxError {
+pub(super) fn unwrapped(error: kube::Error) -> BoxError {
     match error {
         kube::Error::Service(error) => error,
         error => Box::new(error),

@@ -23,6 +23,7 @@ use crate::multi::selection::{self, Choice, Growth, Kind, List, ListOf, Picked, 
 use crate::multi::{self, Job};
 use crate::printer::Printer;
 use crate::settings::Settings;
+use crate::trace;
 
 pub(super) fn run(
     scanned: Scanned,
@@ -60,6 +61,9 @@ pub(super) fn run(
     let targets = targets.map_err(|error| error.in_file(config_file::path(env)))?;
     let names = targets.names().map(ClusterId::as_str).collect::<Vec<_>>().join(",");
     Log::new(env).decision("Chose clusters", &[("clusters", &names)]);
+    if let Some(trace) = trace::current() {
+        trace.clusters(targets.len());
+    }
     for target in targets.iter() {
         rewrite::check(&scanned, &target.name)?;
     }

@@ -39,7 +39,8 @@ pub(super) async fn open(
     let setup = |error: kube::Error| ClientError::Setup(Box::new(error));
     if config.proxy_url.is_some() {
         // kube's own client knows every kind of proxy; it speaks HTTP/1.1, with a connection for each request.
-        return Ok(client::logged(kube::Client::try_from(config).map_err(setup)?, &host.server, log));
+        let client = kube::Client::try_from(config).map_err(setup)?;
+        return Ok(client::traced(client::logged(client, &host.server, log)));
     }
     let connections = streams.div_ceil(STREAMS).max(1);
     // Read once: certificates may come from files.
@@ -51,7 +52,7 @@ pub(super) async fn open(
         Some(auth) => kube::Client::new(auth.layer(service), config.default_namespace),
         None => kube::Client::new(service, config.default_namespace),
     };
-    Ok(client::logged(client, &host.server, log))
+    Ok(client::traced(client::logged(client, &host.server, log)))
 }
 
 /// Whether the host has not looked at the request, because it wanted to close the connection: such a one

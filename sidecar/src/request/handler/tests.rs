@@ -22,6 +22,7 @@ use crate::request::metrics::Metrics;
 mod audit;
 pub(crate) mod chain;
 mod debug;
+mod traces;
 
 /// A body that says one word, and panics when it is told to.
 struct LastWord {

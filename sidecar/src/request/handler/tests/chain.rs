@@ -74,6 +74,7 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
         auditor: None,
         places: Arc::default(),
         log_level: Default::default(),
+        tracer: None,
         authenticator: Authenticator::new(trust, tokens, flags.anonymous_auth, failures),
         authorizer: Arc::new(Authorizer::with(client.clone(), authorization)),
         limits: Arc::new(Limits::new(size, size, 0, 0, 0)),

@@ -1,0 +1,193 @@
+//! Traces: one shows the plugin, the host's kube-apiserver, the sidecar and the member's kube-apiserver, as each of them
+//! exports it to the OpenTelemetry Collector's receiver.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use harness::api::Api;
+use harness::bed::{bed, member, sidecar};
+use harness::caller::Caller;
+use harness::collector::{Collector, Span};
+use harness::http1::{Endpoint, member_path};
+use harness::own_sidecar::{Difference, OwnSidecar};
+use harness::registration;
+use harness::scene::Scene;
+use harness::wait::{SOON, eventually};
+use serde_json::json;
+
+use crate::plugin;
+
+#[test]
+fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
+    let collector = Collector::start()?;
+    let scene = Scene::new("traces")?;
+    scene.pod("talker", "sleep 1000")?;
+    trusting_member()?;
+    // In a group that a kube-apiserver lets decide about sampling.
+    let admin = Caller::certificate("e2e-traces-admin", &["system:masters"])?;
+    let ordinary = scene.caller()?;
+
+    let pods = format!("/api/v1/namespaces/{}/pods", scene.name);
+    let get = plugin(&admin)?
+        .with(&[&format!("--cluster={MEMBER}"), "--namespace", &scene.name])
+        .env("KUBECTL_MC_TRACE", "otlp")
+        .env("KUBECTL_MC_DIRECT", "only")
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", collector.address()))
+        .env("TRACEPARENT", parent(GET));
+    eventually("the sidecar knows the member", SOON, || get.ok(&["get", "pods"]).map(Some))?;
+
+    let exec = member_path(MEMBER, &format!("{pods}/talker/exec?command=echo&command=hello&stdout=true"));
+    let mut connection = Endpoint::cluster(&bed()?.host, admin.certificate.as_deref())?.connect()?;
+    connection.send(upgrade(&exec, &parent(EXEC)).as_bytes())?;
+    ensure!(connection.head()?.status == 101, "no upgrade");
+    connection.exactly(b"hello".len())?;
+    drop(connection);
+
+    // Who may not decide about sampling begins another trace, which the rate of 0 does not sample.
+    let direct = Endpoint::sidecar(sidecar()?, ordinary.certificate.as_deref())?;
+    let list = member_path(&scene.member, &format!("{pods}?limit=500"));
+    let request = format!("GET {list} HTTP/1.1\r\nHost: x\r\ntraceparent: {}\r\n\r\n", parent(ORDINARY));
+    ensure!(direct.exchange(request.as_bytes())?.status() == 200, "no list");
+
+    let path = eventually("a trace of the get", SOON, || {
+        let spans = collector.spans(GET);
+        let command = child(&spans, PARENT, "kubectl-mc")?;
+        let of_pods = |span: &&Span| span.attribute("url.path").is_some_and(|path| path.ends_with("/pods"));
+        let request = spans.iter().find(of_pods).context("no request of the plugin")?;
+        ensure!(request.parent() == command.id(), "{request:?}");
+        // Below the host's span are its filters, and below these its request to the sidecar.
+        let host = child(&spans, request.id(), "apiserver")?;
+        let is_server = |span: &&Span| span.service == "mc-sidecar" && span.value["kind"] == SERVER;
+        let at_sidecar = spans.iter().find(is_server).context("no span of the sidecar")?;
+        is_below(&spans, at_sidecar, host.id())?;
+        Ok(Some(below(&spans, at_sidecar.parent())?))
+    })?;
+    let [at_sidecar, to_member, at_member] = &path;
+    let id = at_sidecar.attribute("audit-id");
+    ensure!(id.is_some() && at_member.attribute("audit-id") == id, "{at_sidecar:?} {at_member:?}");
+    for (key, value) in [
+        ("http.request.method", "GET"),
+        ("http.response.status_code", "200"),
+        ("kubectl-mc.dev/cluster", MEMBER),
+    ] {
+        ensure!(at_sidecar.attribute(key).as_deref() == Some(value), "{at_sidecar:?}");
+        ensure!(to_member.attribute(key).as_deref() == Some(value), "{to_member:?}");
+    }
+
+    let path = eventually("a trace of the exec", SOON, || {
+        let spans = collector.spans(EXEC);
+        // The host passes on the headers of an upgrade as they are.
+        child(&spans, PARENT, "apiserver")?;
+        Ok(Some(below(&spans, PARENT)?))
+    })?;
+    let [at_sidecar, ..] = &path;
+    ensure!(at_sidecar.attribute("kubectl-mc.dev/upgrade").as_deref() == Some("websocket"), "{at_sidecar:?}");
+    let bytes = at_sidecar.attribute("kubectl-mc.dev/bytes-to-caller");
+    ensure!(bytes.and_then(|count| count.parse().ok()) > Some(0_u64), "{at_sidecar:?}");
+
+    ensure!(collector.spans(ORDINARY).is_empty(), "{:?}", collector.spans(ORDINARY));
+    for span in [collector.spans(GET), collector.spans(EXEC)].concat() {
+        let is_ours = span.service != "apiserver";
+        ensure!(!is_ours || !span.value.to_string().contains("hello"), "a query: {span:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn silent_collector_delays_neither_requests_nor_the_end() -> Result<()> {
+    let (folder, silent) = (tempfile::tempdir()?, TcpListener::bind("127.0.0.1:0")?);
+    let file = folder.path().join("tracing.yaml");
+    let (api, kind) = ("apiserver.config.k8s.io/v1", "TracingConfiguration");
+    let endpoint = silent.local_addr()?;
+    let text =
+        json!({"apiVersion": api, "kind": kind, "endpoint": endpoint, "samplingRatePerMillion": 1_000_000});
+    std::fs::write(&file, text.to_string())?;
+    let flag = format!("--tracing-config-file={}", file.display());
+    let mut own = OwnSidecar::with(&Difference { flags: &[&flag], ..Difference::default() })?;
+    let scene = Scene::new("traces-silent")?;
+    let direct = own.endpoint(scene.caller()?.certificate.as_deref())?;
+    let path = member_path(&scene.member, &format!("/api/v1/namespaces/{}/pods", scene.name));
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    // The first export begins after 5 s, with 512 spans at once.
+    let begun = Instant::now();
+    let mut connection = direct.connect()?;
+    for _ in 0..300 {
+        connection.send(request.as_bytes())?;
+        ensure!(connection.response()?.status() == 200, "no list");
+    }
+    ensure!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    ensure!(own.metric("mc_sidecar_spans_exported_total")? == 0.0, "the collector did not answer");
+    let begun = Instant::now();
+    own.terminate()?;
+    own.ended()?;
+    ensure!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    ensure!(own.log()?.contains("spans were not exported before the shutdown"), "{}", own.log()?);
+    Ok(())
+}
+
+/// The spans of the sidecar and the member below a span.
+fn below(spans: &[Span], parent: &str) -> Result<[Span; 3]> {
+    let at_sidecar = child(spans, parent, "mc-sidecar")?;
+    let to_member = child(spans, at_sidecar.id(), "mc-sidecar")?;
+    let at_member = child(spans, to_member.id(), "apiserver")?;
+    Ok([at_sidecar, to_member, at_member])
+}
+
+fn is_below(spans: &[Span], span: &Span, ancestor: &str) -> Result<()> {
+    let mut parent = span.parent();
+    while parent != ancestor {
+        let span = spans.iter().find(|span| span.id() == parent && span.service == "apiserver");
+        parent = span.with_context(|| format!("no span of the host {parent}: {spans:#?}"))?.parent();
+    }
+    Ok(())
+}
+
+fn child(spans: &[Span], parent: &str, service: &str) -> Result<Span> {
+    let found = spans.iter().find(|span| span.parent() == parent && span.service == service);
+    found.cloned().with_context(|| format!("no span of {service} below {parent}: {spans:#?}"))
+}
+
+/// A member whose kube-apiserver lets the sidecar decide about sampling: the group needs a client certificate.
+fn trusting_member() -> Result<()> {
+    let (cluster, user) = (member("m1")?, "e2e-traces-sidecar");
+    let certificate = cluster.client_certificate(user, &["system:monitoring"])?;
+    let rbac = "rbac.authorization.k8s.io";
+    Api::admin(cluster)?.apply(
+        &format!("/apis/{rbac}/v1/clusterrolebindings/{user}"),
+        &json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": user},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "kubectl-mc-impersonator"},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}],
+        }),
+    )?;
+    let ca = std::fs::read_to_string(&cluster.ca_certificate)?;
+    registration::register(
+        MEMBER,
+        &json!({
+            "server": cluster.server, "ca.crt": ca,
+            "tls.crt": certificate.certificate, "tls.key": certificate.key,
+        }),
+    )
+}
+
+fn upgrade(path: &str, traceparent: &str) -> String {
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n\
+         traceparent: {traceparent}\r\n\r\n"
+    )
+}
+
+/// A span that nobody exports, in a trace that is sampled.
+fn parent(trace: &str) -> String {
+    format!("00-{trace}-{PARENT}-01")
+}
+
+/// `SPAN_KIND_SERVER`.
+const SERVER: u8 = 2;
+const MEMBER: &str = "e2e-traces-member";
+const GET: &str = "e2e00000000000000000000000000001";
+const EXEC: &str = "e2e00000000000000000000000000002";
+const ORDINARY: &str = "e2e00000000000000000000000000003";
+const PARENT: &str = "00000000000000e2";

@@ -2,7 +2,7 @@
 //! kube-apiserver does it (apiserver: `server/options/tracing.go`, `endpoints/filters/traces.go`).
 //!
 //! - [`config`]: the file of `--tracing-config-file`
-//! - [`request`]: the spans of one request, and whose trace they belong to
+//! - [`request`]: the spans of one request, and the trace that they belong to
 //! - [`propagation`]: the trace in the headers of a request (W3C Trace Context)
 //! - [`export`]: the bounded queue of spans that are over, and their export
 
@@ -66,7 +66,7 @@ impl Tracer {
         Ok(Arc::new(Self { tracer: tracer(config, queue), stop, export }))
     }
 
-    /// Exports what is queued, and ends the export.
+    /// Exports the queued spans, and ends the export.
     pub async fn flush(&self, limit: Duration) {
         self.stop.cancel();
         if timeout(limit, self.export.wait()).await.is_err() {

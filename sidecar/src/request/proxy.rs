@@ -89,7 +89,7 @@ impl<'a> Draft<'a> {
         Ok(prepared.map_err(impersonation::Error::Member)?)
     }
 
-    /// Ends the span of the exchange with what came of it.
+    /// Ends the span of the exchange, with the status of the answer if there is one.
     pub fn answered(&mut self, code: Option<StatusCode>) {
         if let Some(to_member) = &mut self.to_member {
             to_member.ended(code);

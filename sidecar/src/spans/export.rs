@@ -88,7 +88,7 @@ pub(super) async fn run(
     let mut is_failing = false;
     loop {
         let mut batch = Vec::with_capacity(MAX_BATCH);
-        // Cancel-safe: what was received is in the batch.
+        // Cancel-safe: received spans are in the batch.
         tokio::select! {
             biased;
             () = stop.cancelled() => {}

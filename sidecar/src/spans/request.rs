@@ -57,7 +57,7 @@ impl RequestSpan {
         }
     }
 
-    /// Adds what the request asks for. The host passes on the headers of an upgrade as they are, so their trace is the
+    /// Adds route, cluster and upgrade. The host passes on the headers of an upgrade as they are, so their trace is the
     /// caller's (kube-aggregator: `handler_proxy.go`).
     pub fn understood(&mut self, info: &RequestInfo) {
         self.upgrade = info.upgrade.map(|protocol| protocol.as_str());
@@ -232,7 +232,7 @@ fn truncated(text: &str) -> String {
     }
 }
 
-/// Who decides about sampling (apiserver: `authentication/user`).
+/// Groups that decide about sampling (apiserver: `authentication/user`).
 const DECIDING_GROUPS: [&str; 2] = [MASTERS, "system:monitoring"];
 const CLUSTER: &str = "kubectl-mc.dev/cluster";
 const STATUS_CODE: &str = "http.response.status_code";

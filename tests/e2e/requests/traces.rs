@@ -44,7 +44,8 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
     connection.exactly(b"hello".len())?;
     drop(connection);
 
-    // Who may not decide about sampling begins another trace, which the rate of 0 does not sample.
+    // An ordinary caller does not decide about sampling: the request begins a trace of its own, which the rate of 0 does
+    // not sample.
     let direct = Endpoint::sidecar(sidecar()?, ordinary.certificate.as_deref())?;
     let list = member_path(&scene.member, &format!("{pods}?limit=500"));
     let request = format!("GET {list} HTTP/1.1\r\nHost: x\r\ntraceparent: {}\r\n\r\n", parent(ORDINARY));
@@ -179,7 +180,7 @@ fn upgrade(path: &str, traceparent: &str) -> String {
     )
 }
 
-/// A span that nobody exports, in a trace that is sampled.
+/// A span that is not exported, in a trace that is sampled.
 fn parent(trace: &str) -> String {
     format!("00-{trace}-{PARENT}-01")
 }

@@ -66,7 +66,7 @@ pub(crate) struct Bed {
     /// Let the nodes of spares run this image (`make image ARCHIVE=PATH`), not one packed of --sidecar and its libraries
     #[arg(long, value_name = "PATH")]
     sidecar_image: Option<PathBuf>,
-    /// Let the kube-apiservers and the sidecar trace what an administrator samples, to a collector of the tests
+    /// Let the kube-apiservers and the sidecar export traces that an administrator samples, to a collector of the tests
     #[arg(long)]
     tracing: bool,
     /// Use 127.0.0.1 also where a network namespace could be had; then there are no nodes

@@ -24,7 +24,7 @@ pub struct Wanted {
     pub sidecar_image: Option<PathBuf>,
     /// No network namespace although one could be had.
     pub loopback: bool,
-    /// Traces of what an administrator samples.
+    /// Whether kube-apiservers and the sidecar export traces.
     pub tracing: bool,
 }
 

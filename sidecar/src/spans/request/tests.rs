@@ -97,7 +97,7 @@ fn member_gets_the_span_of_its_exchange() {
 }
 
 #[test]
-fn member_is_not_told_that_a_stranger_wants_a_trace() {
+fn member_gets_no_sampling_decision_of_an_ordinary_caller() {
     let (tracer, mut ended) = recorded(0.0);
     let (span, headers) = asked(&tracer, SAMPLED, &["dev"], false);
     let sent = headers["traceparent"].to_str().unwrap();

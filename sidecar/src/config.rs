@@ -347,6 +347,29 @@ mod tests {
     }
 
     #[test]
+    fn flags_of_delegation_have_upstreams_defaults() {
+        let ttls = |config: &Config| {
+            let Ttl { allowed, denied } = config.authorization.ttl;
+            [config.token_ttl, allowed, denied].map(|ttl| ttl.as_secs())
+        };
+        assert_eq!(ttls(&config(&[]).unwrap()), [10, 10, 10]);
+        let changed = config(&[
+            "--authentication-token-webhook-cache-ttl=2m",
+            "--authorization-webhook-cache-authorized-ttl=5m",
+            "--authorization-webhook-cache-unauthorized-ttl=0",
+            "--authorization-always-allow-paths=",
+        ]);
+        assert_eq!(ttls(&changed.unwrap()), [120, 300, 0]);
+    }
+
+    #[test]
+    fn invalid_shares_of_levels_are_named() {
+        let flags = ["mc-sidecar", "serve", "--priority-level-shares=system=1,people=2"];
+        let error = Cli::try_parse_from(flags).unwrap_err().to_string();
+        assert!(error.contains("\"people\" is not a priority level with a share"), "{error}");
+    }
+
+    #[test]
     fn a_flag_that_cannot_be_used_is_named() {
         for (flag, named) in [
             ("--client-ca-file=/does/not/exist", "--client-ca-file: cannot read /does/not/exist"),

@@ -7,6 +7,7 @@ mod any_user;
 mod attacks;
 mod authorization;
 mod credentials;
+mod delegated_flags;
 mod drift;
 mod forwarded;
 mod front_proxy;

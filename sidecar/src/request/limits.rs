@@ -154,11 +154,6 @@ impl Caller {
     pub const fn of_hash(key: u64) -> Self {
         Self { key, level: Level::Interactive }
     }
-
-    /// The priority level of the caller's requests.
-    pub const fn level(self) -> Level {
-        self.level
-    }
 }
 
 impl Bound {
@@ -214,7 +209,7 @@ impl Counted {
 async fn in_turn(mut turn: Turn, wait: Duration) -> Option<Permit> {
     let admitted = timeout(wait, &mut turn).await;
     if admitted.is_err() {
-        turn.is_late();
+        turn.set_late();
     }
     admitted.ok().flatten()
 }

@@ -187,7 +187,7 @@ pub(super) struct Turn {
 
 impl Turn {
     /// Notes that the request has waited for as long as it may.
-    pub(super) fn is_late(&mut self) {
+    pub(super) fn set_late(&mut self) {
         self.is_late = true;
     }
 }

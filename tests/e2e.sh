@@ -39,7 +39,7 @@ for program in dbus-run-session gnome-keyring-daemon; do
     command -v "$program" >/dev/null || leave_out login::keyring:: "they need $program, for a keyring"
 done
 cargo build-all --bins
-cargo test-all --test chart --test krew_install
+cargo test-all --test alert_rules --test chart --test krew_install
 cargo test-all --test e2e --no-run
 # What takes all that the machine has comes last, and alone; and so does what promises that something is done
 # within seconds, or that nobody notices it.

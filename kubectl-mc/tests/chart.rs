@@ -89,6 +89,7 @@ fn file_of_values_means_the_same_to_both() -> Result<()> {
     same_file(EVERY_VALUE)?;
     same_file("certificates: CertManager\nmetrics: {podMonitor: {enabled: true}}\n")?;
     same_file("certificates: Secret\ntls: {secretName: serving}\n")?;
+    same_file("metrics: {rules: {enabled: true}, dashboard: {enabled: true}}\n")?;
     same_file("resources: {limits: {memory: null, cpu: 2}}\nglobal: {any: thing}\n")
 }
 
@@ -386,4 +387,6 @@ extraVolumeMounts: [{name: audit, mountPath: /audit}]
 metrics:
   service: {enabled: true}
   podMonitor: {enabled: true, interval: 10s, labels: {release: prometheus}}
+  rules: {enabled: true, labels: {release: prometheus, app.kubernetes.io/name: not-this}}
+  dashboard: {enabled: true, labels: {folder: clusters}}
 ";

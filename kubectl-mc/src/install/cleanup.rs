@@ -205,5 +205,7 @@ fn parameters(namespace: &str) -> Parameters {
     let mut parameters = Parameters { namespace: namespace.to_owned(), ..Parameters::new(String::new()) };
     parameters.values.metrics.service.enabled = true;
     parameters.values.metrics.pod_monitor.enabled = true;
+    parameters.values.metrics.rules.enabled = true;
+    parameters.values.metrics.dashboard.enabled = true;
     parameters.with_direct_endpoint()
 }

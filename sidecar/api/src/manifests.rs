@@ -4,6 +4,7 @@
 pub mod agent;
 mod direct;
 mod endpoints;
+mod metrics;
 mod pod;
 pub mod values;
 
@@ -44,8 +45,6 @@ const PEERS_SERVICE: &str = include_str!("../../deploy/peers-service.yaml");
 const NETWORK_POLICY: &str = include_str!("../../deploy/network-policy.yaml");
 const DISRUPTION: &str = include_str!("../../deploy/disruption.yaml");
 const DEPLOYMENT: &str = include_str!("../../deploy/deployment.yaml");
-const METRICS_SERVICE: &str = include_str!("../../deploy/metrics-service.yaml");
-const POD_MONITOR: &str = include_str!("../../deploy/pod-monitor.yaml");
 const REGISTRATION: &str = include_str!("../../deploy/apiservice.yaml");
 
 /// How the sidecar is run.
@@ -203,26 +202,8 @@ impl Parameters {
             objects.extend(self.all(text)?);
         }
         objects.extend(self.direct_service()?);
-        if self.values.metrics.service.enabled {
-            objects.extend(self.all(METRICS_SERVICE)?);
-        }
+        objects.extend(self.metrics()?);
         objects.push(self.deployment()?);
-        Ok(objects)
-    }
-
-    /// The Prometheus operator's part, on hosts that run the sidecar themselves.
-    fn pod_monitor(&self) -> Result<Vec<Value>, Error> {
-        let wanted = &self.values.metrics.pod_monitor;
-        if !wanted.enabled {
-            return Ok(Vec::new());
-        }
-        let mut objects = self.all(POD_MONITOR)?;
-        if let Some(monitor) = objects.iter_mut().find(|object| object["kind"] == "PodMonitor") {
-            monitor["metadata"]["labels"] = json!(wanted.labels);
-            let endpoint = &mut monitor["spec"]["podMetricsEndpoints"][0];
-            endpoint["interval"] = wanted.interval.as_str().into();
-            endpoint["tlsConfig"]["ca"]["secret"]["name"] = self.authority().into();
-        }
         Ok(objects)
     }
 

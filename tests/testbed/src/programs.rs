@@ -31,6 +31,7 @@ const CERT_MANAGER: &str = "cert-manager";
 const OPENID_PROVIDER: &str = "openid-provider";
 const COLLECTOR: &str = "otlp-collector";
 const KONNECTIVITY: [&str; 2] = ["konnectivity-server", "konnectivity-agent"];
+const PROMETHEUS: [&str; 2] = ["prometheus", "promtool"];
 
 /// Where the tree is; this crate is only ever used from it.
 pub(crate) fn root() -> &'static Path {
@@ -58,6 +59,7 @@ pub fn build_all(version: &str) -> Result<()> {
         build_from(&root().join("tests/konnectivity"), version, &KONNECTIVITY)?;
         build_from(&root().join("tests/openid"), version, &[OPENID_PROVIDER])?;
         build_from(&root().join("tests/collector"), version, &[COLLECTOR])?;
+        build_prometheus()?;
     }
     build(version, &[CONTROL_PLANE, NODE].concat())
 }
@@ -81,6 +83,17 @@ pub fn build_krew() -> Result<[PathBuf; 3]> {
     build(DEFAULT_VERSION, &["kubectl"])?;
     let [krew, validator] = KREW.map(|program| path(DEFAULT_VERSION, program));
     Ok([krew, validator, path(DEFAULT_VERSION, "kubectl")])
+}
+
+/// Builds Prometheus and promtool; says where they are.
+pub fn build_prometheus() -> Result<[PathBuf; 2]> {
+    build_from(&root().join("tests/prometheus"), DEFAULT_VERSION, &PROMETHEUS)?;
+    Ok(prometheus())
+}
+
+/// Where Prometheus and promtool are once everything is built.
+pub fn prometheus() -> [PathBuf; 2] {
+    PROMETHEUS.map(|program| path(DEFAULT_VERSION, program))
 }
 
 /// Where cert-manager's controllers are once everything is built.
@@ -155,7 +168,7 @@ fn go_build(module: &Path, version: &str, program: &str, path: &Path) -> Result<
     let new = path.with_extension("new");
     let status = Command::new("go")
         .args(if program == UPSTREAM_TESTS { &["test", "-c"] as &[&str] } else { &["build"] })
-        .args(["-mod=readonly", "-trimpath", "-ldflags", &ldflags(version), "-o"])
+        .args(["-mod=readonly", "-trimpath", TAGS, "-ldflags", &ldflags(version), "-o"])
         .args([&new, &PathBuf::from(package(program))])
         .envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local")])
         .current_dir(module)
@@ -177,12 +190,16 @@ fn package(program: &str) -> String {
         CERT_MANAGER | OPENID_PROVIDER | COLLECTOR => ".".to_owned(),
         "konnectivity-server" => "sigs.k8s.io/apiserver-network-proxy/cmd/server".to_owned(),
         "konnectivity-agent" => "sigs.k8s.io/apiserver-network-proxy/cmd/agent".to_owned(),
+        "prometheus" | "promtool" => format!("github.com/prometheus/prometheus/cmd/{program}"),
         "etcd" => "go.etcd.io/etcd/server/v3".to_owned(),
         UPSTREAM_TESTS => "k8s.io/kubernetes/test/e2e".to_owned(),
         "agnhost" => "k8s.io/kubernetes/test/images/agnhost".to_owned(),
         _ => format!("k8s.io/kubernetes/cmd/{program}"),
     }
 }
+
+/// Prometheus without the clients of clouds, which are most of its code. The tag means nothing to the other programs.
+const TAGS: &str = "-tags=remove_all_sd";
 
 /// The version is stamped in as upstream's own build does it.
 fn ldflags(version: &str) -> String {

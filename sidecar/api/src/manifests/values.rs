@@ -114,6 +114,8 @@ pub struct ServiceAccount {
 pub struct Metrics {
     pub service: MetricsService,
     pub pod_monitor: PodMonitor,
+    pub rules: SelectedByLabels,
+    pub dashboard: SelectedByLabels,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -127,6 +129,14 @@ pub struct MetricsService {
 pub struct PodMonitor {
     pub enabled: bool,
     pub interval: String,
+    pub labels: BTreeMap<String, String>,
+}
+
+/// An object that its reader selects by labels.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SelectedByLabels {
+    pub enabled: bool,
     pub labels: BTreeMap<String, String>,
 }
 

@@ -44,7 +44,9 @@ pub fn metrics_in(text: &str) -> BTreeSet<String> {
     let name = name.expect("the expression is valid");
     let suffixes = ["_bucket", "_sum", "_count"];
     let family = |name: &str| suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).map(str::to_owned);
-    name.find_iter(text).map(|found| family(found.as_str()).unwrap_or(found.as_str().to_owned())).collect()
+    name.find_iter(text)
+        .map(|found| family(found.as_str()).unwrap_or_else(|| found.as_str().to_owned()))
+        .collect()
 }
 
 fn read(path: &str) -> Result<String> {

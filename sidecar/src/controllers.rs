@@ -257,6 +257,7 @@ impl Drop for Quiet {
 async fn run_with_restarts(controller: &'static Controller, context: Context) {
     let name = controller.name;
     let mut pause = FIRST_PAUSE;
+    context.metrics.started(name);
     loop {
         info!(controller = name, "running");
         let began = Instant::now();

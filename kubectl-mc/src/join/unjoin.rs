@@ -54,28 +54,40 @@ async fn unjoin(
     let registered = host.get(&path::member_cluster(name)).await?;
     let namespace = survey::namespace(host).await?;
     let is_there = registered.is_some() || cleanup::has_secrets(host, &namespace, name).await?;
+    let mut joined = Joined { host: true, member: true };
     let on_member = match member {
         Some(member) => {
-            belongs(name, registered.as_ref(), &survey::uid(host).await?, member).await?;
-            let agent = cleanup::agent_on_member(member).await?;
-            let mut manifest = manifest::member()?;
-            manifest.extend(manifest::enrollment()?);
-            Some((member, cleanup::on_member(member, manifest).await?, agent))
+            joined = belongs(name, registered.as_ref(), &survey::uid(host).await?, member).await?;
+            joined.note(name, host, member, printer);
+            Some(member).filter(|_| joined.member)
         }
         None if !is_there => {
             return Err(UnjoinError::Unknown { name: name.clone(), host: host.describe() }.into());
         }
         None => None,
     };
-    let on_host = cleanup::on_host(host, &namespace, name).await?;
+    let on_member = match on_member {
+        Some(member) => {
+            let agent = cleanup::agent_on_member(member).await?;
+            let mut manifest = manifest::member()?;
+            manifest.extend(manifest::enrollment()?);
+            Some((member, cleanup::on_member(member, manifest).await?, agent))
+        }
+        None => None,
+    };
+    let on_host = match joined.host {
+        true => cleanup::on_host(host, &namespace, name).await?.objects,
+        false => Vec::new(),
+    };
 
     let delete = Delete { dry_run: *dry_run, timeout: TIMEOUT };
     if !dry_run && !yes {
-        let member = member.map(|member| format!(" and the {}", member.describe())).unwrap_or_default();
-        confirm(&format!("Remove {name} from the {}{member}?", host.describe()), printer)?;
+        let sides = [Some(host).filter(|_| joined.host), member.filter(|_| joined.member)];
+        let sides: Vec<_> = sides.into_iter().flatten().map(Side::describe).collect();
+        confirm(&format!("Remove {name} from the {}?", sides.join(" and the ")), printer)?;
     }
     // The host first: without its registration nothing makes the member's objects again.
-    let deleted = delete.all(host.target(), on_host.objects.into_iter()).await?;
+    let deleted = delete.all(host.target(), on_host.into_iter()).await?;
     let say = |side: &str, object: &dyn std::fmt::Display| {
         let remark = if *dry_run { " (server dry run)" } else { "" };
         printer.out_line(&format!("{side}: {object} deleted{remark}"));
@@ -99,6 +111,7 @@ async fn unjoin(
                 }
             }
         }
+        None if member.is_some() => {}
         None => printer.note_line(&format!(
             "the member's objects were not removed; if it comes back, run: {} unjoin {name} --member-context=NAME",
             host.at.cluster.kubectl_mc()
@@ -107,27 +120,67 @@ async fn unjoin(
     Ok(ExitStatus::Success)
 }
 
+/// The sides on which a cluster and the objects of its join belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Joined {
+    host: bool,
+    member: bool,
+}
+
+impl Joined {
+    /// By the uid of a cluster, the uid that is registered under the name, and the mark of a join on the cluster: whether
+    /// there is one, and whether it names this host and this name. `None`: the cluster and the name have nothing in common.
+    ///
+    /// The name may be another cluster's by now, whose registration stays. And the cluster may be joined to another host,
+    /// or under another name, whose objects on it stay.
+    fn of(uid: &str, registered: Option<&str>, is_marked: bool, is_ours: bool) -> Option<Self> {
+        let is_registered = registered == Some(uid);
+        let joined = Self {
+            host: is_registered || (is_ours && registered.is_none()),
+            member: is_ours || (is_registered && !is_marked),
+        };
+        (joined.host || joined.member).then_some(joined)
+    }
+
+    /// Says what stays.
+    fn note(self, name: &ClusterName, host: &Side, member: &Side, printer: &Printer) {
+        if !self.host {
+            printer.note_line(&format!(
+                "the {} has another cluster as {name}, which stays: only the objects on the {} are removed",
+                host.describe(),
+                member.describe()
+            ));
+        }
+        if !self.member {
+            printer.note_line(&format!(
+                "the {} is joined to another host, or by another name, and these objects on it stay",
+                member.describe()
+            ));
+        }
+    }
+}
+
 /// The context must be the cluster that was joined under this name: another one's objects are not deleted.
 async fn belongs(
     name: &ClusterName,
     registered: Option<&Value>,
     host_uid: &str,
     member: &Side,
-) -> Result<(), Failure> {
+) -> Result<Joined, Failure> {
     let uid = survey::uid(member).await?;
     let namespace = member.get(&format!("/api/v1/namespaces/{NAMESPACE}")).await?.unwrap_or_default();
-    let note = |key: &str| namespace["metadata"]["annotations"][key].as_str();
-    let noted = note(CLUSTER) == Some(name.as_str()) && note(HOST_UID) == Some(host_uid);
-    let known = registered.is_some_and(|cluster| objects::uid_of(cluster) == Some(&uid));
-    if noted || known {
-        return Ok(());
-    }
-    Err(UnjoinError::Other {
-        name: name.clone(),
-        member: member.describe(),
-        is: note(CLUSTER).map_or_else(|| "it is not a member".to_owned(), |other| format!("it is {other}")),
-    }
-    .into())
+    let mark = |key: &str| namespace["metadata"]["annotations"][key].as_str();
+    let is_ours = mark(CLUSTER) == Some(name.as_str()) && mark(HOST_UID) == Some(host_uid);
+    let registered = registered.and_then(objects::uid_of);
+    Joined::of(&uid, registered, mark(CLUSTER).is_some(), is_ours).ok_or_else(|| {
+        UnjoinError::Other {
+            name: name.clone(),
+            member: member.describe(),
+            is: mark(CLUSTER)
+                .map_or_else(|| "it is not a member".to_owned(), |other| format!("it is {other}")),
+        }
+        .into()
+    })
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -167,3 +220,32 @@ impl Explain for UnjoinError {
 
 /// A namespace goes when everything in it is gone.
 const TIMEOUT: Duration = Duration::from_secs(120);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_belongs_together_is_removed() {
+        let both = Some(Joined { host: true, member: true });
+        let host_only = Some(Joined { host: true, member: false });
+        let member_only = Some(Joined { host: false, member: true });
+        for (registered, is_marked, is_ours, expected) in [
+            (Some("a"), true, true, both),
+            // Left over by an old release, or by half a removal.
+            (Some("a"), false, false, both),
+            (None, true, true, both),
+            // Removed by force, and the name is another cluster's now.
+            (Some("b"), true, true, member_only),
+            // Taken over by another host, or joined by another name.
+            (Some("a"), true, false, host_only),
+            (Some("b"), true, false, None),
+            (Some("b"), false, false, None),
+            (None, true, false, None),
+            (None, false, false, None),
+        ] {
+            let joined = Joined::of("a", registered, is_marked, is_ours);
+            assert_eq!(joined, expected, "{registered:?}, marked {is_marked}, ours {is_ours}");
+        }
+    }
+}

@@ -95,6 +95,10 @@ impl Metrics {
             metrics.reachable.clone(),
         );
         registry.register("token_renewals", "Token renewals by result", metrics.renewals.clone());
+        // Prometheus sees no increase of a counter that begins with 1.
+        for result in ["renewed", "failed"] {
+            drop(metrics.renewals.get_or_create(&ResultLabels { result }));
+        }
         registry.register_with_unit(
             "member_credential_expiry_timestamp",
             "Expiry of the credential in a member's Secret, reported by the leader",
@@ -147,6 +151,11 @@ impl Metrics {
     pub fn forget_all(&self) {
         self.reachable.clear();
         self.expiry.clear();
+    }
+
+    /// Begins to count the restarts of a controller.
+    pub fn started(&self, controller: &'static str) {
+        drop(self.restarts.get_or_create(&ControllerLabels { controller }));
     }
 
     /// Counts a controller that ended.

@@ -63,6 +63,44 @@ fn cluster_is_joined_used_and_removed_completely() -> Result<()> {
 }
 
 #[test]
+fn unjoin_keeps_what_belongs_to_another_cluster_or_host() -> Result<()> {
+    let alone = alone()?;
+    let before = Traces::of(&alone)?;
+    let both = both(alone.cluster, |_| {})?;
+    let (join, unjoin) =
+        (["join", NAME, "--member-context=member"], ["unjoin", NAME, "--member-context=member", "--yes"]);
+    // The member was removed by force, and the name is another cluster's by now.
+    plugin(&both)?.ok(&join)?;
+    let registration = format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{NAME}");
+    let uid = |uid: &str| json!({"metadata": {"annotations": {"fleet.kubectl-mc.dev/uid": uid}}});
+    let own = host()?.get(&registration)?["metadata"]["annotations"]["fleet.kubectl-mc.dev/uid"].clone();
+    host()?.merge(&registration, &uid("of another cluster"))?;
+    let said = plugin(&both)?.run(&unjoin)?;
+    ensure!(said.code == 0 && said.stderr.contains("has another cluster as"), "{said:?}");
+    ensure!(!said.text().contains("host: ") && said.text().contains("member: "), "{said:?}");
+    ensure!(host()?.get(&registration)?["kind"] == "MemberCluster", "the other cluster was removed");
+    plugin(&both)?.ok(&["unjoin", NAME, "--force", "--yes"])?;
+    Traces::of(&alone)?.same_as(&before)?;
+
+    // Another host has taken the member over.
+    plugin(&both)?.ok(&join)?;
+    ensure!(
+        own == host()?.get(&registration)?["metadata"]["annotations"]["fleet.kubectl-mc.dev/uid"],
+        "another uid"
+    );
+    let mark = |uid: &str| json!({"metadata": {"annotations": {"fleet.kubectl-mc.dev/host": uid}}});
+    let (member, namespace) = (Api::admin(alone.cluster)?, format!("/api/v1/namespaces/{SYSTEM}"));
+    let of_host = member.get(&namespace)?["metadata"]["annotations"]["fleet.kubectl-mc.dev/host"].clone();
+    member.merge(&namespace, &mark("another"))?;
+    let said = plugin(&both)?.run(&unjoin)?;
+    ensure!(said.code == 0 && said.stderr.contains("joined to another host"), "{said:?}");
+    ensure!(said.text().contains("host: ") && !said.text().contains("member: "), "{said:?}");
+    member.merge(&namespace, &mark(of_host.as_str().unwrap_or_default()))?;
+    plugin(&both)?.ok(&unjoin)?;
+    Traces::of(&alone)?.same_as(&before)
+}
+
+#[test]
 fn member_in_use_keeps_its_address_if_another_fails() -> Result<()> {
     let alone = alone()?;
     let both = both(alone.cluster, |_| {})?;

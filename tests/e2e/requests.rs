@@ -10,6 +10,7 @@ mod http2;
 mod member_headers;
 mod messages;
 mod pool;
+mod prometheus;
 mod redirects;
 mod routing;
 mod targets;

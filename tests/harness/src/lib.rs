@@ -23,6 +23,7 @@
 //! - [`connect_proxy`]: a CONNECT proxy that remembers what it was asked for; [`proxy_authority`]: certificates of its
 //!   own; [`konnectivity`]: a proxy whose agent is at the member
 //! - [`oidc`]: issuers of ID tokens; [`openid_provider`]: a real one, and a person who logs in to it
+//! - [`prometheus`]: a real one that scrapes sidecars; [`monitoring`]: the alert rules and the dashboard
 //! - [`relay`]: a way that can be cut and mended
 //! - [`turn`]: one test at a time; [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
 
@@ -44,6 +45,7 @@ pub mod http2;
 pub mod konnectivity;
 pub mod leftovers;
 pub mod managed;
+pub mod monitoring;
 pub mod much;
 pub mod noise;
 pub mod oidc;
@@ -53,6 +55,7 @@ pub mod own_fleet;
 pub mod own_sidecar;
 pub mod peer;
 pub mod private_network;
+pub mod prometheus;
 pub mod proxy_authority;
 pub mod pty;
 pub mod registration;

@@ -33,6 +33,7 @@ mod direct_endpoint;
 mod enrollment;
 mod events;
 pub mod health;
+mod kube_error;
 pub mod leader;
 pub mod metrics;
 mod turn;

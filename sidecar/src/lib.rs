@@ -42,6 +42,7 @@ mod retry;
 mod tcp;
 mod token;
 mod ttl_cache;
+mod watch_backoff;
 pub mod workers;
 
 #[cfg(test)]

@@ -25,10 +25,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
-use super::Context;
 use super::turn::Turn;
+use super::{Context, kube_error};
 use crate::members::inventory::fleet::Fleet;
 use crate::retry;
+use crate::watch_backoff::WatchBackoff;
 
 mod bindings;
 mod host;
@@ -46,7 +47,7 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
     Box::pin(async move {
         let mut fleet = context.fleet.clone();
         let accesses = Api::<ClusterAccess>::all(context.host.clone());
-        let mut events = pin!(watcher(accesses, watcher::Config::default()).default_backoff());
+        let mut events = pin!(watcher(accesses, watcher::Config::default()).backoff(WatchBackoff::default()));
         let mut controller = Controller::new(context);
         // Before the members were read for the first time, there seem to be none.
         controller.is_fleet_known = fleet.has_changed().unwrap_or(false);
@@ -239,7 +240,7 @@ impl Controller {
             let namespace = self.context.namespace.clone();
             under_way.spawn(async move {
                 let synced = match timeout(TIMEOUT, host::sync(&client, &namespace, &wanted)).await {
-                    Ok(synced) => synced.map_err(|error| error.to_string()),
+                    Ok(synced) => synced.map_err(|error| kube_error::message(&error)),
                     Err(_) => Err("the host did not answer in time".to_owned()),
                 };
                 Done::Host(wanted, synced)

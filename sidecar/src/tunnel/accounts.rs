@@ -30,6 +30,7 @@ use tracing::{debug, info, warn};
 use super::link::CredentialLife;
 use super::registry::AgentTunnel;
 use crate::random;
+use crate::watch_backoff::WatchBackoff;
 
 /// What is known of the accounts.
 pub struct Accounts {
@@ -90,7 +91,7 @@ impl Accounts {
     /// Follows the accounts until the process ends.
     pub async fn run(self: Arc<Self>) {
         let config = watcher::Config::default();
-        let events = watcher(self.metadata.clone(), config).default_backoff();
+        let events = watcher(self.metadata.clone(), config).backoff(WatchBackoff::default());
         let (mut events, mut read, mut has_failed) = (pin!(events), Vec::new(), false);
         while let Some(event) = events.next().await {
             let event = match event {

@@ -10,6 +10,8 @@ use kubectl_mc_api::MemberCluster;
 use kubectl_mc_api::access::{Affected, Index};
 use tracing::warn;
 
+use crate::watch_backoff::WatchBackoff;
+
 /// What the host says.
 pub(super) enum Change {
     Role(watcher::Event<ClusterRole>),
@@ -24,10 +26,13 @@ pub(super) fn changes(host: &kube::Client) -> impl Stream<Item = Change> + use<>
     let roles = watcher(Api::<ClusterRole>::all(host.clone()), watcher::Config::default());
     let bindings = watcher(Api::<ClusterRoleBinding>::all(host.clone()), watcher::Config::default());
     let of_roles = host.clone();
-    let roles = roles.default_backoff().then(move |event| change(of_roles.clone(), event, Change::Role));
+    let roles = roles
+        .backoff(WatchBackoff::default())
+        .then(move |event| change(of_roles.clone(), event, Change::Role));
     let of_bindings = host.clone();
-    let bindings =
-        bindings.default_backoff().then(move |event| change(of_bindings.clone(), event, Change::Binding));
+    let bindings = bindings
+        .backoff(WatchBackoff::default())
+        .then(move |event| change(of_bindings.clone(), event, Change::Binding));
     stream::select(roles, bindings)
 }
 

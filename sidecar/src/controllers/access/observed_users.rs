@@ -20,13 +20,15 @@ use tracing::warn;
 use super::sync::Entitled;
 use crate::members::on_demand_access::LABEL;
 use crate::retry;
+use crate::watch_backoff::WatchBackoff;
 
 pub(super) fn changes(
     host: &kube::Client,
     namespace: &str,
 ) -> impl Stream<Item = watcher::Event<ConfigMap>> + use<> {
     let config_maps = Api::<ConfigMap>::namespaced(host.clone(), namespace);
-    let events = watcher(config_maps, watcher::Config::default().labels(LABEL)).default_backoff();
+    let events =
+        watcher(config_maps, watcher::Config::default().labels(LABEL)).backoff(WatchBackoff::default());
     events.filter_map(async |event| {
         event
             .inspect_err(|error| warn!(error = %error, "cannot read the users recorded for on-demand access"))

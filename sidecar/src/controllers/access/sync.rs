@@ -14,6 +14,7 @@ use tracing::info;
 use super::super::conditions::Finding;
 use super::member::{self, Applied};
 use super::observed_users::{self, MemberUsers};
+use crate::controllers::kube_error;
 use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::sidecar_client;
 
@@ -145,7 +146,7 @@ fn failed(error: &kube::Error) -> Finding {
         kube::Error::Api(_) => "SyncFailed",
         _ => "Unreachable",
     };
-    Finding::no(reason, format!("the member's rights cannot be written: {error}"))
+    Finding::no(reason, format!("the member's rights cannot be written: {}", kube_error::message(error)))
 }
 
 /// For all of it; the member may be far away.

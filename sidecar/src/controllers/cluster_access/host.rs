@@ -12,6 +12,8 @@ use kubectl_mc_api::names::{ACCESS, SIDECAR};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::controllers::kube_error;
+
 /// What could not be written, by the name of the ClusterAccess.
 pub(super) type Failures = BTreeMap<String, String>;
 
@@ -72,7 +74,7 @@ pub(super) async fn sync(
             Ok::<_, kube::Error>(())
         };
         if let Err(error) = written.await {
-            failures.insert(access.clone(), error.to_string());
+            failures.insert(access.clone(), kube_error::message(&error));
         }
     }
     Ok(Synced { failures, left })
@@ -97,7 +99,7 @@ where
         match api.delete(name, &DeleteParams::default()).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => _ = left.insert(name.clone(), error.to_string()),
+            Err(error) => _ = left.insert(name.clone(), kube_error::message(&error)),
         }
     }
     left

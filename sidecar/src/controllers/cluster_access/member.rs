@@ -23,6 +23,7 @@ use tracing::debug;
 
 use super::bindings::{Bindings, Place, State, States};
 use super::wanted::Grants;
+use crate::controllers::kube_error;
 use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::sidecar_client;
 
@@ -221,12 +222,13 @@ fn labels() -> BTreeMap<String, String> {
 
 fn state_of(error: &kube::Error) -> State {
     match error {
-        kube::Error::Api(status) if status.code == 401 => {
-            State::no("MemberUnreachable", format!("the member refuses the manager's credential: {error}"))
-        }
-        kube::Error::Api(status) if status.code == 403 => State::no("Forbidden", error.to_string()),
-        kube::Error::Api(_) => State::no("MemberRefused", error.to_string()),
-        _ => State::no("MemberUnreachable", error.to_string()),
+        kube::Error::Api(status) if status.code == 401 => State::no(
+            "MemberUnreachable",
+            format!("the member refuses the manager's credential: {}", kube_error::message(error)),
+        ),
+        kube::Error::Api(status) if status.code == 403 => State::no("Forbidden", kube_error::message(error)),
+        kube::Error::Api(_) => State::no("MemberRefused", kube_error::message(error)),
+        _ => State::no("MemberUnreachable", kube_error::message(error)),
     }
 }
 

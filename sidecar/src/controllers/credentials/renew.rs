@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::assess::Trouble;
 use crate::controllers::conditions::FIELD_MANAGER;
+use crate::controllers::kube_error;
 use crate::token::{Life, Token};
 use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::connection;
@@ -101,14 +102,16 @@ impl Renewal {
             Ok(_) => Ok(()),
             // Somebody changed or deleted it meanwhile; what is there now is looked at as any other.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-            Err(error) => Err(failed(&format!("the host did not take the new token: {error}"))),
+            Err(error) => {
+                Err(failed(&format!("the host did not take the new token: {}", kube_error::message(&error))))
+            }
         }
     }
 
     fn refused(&self, error: kube::Error) -> Trouble {
         let manager = self.cluster.manager_secret();
         let kube::Error::Api(status) = error else {
-            return failed(&format!("the member was not asked for a token: {}", told(&error)));
+            return failed(&format!("the member was not asked for a token: {}", kube_error::message(&error)));
         };
         let (reason, message) = match status.code {
             401 => ("ManagerRefused", format!("the member refuses the credential in Secret {manager}")),
@@ -130,13 +133,6 @@ fn unusable(secret: &Secret, error: &connection::Error) -> Trouble {
 
 fn failed(message: &str) -> Trouble {
     Trouble { reason: "RenewalFailed", message: message.to_owned() }
-}
-
-/// The innermost cause: kube's errors repeat their causes' words.
-fn told(error: &dyn std::error::Error) -> String {
-    std::iter::successors(Some(error), |error| error.source())
-        .last()
-        .map_or_else(String::new, ToString::to_string)
 }
 
 /// Kubernetes gives none for less.

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use super::Trust;
 use crate::readiness::Pending;
+use crate::watch_backoff::WatchBackoff;
 
 /// Follows the ConfigMap until the process ends. `flags` take the place of the keys they name.
 /// `pending` is done once the first version is in force.
@@ -24,7 +25,7 @@ pub async fn run(
 ) {
     let config_maps: Api<ConfigMap> = Api::namespaced(host, NAMESPACE);
     let config = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
-    let mut events = std::pin::pin!(watcher(config_maps, config).default_backoff());
+    let mut events = std::pin::pin!(watcher(config_maps, config).backoff(WatchBackoff::default()));
     let mut state = State { flags, trust, pending: Some(pending), listed: false };
     while let Some(event) = events.next().await {
         match event {

@@ -24,6 +24,7 @@ use crate::readiness::Pending;
 use crate::request::limits::{MemberBounds, MemberLimits};
 use crate::request::metrics::{ByMember, OfMember};
 use crate::tunnel::registry::AgentTunnels;
+use crate::watch_backoff::WatchBackoff;
 
 mod way;
 
@@ -127,7 +128,7 @@ where
 {
     // Who wrote which field is no use here, and takes as much memory as the rest of a small object.
     let events = watcher(api, config).modify(|object| object.managed_fields_mut().clear());
-    events.default_backoff().filter_map(async |event| {
+    events.backoff(WatchBackoff::default()).filter_map(async |event| {
         event
             .inspect_err(
                 |error| warn!(kind = %K::kind(&()), error = %error, "cannot list or watch on the host"),

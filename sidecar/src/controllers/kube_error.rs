@@ -1,0 +1,36 @@
+//! The message of an error of kube's client. Its own display holds a Status twice, once as Rust prints it.
+
+/// What the API server said, or the innermost cause: kube's errors repeat their causes.
+pub(super) fn message(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        kube::Error::Api(status) => format!("{} {}", status.code, status.reason).trim_end().to_owned(),
+        error => std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source())
+            .last()
+            .map_or_else(String::new, ToString::to_string),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn message_is_the_servers_and_no_dump() {
+        let api = |text: &str| {
+            let status = Status {
+                code: 401,
+                message: text.to_owned(),
+                reason: "Unauthorized".to_owned(),
+                ..Status::default()
+            };
+            message(&kube::Error::Api(Box::new(status)))
+        };
+        assert_eq!(api("you must be logged in"), "you must be logged in");
+        assert_eq!(api(""), "401 Unauthorized");
+        let io = std::io::Error::other("no route");
+        assert_eq!(message(&kube::Error::Service(Box::new(io))), "no route");
+    }
+}

@@ -1,11 +1,12 @@
-//! Logs each request of a client: method, URL, status and milliseconds, never a header.
+//! Logs each request of a client: method, URL, status, milliseconds and Audit-ID, and no other header.
 
+use std::fmt::Display;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use kube::client::Body;
 use tower::{BoxError, Service};
 
@@ -49,21 +50,49 @@ impl Service<Request<Body>> for Logged {
                 Ok(answer) => answer.status().to_string(),
                 Err(error) => format!("no answer: {}", chain(&**error)),
             };
-            log.request(&[
-                ("verb", &method),
-                ("url", &url),
-                ("status", &status),
-                ("milliseconds", &milliseconds),
-            ]);
+            let audit_id = answer.as_ref().ok().and_then(|answer| audit_id(answer.headers()));
+            let mut fields: Vec<(&str, &dyn Display)> =
+                vec![("verb", &method), ("url", &url), ("status", &status), ("milliseconds", &milliseconds)];
+            fields.extend(audit_id.as_ref().map(|id| ("auditID", id as &dyn Display)));
+            log.request(&fields);
             answer
         })
     }
 }
+
+/// By which the audit logs of the host and of the member, and the sidecar's, have the request.
+fn audit_id(headers: &HeaderMap) -> Option<&str> {
+    let id = headers.get("audit-id")?.to_str().ok()?;
+    (1..=MAX_ID).contains(&id.len()).then_some(id)
+}
+
+/// Upstream refuses longer ones.
+const MAX_ID: usize = 64;
 
 /// The error of the client below, which the client above wraps again.
 pub(super) fn unwrapped(error: kube::Error) -> BoxError {
     match error {
         kube::Error::Service(error) => error,
         error => Box::new(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn audit_id_is_the_first_one_that_is_short() {
+        let headers = |ids: &[&'static str]| -> HeaderMap {
+            ids.iter()
+                .map(|id| (http::HeaderName::from_static("audit-id"), http::HeaderValue::from_static(id)))
+                .collect()
+        };
+        assert_eq!(audit_id(&headers(&["5f2c", "5f2c"])), Some("5f2c"));
+        for none in
+            [&[][..], &[""], &["0123456789012345678901234567890123456789012345678901234567890123456789"]]
+        {
+            assert_eq!(audit_id(&headers(none)), None, "{none:?}");
+        }
     }
 }

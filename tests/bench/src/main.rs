@@ -6,7 +6,7 @@
 //! - [`routes`]: through the host and past it
 //! - [`against`]: one build of the sidecar beside another
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
-//! - [`observability`]: the cost of audit events
+//! - [`observability`]: the cost of audit events and of traces
 //! - [`agents`]: a member by its agent, direct and through konnectivity; [`agent_fleet`]: thousands of agents
 //! - [`controllers`]: what members cost that nobody asks for, [`access_index`]: what their rights do
 //! - [`visible_clusters`]: what it costs to show each caller their own clusters
@@ -168,7 +168,7 @@ fn run(cli: &Cli) -> Result<()> {
         print("Isolation: one member beside two bad ones", &isolation::measure(&site, *quick)?)?;
     }
     if wanted(Figure::Observability) {
-        print("Observability: requests with an audit log", &observability::measure(&site, *quick)?)?;
+        print("Observability: requests with audit events and traces", &observability::measure(&site, *quick)?)?;
     }
     // Last, because it makes many members known.
     if wanted(Figure::Fleet) {

@@ -1,6 +1,12 @@
-//! The cost of audit events: two sidecars of the same build on the same member, one with an audit log.
+//! The cost of audit events and of traces: two sidecars of the same build on the same member, one with them. The collector
+//! runs on the same machine, and its CPU is missing to all others.
 
-use anyhow::Result;
+use std::io::{BufRead, BufReader, copy, sink};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use anyhow::{Context, Result};
 use harness::own_sidecar::{Difference, OwnSidecar};
 
 use crate::against;
@@ -17,7 +23,7 @@ pub(crate) fn measure(site: &Site, quick: bool) -> Result<Table> {
     std::fs::write(&policy, POLICY)?;
     let policy = format!("--audit-policy-file={}", policy.display());
     let mut table = Table::new(&[
-        "audit",
+        "observed",
         "connections",
         "requests/s",
         "of without",
@@ -27,12 +33,18 @@ pub(crate) fn measure(site: &Site, quick: bool) -> Result<Table> {
         "resident MB",
         "of without",
     ]);
-    let variants: [(&str, Vec<&str>); 3] = [
-        ("ends of requests", vec![&log]),
-        ("all stages, batch", vec![&log, &policy, "--audit-log-mode=batch"]),
-        ("all stages, blocking", vec![&log, &policy]),
+    let collector = Collector::start(folder.path())?;
+    let [few, all] =
+        [("few", 10_000), ("all", 1_000_000)].map(|(name, rate)| collector.flag(folder.path(), name, rate));
+    let (few, all) = (few?, all?);
+    let variants: [(&str, Vec<&str>, f64); 5] = [
+        ("audit: ends of requests", vec![&log], 0.95),
+        ("audit: all stages, batch", vec![&log, &policy, "--audit-log-mode=batch"], 0.95),
+        ("audit: all stages, blocking", vec![&log, &policy], 0.95),
+        ("audit: ends, traces: 1 %", vec![&log, &few], 0.9),
+        ("audit: ends, traces: all", vec![&log, &all], 0.9),
     ];
-    for (name, flags) in &variants {
+    for (name, flags, goal) in &variants {
         let with = OwnSidecar::with(&Difference { flags, ..Difference::default() })?;
         let without = OwnSidecar::start()?;
         let ways = [site.member.sidecar.by(&with.sidecar), site.member.sidecar.by(&without.sidecar)];
@@ -43,7 +55,7 @@ pub(crate) fn measure(site: &Site, quick: bool) -> Result<Table> {
             let cpu = Spread::of(pairs.iter().map(|[with, without]| with.cpu.total / without.cpu.total));
             let memory = [usage::resident(with.pid())?, usage::resident(without.pid())?];
             let goal = match connections {
-                16 => Goal::AtLeast(0.95).verdict(rate.median),
+                16 => Goal::AtLeast(*goal).verdict(rate.median),
                 _ => String::new(),
             };
             table.row([
@@ -63,3 +75,44 @@ pub(crate) fn measure(site: &Site, quick: bool) -> Result<Table> {
 }
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
+
+/// The OpenTelemetry Collector's own receiver. It is killed when it is let go.
+struct Collector {
+    child: Child,
+    address: String,
+}
+
+impl Collector {
+    fn start(folder: &Path) -> Result<Self> {
+        let mut child = Command::new(testbed::programs::collector())
+            .arg(folder.join("collector"))
+            .arg("127.0.0.1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("the collector is not built: run `target/debug/testbed build`")?;
+        let mut output = BufReader::new(child.stdout.take().context("no standard output")?);
+        let mut address = String::new();
+        output.read_line(&mut address)?;
+        thread::spawn(move || copy(&mut output, &mut sink()));
+        Ok(Self { child, address: address.trim().to_owned() })
+    }
+
+    /// The flag of a sidecar that samples so many requests of a million.
+    fn flag(&self, folder: &Path, name: &str, rate: u32) -> Result<String> {
+        let file = folder.join(name);
+        let (kind, address) = ("kind: TracingConfiguration", &self.address);
+        let text = format!(
+            "apiVersion: apiserver.config.k8s.io/v1\n{kind}\nendpoint: {address}\nsamplingRatePerMillion: {rate}\n"
+        );
+        std::fs::write(&file, text)?;
+        Ok(format!("--tracing-config-file={}", file.display()))
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -130,7 +130,8 @@ impl Bound {
         let admin = bind(admin_address)?;
 
         let mut metric_registry = metrics::registry();
-        let auditor = Auditor::open(audit, &leader::identity(), &mut metric_registry).await?;
+        let replica = leader::identity();
+        let auditor = Auditor::open(audit, &replica, &mut metric_registry).await?;
         let size = |places| limits::Size::new(places, queued_per_caller).with_levels(level_shares);
         let limits = Arc::new(Limits::new(
             size(max_inflight),
@@ -147,14 +148,13 @@ impl Bound {
         let metrics = &mut metric_registry;
         let (token_reviews, access_reviews) = ReviewMetrics::register(metrics);
         let request_metrics = Arc::new(RequestMetrics::register(metrics));
-        let tracer =
-            tracing.map(|config| Tracer::start(&config, &leader::identity(), metrics)).transpose()?;
+        let tracer = tracing.map(|config| Tracer::start(&config, &replica, metrics)).transpose()?;
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
         let peers = Peers::new(peers, secure.local_addr()?, replicas);
         tokio::spawn(peers.clone().run());
-        let agent_tunnels = AgentTunnels::new(&leader::identity(), peers, metrics);
+        let agent_tunnels = AgentTunnels::new(&replica, peers, metrics);
         let agent_accounts = Accounts::new(host.clone(), endpoint);
         tokio::spawn(agent_accounts.clone().run());
         let inventory = Arc::new(Inventory::new(renewals, OnDemandAccess::new(host.clone(), &namespace)));

@@ -192,6 +192,7 @@ impl Controllers {
     ) -> Self {
         let Config { enabled, election, settings, admin_groups } = config;
         let stop = CancellationToken::new();
+        let gauge = metrics.leader(&election.resource_name);
         if enabled.0.is_empty() {
             return Self { stop, task: tokio::spawn(std::future::ready(())) };
         }
@@ -199,7 +200,6 @@ impl Controllers {
         let told = stop.clone();
         let task = tokio::spawn(async move {
             let leases = kube::Api::namespaced(host.clone(), &namespace);
-            let gauge = metrics.leader(&election.resource_name);
             // At a start the members are asked for the first time within a period.
             let awaited = Awaited { aspects: enabled.aspects(), patience: settings.member_monitor_period };
             let lead = |leadership: CancellationToken| {

@@ -30,10 +30,7 @@ pub fn start(format: LogFormat) -> LogLevel {
         let message = panic.payload_as_str().unwrap_or_default();
         error!(location, message, backtrace = %Backtrace::capture(), "panic");
     }));
-    LogLevel::new(
-        &EnvFilter::new(shown),
-        Box::new(move |filter| handle.reload(filter).map_err(|error| error.to_string())),
-    )
+    LogLevel::new(shown, Box::new(move |filter| handle.reload(filter).map_err(|error| error.to_string())))
 }
 
 /// kube's client logs the whole text of an answer that it cannot parse, as a warning, and the host's

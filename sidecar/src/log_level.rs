@@ -1,15 +1,15 @@
 //! How much the process logs, which may change while it runs (apiserver: `pkg/server/routes/flags.go`).
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::PoisonError;
 
-use arc_swap::ArcSwap;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 /// The level of the log.
 pub struct LogLevel {
-    current: ArcSwap<String>,
+    #[expect(clippy::disallowed_types, reason = "held for one change, and never over an await")]
+    current: std::sync::Mutex<String>,
     apply: Apply,
 }
 
@@ -17,21 +17,22 @@ type Apply = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 
 impl LogLevel {
     /// What `apply` changes.
-    pub fn new(current: &EnvFilter, apply: Apply) -> Self {
-        Self { current: ArcSwap::from_pointee(current.to_string()), apply }
+    pub fn new(current: String, apply: Apply) -> Self {
+        Self { current: current.into(), apply }
     }
 
     /// The directives in force.
-    pub fn current(&self) -> Arc<String> {
-        self.current.load_full()
+    pub fn current(&self) -> String {
+        self.locked().clone()
     }
 
-    /// Takes a verbosity as klog numbers them, or directives as `RUST_LOG` has them. Returns the directives in force.
+    /// Takes a verbosity as klog numbers them, or directives as `RUST_LOG` has them. Calls `before` with what will be in force,
+    /// and returns it.
     ///
     /// # Errors
     ///
-    /// It is neither.
-    pub fn set(&self, wanted: &str) -> Result<Arc<String>, String> {
+    /// It is neither, or cannot be applied.
+    pub fn set(&self, wanted: &str, before: impl FnOnce(&str)) -> Result<String, String> {
         let wanted = wanted.trim();
         let directives = match wanted.parse::<u8>() {
             Ok(verbosity) => of_verbosity(verbosity),
@@ -45,15 +46,23 @@ impl LogLevel {
         }
         let builder = EnvFilter::builder().with_regex(false);
         let filter = builder.parse(directives).map_err(|error| error.to_string())?;
-        self.current.store(Arc::new(filter.to_string()));
+        let shown = filter.to_string();
+        let mut current = self.locked();
+        before(&shown);
         (self.apply)(filter)?;
-        Ok(self.current())
+        shown.clone_into(&mut current);
+        Ok(shown)
+    }
+
+    #[expect(clippy::disallowed_types, reason = "held for one change, and never over an await")]
+    fn locked(&self) -> std::sync::MutexGuard<'_, String> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Default for LogLevel {
     fn default() -> Self {
-        Self::new(&EnvFilter::new(DEFAULT), Box::new(|_| Ok(())))
+        Self::new(DEFAULT.to_owned(), Box::new(|_| Ok(())))
     }
 }
 
@@ -85,7 +94,7 @@ mod tests {
         for (wanted, expected) in
             [("0", "info"), ("4", "debug"), ("10", "trace"), ("sidecar=debug", "sidecar=debug")]
         {
-            let set = level.set(wanted).unwrap();
+            let set = level.set(wanted, |_| ()).unwrap();
             assert!(set.contains(expected), "{wanted}: {set}");
             assert_eq!(set, level.current());
         }
@@ -97,8 +106,16 @@ mod tests {
         for wanted in
             ["", "  ", "loud", "sidecar=loud", "-1", "999", "a=b=c", "[span{field", "info,", "info,sidecar"]
         {
-            assert!(level.set(wanted).is_err(), "{wanted}");
+            assert!(level.set(wanted, |_| ()).is_err(), "{wanted}");
         }
-        assert_eq!(*level.current(), LogLevel::default().current().to_string());
+        assert_eq!(level.current(), DEFAULT);
+    }
+
+    #[test]
+    fn level_that_cannot_be_applied_is_not_shown() {
+        let level = LogLevel::new(DEFAULT.to_owned(), Box::new(|_| Err("no subscriber".to_owned())));
+        let mut told = String::new();
+        assert_eq!(level.set("off", |next| told = next.to_owned()), Err("no subscriber".to_owned()));
+        assert_eq!((told.as_str(), level.current().as_str()), ("off", DEFAULT));
     }
 }

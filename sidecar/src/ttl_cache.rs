@@ -105,8 +105,11 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
     /// value in use is replaced when it expires.
     pub(crate) fn forget_expired(&self) {
         let now = Instant::now();
-        let is_expired =
-            |cell: &Arc<OnceCell<Answer<V>>>| cell.get().is_some_and(|answer| answer.until <= now);
+        let is_expired = |cell: &Arc<OnceCell<Answer<V>>>| match cell.get() {
+            Some(answer) => answer.until <= now,
+            // A look-up that everybody has left.
+            None => Arc::strong_count(cell) == 1,
+        };
         loop {
             let mut expired = Vec::new();
             let mut answers = self.answers();

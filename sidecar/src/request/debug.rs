@@ -103,10 +103,10 @@ where
     B: HttpBody<Data = Bytes, Error: std::error::Error + Send + Sync + 'static>,
 {
     match (debug, request.method()) {
-        (Debug::State, _) => {
-            let state = serde_json::to_vec_pretty(&State::of(services)).unwrap_or_default();
-            response(StatusCode::OK, "application/json", state)
-        }
+        (Debug::State, _) => match serde_json::to_vec_pretty(&State::of(services)) {
+            Ok(state) => response(StatusCode::OK, "application/json", state),
+            Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        },
         (Debug::LogLevel, &Method::PUT) => set_log_level(services, &allowed, request.into_body()).await,
         (Debug::LogLevel, _) => text(StatusCode::OK, &services.log_level.current()),
     }
@@ -121,11 +121,10 @@ where
         Err(error) => return text(StatusCode::BAD_REQUEST, &format!("the level cannot be read: {error}")),
     };
     let set = std::str::from_utf8(&wanted).map_err(|_| "it is not UTF-8".to_owned());
-    match set.and_then(|wanted| services.log_level.set(wanted)) {
-        Ok(level) => {
-            info!(user = allowed.identity().user, %level, "changed the level of the log");
-            text(StatusCode::OK, &format!("successfully set the log level to {level}"))
-        }
+    // Before, because the next level may leave it out.
+    let before = |level: &str| info!(user = allowed.identity().user, level, "the level of the log changes");
+    match set.and_then(|wanted| services.log_level.set(wanted, before)) {
+        Ok(level) => text(StatusCode::OK, &format!("successfully set the log level to {level}")),
         Err(why) => text(
             StatusCode::BAD_REQUEST,
             &format!(
@@ -158,7 +157,7 @@ impl State {
         });
         Self {
             is_ready: services.readiness.is_ready(),
-            log_level: services.log_level.current().to_string(),
+            log_level: services.log_level.current(),
             connections: Connections { all, front_proxy, unauthenticated },
             tunnels: services.tunnels.tasks.len(),
             limits: Limits { reads, writes, tunnels, watches, agents },

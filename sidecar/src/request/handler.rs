@@ -123,8 +123,7 @@ async fn respond(
 ) -> Result<Response<Body>, Error> {
     head?;
     let info = RequestInfo::parse(&request)?;
-    let metrics_of = |cluster: &_| Some(services.inventory.find(cluster).ok()?.requests.clone());
-    record.understood(&info, request.uri().query(), metrics_of);
+    record.understood(&info, request.uri().query());
     // These wait for nobody, neither host nor member.
     match &info.route {
         Route::Discovery(document) => return Ok(discovery::respond(*document, request.headers())),
@@ -209,6 +208,7 @@ async fn respond(
         Route::Metrics | Route::Discovery(_) | Route::Health(_) => return Ok(self::metrics(services)),
     };
     let cluster = services.inventory.find(name)?;
+    record.is_to(&cluster.requests);
     if info.upgrade.is_none() {
         record.hold().admitted_by_member(record.hold().waits(cluster.admit(user, due)).await?);
     }

@@ -78,11 +78,8 @@ impl Hold {
         if let Poll::Ready(admitted) = poll!(&mut admission) {
             return admitted;
         }
-        let begun = tokio::time::Instant::now();
-        let admitted = admission.await;
-        let waited = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.waited.fetch_add(waited, Ordering::Relaxed);
-        admitted
+        let _waiting = Waiting { total: &self.waited, begun: tokio::time::Instant::now() };
+        admission.await
     }
 
     /// How long the request has waited in queues of limits, whether it got a place there or not.
@@ -168,6 +165,19 @@ impl Hold {
     }
 }
 
+/// Adds the time from its beginning, also if the caller leaves meanwhile.
+struct Waiting<'a> {
+    total: &'a AtomicU64,
+    begun: tokio::time::Instant,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let waited = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.total.fetch_add(waited, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::ready;
@@ -185,5 +195,8 @@ mod tests {
         hold.waits(sleep(Duration::from_secs(2))).await;
         hold.waits(sleep(Duration::from_secs(1))).await;
         assert_eq!(hold.waited(), Duration::from_secs(3));
+        let left = tokio::time::timeout(Duration::from_secs(4), hold.waits(pending::<()>()));
+        assert!(left.await.is_err());
+        assert_eq!(hold.waited(), Duration::from_secs(7));
     }
 }

@@ -40,7 +40,7 @@ struct Entry {
     /// Once the request is understood.
     kind: Option<Kind>,
     cluster: Option<ClusterName>,
-    /// The metrics of that member, if it is registered.
+    /// The metrics of that member, once the caller is authorized for it.
     member: Option<Arc<OfMember>>,
     is_upgrade: bool,
     is_member_discovery: bool,
@@ -101,13 +101,8 @@ impl Record {
         &self.0.audit_id
     }
 
-    /// Adds what the request asks for. `query` is the target's; `metrics_of` finds a registered member.
-    pub fn understood(
-        &self,
-        info: &RequestInfo,
-        query: Option<&str>,
-        metrics_of: impl FnOnce(&ClusterName) -> Option<Arc<OfMember>>,
-    ) {
+    /// Adds what the request asks for. `query` is the target's.
+    pub fn understood(&self, info: &RequestInfo, query: Option<&str>) {
         let kind = Kind::of(info, &self.0.method, query);
         self.0.metrics.understood(kind);
         self.with(|entry| {
@@ -116,7 +111,6 @@ impl Record {
             entry.is_member_discovery = info.is_member_discovery();
             if let Route::Proxy(cluster, _) | Route::Attach(cluster) = &info.route {
                 entry.cluster = Some(cluster.clone());
-                entry.member = metrics_of(cluster);
             }
             if let Some(trail) = &mut entry.trail {
                 trail.understood(info);
@@ -125,6 +119,11 @@ impl Record {
                 span.understood(info);
             }
         });
+    }
+
+    /// Counts the request as one to a member, for which its caller is authorized.
+    pub fn is_to(&self, member: &Arc<OfMember>) {
+        self.with(|entry| entry.member = Some(member.clone()));
     }
 
     /// Adds a failed login, and returns its error.
@@ -215,7 +214,7 @@ impl Drop for Inner {
         let elapsed = self.hold.ended(entry.code.is_some());
         let code = entry.code.map_or(0, |code| code.as_u16());
         let kind = entry.kind.unwrap_or_else(|| Kind::unknown(&self.method));
-        let outcome = Outcome { code, hop: entry.hop };
+        let outcome = Outcome::new(entry.code, entry.hop);
         let trace = entry.span.as_ref().and_then(|span| span.trace_id());
         let trace = trace.map(|trace_id| Trace { trace_id: trace_id.to_string() });
         let took = Took { elapsed, queued: self.hold.waited(), trace };

@@ -50,7 +50,7 @@ impl Injector for HeadersMut<'_> {
     }
 }
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub struct RequestSpan {
     uri: Uri,
     user_agent: Option<HeaderValue>,
     caller: Option<SpanContext>,
+    /// Whether a header names a trace, be it one that can be read here or not.
+    has_traceparent: bool,
     /// The host has replaced the caller's trace by its own.
     is_of_host: bool,
     name: String,
@@ -49,6 +51,7 @@ impl RequestSpan {
             uri: request.uri().clone(),
             user_agent: request.headers().get(header::USER_AGENT).cloned(),
             caller: propagation::extract(request.headers()),
+            has_traceparent: request.headers().contains_key(propagation::TRACEPARENT),
             is_of_host: is_forwarded,
             name: request.method().to_string(),
             cluster: None,
@@ -170,7 +173,7 @@ impl RequestSpan {
     pub fn to_member(&self) -> Option<ToMember> {
         let context = self.span.as_ref()?.span_context().clone();
         // Without one the member decides for itself.
-        if self.caller.is_none() && !context.is_sampled() {
+        if !self.has_traceparent && !context.is_sampled() {
             return None;
         }
         let (tracer, cluster) = (self.tracer.tracer.clone(), self.cluster.clone());

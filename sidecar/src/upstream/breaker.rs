@@ -111,9 +111,11 @@ impl Breaker {
         }
     }
 
-    /// The leader reaches the member: the next request tries at once.
+    /// The leader reaches the member, so requests go on. If it is not so here, the next failure opens it again.
     pub(super) fn reported_reachable(&self) {
-        self.with(|state| state.try_next(Instant::now()));
+        if self.with(State::reported_reachable) {
+            self.closed();
+        }
     }
 
     /// A connection to the member was opened.
@@ -229,10 +231,9 @@ impl State {
         true
     }
 
-    fn try_next(&mut self, now: Instant) {
-        if !self.trying {
-            self.next_try = self.next_try.map(|next_try| next_try.min(now));
-        }
+    /// Whether it closes. A request that tries decides for itself.
+    fn reported_reachable(&mut self) -> bool {
+        !self.trying && self.next_try.take().is_some()
     }
 
     fn failed(&mut self, now: Instant, took: Duration, reason: impl FnOnce() -> String) -> Change {

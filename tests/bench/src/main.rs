@@ -168,7 +168,10 @@ fn run(cli: &Cli) -> Result<()> {
         print("Isolation: one member beside two bad ones", &isolation::measure(&site, *quick)?)?;
     }
     if wanted(Figure::Observability) {
-        print("Observability: requests with audit events and traces", &observability::measure(&site, *quick)?)?;
+        print(
+            "Observability: requests with audit events and traces",
+            &observability::measure(&site, *quick)?,
+        )?;
     }
     // Last, because it makes many members known.
     if wanted(Figure::Fleet) {

@@ -85,7 +85,8 @@ impl Site {
         // A later request on its own connection is answered after those before it were admitted or refused.
         let sent = self.open.len();
         eventually("each is admitted or refused", SOON, || {
-            let refused = self.own.metric("mc_sidecar_requests_total{route=\"Proxy\",code=\"429\"")?;
+            let refused = self.own.metric("apiserver_flowcontrol_rejected_requests_total")?
+                + self.own.metric("mc_sidecar_limit_refused_total{limit=\"member\"}")?;
             Ok((refused >= (sent - held) as f64).then_some(()))
         })?;
         ensure!(arrived() == held, "{} of {held} arrived", arrived());

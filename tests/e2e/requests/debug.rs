@@ -57,7 +57,7 @@ fn operators_see_state_and_change_log_level() -> Result<()> {
     let before = lines()?;
     request()?;
     ensure!(lines()? == before, "a request is logged at info again: {}", own.log()?);
-    let changed = own.log()?.lines().filter(|line| line.contains("changed the level of the log")).count();
+    let changed = own.log()?.lines().filter(|line| line.contains("the level of the log changes")).count();
     ensure!(changed == 2, "{}", own.log()?);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Paths that are authorized without asking the host (apiserver: `authorization/path`), of non-resource requests alone:
-//! no pattern reaches the clusters or a member.
+//! Paths that are authorized without asking the host (apiserver: `authorization/path`). They are for reading the metrics:
+//! no pattern reaches the clusters, a member, or the paths below `/debug/`.
 
 use super::Attributes;
 
@@ -24,13 +24,8 @@ impl AlwaysAllowed {
 
     /// Whether a request needs no other right than these.
     pub(super) fn allows(&self, attributes: &Attributes) -> bool {
-        match attributes {
-            Attributes::Resource { .. } => false,
-            Attributes::NonResource { path, .. } => {
-                let path = path.strip_prefix('/').unwrap_or(path);
-                self.0.iter().any(|pattern| pattern.matches(path))
-            }
-        }
+        let Attributes::NonResource { verb: "get", path: METRICS } = attributes else { return false };
+        self.0.iter().any(|pattern| pattern.matches(METRICS.trim_start_matches('/')))
     }
 }
 
@@ -52,6 +47,8 @@ impl PathPattern {
         }
     }
 }
+
+const METRICS: &str = "/metrics";
 
 /// A pattern with a `*` elsewhere than at its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,6 +102,13 @@ mod tests {
         }
         assert!(!allows(&patterns, &format!("{clusters}/m1/selfreviews/version")));
         assert!(!allows(&patterns, &format!("{clusters}/metrics/proxy/metrics")));
+    }
+
+    #[test]
+    fn no_pattern_reaches_the_state_or_the_log_level() {
+        for path in ["/debug/state", "/debug/flags/v"] {
+            assert!(!allows(&["*", "/*", "/debug*", "/debug/*", path], path), "{path}");
+        }
     }
 
     #[test]

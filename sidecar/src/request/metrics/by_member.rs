@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use ahash::HashMap;
+use http::StatusCode;
 use kubectl_mc_api::{ClusterName, Hop};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -36,10 +37,22 @@ pub struct OfMember {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Outcome {
-    /// 0 where there was no response.
-    pub code: u16,
+    /// See [`Outcome::new`].
+    code: u16,
     /// The hop that refused.
-    pub hop: Option<Hop>,
+    hop: Option<Hop>,
+}
+
+impl Outcome {
+    /// Without a code there was no response, which counts as 0. A member that makes codes up adds no series: they count by their
+    /// hundred.
+    pub fn new(code: Option<StatusCode>, hop: Option<Hop>) -> Self {
+        let code = code.map_or(0, |code| match code.canonical_reason() {
+            Some(_) => code.as_u16(),
+            None => code.as_u16() / 100 * 100,
+        });
+        Self { code, hop }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -85,11 +98,12 @@ impl Counters {
         member: &str,
         encode: &mut impl FnMut(&Labels<'_>, &Counter) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.with(|counters| {
-            counters
-                .iter()
-                .try_for_each(|((kind, outcome), counter)| encode(&Labels { kind, outcome, member }, counter))
-        })
+        // Not in the lock, for which requests wait that end meanwhile.
+        let counters: Vec<_> =
+            self.with(|counters| counters.iter().map(|(key, counter)| (*key, counter.clone())).collect());
+        counters
+            .iter()
+            .try_for_each(|((kind, outcome), counter)| encode(&Labels { kind, outcome, member }, counter))
     }
 
     fn with<T>(&self, on: impl FnOnce(&mut HashMap<(Kind, Outcome), Counter>) -> T) -> T {

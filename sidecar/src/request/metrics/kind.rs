@@ -14,6 +14,7 @@ use crate::request::request_info::{RequestInfo, Route};
 pub struct Kind {
     verb: Verb,
     object: Object,
+    /// Follows from the labels: two kinds with equal labels would be one series twice.
     is_long_running: bool,
 }
 
@@ -62,6 +63,8 @@ impl Kind {
             Route::Metrics => (Verb::Get, Object::Path("/metrics")),
             Route::Debug(debug) => (Verb::of_method(method), Object::Path(debug.path())),
         };
+        // As of a kube-apiserver's `log`, `exec` and `proxy`, whatever the method.
+        let verb = if is_long_running && verb != Verb::Watch { Verb::Connect } else { verb };
         Self { verb, object, is_long_running }
     }
 

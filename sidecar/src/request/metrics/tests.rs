@@ -1,4 +1,4 @@
-use http::{Method, Request};
+use http::{Method, Request, StatusCode};
 use kubectl_mc_api::{ClusterName, Hop, path};
 
 use super::*;
@@ -37,7 +37,11 @@ fn verb_is_of_the_members_api_and_object_is_of_ours() {
         ("DELETE", "~/m1/proxy/api/v1/namespaces/ns/pods", "DELETECOLLECTION clusters/proxy resource"),
         ("OPTIONS", "~/m1/proxy/healthz", "other clusters/proxy resource"),
         ("GET", "~/m1/proxy/healthz", "GET clusters/proxy resource"),
-        ("GET", "~/m1/proxy/api/v1/namespaces/ns/pods/web/log", "GET clusters/proxy resource long-running"),
+        (
+            "GET",
+            "~/m1/proxy/api/v1/namespaces/ns/pods/web/log",
+            "CONNECT clusters/proxy resource long-running",
+        ),
         ("GET", "~", "LIST clusters/ cluster"),
         ("GET", "~?watch=1", "WATCH clusters/ cluster long-running"),
         ("GET", "~/m1", "GET clusters/ resource"),
@@ -56,7 +60,34 @@ fn registered() -> (Registry, Metrics) {
     (registry, metrics)
 }
 
-const DENIED: Outcome = Outcome { code: 403, hop: Some(Hop::HostAuthorization) };
+fn denied() -> Outcome {
+    Outcome::new(Some(StatusCode::FORBIDDEN), Some(Hop::HostAuthorization))
+}
+
+#[test]
+fn no_series_is_written_twice_and_made_up_codes_are_few() {
+    let (registry, metrics) = registered();
+    let member = metrics.by_member.of(&"m1".parse().unwrap());
+    for rest in ["/pods/x", "/pods/x/log", "/pods/x/exec", "/services/x/proxy", "/pods?watch=1", "/pods"] {
+        for method in ["GET", "POST"] {
+            let target = format!("{}/m1/proxy/api/v1/namespaces/ns{rest}", path::CLUSTERS_PATH);
+            let request = Request::builder().method(method).uri(target).header("host", "h").body(()).unwrap();
+            let info = RequestInfo::parse(&request).unwrap();
+            let kind = Kind::of(&info, request.method(), request.uri().query());
+            for code in 200..1000 {
+                let outcome = Outcome::new(StatusCode::from_u16(code).ok(), None);
+                metrics.understood(kind);
+                metrics.ended(kind, outcome, Some(&member), Took::default());
+            }
+        }
+    }
+    let text = crate::metrics::text(&registry);
+    let series =
+        || text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+    let unique: std::collections::BTreeSet<_> = series().map(|(name, _)| name).collect();
+    assert_eq!(unique.len(), series().count(), "{text}");
+    assert!(series().filter(|(name, _)| name.starts_with("apiserver_request_total")).count() < 600);
+}
 
 #[test]
 fn request_is_counted_by_code_member_and_hop() {
@@ -66,7 +97,7 @@ fn request_is_counted_by_code_member_and_hop() {
     let end = |member| {
         metrics.begun();
         let took = Took { elapsed: Duration::from_millis(2), ..Took::default() };
-        metrics.ended(Kind::unknown(&Method::GET), DENIED, member, took);
+        metrics.ended(Kind::unknown(&Method::GET), denied(), member, took);
     };
     end(Some(&*member));
     end(None);
@@ -87,7 +118,7 @@ fn series_of_a_member_are_gone_with_it() {
     let (registry, metrics) = registered();
     let m1: ClusterName = "m1".parse().unwrap();
     let member = metrics.by_member.of(&m1);
-    metrics.ended(Kind::default(), DENIED, Some(&member), Took::default());
+    metrics.ended(Kind::default(), denied(), Some(&member), Took::default());
     assert!(Arc::ptr_eq(&member, &metrics.by_member.of(&m1)), "a new Secret does not begin anew");
     drop(member);
     assert!(!crate::metrics::text(&registry).contains("m1"));
@@ -109,7 +140,7 @@ fn long_running_request_is_open_and_times_no_member() {
     };
     open(" 1");
     let member = metrics.by_member.of(&"m1".parse().unwrap());
-    metrics.ended(kind, Outcome { code: 200, hop: None }, Some(&member), Took::default());
+    metrics.ended(kind, Outcome::new(Some(StatusCode::OK), None), Some(&member), Took::default());
     open(" 0");
     assert!(!crate::metrics::text(&registry).contains("mc_sidecar_member_request_duration_seconds_count"));
 }
@@ -119,7 +150,7 @@ fn time_in_queues_is_no_part_of_the_sli() {
     let (registry, metrics) = registered();
     let [elapsed, queued] = [3, 2].map(Duration::from_secs);
     let trace = Some(Trace { trace_id: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned() });
-    metrics.ended(Kind::default(), DENIED, None, Took { elapsed, queued, trace });
+    metrics.ended(Kind::default(), denied(), None, Took { elapsed, queued, trace });
     let text = crate::metrics::text(&registry);
     let sum = |name: &str| {
         let line = text.lines().find(|line| line.starts_with(&format!("{name}_seconds_sum"))).unwrap();

@@ -51,6 +51,20 @@ fn caller_in_deciding_group_is_sampled_as_the_parent_says() {
 }
 
 #[test]
+fn member_gets_no_unreadable_trace_of_the_caller() {
+    let (tracer, _ended) = recorded(0.0);
+    let mut request = request(SAMPLED);
+    request.headers_mut().append("traceparent", SAMPLED.parse().unwrap());
+    let mut span = RequestSpan::begin(tracer, &request, false);
+    span.understood(&RequestInfo::parse(&request).unwrap());
+    span.logged_in(&login(&[]));
+    let mut headers = request.headers().clone();
+    span.to_member().unwrap().begin(&Method::GET, &mut headers);
+    let sent: Vec<_> = headers.get_all("traceparent").iter().collect();
+    assert!(sent.len() == 1 && sent[0].to_str().unwrap().ends_with("-00"), "{sent:?}");
+}
+
+#[test]
 fn rate_decides_about_everything_else() {
     let (tracer, mut ended) = recorded(1.0);
     assert!(asked(&tracer, "", &[], false).0.trace_id().is_some());

@@ -159,11 +159,13 @@ fn reported_outage_opens_it_and_the_next_request_tries() {
 }
 
 #[test]
-fn reported_recovery_lets_the_next_request_try() {
+fn reported_recovery_closes_it_until_the_next_failure() {
     let mut scene = Scene::open();
     assert!(scene.state.admit(scene.now).is_err());
-    scene.state.try_next(scene.now);
+    assert!(scene.state.reported_reachable());
+    assert!(!scene.state.admit(scene.now).unwrap(), "no request tries for others");
+    assert_eq!(scene.fail(Duration::ZERO), Change::Opened, "the member is dead from here");
+    scene.now += LAST_PAUSE * 2;
     assert!(scene.state.admit(scene.now).unwrap());
-    scene.state.try_next(scene.now);
-    assert!(scene.state.admit(scene.now).is_err(), "one tries already");
+    assert!(!scene.state.reported_reachable(), "one tries already");
 }

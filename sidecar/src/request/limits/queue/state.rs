@@ -183,6 +183,9 @@ impl State {
             return None;
         }
         let available = self.available(rules, level);
+        if available == 0 {
+            return None;
+        }
         let held = |caller: &Caller| self.callers.get(caller).map(|holder| holder.held);
         order.iter().position(|caller| held(caller).is_some_and(|held| rules.may_take(held, available)))
     }

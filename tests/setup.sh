@@ -74,6 +74,13 @@ fi
 for tool in cargo:Rust go:Go; do
     command -v "${tool%%:*}" >/dev/null 2>&1 || { echo "setup: ${tool##*:} is needed and not here" >&2; exit 1; }
 done
+# Go of its own fetches the version that a module asks for, unless GOTOOLCHAIN forbids it.
+newest="$(grep -H '^go ' tests/*/go.mod | sort -k2V | tail -1)"
+module="${newest%/go.mod:*}"
+if ! (cd "$module" && go list -m) >/dev/null 2>&1; then
+    echo "setup: $module needs Go ${newest##* } or later; here is $(go env GOVERSION)" >&2
+    exit 1
+fi
 # A release is of a commit that passed, so it checks no dependencies.
 if [[ "${1:-}" != --@(no-deny|release) ]] && ! cargo deny --version >/dev/null 2>&1; then
     echo "setup: installing cargo-deny (cargo install)"

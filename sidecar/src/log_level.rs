@@ -54,7 +54,6 @@ impl LogLevel {
         Ok(shown)
     }
 
-    #[expect(clippy::disallowed_types, reason = "held for one change, and never over an await")]
     fn locked(&self) -> std::sync::MutexGuard<'_, String> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }

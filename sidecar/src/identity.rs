@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use kubectl_mc_api::access::sent;
 pub use kubectl_mc_api::access::sent::{AUTHENTICATED, MASTERS, UNAUTHENTICATED, service_account_groups};
 
+mod attempts;
 pub mod authentication;
 pub mod authorization;
 pub mod impersonation;

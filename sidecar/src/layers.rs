@@ -8,7 +8,7 @@ const LAYERS: &[&str] = &[
     "request::unescape", "request::query", "request::field_selector", "request::deadline", "request::audit_id",
     "request::headers", "request::protocol", "request::offer", "request::request_info", "request::metrics",
     "request::limits", "request::cutoff",
-    "identity", "identity::review_metrics", "identity::x509", "identity::request_header", "identity::trust", "request::flow",
+    "identity", "identity::attempts", "identity::review_metrics", "identity::x509", "identity::request_header", "identity::trust", "request::flow",
     "server::head_limit", "server::goaway", "server::tls", "server::places", "server::peer",
     "identity::authentication", "identity::authorization", "identity::impersonation",
     "request::revalidation",

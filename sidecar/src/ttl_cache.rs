@@ -107,7 +107,7 @@ impl<K: Hash + Eq, V: Clone> TtlCache<K, V> {
         let now = Instant::now();
         let is_expired = |cell: &Arc<OnceCell<Answer<V>>>| match cell.get() {
             Some(answer) => answer.until <= now,
-            // A look-up that everybody has left.
+            // A look-up that was cancelled by all its callers.
             None => Arc::strong_count(cell) == 1,
         };
         loop {

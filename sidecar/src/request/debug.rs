@@ -1,4 +1,4 @@
-//! What the sidecar has in its memory, and the level of its log, for operators whom the host authorizes for the path
+//! The state of the sidecar and the level of its log, for operators that the host authorizes for the path
 //! (apiserver: `pkg/server/routes/flags.go`, `/debug/flags/v`). No credential is part of it.
 
 use bytes::Bytes;

@@ -1,5 +1,5 @@
 //! The priority level and the share that a login's requests have in the limits (apiserver: `util/flowcontrol`, with
-//! what `apis/flowcontrol/bootstrap` says of subjects). Both are the login's: whom it acts as does not count, or
+//! what `apis/flowcontrol/bootstrap` says of subjects). Both are the login's. The impersonated user does not count, or
 //! made-up users would have shares of their own. Through the host the login is the user that the host names, and
 //! impersonation was applied there, as in a kube-apiserver's own limits.
 

@@ -2,7 +2,7 @@
 //! `util/flowcontrol`): reads and writes apart, in all and per member. What is admitted in all is
 //! many times what one member may hold, so that a few members that hang leave room for the others.
 //! Each bound keeps places for each priority level ([`Level`]), so that a flood in one level leaves room for the
-//! others; and of a level's places one caller gets a share, so that one who floods leaves room for the others there.
+//! others; and of a level's places one caller gets a share, so that a flood of one caller leaves room for the others there.
 //! Long-running requests, which upstream does not count, have bounds of their own: tunnels in all, and
 //! everything else (watches, followed logs) in all and per member. These know no levels.
 //!

@@ -38,7 +38,7 @@ pub enum Route {
     Health(Health),
     /// `/metrics`.
     Metrics,
-    /// Below `/debug/`, for whom the host authorizes for the path.
+    /// Below `/debug/`, for callers that the host authorizes for the path.
     Debug(Debug),
     /// The read-only view of the inventory; `None` is the collection.
     Clusters(Option<ClusterName>),
@@ -87,7 +87,7 @@ pub enum Health {
     Ready,
 }
 
-/// What an operator may look at or change.
+/// The state, and what an operator can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Debug {
     /// `/debug/state`

@@ -1,53 +1,25 @@
-//! Metrics of authorization, by the names of a kube-apiserver (apiserver: `endpoints/filters/metrics.go`).
+//! Metrics of authorization: attempts by result.
 
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 
 use super::{Allowed, Error};
+use crate::identity::attempts::Attempts;
 
 /// Authorizations of requests.
 #[derive(Debug)]
 pub struct Metrics {
-    allowed: Attempts,
-    denied: Attempts,
-    error: Attempts,
-}
-
-#[derive(Clone, Debug)]
-struct Attempts {
-    number: Counter,
-    duration: Histogram,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    result: &'static str,
+    allowed: Attempts<Counter>,
+    denied: Attempts<Counter>,
+    error: Attempts<Counter>,
 }
 
 impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
-        let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 2.0, 15));
-        let number = Family::<Labels, Counter>::default();
-        let duration = Family::<Labels, _, _>::new_with_constructor(histogram);
-        registry.register("authorization_attempts", "Authorization attempts by result", number.clone());
-        registry.register_with_unit(
-            "authorization_duration",
-            "Time of authorization by result",
-            Unit::Seconds,
-            duration.clone(),
-        );
-        let [allowed, denied, error] = ["allowed", "denied", "error"].map(|result| {
-            let labels = Labels { result };
-            Attempts {
-                number: number.get_or_create_owned(&labels),
-                duration: duration.get_or_create_owned(&labels),
-            }
-        });
+        let results = ["allowed", "denied", "error"];
+        let [allowed, denied, error] = Attempts::register("authorization", results, registry);
         Self { allowed, denied, error }
     }
 
@@ -57,8 +29,7 @@ impl Metrics {
             Err(Error::Denied(_)) => &self.denied,
             Err(Error::TooManyReviews | Error::Review) => &self.error,
         };
-        attempts.number.inc();
-        attempts.duration.observe(took.as_secs_f64());
+        attempts.took(took).inc();
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a bound of all requests counts of each priority level, by the names of a kube-apiserver (apiserver:
+//! The counts of each priority level in a bound of all requests, by the names of a kube-apiserver (apiserver:
 //! `util/flowcontrol/metrics`). A bound changes it in the lock that it holds anyway.
 
 use std::time::Duration;

@@ -85,8 +85,8 @@ impl Queue {
         Self { rules, state: State::new(places, is_of_all).into() }
     }
 
-    /// A place, or one in the queue; `None` when that is full. In a level's full queue, who comes with fewer
-    /// requests takes the place of the last of who has the most.
+    /// A place, or one in the queue; `None` when that is full. In a level's full queue, the last request
+    /// of the caller with the most queued requests gives up its place, if the new request's caller has fewer.
     pub(super) fn place(self: &Arc<Self>, caller: Caller) -> Option<Place> {
         let level = self.rules.level(caller);
         self.lock(|state| {
@@ -137,7 +137,7 @@ impl Rules {
     fn level(&self, caller: Caller) -> Level {
         match caller.level {
             _ if !self.has_levels && !self.is_of_all => WITHOUT_LEVELS,
-            // A member's places are the sidecar's protection from that member, whoever asks.
+            // A member's places protect the sidecar from that member, also in requests of administrators.
             Level::Exempt if !self.is_of_all => Level::System,
             level => level,
         }
@@ -220,7 +220,7 @@ impl Queue {
         self.lock(|state| state.is_fair(&self.rules))
     }
 
-    /// Whether nobody holds or waits, and nobody is remembered.
+    /// Whether no place is held, no request waits, and no caller is stored.
     pub(super) fn is_idle(&self, places: usize) -> bool {
         self.lock(|state| state.is_idle(places))
     }

@@ -52,7 +52,7 @@ impl Seats {
     }
 }
 
-/// The level of everybody in a bound that knows no levels.
+/// The level of all callers in a bound without levels.
 pub(super) const WITHOUT_LEVELS: Level = Level::Interactive;
 
 #[cfg(test)]

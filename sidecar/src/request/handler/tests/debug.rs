@@ -1,4 +1,4 @@
-//! What operators may look at and change, by the host's leave.
+//! Requests of operators below `/debug/`.
 
 use http_body_util::Full;
 

@@ -17,7 +17,7 @@ pub(super) struct State {
     free: usize,
     waiting: usize,
     last_turn: u64,
-    /// Callers who hold limited places or wait; nobody else is remembered.
+    /// Callers that hold limited places or wait, and no others.
     callers: HashMap<Caller, Holder>,
     levels: ByLevel<Queued>,
     counts: Option<Box<Counts>>,
@@ -190,7 +190,7 @@ impl State {
         order.iter().position(|caller| held(caller).is_some_and(|held| rules.may_take(held, available)))
     }
 
-    /// Turns the last request away of the level's caller of whom most wait, if that are more than `fewer`.
+    /// Rejects the last queued request of the level's caller with the most queued requests, if it has more than `fewer`.
     fn make_room_for(&mut self, level: Level, fewer: usize) -> bool {
         let waiting = |caller: &&Caller| self.callers.get(caller).map_or(0, |holder| holder.waiting.len());
         let queued = &mut self.levels[level as usize];

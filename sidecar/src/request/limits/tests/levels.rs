@@ -46,7 +46,7 @@ fn flood_of_one_level_leaves_the_others_their_places() {
 }
 
 #[test]
-fn one_caller_gets_three_quarters_of_its_level_and_what_it_borrows() {
+fn one_caller_gets_three_quarters_of_what_its_level_can_take() {
     let bound = member(100, 0);
     let jane = caller(Level::Interactive, 1);
     let held: Vec<_> = std::iter::from_fn(|| at_once(&bound, jane)).collect();
@@ -94,7 +94,7 @@ async fn exempt_requests_pass_when_all_is_full() {
     let before = bound.0.snapshot().held;
     let root = caller(Level::Exempt, 1);
     let exempt: Vec<_> = (0..1000).map(|_| at_once(&bound, root).unwrap()).collect();
-    assert!(exempt.iter().all(|permit| permit.caller().is_none()), "they hold nobody's place");
+    assert!(exempt.iter().all(|permit| permit.caller().is_none()), "exempt requests take no places");
     assert_eq!(bound.0.snapshot().held[Level::Exempt as usize], 1000);
     drop(exempt);
     assert_eq!(bound.0.snapshot().held, before);

@@ -1,6 +1,7 @@
 //! The request's path, read downwards. Each step takes the value that the step before it made, so
 //! that none can be left out. `docs/explanation/request-path.md` tells the same story in prose.
 
+use std::cell::LazyCell;
 use std::future::ready;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -69,16 +70,15 @@ pub async fn handle(
         request.version() != Version::HTTP_2 && (services.readiness.is_draining() || peer.is_leaving());
     let listed = services.cutoffs.list(cutoff, Some(Instant::now() + services.request_timeout));
     let record = Record::begin(services.metrics.clone(), peer.clone(), listed, request.method(), audit_id);
+    let is_forwarded = LazyCell::new(|| services.authenticator.is_front_proxy(&peer));
     if let Some(auditor) = &services.auditor {
-        let is_forwarded = services.authenticator.is_front_proxy(&peer);
-        record.audited(Trail::begin(auditor.clone(), &request, peer.address.ip(), is_forwarded));
+        record.audited(Trail::begin(auditor.clone(), &request, peer.address.ip(), *is_forwarded));
     }
     if let Some(tracer) = &services.tracer {
-        let is_forwarded = services.authenticator.is_front_proxy(&peer);
-        record.traced(RequestSpan::begin(tracer.clone(), &request, is_forwarded));
+        record.traced(RequestSpan::begin(tracer.clone(), &request, *is_forwarded));
     }
     let origin = services.cors.as_ref().and_then(|cors| cors.origin(request.headers()));
-    let origin = origin.filter(|_| !services.authenticator.is_front_proxy(&peer)).map(Box::new);
+    let origin = origin.filter(|_| !*is_forwarded).map(Box::new);
     let asks_first = origin.is_some() && request.method() == Method::OPTIONS;
     let mut response = if asks_first {
         answered(&record, version, pin!(ready(Ok(cors::preflight())))).await
@@ -174,7 +174,7 @@ async fn respond(
     // Who logged in is admitted before the host is asked anything for them, whomever they act as.
     let user = flow::caller(&services.limits, &caller.identity);
     record.hold().admitted(match due {
-        Some(due) => record.hold().waits(services.limits.admit(info.verb.is_read(), user, due)).await?,
+        Some(due) => record.hold().queue(services.limits.admit(info.verb.is_read(), user, due)).await?,
         None if matches!(info.route, Route::Attach(_)) => services.limits.admit_agent(user)?,
         None if info.upgrade.is_some() => services.limits.admit_tunnel(user)?,
         None => services.limits.admit_watch(user)?,
@@ -210,7 +210,7 @@ async fn respond(
     let cluster = services.inventory.find(name)?;
     record.is_to(&cluster.requests);
     if info.upgrade.is_none() {
-        record.hold().admitted_by_member(record.hold().waits(cluster.admit(user, due)).await?);
+        record.hold().admitted_by_member(record.hold().queue(cluster.admit(user, due)).await?);
     }
 
     let downstream = info.upgrade.map(|_| upgrade::downstream(&mut request));

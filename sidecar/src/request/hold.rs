@@ -26,7 +26,7 @@ pub struct Hold {
     #[expect(clippy::disallowed_types, reason = "held for a swap, and never over an await")]
     permits: std::sync::Mutex<Permits>,
     /// In queues, in nanoseconds.
-    waited: AtomicU64,
+    queued: AtomicU64,
     end: OnceLock<End>,
     /// Ends the request where nothing else does.
     listed: Listed,
@@ -51,8 +51,8 @@ enum End {
 impl Hold {
     pub(super) fn begin(peer: Arc<Peer>, listed: Listed) -> Self {
         peer.request_begins();
-        let (permits, waited, end) = Default::default();
-        Self { peer, begun: Instant::now(), permits, waited, end, listed }
+        let (permits, queued, end) = Default::default();
+        Self { peer, begun: Instant::now(), permits, queued, end, listed }
     }
 
     /// Keeps the place of a request whose peer is not known, until the peer is known or the request is over.
@@ -72,19 +72,19 @@ impl Hold {
     }
 
     /// Waits for a place in a queue, and adds the time to that which the request has waited.
-    pub async fn waits<T>(&self, admission: impl Future<Output = T>) -> T {
+    pub async fn queue<T>(&self, admission: impl Future<Output = T>) -> T {
         let mut admission = pin!(admission);
         // Most do not wait, and need no clock.
         if let Poll::Ready(admitted) = poll!(&mut admission) {
             return admitted;
         }
-        let _waiting = Waiting { total: &self.waited, begun: tokio::time::Instant::now() };
+        let _waiting = Waiting { total: &self.queued, begun: tokio::time::Instant::now() };
         admission.await
     }
 
     /// How long the request has waited in queues of limits, whether it got a place there or not.
-    pub fn waited(&self) -> Duration {
-        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
+    pub fn queued(&self) -> Duration {
+        Duration::from_nanos(self.queued.load(Ordering::Relaxed))
     }
 
     /// Keeps the revalidation of a long-running request until the request is over.
@@ -190,13 +190,13 @@ mod tests {
     async fn waits_in_queues_add_up() {
         let peer = Arc::new(Peer::new(([127, 0, 0, 1], 1).into(), None, None));
         let hold = Hold::begin(peer, Listed::alone());
-        hold.waits(ready(())).await;
-        assert_eq!(hold.waited(), Duration::ZERO);
-        hold.waits(sleep(Duration::from_secs(2))).await;
-        hold.waits(sleep(Duration::from_secs(1))).await;
-        assert_eq!(hold.waited(), Duration::from_secs(3));
-        let left = tokio::time::timeout(Duration::from_secs(4), hold.waits(pending::<()>()));
+        hold.queue(ready(())).await;
+        assert_eq!(hold.queued(), Duration::ZERO);
+        hold.queue(sleep(Duration::from_secs(2))).await;
+        hold.queue(sleep(Duration::from_secs(1))).await;
+        assert_eq!(hold.queued(), Duration::from_secs(3));
+        let left = tokio::time::timeout(Duration::from_secs(4), hold.queue(pending::<()>()));
         assert!(left.await.is_err());
-        assert_eq!(hold.waited(), Duration::from_secs(7));
+        assert_eq!(hold.queued(), Duration::from_secs(7));
     }
 }

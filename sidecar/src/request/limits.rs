@@ -35,9 +35,9 @@ use queue::{Place, Queue, Snapshot, Turn};
 pub struct Limits {
     reads: Bound,
     writes: Bound,
-    tunnels: Counted,
-    watches: Counted,
-    agents: Counted,
+    tunnels: WithRefusals,
+    watches: WithRefusals,
+    agents: WithRefusals,
     callers: RandomState,
 }
 
@@ -100,7 +100,7 @@ pub struct Bound(Arc<Queue>);
 
 /// A bound that counts what it refuses.
 #[derive(Debug)]
-struct Counted {
+struct WithRefusals {
     bound: Bound,
     refused: AtomicU64,
 }
@@ -110,7 +110,7 @@ impl Limits {
         let [reads, writes] = [reads, writes].map(|size| Bound(Arc::new(Queue::of_all(size))));
         let [tunnels, watches, agents] = [tunnels, watches, agents].map(Size::without_queue).map(|size| {
             let refused = AtomicU64::new(0);
-            Counted { bound: Bound::new(size), refused }
+            WithRefusals { bound: Bound::new(size), refused }
         });
         Self { reads, writes, tunnels, watches, agents, callers: RandomState::new() }
     }
@@ -118,7 +118,7 @@ impl Limits {
     /// What is taken of each bound: reads, writes, tunnels, watches and agents.
     pub fn usage(&self) -> [Usage; 5] {
         let [tunnels, watches, agents] =
-            [&self.tunnels, &self.watches, &self.agents].map(|counted| &counted.bound);
+            [&self.tunnels, &self.watches, &self.agents].map(|bound| &bound.bound);
         [&self.reads, &self.writes, tunnels, watches, agents].map(Bound::usage)
     }
 
@@ -196,7 +196,7 @@ impl Bound {
     }
 }
 
-impl Counted {
+impl WithRefusals {
     fn admit_now(&self, caller: Caller) -> Option<Permit> {
         let permit = self.bound.admit_now(caller);
         if permit.is_none() {

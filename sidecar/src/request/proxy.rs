@@ -106,6 +106,7 @@ impl<'a> Draft<'a> {
         again: Option<impl FnOnce(Prepared) -> F>,
     ) -> Result<T, crate::request::error::Error> {
         let Err(Error::Impersonation { cluster: name, message, .. }) = answered else { return Ok(answered?) };
+        self.answered(Some(StatusCode::FORBIDDEN));
         match (self.refused(inventory, cluster, name, message).await, again) {
             (Some(error), _) => Err(error.into()),
             (None, Some(again)) => Ok(again(self.prepare(cluster)?).await?),
@@ -183,7 +184,11 @@ async fn exchange(
     if matches!(answered, Err(Error::Stale { .. })) && repeatable && draft.is_safe() {
         answered = Box::pin(cluster.upstream.send(draft.prepare(cluster)?, Over::New)).await;
     }
-    if matches!(answered, Err(Error::Credential { .. }))
+    let is_refused = matches!(answered, Err(Error::Credential { .. }));
+    if is_refused {
+        draft.answered(Some(StatusCode::UNAUTHORIZED));
+    }
+    if is_refused
         && let Some(renewed) = Box::pin(inventory.renewed(cluster)).await
         && repeatable
     {

@@ -217,7 +217,7 @@ impl Drop for Inner {
         let outcome = Outcome::new(entry.code, entry.hop);
         let trace = entry.span.as_ref().and_then(|span| span.trace_id());
         let trace = trace.map(|trace_id| Trace { trace_id: trace_id.to_string() });
-        let took = Took { elapsed, queued: self.hold.waited(), trace };
+        let took = Took { elapsed, queued: self.hold.queued(), trace };
         self.metrics.ended(kind, outcome, entry.member.as_deref(), took);
         if let Some(trail) = &mut entry.trail {
             trail.ended(&self.audit_id, entry.hop, elapsed);

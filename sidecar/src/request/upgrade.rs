@@ -144,9 +144,11 @@ async fn exchange(
     draft: &mut Draft<'_>,
 ) -> Result<Exchange, crate::request::error::Error> {
     let answered = cluster.upstream.upgrade(draft.prepare(cluster)?).await;
-    if matches!(answered, Err(upstream::Error::Credential { .. }))
-        && let Some(renewed) = Box::pin(inventory.renewed(cluster)).await
-    {
+    let is_refused = matches!(answered, Err(upstream::Error::Credential { .. }));
+    if is_refused {
+        draft.answered(Some(StatusCode::UNAUTHORIZED));
+    }
+    if is_refused && let Some(renewed) = Box::pin(inventory.renewed(cluster)).await {
         let answered = renewed.upstream.upgrade(draft.prepare(&renewed)?).await;
         let again = |prepared| renewed.upstream.upgrade(prepared);
         return draft.settled(inventory, &renewed, answered, Some(again)).await;

@@ -9,6 +9,7 @@ use harness::api::Api;
 use harness::bed::{bed, member, sidecar};
 use harness::caller::Caller;
 use harness::collector::{Collector, Span};
+use harness::fake_member::{FakeMember, reply};
 use harness::http1::{Endpoint, member_path};
 use harness::own_sidecar::{Difference, OwnSidecar};
 use harness::registration;
@@ -97,15 +98,8 @@ fn trace_shows_plugin_host_sidecar_and_member() -> Result<()> {
 
 #[test]
 fn silent_collector_delays_neither_requests_nor_the_end() -> Result<()> {
-    let (folder, silent) = (tempfile::tempdir()?, TcpListener::bind("127.0.0.1:0")?);
-    let file = folder.path().join("tracing.yaml");
-    let (api, kind) = ("apiserver.config.k8s.io/v1", "TracingConfiguration");
-    let endpoint = silent.local_addr()?;
-    let text =
-        json!({"apiVersion": api, "kind": kind, "endpoint": endpoint, "samplingRatePerMillion": 1_000_000});
-    std::fs::write(&file, text.to_string())?;
-    let flag = format!("--tracing-config-file={}", file.display());
-    let mut own = OwnSidecar::with(&Difference { flags: &[&flag], ..Difference::default() })?;
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let mut own = traced(&silent.local_addr()?.to_string())?;
     let scene = Scene::new("traces-silent")?;
     let direct = own.endpoint(scene.caller()?.certificate.as_deref())?;
     let path = member_path(&scene.member, &format!("/api/v1/namespaces/{}/pods", scene.name));
@@ -125,6 +119,41 @@ fn silent_collector_delays_neither_requests_nor_the_end() -> Result<()> {
     ensure!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
     ensure!(own.log()?.contains("spans were not exported before the shutdown"), "{}", own.log()?);
     Ok(())
+}
+
+#[test]
+fn span_to_a_member_that_refuses_the_token_has_its_status() -> Result<()> {
+    let collector = Collector::start()?;
+    let mut own = traced(collector.address())?;
+    let fake = FakeMember::start("e2e-traces-401", |_| reply("401 Unauthorized", "", "{}"))?;
+    let admin = Caller::certificate("e2e-traces-refused", &["system:masters"])?;
+    let path = member_path(&fake.name, "/api/v1/pods");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\ntraceparent: {}\r\n\r\n", parent(REFUSED));
+    let endpoint = own.endpoint(admin.certificate.as_deref())?;
+    eventually("the sidecar knows the member", SOON, || {
+        Ok((endpoint.exchange(request.as_bytes())?.status() == 503).then_some(()))
+    })?;
+    // It exports what is queued.
+    own.terminate()?;
+    own.ended()?;
+    eventually("the span of the exchange", SOON, || {
+        let spans = collector.spans(REFUSED);
+        let to_member = spans.iter().find(|span| span.value["name"] == "HTTP GET").context("no span")?;
+        ensure!(to_member.attribute("http.response.status_code").as_deref() == Some("401"), "{to_member:?}");
+        Ok(Some(()))
+    })
+}
+
+/// A sidecar that samples every request.
+fn traced(endpoint: &str) -> Result<OwnSidecar> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("tracing.yaml");
+    let (api, kind) = ("apiserver.config.k8s.io/v1", "TracingConfiguration");
+    let text =
+        json!({"apiVersion": api, "kind": kind, "endpoint": endpoint, "samplingRatePerMillion": 1_000_000});
+    std::fs::write(&file, text.to_string())?;
+    let flag = format!("--tracing-config-file={}", file.display());
+    OwnSidecar::with(&Difference { flags: &[&flag], ..Difference::default() })
 }
 
 /// The spans of the sidecar and the member below a span.
@@ -190,5 +219,6 @@ const SERVER: u8 = 2;
 const MEMBER: &str = "e2e-traces-member";
 const GET: &str = "e2e00000000000000000000000000001";
 const EXEC: &str = "e2e00000000000000000000000000002";
+const REFUSED: &str = "e2e000000000000000000000000000fe";
 const ORDINARY: &str = "e2e00000000000000000000000000003";
 const PARENT: &str = "00000000000000e2";

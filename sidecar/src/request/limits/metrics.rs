@@ -17,7 +17,7 @@ use prometheus_client::registry::Registry;
 use super::counts::{Counts, LevelCounts, Reason};
 use super::queue::Snapshot;
 use super::seats::ByLevel;
-use super::{Bound, Counted, Level, Limits, MemberLimits};
+use super::{Bound, Level, Limits, MemberLimits, WithRefusals};
 
 impl Limits {
     /// Registers the metrics of these limits and of those of members.
@@ -57,7 +57,7 @@ impl Metrics {
     fn limits(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let Limits { tunnels, watches, agents, .. } = &*self.limits;
         let of_all = [("tunnels", tunnels), ("watches", watches), ("agents", agents)];
-        let of_all = of_all.map(|(name, Counted { bound: Bound(queue), refused })| {
+        let of_all = of_all.map(|(name, WithRefusals { bound: Bound(queue), refused })| {
             let Snapshot { places, held, .. } = queue.snapshot();
             (name, sum(held), places, refused)
         });

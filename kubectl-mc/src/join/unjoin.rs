@@ -128,15 +128,15 @@ struct Joined {
 }
 
 impl Joined {
-    /// By the uid of a cluster, the uid that is registered under the name, and the mark of a join on the cluster: whether
+    /// By the uid of a cluster, the registration of the name, and the mark of a join on the cluster: whether
     /// there is one, and whether it names this host and this name. `None`: the cluster and the name have nothing in common.
     ///
     /// The name may be another cluster's by now, whose registration stays. And the cluster may be joined to another host,
     /// or under another name, whose objects on it stay.
-    fn of(uid: &str, registered: Option<&str>, is_marked: bool, is_ours: bool) -> Option<Self> {
-        let is_registered = registered == Some(uid);
+    fn of(uid: &str, registered: Registration<'_>, is_marked: bool, is_ours: bool) -> Option<Self> {
+        let is_registered = registered == Registration::Of(uid);
         let joined = Self {
-            host: is_registered || (is_ours && registered.is_none()),
+            host: is_registered || (is_ours && registered == Registration::None),
             member: is_ours || (is_registered && !is_marked),
         };
         (joined.host || joined.member).then_some(joined)
@@ -146,7 +146,7 @@ impl Joined {
     fn note(self, name: &ClusterName, host: &Side, member: &Side, printer: &Printer) {
         if !self.host {
             printer.note_line(&format!(
-                "the {} has another cluster as {name}, which stays: only the objects on the {} are removed",
+                "{name} on the {} is not known to be this cluster, and stays: only the objects on the {} are removed",
                 host.describe(),
                 member.describe()
             ));
@@ -160,6 +160,16 @@ impl Joined {
     }
 }
 
+/// What the host has under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Registration<'a> {
+    None,
+    /// A cluster whose uid is not known: it was registered by hand.
+    Unknown,
+    /// A cluster with this uid.
+    Of(&'a str),
+}
+
 /// The context must be the cluster that was joined under this name: another one's objects are not deleted.
 async fn belongs(
     name: &ClusterName,
@@ -171,13 +181,20 @@ async fn belongs(
     let namespace = member.get(&format!("/api/v1/namespaces/{NAMESPACE}")).await?.unwrap_or_default();
     let mark = |key: &str| namespace["metadata"]["annotations"][key].as_str();
     let is_ours = mark(CLUSTER) == Some(name.as_str()) && mark(HOST_UID) == Some(host_uid);
-    let registered = registered.and_then(objects::uid_of);
+    let registered = match registered.map(objects::uid_of) {
+        None => Registration::None,
+        Some(None) => Registration::Unknown,
+        Some(Some(uid)) => Registration::Of(uid),
+    };
     Joined::of(&uid, registered, mark(CLUSTER).is_some(), is_ours).ok_or_else(|| {
         UnjoinError::Other {
             name: name.clone(),
             member: member.describe(),
-            is: mark(CLUSTER)
-                .map_or_else(|| "it is not a member".to_owned(), |other| format!("it is {other}")),
+            is: match mark(CLUSTER) {
+                Some(other) if mark(HOST_UID) == Some(host_uid) => format!("it is {other}"),
+                Some(other) => format!("it is {other} of another host"),
+                None => "it is not a member".to_owned(),
+            },
         }
         .into()
     })
@@ -223,6 +240,8 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[cfg(test)]
 mod tests {
+    use Registration::{Of, Unknown};
+
     use super::*;
 
     #[test]
@@ -231,18 +250,21 @@ mod tests {
         let host_only = Some(Joined { host: true, member: false });
         let member_only = Some(Joined { host: false, member: true });
         for (registered, is_marked, is_ours, expected) in [
-            (Some("a"), true, true, both),
+            (Of("a"), true, true, both),
             // Left over by an old release, or by half a removal.
-            (Some("a"), false, false, both),
-            (None, true, true, both),
+            (Of("a"), false, false, both),
+            (Registration::None, true, true, both),
             // Removed by force, and the name is another cluster's now.
-            (Some("b"), true, true, member_only),
+            (Of("b"), true, true, member_only),
+            // Registered by hand since.
+            (Unknown, true, true, member_only),
+            (Unknown, false, false, None),
             // Taken over by another host, or joined by another name.
-            (Some("a"), true, false, host_only),
-            (Some("b"), true, false, None),
-            (Some("b"), false, false, None),
-            (None, true, false, None),
-            (None, false, false, None),
+            (Of("a"), true, false, host_only),
+            (Of("b"), true, false, None),
+            (Of("b"), false, false, None),
+            (Registration::None, true, false, None),
+            (Registration::None, false, false, None),
         ] {
             let joined = Joined::of("a", registered, is_marked, is_ours);
             assert_eq!(joined, expected, "{registered:?}, marked {is_marked}, ours {is_ours}");

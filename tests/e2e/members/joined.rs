@@ -76,7 +76,7 @@ fn unjoin_keeps_what_belongs_to_another_cluster_or_host() -> Result<()> {
     let own = host()?.get(&registration)?["metadata"]["annotations"]["fleet.kubectl-mc.dev/uid"].clone();
     host()?.merge(&registration, &uid("of another cluster"))?;
     let said = plugin(&both)?.run(&unjoin)?;
-    ensure!(said.code == 0 && said.stderr.contains("has another cluster as"), "{said:?}");
+    ensure!(said.code == 0 && said.stderr.contains("is not known to be this cluster, and stays"), "{said:?}");
     ensure!(!said.text().contains("host: ") && said.text().contains("member: "), "{said:?}");
     ensure!(host()?.get(&registration)?["kind"] == "MemberCluster", "the other cluster was removed");
     plugin(&both)?.ok(&["unjoin", NAME, "--force", "--yes"])?;

@@ -220,8 +220,7 @@ impl Route {
                 }
                 let inner = rest.strip_prefix(path::SELF_REVIEWS).and_then(|rest| rest.strip_prefix('/'));
                 let path = MemberPath::parse(inner.ok_or_else(not_found)?)?;
-                let is_review = path.is_self_review() || path.is_discovery();
-                is_review.then_some(Self::Proxy(name, path)).ok_or_else(not_found)
+                path.is_below_self_reviews().then_some(Self::Proxy(name, path)).ok_or_else(not_found)
             }
         }
     }

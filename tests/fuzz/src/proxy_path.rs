@@ -41,9 +41,13 @@ fn agrees(info: &RequestInfo, method: &str, path: &str) {
     let of_clusters = upstream.is_resource(path::PROXY_GROUP, path::PROXY_VERSION, path::CLUSTERS)
         && upstream.namespace.is_empty();
     match &info.route {
-        Route::Proxy(name, _) => {
+        Route::Proxy(name, member) => {
             assert!(of_clusters, "{upstream:?}");
-            assert_eq!((upstream.name, upstream.subresource), (name.as_str(), "proxy"));
+            assert_eq!(upstream.name, name.as_str());
+            match upstream.subresource {
+                path::SELF_REVIEWS => only_reviews(method, member.as_str()),
+                subresource => assert_eq!(subresource, "proxy"),
+            }
             assert_eq!(upstream.verb, info.verb.as_str());
         }
         Route::Attach(name) => {
@@ -70,9 +74,29 @@ fn agrees(info: &RequestInfo, method: &str, path: &str) {
     }
 }
 
+/// The host lets everybody past at `selfreviews`: no object of the member may be read or written there.
+fn only_reviews(method: &str, member: &str) {
+    let decoded: Vec<u8> = percent_decode(member.as_bytes()).collect();
+    let decoded = String::from_utf8_lossy(&decoded);
+    for path in [member, &decoded] {
+        let upstream = Upstream::read(method, path).expect("the member would not read it at all");
+        let is_review = upstream.name.is_empty()
+            && REVIEWS.iter().any(|(group, resource)| upstream.is_resource(group, "v1", resource));
+        assert!(is_review || !upstream.resource_request, "{member}: {upstream:?}");
+    }
+}
+
+const REVIEWS: [(&str, &str); 3] = [
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+];
+
 fn passes_unchanged(raw: &str, name: &str, member: &str) {
-    let root = format!("{}/{name}/proxy", path::CLUSTERS_PATH);
-    assert!(raw == format!("{root}{member}") || (raw == root && member == "/"), "{raw} became {member}");
+    let cluster = format!("{}/{name}", path::CLUSTERS_PATH);
+    let passes = |subresource| raw == format!("{cluster}/{subresource}{member}");
+    let is_root = raw == format!("{cluster}/proxy") && member == "/";
+    assert!(passes("proxy") || passes(path::SELF_REVIEWS) || is_root, "{raw} became {member}");
     let decoded: Vec<u8> = percent_decode(member.as_bytes()).collect();
     for segment in decoded.split(|byte| matches!(byte, b'/' | b'\\')) {
         assert!(![&b"."[..], b".."].contains(&segment), "{member}");

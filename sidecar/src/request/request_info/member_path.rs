@@ -62,6 +62,13 @@ impl MemberPath {
         )
     }
 
+    /// Whether this is what a review of the caller needs. No other spelling of it: the member could find an object in
+    /// `/api/v1%2Fpods` or `/apis//v1/pods`.
+    pub(super) fn is_below_self_reviews(&self) -> bool {
+        let is_plain = !self.0.contains('%') && !self.0.contains("//");
+        self.is_self_review() || (is_plain && self.is_discovery())
+    }
+
     /// Whether a request for this path has no natural end (apiserver: `filters/longrunning.go`, with the verbs and
     /// subresources of kube-apiserver). `is_read`: the method is GET or HEAD, and only those can watch.
     pub(super) fn is_long_running(&self, is_read: bool, query: Option<&str>) -> bool {

@@ -53,6 +53,9 @@ fn self_reviews_are_what_a_review_needs_and_no_more() {
         "/apis/authentication.k8s.io/v1/selfsubjectreviews/x",
         "/apis/authentication.k8s.io/v1/selfsubjectreviews/../../../../api/v1/secrets",
         "/proxy/api",
+        "/api/v1%2Fpods",
+        "/apis//v1/pods",
+        "//api",
     ] {
         assert!(parse("GET", &format!("{M1}/selfreviews{inner}")).is_err(), "{inner}");
     }

@@ -31,7 +31,7 @@ use crate::members::inventory::renewal::Renewals;
 use crate::members::inventory::{self, Inventory};
 use crate::members::on_demand_access::OnDemandAccess;
 use crate::metrics;
-use crate::readiness::Readiness;
+use crate::readiness::{Part, Readiness};
 use crate::request::cutoff::Cutoffs;
 use crate::request::limits::{self, Limits, MemberLimits};
 use crate::request::metrics::Metrics as RequestMetrics;
@@ -114,7 +114,7 @@ impl Bound {
             }
             Certificate::SelfManaged => {
                 let certificates = self_signed()?;
-                let pending = readiness.pending();
+                let pending = readiness.pending(Part::ServingCertificate);
                 let (shown, replicas) = (certificates.clone(), replicas.clone());
                 let endpoint = direct_server.map(|server| (server, endpoint_writer));
                 let made = SelfManaged::new(host.clone(), &namespace, endpoint, shown, replicas, pending);
@@ -130,6 +130,8 @@ impl Bound {
         let admin = bind(admin_address)?;
 
         let mut metric_registry = metrics::registry();
+        readiness.register(&mut metric_registry);
+        certificates.clone().register(&mut metric_registry);
         let replica = leader::identity();
         let auditor = Auditor::open(audit, &replica, &mut metric_registry).await?;
         let size = |places| limits::Size::new(places, queued_per_caller).with_levels(level_shares);
@@ -150,7 +152,8 @@ impl Bound {
         let request_metrics = Arc::new(RequestMetrics::register(metrics));
         let tracer = tracing.map(|config| Tracer::start(&config, &replica, metrics)).transpose()?;
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
-        tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), readiness.pending()));
+        let pending = readiness.pending(Part::Trust);
+        tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), pending));
         let (renewals, read) = Renewals::new(host.clone(), &namespace);
         let peers = Peers::new(peers, secure.local_addr()?, replicas);
         tokio::spawn(peers.clone().run());
@@ -180,7 +183,7 @@ impl Bound {
             requests: request_metrics.by_member.clone(),
             tunnels: agent_tunnels.clone(),
             limits: member_limits,
-            pending: readiness.pending(),
+            pending: readiness.pending(Part::Members),
         };
         let watch = AbortOnDropHandle::new(tokio::spawn(inventory::watch::run(host.clone(), watch)));
 

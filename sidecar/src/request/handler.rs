@@ -7,7 +7,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 
@@ -242,10 +241,15 @@ async fn respond(
 }
 
 pub(crate) fn health(services: &Services, health: Health) -> Response<Body> {
-    let healthy = health == Health::Live || services.readiness.is_ready();
-    let mut response =
-        Response::new(Body::Full(Bytes::from_static(if healthy { b"ok" } else { b"not ready" })));
-    if !healthy {
+    let failed: Vec<&str> = match health {
+        Health::Live => Vec::new(),
+        Health::Ready => {
+            services.readiness.checks().filter(|check| !check.has_passed).map(|check| check.name).collect()
+        }
+    };
+    let text = if failed.is_empty() { "ok".to_owned() } else { format!("not ready: {}", failed.join(", ")) };
+    let mut response = Response::new(Body::from(text.into_bytes()));
+    if !failed.is_empty() {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     }
     response

@@ -90,7 +90,9 @@ impl TokenReviews {
         if let Some(verdict) = kept {
             return verdict;
         }
+        let _blocked = self.cache.blocked();
         let review = async {
+            let _in_flight = self.cache.in_flight();
             let user = self.review(token, &digest, address).await;
             self.cache.fetched(user.is_ok());
             let user = user?;

@@ -119,12 +119,12 @@ const NAME: &str = "extension-apiserver-authentication";
 mod tests {
     use super::*;
     use crate::identity::trust::tests::Ca;
-    use crate::readiness::Readiness;
+    use crate::readiness::{Part, Readiness};
 
     fn state(flags: &[(&str, &str)]) -> (State, Readiness) {
         let readiness = Readiness::default();
         let flags = flags.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
-        let pending = Some(readiness.pending());
+        let pending = Some(readiness.pending(Part::Trust));
         (State { flags, trust: Arc::default(), pending, listed: false }, readiness)
     }
 

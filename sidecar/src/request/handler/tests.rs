@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 use http_body_util::{BodyExt, Either, Empty};

@@ -1,12 +1,18 @@
 //! The serving certificate: from files that are read again when they change (apiserver:
 //! `dynamiccertificates`), or made at start, until there is one that can be verified.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -61,6 +67,18 @@ impl ServingCertificate {
         self.0.load_full()
     }
 
+    /// Reports the end of the one that is shown.
+    pub fn register(self: Arc<Self>, registry: &mut Registry) {
+        registry.register_collector(Box::new(Expiry(self)));
+    }
+
+    /// Its end in seconds since the Unix epoch.
+    fn expiry(&self) -> Option<i64> {
+        let current = self.current();
+        let (_, parsed) = x509_parser::parse_x509_certificate(current.cert.first()?).ok()?;
+        Some(parsed.validity().not_after.timestamp())
+    }
+
     /// Reads the files again each minute until the process ends. By them other replicas know this one, whose certificate
     /// is for `name`.
     pub async fn follow(self: Arc<Self>, files: Files, replicas: Arc<ReplicaTls>, name: String) {
@@ -98,6 +116,18 @@ impl ResolvesServerCert for ServingCertificate {
     }
 }
 
+#[derive(Debug)]
+struct Expiry(Arc<ServingCertificate>);
+
+impl Collector for Expiry {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(expiry) = self.0.expiry() else { return Ok(()) };
+        let help = "End of the serving certificate, in seconds since the Unix epoch";
+        let gauge = encoder.encode_descriptor(EXPIRY, help, None, MetricType::Gauge)?;
+        ConstGauge::new(expiry).encode(gauge)
+    }
+}
+
 impl Files {
     /// What the files hold, and what that means.
     fn read(&self) -> anyhow::Result<(Content, CertifiedKey)> {
@@ -124,5 +154,27 @@ fn certified(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'_>) -> any
     Ok(key)
 }
 
+const EXPIRY: &str = "mc_sidecar_serving_certificate_expiry_timestamp_seconds";
 /// As long as it takes a mounted Secret to change.
 const REREAD: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics;
+
+    #[test]
+    fn expiry_of_the_shown_certificate_is_a_metric() {
+        let (key, end) = (rcgen::KeyPair::generate().unwrap(), rcgen::date_time_ymd(2031, 5, 6));
+        let mut parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        parameters.not_after = end;
+        let chain = vec![parameters.self_signed(&key).unwrap().der().clone()];
+        let shown = Arc::new(ServingCertificate::self_signed(vec!["localhost".to_owned()]).unwrap());
+        let mut registry = Registry::default();
+        shown.clone().register(&mut registry);
+        let line = format!("{EXPIRY} {}\n", end.unix_timestamp());
+        assert!(!metrics::text(&registry).contains(&line));
+        shown.show(chain, &PrivateKeyDer::try_from(key.serialize_der()).unwrap()).unwrap();
+        assert!(metrics::text(&registry).contains(&line));
+    }
+}

@@ -3,7 +3,10 @@
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+
+use crate::metrics::Counted;
 
 #[derive(Debug, Default)]
 pub struct CacheMetrics {
@@ -11,6 +14,8 @@ pub struct CacheMetrics {
     misses: Counter,
     fetched: Counter,
     failed: Counter,
+    blocked: Gauge,
+    in_flight: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -29,11 +34,27 @@ impl CacheMetrics {
         let [hits, misses] = family("authentication_token_cache_request", help, ["hit", "miss"]);
         let help = "Tokens that the host reviewed because the cache had no verdict";
         let [fetched, failed] = family("authentication_token_cache_fetch", help, ["ok", "error"]);
-        Self { hits, misses, fetched, failed }
+        let help =
+            "Look-ups that wait for a review: those that began one, and those that another one's holds up";
+        let gauges = Family::<Labels, Gauge>::default();
+        registry.register("authentication_token_cache_active_fetch_count", help, gauges.clone());
+        let [blocked, in_flight] =
+            ["blocked", "in_flight"].map(|status| gauges.get_or_create_owned(&Labels { status }));
+        Self { hits, misses, fetched, failed, blocked, in_flight }
     }
 
     pub(super) fn asked(&self, is_hit: bool) {
         if is_hit { &self.hits } else { &self.misses }.inc();
+    }
+
+    /// A look-up that waits for a review.
+    pub(super) fn blocked(&self) -> Counted {
+        Counted::new(self.blocked.clone())
+    }
+
+    /// A review under way.
+    pub(super) fn in_flight(&self) -> Counted {
+        Counted::new(self.in_flight.clone())
     }
 
     pub(super) fn fetched(&self, is_ok: bool) {

@@ -13,7 +13,7 @@ use crate::fake_host::host;
 use crate::identity::Identity;
 use crate::identity::authorization::Attributes;
 use crate::members::on_demand_access::{OnDemandAccess, Outcome};
-use crate::readiness::Readiness;
+use crate::readiness::{Part, Readiness};
 use crate::request::limits::{Caller, MemberLimits, MemberSize, Size};
 use crate::upstream::grant::Lacking;
 
@@ -46,7 +46,7 @@ impl Host {
             fleet: watch::Sender::default(),
             metrics: Metrics::default(),
             limits: MemberLimits::new(ONE_EACH),
-            pending: Some(readiness.pending()),
+            pending: Some(readiness.pending(Part::Members)),
             members: Listed::default(),
             members_version: 0,
             secrets: Listed::default(),

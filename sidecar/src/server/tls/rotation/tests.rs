@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::advance;
 
 use super::*;
-use crate::readiness::Readiness;
+use crate::readiness::{Part, Readiness};
 
 /// A host with the Secret and perhaps the APIService, which refuses writes for another version.
 #[derive(Default)]
@@ -81,7 +81,14 @@ fn register(host: &Arc<Mutex<Host>>) {
 fn replica(host: &Arc<Mutex<Host>>, readiness: &Readiness) -> SelfManaged {
     crate::server::tls::install_provider();
     let shown = ServingCertificate::self_signed(vec!["localhost".to_owned()]).unwrap();
-    SelfManaged::new(client(host), "n", None, Arc::new(shown), Arc::default(), readiness.pending())
+    SelfManaged::new(
+        client(host),
+        "n",
+        None,
+        Arc::new(shown),
+        Arc::default(),
+        readiness.pending(Part::ServingCertificate),
+    )
 }
 
 /// As often as it takes.

@@ -63,21 +63,56 @@ async fn listed(host: &kube::Client, name: &ClusterName) -> Option<Value> {
 /// What the leader has found, hop by hop.
 fn conditions(object: &Value, host: &ClusterContext, name: &ClusterName) -> Vec<Finding> {
     let conditions = object["status"]["conditions"].as_array();
-    let conditions = conditions.into_iter().flatten();
-    let (kubectl, kubectl_mc) = (host.kubectl(), host.kubectl_mc());
-    conditions.filter_map(|condition| of_condition(condition, &kubectl, &kubectl_mc, name)).collect()
+    let conditions: Vec<_> = conditions.into_iter().flatten().collect();
+    let by_agent = conditions.iter().any(|condition| condition["type"] == "Connected");
+    let fixes = Fixes { name, kubectl: host.kubectl(), kubectl_mc: host.kubectl_mc(), by_agent };
+    conditions.into_iter().filter_map(|condition| of_condition(condition, &fixes)).collect()
 }
 
-fn of_condition(condition: &Value, kubectl: &str, kubectl_mc: &str, name: &ClusterName) -> Option<Finding> {
+/// The commands that repair a member.
+struct Fixes<'a> {
+    name: &'a ClusterName,
+    kubectl: String,
+    kubectl_mc: String,
+    /// Whether the member has an agent.
+    by_agent: bool,
+}
+
+impl Fixes<'_> {
+    /// The check that a condition belongs to, and what repairs it where it is not true for this reason
+    /// (`docs/reference/conditions.md`).
+    fn of(&self, condition: &str, reason: &str) -> Option<(&'static str, String)> {
+        let Self { name, kubectl, kubectl_mc, by_agent } = self;
+        let describe = || format!("{kubectl} describe membercluster {name}");
+        let renew = || format!("{kubectl_mc} join {name} --renew");
+        let join = || {
+            let agent = if *by_agent { " --agent" } else { "" };
+            format!("{kubectl_mc} join {name} --member-context=NAME{agent}")
+        };
+        let (check, fix) = match (condition, reason) {
+            ("Connected", _) => ("agent", describe()),
+            ("Reachable", _) => ("address", describe()),
+            ("CredentialValid", "AccountNotFound" | "NoSecret" | "NoCredential" | "InvalidSecret") => {
+                ("credential", join())
+            }
+            ("CredentialValid", reason) if reason.starts_with("Enrollment") => {
+                ("credential", format!("{kubectl_mc} join {name} --agent --enroll"))
+            }
+            ("CredentialValid", _) => ("credential", renew()),
+            ("AuthSynced", "ManagerRefused") => ("impersonation", renew()),
+            ("AuthSynced", "ManagerUnusable" | "Forbidden") => ("impersonation", join()),
+            ("AuthSynced", "HostRBACUnreadable") => ("impersonation", describe()),
+            ("AuthSynced", _) => ("impersonation", format!("{kubectl_mc} access diff {name}")),
+            // Ready follows from the others.
+            _ => return None,
+        };
+        Some((check, fix))
+    }
+}
+
+fn of_condition(condition: &Value, fixes: &Fixes<'_>) -> Option<Finding> {
     let text = |field: &str| ServerText::from(condition[field].as_str().unwrap_or_default());
-    let (check, fix) = match condition["type"].as_str()? {
-        "Connected" => ("agent", format!("{kubectl} describe membercluster {name}")),
-        "Reachable" => ("address", format!("{kubectl} describe membercluster {name}")),
-        "CredentialValid" => ("credential", format!("{kubectl_mc} join {name} --renew")),
-        "AuthSynced" => ("impersonation", format!("{kubectl_mc} access diff {name}")),
-        // Ready follows from the others.
-        _ => return None,
-    };
+    let (check, fix) = fixes.of(condition["type"].as_str()?, text("reason").raw())?;
     let said = format!("{}: {}", text("reason"), text("message"));
     let is_credential = check == "credential";
     match (text("status").raw(), text("reason").raw()) {
@@ -164,7 +199,23 @@ mod tests {
 
     fn condition(kind: &str, status: &str, reason: &str) -> Option<Finding> {
         let condition = json!({"type": kind, "status": status, "reason": reason, "message": "said"});
-        of_condition(&condition, "kubectl", "kubectl mc", &"m1".parse().unwrap())
+        of_condition(&condition, &fixes(&"m1".parse().unwrap(), false))
+    }
+
+    fn fixes(name: &ClusterName, by_agent: bool) -> Fixes<'_> {
+        Fixes { name, kubectl: "kubectl".to_owned(), kubectl_mc: "kubectl mc".to_owned(), by_agent }
+    }
+
+    #[test]
+    fn fix_fits_the_reason() {
+        let m1 = "m1".parse().unwrap();
+        let fix = |kind, reason, by_agent| fixes(&m1, by_agent).of(kind, reason).unwrap().1;
+        let (renew, join) = ("kubectl mc join m1 --renew", "kubectl mc join m1 --member-context=NAME");
+        assert_eq!(fix("AuthSynced", "ManagerRefused", false), renew);
+        assert_eq!(fix("AuthSynced", "Forbidden", false), join);
+        assert_eq!(fix("CredentialValid", "AccountNotFound", false), join);
+        assert_eq!(fix("CredentialValid", "AccountNotFound", true), format!("{join} --agent"));
+        assert_eq!(fix("CredentialValid", "EnrollmentExpired", true), "kubectl mc join m1 --agent --enroll");
     }
 
     #[test]

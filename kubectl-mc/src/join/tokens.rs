@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use http::StatusCode;
 use kubectl_mc_api::age::human;
 use kubectl_mc_api::names::{IMPERSONATOR, MANAGER, NAMESPACE};
 use kubectl_mc_api::token_life::{WEEKEND, of_manager, survived_outage};
@@ -47,13 +48,21 @@ pub(crate) struct Granted {
 impl Tokens<'_> {
     pub(crate) async fn write(self) -> Result<Written, TokenError> {
         let Self { name, host, member, namespace, life, policies, beside } = self;
-        let manager = request(member, MANAGER, of_manager(life)).await?;
+        let of_account = async |account, life| match request(member, account, life).await {
+            Err(TokenError::Side(SideError::Refused { side, status: StatusCode::NOT_FOUND, .. })) => {
+                let kubectl_mc = host.at.cluster.kubectl_mc();
+                let context = member.at.cluster.context.clone();
+                Err(TokenError::NoAccount { side, account, name: name.clone(), kubectl_mc, context })
+            }
+            answer => answer,
+        };
+        let manager = of_account(MANAGER, of_manager(life)).await?;
         // Before the host has the manager's token.
         let mut policies = policies;
         policies.iter_mut().for_each(|policy| token_policy::set_audiences(policy, &manager.audiences));
         let policies = Apply { dry_run: false, force_conflicts: true }.all(member.target(), policies).await?;
         store(host, namespace, &name.manager_secret(), &manager, &beside).await?;
-        let impersonator = request(member, IMPERSONATOR, life).await?;
+        let impersonator = of_account(IMPERSONATOR, life).await?;
         store(host, namespace, &name.member_secret(), &impersonator, &beside).await?;
         Ok(Written { policies, granted: Granted { impersonator: impersonator.life, manager: manager.life } })
     }
@@ -121,6 +130,14 @@ pub(crate) enum TokenError {
     Side(#[from] SideError),
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    #[error("the {side}, has no service account {NAMESPACE}/{account}")]
+    NoAccount {
+        side: String,
+        account: &'static str,
+        name: ClusterName,
+        kubectl_mc: String,
+        context: Option<String>,
+    },
     #[error("the member returned no token for its service account {0}")]
     Missing(String),
 }
@@ -131,6 +148,10 @@ impl TokenError {
         match self {
             Self::Side(error) => error.hint(),
             Self::Apply(error) => error.hint(),
+            Self::NoAccount { name, kubectl_mc, context, .. } => {
+                let context = context.as_deref().unwrap_or("NAME");
+                Some(format!("a join makes it again: {kubectl_mc} join {name} --member-context={context}"))
+            }
             Self::Missing(_) => None,
         }
     }

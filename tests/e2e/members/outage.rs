@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use harness::aged_token::aged;
+use harness::api::Api;
 use harness::bed::{SYSTEM, member};
 use harness::both_sides::both;
 use harness::wait::{SOON, eventually};
@@ -74,6 +75,20 @@ fn tokens_are_renewed_through_the_members_own_context_only() -> Result<()> {
         .run(&["join", "e2e-away-unknown", "--renew"])?
         .failure(&["e2e-away-unknown is not joined"])
         .map(drop)
+}
+
+#[test]
+fn renewal_without_an_account_names_the_join() -> Result<()> {
+    let joined = Joined::under("e2e-away-account")?;
+    let member = Api::admin(joined.alone.cluster)?;
+    member.delete(&format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts/kubectl-mc-manager"))?;
+    let renew = ["join", "e2e-away-account", "--renew", "--member-context=member"];
+    joined.admin.run(&renew)?.failure(&[
+        "has no service account kubectl-mc-system/kubectl-mc-manager",
+        "join e2e-away-account --member-context=member",
+    ])?;
+    joined.admin.ok(&["join", "e2e-away-account", "--member-context=member"])?;
+    joined.admin.ok(&renew).map(drop)
 }
 
 /// A member may grant less than was requested (`--service-account-max-token-expiration`).

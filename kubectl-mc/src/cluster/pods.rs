@@ -14,6 +14,9 @@ pub(crate) struct Problem {
 
 impl Problem {
     pub(crate) fn of(pod: &Value) -> Option<Self> {
+        if pod["metadata"]["deletionTimestamp"].is_string() {
+            return None;
+        }
         let problem = |reason: &Value, message: &Value| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             Self { pod: text(&pod["metadata"]["name"]), reason: text(reason), message: text(message) }
@@ -60,6 +63,34 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Whether the Deployment's controller has seen its newest version.
+pub(crate) fn is_observed(deployment: &Value) -> bool {
+    deployment["status"]["observedGeneration"].as_u64() >= deployment["metadata"]["generation"].as_u64()
+}
+
+/// As `kubectl rollout status` judges it.
+pub(crate) fn rolled_out(deployment: &Value) -> bool {
+    let (status, wanted) = (&deployment["status"], deployment["spec"]["replicas"].as_u64().unwrap_or(1));
+    let count = |field: &str| status[field].as_u64().unwrap_or(0);
+    is_observed(deployment)
+        && count("updatedReplicas") >= wanted
+        && count("replicas") == count("updatedReplicas")
+        && count("availableReplicas") >= wanted
+}
+
+/// Deletes the pods that failed before this command, so that the kubelet tries again at once: after some failures it
+/// waits for up to 5 minutes, and their state is that of the last attempt. Whether there was one.
+pub(crate) async fn replace_failed(client: &kube::Client, namespace: &str, pods: &[&Value]) -> bool {
+    let failed = pods.iter().filter(|pod| Problem::of(pod).is_some_and(|problem| problem.is_final()));
+    let mut replaced = false;
+    for name in failed.filter_map(|pod| pod["metadata"]["name"].as_str()) {
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+        let Ok(request) = http::Request::delete(path).body(Vec::new()) else { continue };
+        replaced |= client.request_text(request).await.is_ok();
+    }
+    replaced
+}
+
 /// Why no pods are made: a quota, pod security.
 pub(crate) fn of_deployment(deployment: &Value) -> Option<Problem> {
     let conditions = deployment["status"]["conditions"].as_array()?;
@@ -79,6 +110,14 @@ pub(crate) fn not_ready(deployment: &Value) -> Option<String> {
     // Pods of before that are still there may be the ready ones.
     let is_new = number(&status["observedGeneration"]) >= generation && updated > 0 && ready + updated > all;
     (!is_new).then(|| format!("{ready} of {all} pods are ready"))
+}
+
+/// Why pods of an older version than the newest may still do its work, none if only new ones do.
+pub(crate) fn not_replaced(deployment: &Value) -> Option<String> {
+    let count = |field: &str| deployment["status"][field].as_u64().unwrap_or(0);
+    let before = count("replicas").saturating_sub(count("updatedReplicas"));
+    let is_replaced = is_observed(deployment) && before == 0 && count("readyReplicas") > 0;
+    (!is_replaced).then(|| format!("{before} of {} pods are not replaced yet", count("replicas")))
 }
 
 /// The hash of the newest version's pods.
@@ -148,6 +187,61 @@ mod tests {
         }
         for other in [deployment(1, 2, 2, 2), deployment(2, 3, 1, 2), deployment(2, 2, 0, 2), json!({})] {
             assert!(not_ready(&other).is_some(), "{other}");
+        }
+    }
+
+    #[test]
+    fn rollout_is_complete_with_only_new_available_replicas() {
+        let deployment =
+            |status: Value| json!({"metadata": {"generation": 2}, "spec": {"replicas": 2}, "status": status});
+        let whole =
+            json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2});
+        assert!(rolled_out(&deployment(whole.clone())));
+        for (field, value) in
+            [("observedGeneration", 1), ("replicas", 3), ("updatedReplicas", 1), ("availableReplicas", 1)]
+        {
+            let mut status = whole.clone();
+            status[field] = value.into();
+            assert!(!rolled_out(&deployment(status)), "{field}");
+        }
+        assert!(!rolled_out(&deployment(json!({}))));
+    }
+
+    #[test]
+    fn a_pod_that_is_deleted_is_no_problem() {
+        let mut failed = pod(json!({"reason": "ImagePullBackOff"}));
+        assert!(Problem::of(&failed).is_some());
+        failed["metadata"]["deletionTimestamp"] = "2026-11-25T00:00:00Z".into();
+        assert_eq!(Problem::of(&failed), None);
+    }
+
+    #[tokio::test]
+    async fn only_failed_pods_are_replaced() {
+        let (sender, deleted) = std::sync::mpsc::channel();
+        let member = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let _ = sender.send(format!("{} {}", request.method(), request.uri().path()));
+            let answer = http::Response::new(kube::client::Body::from(b"{}".to_vec()));
+            std::future::ready(Ok::<_, std::convert::Infallible>(answer))
+        });
+        let client = kube::Client::new(member, "default");
+        let failed = pod(json!({"reason": "ImagePullBackOff"}));
+        let mut pending = pod(json!({"reason": "ContainerCreating"}));
+        pending["metadata"]["name"] = "mc-sidecar-2".into();
+        assert!(!replace_failed(&client, "n", &[&pending]).await);
+        assert!(replace_failed(&client, "n", &[&pending, &failed]).await);
+        assert_eq!(deleted.try_iter().collect::<Vec<_>>(), ["DELETE /api/v1/namespaces/n/pods/mc-sidecar-1"]);
+    }
+
+    #[test]
+    fn deployment_is_replaced_when_old_pods_are_gone() {
+        let deployment = |observed: u64, all: u64, updated: u64, ready: u64| {
+            json!({"metadata": {"generation": 2}, "status": {
+                "observedGeneration": observed, "replicas": all, "updatedReplicas": updated, "readyReplicas": ready,
+            }})
+        };
+        assert_eq!(not_replaced(&deployment(2, 2, 2, 1)), None);
+        for other in [deployment(1, 2, 2, 2), deployment(2, 3, 2, 3), deployment(2, 2, 2, 0)] {
+            assert!(not_replaced(&other).is_some(), "{other}");
         }
     }
 

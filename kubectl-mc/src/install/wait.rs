@@ -40,18 +40,24 @@ pub(crate) async fn deployment(
     let of_namespace = format!("namespaces/{namespace}");
     let path = format!("/apis/apps/v1/{of_namespace}/deployments/{SIDECAR}");
     let selected = format!("?labelSelector={}", SELECTOR.replace('=', "%3D"));
+    let mut retried = false;
     loop {
         let deployment = get(client, &path).await?;
-        if rolled_out(&deployment) {
+        if pods::rolled_out(&deployment) {
             return Ok(());
         }
         let mut problem = pods::of_deployment(&deployment);
-        if is_observed(&deployment) {
+        if pods::is_observed(&deployment) {
             let sets = get(client, &format!("/apis/apps/v1/{of_namespace}/replicasets{selected}")).await?;
             let list = get(client, &format!("/api/v1/{of_namespace}/pods{selected}")).await?;
             let newest = pods::newest(items(&sets));
-            let newest = items(&list).filter(|pod| pods::is_of(pod, newest.as_deref()));
-            problem = newest.filter_map(Problem::of).max_by_key(Problem::is_final).or(problem);
+            let newest: Vec<_> = items(&list).filter(|pod| pods::is_of(pod, newest.as_deref())).collect();
+            if !std::mem::replace(&mut retried, true)
+                && pods::replace_failed(client, namespace, &newest).await
+            {
+                continue;
+            }
+            problem = newest.into_iter().filter_map(Problem::of).max_by_key(Problem::is_final).or(problem);
         }
         let available = available(&deployment);
         let state =
@@ -68,10 +74,6 @@ pub(crate) async fn deployment(
     }
 }
 
-fn is_observed(deployment: &Value) -> bool {
-    deployment["status"]["observedGeneration"].as_u64() >= deployment["metadata"]["generation"].as_u64()
-}
-
 /// How far it is; those of the version before are available as well while the new are not.
 fn available(deployment: &Value) -> String {
     let count = |field: &str| deployment["status"][field].as_u64().unwrap_or(0);
@@ -80,16 +82,6 @@ fn available(deployment: &Value) -> String {
         before => format!(", {before} of the old version not replaced yet"),
     };
     format!("{} of {} available{before}", count("availableReplicas"), deployment["spec"]["replicas"])
-}
-
-/// As `kubectl rollout status` judges it.
-fn rolled_out(deployment: &Value) -> bool {
-    let (status, wanted) = (&deployment["status"], deployment["spec"]["replicas"].as_u64().unwrap_or(1));
-    let count = |field: &str| status[field].as_u64().unwrap_or(0);
-    is_observed(deployment)
-        && count("updatedReplicas") >= wanted
-        && count("replicas") == count("updatedReplicas")
-        && count("availableReplicas") >= wanted
 }
 
 fn hint(runs_on: &Connection, namespace: &str, uninstall: &str) -> String {
@@ -172,23 +164,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn rollout_is_complete_with_only_new_available_replicas() {
-        let deployment =
-            |status: Value| json!({"metadata": {"generation": 2}, "spec": {"replicas": 2}, "status": status});
-        let whole =
-            json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2});
-        assert!(rolled_out(&deployment(whole.clone())));
-        for (field, value) in
-            [("observedGeneration", 1), ("replicas", 3), ("updatedReplicas", 1), ("availableReplicas", 1)]
-        {
-            let mut status = whole.clone();
-            status[field] = value.into();
-            assert!(!rolled_out(&deployment(status)), "{field}");
-        }
-        assert!(!rolled_out(&deployment(json!({}))));
-    }
 
     #[test]
     fn old_replicas_are_counted_apart() {

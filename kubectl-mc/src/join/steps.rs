@@ -16,7 +16,7 @@ use super::switch::Switch;
 use super::tokens::{Granted, TokenError, Tokens};
 use super::{bindable_roles, token_policy, wait};
 use crate::apply::delete::{Delete, DeleteError};
-use crate::apply::{Applied, Apply, ApplyError};
+use crate::apply::{Applied, Apply, ApplyError, Change};
 use crate::printer::Printer;
 use crate::progress::{Progress, Step};
 
@@ -80,9 +80,12 @@ impl Steps<'_> {
             Some(agent) => agent.account().await?,
             None => Vec::new(),
         };
+        let mut new_secrets = Vec::new();
         // The Secret first, so that a cluster that is there can be tried at once.
         if switch.is_none() {
-            written.extend(connection(host, namespace, &secret, endpoint, apply).await?);
+            let secret = connection(host, namespace, &secret, endpoint, apply).await?;
+            new_secrets.extend(written_now(&secret));
+            written.extend(secret);
         }
         written.extend(apply.all(host.target(), [registration]).await?);
         ended(step, "host", &written, printer);
@@ -93,7 +96,13 @@ impl Steps<'_> {
             let (written, granted) = agent.start().await?;
             of_agent = granted;
             ended(step, "member", &written, printer);
+            let is_other = written
+                .iter()
+                .any(|one| one.object.kind() == "Deployment" && one.outcome() == Change::Configured);
             let mut step = progress.step("waiting until the agent is connected");
+            if is_other {
+                agent.until_replaced(timeout, &mut step).await?;
+            }
             match &switch {
                 Some(_) => agent.until_ready(timeout, &mut step).await?,
                 None => agent.until_connected(timeout, &mut step).await?,
@@ -134,6 +143,7 @@ impl Steps<'_> {
         let mut written = Vec::new();
         if switch.is_none() {
             written = connection(host, namespace, &name.manager_secret(), endpoint, apply).await?;
+            new_secrets.extend(written_now(&written));
         }
         let beside = switch.as_ref().map(Switch::patch).unwrap_or_default();
         let tokens =
@@ -149,7 +159,9 @@ impl Steps<'_> {
                 return Err(StepError::Undone(Box::new(not_reached(error))));
             }
             step.done();
-            for secret in [name.manager_secret(), name.member_secret()] {
+        }
+        for secret in [name.manager_secret(), name.member_secret()] {
+            if !new_secrets.contains(&secret) {
                 printer.out_line(&format!("host: secret/{secret} configured"));
             }
         }
@@ -182,7 +194,15 @@ async fn connection(
     if !obsolete.is_empty() {
         host.merge(&path, &json!({"data": obsolete})).await?;
     }
-    Ok(apply.all(host.target(), [objects::secret(namespace, secret, endpoint)]).await?)
+    let mut written = apply.all(host.target(), [objects::secret(namespace, secret, endpoint)]).await?;
+    // It gets another token in any case.
+    written.retain(|applied| applied.outcome() != Change::Unchanged);
+    Ok(written)
+}
+
+/// The names of the objects that were created or changed.
+fn written_now(written: &[Applied]) -> impl Iterator<Item = String> {
+    written.iter().map(|applied| applied.object.name().to_owned())
 }
 
 /// Ends a step and prints what it has written.

@@ -33,6 +33,10 @@ fn cluster_is_joined_used_and_removed_completely() -> Result<()> {
 
     let again = plugin(&both)?.ok(&join)?;
     ensure!(!again.contains(" created"), "{again}");
+    for secret in ["member", "manager"] {
+        ensure!(again.contains(&format!("host: secret/{NAME}.{secret} configured")), "{again}");
+        ensure!(!again.contains(&format!("secret/{NAME}.{secret} unchanged")), "it has a new token: {again}");
+    }
     follow(&both, &again)?;
     let other_name = ["join", "e2e-other", "--member-context=member"];
     plugin(&both)?.run(&other_name)?.failure(&[&format!("joined already, as {NAME}")])?;

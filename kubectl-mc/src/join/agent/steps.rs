@@ -76,6 +76,15 @@ impl AgentSteps<'_> {
         self.waiting().until_connected(timeout, step).await
     }
 
+    /// Until no pod of before is there.
+    pub(crate) async fn until_replaced(
+        &self,
+        timeout: Duration,
+        step: &mut Step<'_>,
+    ) -> Result<(), AgentError> {
+        self.waiting().until_replaced(timeout, step).await
+    }
+
     /// The same of a member that is still connected to directly.
     pub(crate) async fn until_ready(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), AgentError> {
         self.waiting().until_ready(timeout, step).await

@@ -44,11 +44,23 @@ impl Waiting<'_> {
     /// it has a tunnel.
     pub(crate) async fn until_ready(&self, timeout: Duration, step: &mut Step<'_>) -> Result<(), AgentError> {
         let ready = async || {
-            let path = format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments/{AGENT}");
-            let deployment = self.member.get(&path).await?.unwrap_or_default();
+            let deployment = self.deployment().await?;
             Ok(pods::not_ready(&deployment).map_or(State::True, State::Not))
         };
         self.until(ready, timeout, step).await
+    }
+
+    /// Until no pod of before is there: its tunnel leads where the member was expected before.
+    pub(crate) async fn until_replaced(
+        &self,
+        timeout: Duration,
+        step: &mut Step<'_>,
+    ) -> Result<(), AgentError> {
+        let replaced = async || {
+            let deployment = self.deployment().await?;
+            Ok(pods::not_replaced(&deployment).map_or(State::True, State::Not))
+        };
+        self.until(replaced, timeout, step).await
     }
 
     async fn until(
@@ -58,9 +70,22 @@ impl Waiting<'_> {
         step: &mut Step<'_>,
     ) -> Result<(), AgentError> {
         let begin = Instant::now();
+        let mut retried = false;
         loop {
             let State::Not(said) = look().await? else { return Ok(()) };
-            let problem = self.problem().await?;
+            let newest = self.newest_pods().await?;
+            let newest: Vec<_> = newest.iter().collect();
+            let client = &self.member.at.client;
+            if !std::mem::replace(&mut retried, true)
+                && pods::replace_failed(client, AGENT_NAMESPACE, &newest).await
+            {
+                continue;
+            }
+            let problem = newest.into_iter().filter_map(Problem::of).max_by_key(Problem::is_final);
+            let problem = match problem {
+                None => pods::of_deployment(&self.deployment().await?),
+                problem => problem,
+            };
             let said = problem.as_ref().map_or(said, Problem::to_string);
             if begin.elapsed() > timeout || problem.as_ref().is_some_and(Problem::is_final) {
                 return Err(self.not_connected(said, problem.as_ref()).await);
@@ -70,19 +95,19 @@ impl Waiting<'_> {
         }
     }
 
-    /// Why a pod of the newest version is not ready.
-    async fn problem(&self) -> Result<Option<Problem>, SideError> {
-        let of_apps = format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}");
+    async fn deployment(&self) -> Result<Value, SideError> {
+        let path = format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/deployments/{AGENT}");
+        Ok(self.member.readable(&path).await?.unwrap_or_default())
+    }
+
+    async fn newest_pods(&self) -> Result<Vec<Value>, SideError> {
         let selected = format!("?labelSelector={}", AGENT_SELECTOR.replace('=', "%3D"));
         let get =
             async |path: String| Ok::<_, SideError>(self.member.readable(&path).await?.unwrap_or_default());
-        let deployment = get(format!("{of_apps}/deployments/{AGENT}")).await?;
-        let sets = get(format!("{of_apps}/replicasets{selected}")).await?;
+        let sets = get(format!("/apis/apps/v1/namespaces/{AGENT_NAMESPACE}/replicasets{selected}")).await?;
         let list = get(format!("/api/v1/namespaces/{AGENT_NAMESPACE}/pods{selected}")).await?;
         let newest = pods::newest(items(&sets));
-        let newest = items(&list).filter(|pod| pods::is_of(pod, newest.as_deref()));
-        let problem = newest.filter_map(Problem::of).max_by_key(Problem::is_final);
-        Ok(problem.or_else(|| pods::of_deployment(&deployment)))
+        Ok(items(&list).filter(|pod| pods::is_of(pod, newest.as_deref())).cloned().collect())
     }
 
     async fn not_connected(&self, mut said: String, problem: Option<&Problem>) -> AgentError {

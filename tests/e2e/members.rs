@@ -18,4 +18,5 @@ mod outage;
 mod proxy_tls;
 mod recipes;
 mod refusals;
+mod stolen_token;
 mod tokens;

@@ -1,6 +1,7 @@
 //! How requests and answers pass through the host and the sidecar: paths, HTTP, TLS, headers and timeouts.
 
 mod audit;
+mod audit_events;
 mod audit_id;
 mod clients;
 mod deadlines;

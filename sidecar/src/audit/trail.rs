@@ -191,8 +191,14 @@ impl Trail {
         }
     }
 
-    /// Records the end of the request.
-    pub fn ended(&mut self, audit_id: &dyn ToString, hop: Option<Hop>, elapsed: Duration) {
+    /// Records the end of the request; `end` is why a long-running one could not go on.
+    pub fn ended(
+        &mut self,
+        audit_id: &dyn ToString,
+        hop: Option<Hop>,
+        elapsed: Duration,
+        end: Option<&'static str>,
+    ) {
         if self.has_panicked || self.is_failed_login {
             return;
         }
@@ -204,6 +210,8 @@ impl Trail {
         if let Some(TunnelEnd { bytes, reason }) = self.tunnel {
             annotations.extend(bytes.map(|(name, count)| (name, Cow::from(count.to_string()))));
             annotations.push((END, Cow::from(reason)));
+        } else if let Some(end) = end {
+            annotations.push((END, Cow::from(end)));
         } else if self.code.is_none() {
             annotations.push((END, Cow::from("no answer")));
         }
@@ -350,12 +358,24 @@ mod tests {
         trail.panicked(&"id");
         trail.panicked(&"id");
         trail.answered(StatusCode::INTERNAL_SERVER_ERROR, &"id");
-        trail.ended(&"id", Some(Hop::Sidecar), Duration::ZERO);
+        trail.ended(&"id", Some(Hop::Sidecar), Duration::ZERO, None);
         let events = queue.take().await.events;
         assert_eq!(events.len(), 1);
-        let event: serde_json::Value = serde_json::from_slice(&events[0]).unwrap();
-        assert_eq!((&event["stage"], &event["user"]["username"]), (&"Panic".into(), &"jane".into()));
-        assert_eq!(event["responseStatus"]["code"], 500);
+        let mut event: serde_json::Value = serde_json::from_slice(&events[0]).unwrap();
+        for time in ["requestReceivedTimestamp", "stageTimestamp"] {
+            assert_ne!(event[time].take(), serde_json::Value::Null);
+        }
+        let golden = serde_json::json!({
+            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": "id", "stage": "Panic",
+            "requestURI": "/", "verb": "get", "user": {"username": "jane"}, "sourceIPs": ["10.0.0.1"],
+            "responseStatus": {
+                "metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500,
+                "message": "the sidecar panicked",
+            },
+            "requestReceivedTimestamp": null, "stageTimestamp": null,
+            "annotations": {"kubectl-mc.dev/replica": ""},
+        });
+        assert_eq!(event, golden);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::request::cutoff::Listed;
 use crate::request::hold::Hold;
 use crate::request::metrics::{Kind, Metrics, OfMember, Outcome, Took, Trace};
 use crate::request::request_info::{RequestInfo, Route};
+use crate::request::revalidation::End;
 use crate::server::peer::Peer;
 use crate::spans::{RequestSpan, ToMember};
 
@@ -220,7 +221,8 @@ impl Drop for Inner {
         let took = Took { elapsed, queued: self.hold.queued(), trace };
         self.metrics.ended(kind, outcome, entry.member.as_deref(), took);
         if let Some(trail) = &mut entry.trail {
-            trail.ended(&self.audit_id, entry.hop, elapsed);
+            let end = self.hold.end().map(End::as_str);
+            trail.ended(&self.audit_id, entry.hop, elapsed, end);
         }
         if let Some(span) = &mut entry.span {
             span.ended(&self.audit_id, entry.code, entry.hop);

@@ -37,6 +37,18 @@ pub enum End {
     Unconfirmed,
 }
 
+impl End {
+    /// The reason as audit events and traces have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stopped => "sidecar shut down",
+            Self::MemberGone => "member deleted or changed",
+            Self::Denied => "right revoked",
+            Self::Unconfirmed => "right not confirmed",
+        }
+    }
+}
+
 impl Revalidation {
     /// Grants what was just allowed. `stop` and `gone` end it at once; what does not end by itself then,
     /// because its client reads nothing, is cut off.

@@ -128,10 +128,8 @@ fn tunnel_end(ended: splice::Ended, end: Option<End>) -> TunnelEnd {
     let reason = match (by, end) {
         (By::Sides, _) => "ended",
         (By::Break, _) => "connection broken",
-        (By::Stop, _) | (By::Over, Some(End::Stopped) | None) => "sidecar shut down",
-        (By::Over, Some(End::MemberGone)) => "member deleted or changed",
-        (By::Over, Some(End::Denied)) => "right revoked",
-        (By::Over, Some(End::Unconfirmed)) => "right not confirmed",
+        (By::Stop, _) | (By::Over, None) => End::Stopped.as_str(),
+        (By::Over, Some(end)) => end.as_str(),
     };
     TunnelEnd { bytes: [(BYTES_TO_MEMBER, to_member), (BYTES_TO_CALLER, to_caller)], reason }
 }

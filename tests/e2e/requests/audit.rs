@@ -180,14 +180,14 @@ fn tunnel_of_an_agent_has_bytes_and_end() -> Result<()> {
 }
 
 /// A sidecar of the test's own, with an audit log.
-struct Audited {
-    own: OwnSidecar,
+pub(super) struct Audited {
+    pub(super) own: OwnSidecar,
     folder: TempDir,
 }
 
 impl Audited {
     /// With a policy, if it is not empty.
-    fn start(policy: &str) -> Result<Self> {
+    pub(super) fn start(policy: &str) -> Result<Self> {
         Self::with(policy, &[])
     }
 
@@ -226,12 +226,12 @@ impl Audited {
     }
 
     /// The first event that fits; waits for it.
-    fn event(&self, fits: impl Fn(&Value) -> bool) -> Result<Value> {
+    pub(super) fn event(&self, fits: impl Fn(&Value) -> bool) -> Result<Value> {
         eventually("the audit log has the event", SOON, || Ok(self.events()?.into_iter().find(&fits)))
     }
 
     /// Upstream's types read all events, and no credential is in them.
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         let text = std::fs::read(self.folder.path().join("audit.log"))?;
         let readable = String::from_utf8_lossy(&text);
         for secret in ["made-up-token", "Bearer", "BEGIN ", "eyJ"] {

@@ -124,6 +124,7 @@ fn wrong_values_are_refused_by_both() -> Result<()> {
         "certificates: Vault",
         "certificates: Secret",
         "direct: {expose: Ingress}",
+        "clusterProfiles: {server: 'http://host.example.com'}",
         "direct: {expose: NodePort}",
         "direct: {server: 'https://mc.example.com'}",
         "direct: {expose: NodePort, server: 'http://mc.example.com'}",
@@ -372,6 +373,7 @@ hostNetwork: true
 certificates: Secret
 tls: {secretName: serving, caBundle: \"-----BEGIN CERTIFICATE-----\\n\"}
 direct: {expose: NodePort, server: 'https://mc.example.com', annotations: {a: b}, nodePort: 30443}
+clusterProfiles: {server: 'https://host.example.com:6443/'}
 serviceAccount: {annotations: {eks.amazonaws.com/role-arn: r}}
 resources: {requests: {cpu: 2}, limits: {ephemeral-storage: 1Gi}, claims: [{name: c}]}
 nodeSelector: {pool: infra}

@@ -145,6 +145,10 @@ pub struct Serve {
     /// --rotate-server-certificates, and the leader keeps the CA in ConfigMap kube-public/kubectl-mc up to date.
     #[arg(long, value_name = "URL")]
     pub direct_server: Option<Server>,
+    /// URL of the host's API server for ClusterProfiles (multicluster.x-k8s.io) of the members, which the leader then
+    /// writes into its namespace. The CA of the host must have signed the server's certificate.
+    #[arg(long, value_name = "URL")]
+    pub cluster_profile_server: Option<Server>,
     /// CA of client certificates. Default: what the host publishes in ConfigMap
     /// kube-system/extension-apiserver-authentication, as for all flags with this default.
     #[arg(long, value_name = "FILE")]

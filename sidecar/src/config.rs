@@ -83,6 +83,7 @@ impl TryFrom<Serve> for Config {
             tls_private_key_file,
             rotate_server_certificates,
             direct_server,
+            cluster_profile_server,
             client_ca_file,
             requestheader_client_ca_file,
             requestheader_allowed_names,
@@ -203,6 +204,7 @@ impl TryFrom<Serve> for Config {
                     member_monitor_period,
                     member_resync_period,
                     publishes_direct_endpoint: direct_server.is_some(),
+                    cluster_profile_server,
                     token_renewal_fraction: Some(token_renewal_fraction)
                         .filter(|part| *part > 0.0 && *part < credentials::MAX_RENEWAL_FRACTION)
                         .ok_or_else(|| {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::direct::Server;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
@@ -27,6 +28,7 @@ use crate::tunnel::registry::AgentTunnels;
 mod access;
 mod agents;
 mod cluster_access;
+mod cluster_profiles;
 pub mod conditions;
 pub mod credentials;
 mod direct_endpoint;
@@ -87,6 +89,8 @@ pub struct Settings {
     pub token_renewal_fraction: f64,
     /// Whether the host publishes a direct endpoint (`--direct-server`).
     pub publishes_direct_endpoint: bool,
+    /// The host's server in ClusterProfiles, if there shall be any (`--cluster-profile-server`).
+    pub cluster_profile_server: Option<Server>,
 }
 
 /// A controller: its name for `--controllers`, and what it does until it is dropped.
@@ -102,6 +106,11 @@ const ALL: &[Controller] = &[
     Controller { name: "access", aspect: Some(Aspect::AuthSynced), run: access::run },
     Controller { name: "agents", aspect: None, run: |context| Box::pin(agents::run(context)) },
     Controller { name: "cluster-access", aspect: None, run: cluster_access::run },
+    Controller {
+        name: "cluster-profiles",
+        aspect: None,
+        run: |context| Box::pin(cluster_profiles::run(context)),
+    },
     Controller {
         name: "credentials",
         aspect: Some(Aspect::CredentialValid),

@@ -5,6 +5,7 @@ mod agent_pods;
 pub(crate) mod changes;
 mod cluster_access;
 mod cluster_access_role;
+mod cluster_profiles;
 mod clusters;
 mod connection;
 mod enroll;

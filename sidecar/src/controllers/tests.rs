@@ -77,6 +77,7 @@ pub(super) fn context() -> (watch::Sender<Arc<Fleet>>, Context) {
             member_resync_period: Duration::from_secs(180),
             token_renewal_fraction: kubectl_mc_api::token_life::RENEWAL_FRACTION,
             publishes_direct_endpoint: false,
+            cluster_profile_server: None,
         },
         metrics: Arc::default(),
         tunnels: AgentTunnels::none(),

@@ -30,6 +30,8 @@ const KREW: [&str; 2] = ["krew", "validate-krew-manifest"];
 const CERT_MANAGER: &str = "cert-manager";
 const OPENID_PROVIDER: &str = "openid-provider";
 const COLLECTOR: &str = "otlp-collector";
+/// A consumer of ClusterProfiles, by the library of their API.
+const PROFILE_CONSUMER: &str = "cluster-profile-consumer";
 const KONNECTIVITY: [&str; 2] = ["konnectivity-server", "konnectivity-agent"];
 const PROMETHEUS: [&str; 2] = ["prometheus", "promtool"];
 
@@ -59,6 +61,7 @@ pub fn build_all(version: &str) -> Result<()> {
         build_from(&root().join("tests/konnectivity"), version, &KONNECTIVITY)?;
         build_from(&root().join("tests/openid"), version, &[OPENID_PROVIDER])?;
         build_from(&root().join("tests/collector"), version, &[COLLECTOR])?;
+        build_from(&profile_consumer_module(), version, &[PROFILE_CONSUMER])?;
         build_prometheus()?;
     }
     build(version, &[CONTROL_PLANE, NODE].concat())
@@ -111,6 +114,17 @@ pub fn collector() -> PathBuf {
     path(DEFAULT_VERSION, COLLECTOR)
 }
 
+/// Where the consumer of ClusterProfiles is once everything is built.
+pub fn profile_consumer() -> PathBuf {
+    path(DEFAULT_VERSION, PROFILE_CONSUMER)
+}
+
+/// The definition of ClusterProfile, as upstream publishes it.
+pub fn profile_definition() -> Result<PathBuf> {
+    let folder = module_folder(&profile_consumer_module(), "sigs.k8s.io/cluster-inventory-api")?;
+    Ok(folder.join("config/crd/bases/multicluster.x-k8s.io_clusterprofiles.yaml"))
+}
+
 /// Where konnectivity's server and agent are once everything is built.
 pub fn konnectivity() -> [PathBuf; 2] {
     KONNECTIVITY.map(|program| path(DEFAULT_VERSION, program))
@@ -118,15 +132,25 @@ pub fn konnectivity() -> [PathBuf; 2] {
 
 /// Where the definitions of cert-manager's resources are, as it publishes them.
 pub fn cert_manager_definitions() -> Result<PathBuf> {
+    let folder = module_folder(&cert_manager_module(), "github.com/cert-manager/cert-manager")?;
+    Ok(folder.join("deploy/crds"))
+}
+
+/// Where the files of a module are that one of ours requires.
+fn module_folder(ours: &Path, required: &str) -> Result<PathBuf> {
     let mut command = Command::new("go");
-    command.args(["list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager"]);
-    let output = command.current_dir(cert_manager_module()).stdin(Stdio::null()).output();
+    command.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", required]);
+    let output = command.current_dir(ours).stdin(Stdio::null()).output();
     let output = output.context("cannot start: go")?;
     if !output.status.success() {
         bail!("go list: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     let dir = String::from_utf8(output.stdout).context("a folder whose name is no text")?;
-    Ok(Path::new(dir.trim()).join("deploy/crds"))
+    Ok(PathBuf::from(dir.trim()))
+}
+
+fn profile_consumer_module() -> PathBuf {
+    root().join("tests/cluster-inventory")
 }
 
 fn cert_manager_module() -> PathBuf {
@@ -187,7 +211,7 @@ fn package(program: &str) -> String {
         HELM => "helm.sh/helm/v3/cmd/helm".to_owned(),
         "krew" | "validate-krew-manifest" => format!("sigs.k8s.io/krew/cmd/{program}"),
         // Ours, in the module itself.
-        CERT_MANAGER | OPENID_PROVIDER | COLLECTOR => ".".to_owned(),
+        CERT_MANAGER | OPENID_PROVIDER | COLLECTOR | PROFILE_CONSUMER => ".".to_owned(),
         "konnectivity-server" => "sigs.k8s.io/apiserver-network-proxy/cmd/server".to_owned(),
         "konnectivity-agent" => "sigs.k8s.io/apiserver-network-proxy/cmd/agent".to_owned(),
         "prometheus" | "promtool" => format!("github.com/prometheus/prometheus/cmd/{program}"),

@@ -23,6 +23,7 @@ pub struct Values {
     pub certificates: Certificates,
     pub tls: Tls,
     pub direct: Direct,
+    pub cluster_profiles: ClusterProfiles,
     pub list_for: Vec<String>,
     pub service_account: ServiceAccount,
     pub resources: Map<String, Value>,
@@ -92,6 +93,14 @@ pub struct Direct {
     pub server: Option<direct::Server>,
     pub annotations: BTreeMap<String, String>,
     pub node_port: Option<NonZeroU16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterProfiles {
+    #[serde(deserialize_with = "server")]
+    #[schemars(with = "String", regex(pattern = "^(https://[^/@?#]+/?)?$"))]
+    pub server: Option<direct::Server>,
 }
 
 /// The type of the direct endpoint's Service.

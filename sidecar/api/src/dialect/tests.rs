@@ -35,11 +35,7 @@ fn each_hub_has_its_paths() {
             "/apis/cluster.core.oam.dev/v1alpha1/clustergateways",
             "/apis/cluster.core.oam.dev/v1alpha1/clustergateways/m1/proxy",
         ),
-        (
-            "rancher",
-            "/k8s/clusters/local/apis/management.cattle.io/v3/clusters",
-            "/k8s/clusters/m1",
-        ),
+        ("rancher", "/k8s/clusters/local/apis/management.cattle.io/v3/clusters", "/k8s/clusters/m1"),
     ] {
         let dialect: Dialect = dialect.parse().unwrap();
         assert_eq!(dialect.list_path().as_deref(), Some(list));
@@ -131,6 +127,7 @@ fn discovery_finds_the_first_hub() {
     assert_eq!(found(&["core.kubeadmiral.io"]), Some(Dialect::KubeAdmiral));
     assert_eq!(found(&["cluster.core.oam.dev"]), Some(Dialect::ClusterGateway));
     assert_eq!(found(&["apps"]), None);
+    assert_eq!(found(&["cluster.karmada.io", "proxy.kubectl-mc.dev"]), None);
     // A member of a Rancher has some of its CRDs.
     assert_eq!(found(&["management.cattle.io"]), None);
     let rancher = Dialect::found_in(["management.cattle.io"], "https://rancher/k8s/clusters/local");
@@ -143,7 +140,8 @@ fn names(view: &View) -> Vec<&str> {
 
 #[test]
 fn objects_of_each_hub_are_read() {
-    let ready = json!([{"type": "Ready", "status": "True", "reason": "r", "message": "m", "lastProbeTime": "t"}]);
+    let ready =
+        json!([{"type": "Ready", "status": "True", "reason": "r", "message": "m", "lastProbeTime": "t"}]);
     let labels = json!({"env": "prod"});
     let shown = |dialect: Dialect, item: serde_json::Value| {
         let view = dialect.view(&json!({"items": [item]}));
@@ -168,7 +166,10 @@ fn objects_of_each_hub_are_read() {
     let admiral = json!({
         "metadata": {"name": "m1", "labels": labels}, "spec": {"apiEndpoint": "m1:6443"}, "status": {"conditions": ready},
     });
-    assert_eq!(shown(Dialect::KubeAdmiral, admiral), expected(json!({"server": "m1:6443", "conditions": conditions})));
+    assert_eq!(
+        shown(Dialect::KubeAdmiral, admiral),
+        expected(json!({"server": "m1:6443", "conditions": conditions}))
+    );
     let clusternet = json!({
         "metadata": {"name": "m1", "namespace": "n", "labels": labels}, "spec": {"clusterId": "dc91021d-2361"},
         "status": {"k8sVersion": "v1.34.1", "apiserverURL": "https://m1", "conditions": ready},
@@ -185,7 +186,9 @@ fn objects_of_each_hub_are_read() {
     });
     assert_eq!(
         shown(Dialect::Rancher, rancher),
-        expected(json!({"version": "v1.34.1", "server": "https://m1", "conditions": conditions, "id": "c-m-1"}))
+        expected(
+            json!({"version": "v1.34.1", "server": "https://m1", "conditions": conditions, "id": "c-m-1"})
+        )
     );
 }
 
@@ -209,7 +212,10 @@ fn credentials_in_a_list_are_not_kept() {
     };
     assert_eq!(conditions(json!({"healthy": true})), json!([{"type": "Ready", "status": "True"}]));
     assert_eq!(conditions(json!({"healthy": false})), json!([]));
-    assert_eq!(conditions(json!({"healthy": false, "healthyReason": "ConnectionTimeout"}))[0]["status"], "False");
+    assert_eq!(
+        conditions(json!({"healthy": false, "healthyReason": "ConnectionTimeout"}))[0]["status"],
+        "False"
+    );
 }
 
 #[test]

@@ -42,7 +42,8 @@ impl Dialect {
         }
         for (Read { id, name }, item) in read {
             // A name that two clusters have, or that is the id of another one, would lead to either.
-            let is_other = name.as_ref().is_some_and(|name| name.as_str() != id.as_str() && ids.contains(name.as_str()));
+            let is_other =
+                name.as_ref().is_some_and(|name| name.as_str() != id.as_str() && ids.contains(name.as_str()));
             let name = name.filter(|_| !is_other).filter(|name| names.get(&Some(name.clone())) == Some(&1));
             let Some(name) = name.or_else(|| id.as_str().parse().ok()) else {
                 view.unusable.push(Unusable(id.to_string()));

@@ -22,6 +22,7 @@ use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client;
 use crate::cluster::cluster_id::{ClusterId, KubeconfigContext};
+use crate::cluster::context::ClusterContext;
 use crate::cluster::shared_credentials::SharedCredentials;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -58,7 +59,9 @@ impl<'a> Children<'a> {
         let ends = job.effect == Effect::Reads && !verb::is_stream(job.scanned);
         let timeout = job.options.timeout(ends);
         let reach = job.reach.host.as_ref();
-        let reviewed = reach.filter(|reach| self_review::is_sent(job.scanned) && !reach.through.is_direct);
+        let reviewed = reach.filter(|reach| {
+            self_review::is_sent(job.scanned) && !reach.through.is_direct && !reach.through.hub.is_foreign()
+        });
         let mut host = match reviewed {
             Some(reach) => client::connection(&reach.host, job.scanned, job.env).await.ok(),
             None => None,
@@ -138,7 +141,7 @@ impl<'a> Children<'a> {
         let way = match &cluster {
             ClusterId::Member(name) => {
                 let through = self.job.reach.of(&cluster)?;
-                Way::Member(name.clone(), self.invocations.make(&cluster, through, at)?)
+                Way::Member(name.clone(), through.clone(), self.invocations.make(&cluster, through, at)?)
             }
             ClusterId::Context(context) => Way::Context(Arc::clone(context), at),
         };
@@ -179,7 +182,7 @@ struct Start {
 
 /// How the cluster of a child is reached.
 enum Way {
-    Member(ClusterName, Invocation),
+    Member(ClusterName, ClusterContext, Invocation),
     /// With its place among all. Its credential may have to be asked for.
     Context(Arc<KubeconfigContext>, usize),
 }
@@ -212,10 +215,10 @@ impl Start {
     /// The run of kubectl, and when its cluster was first asked something.
     async fn prepare(&self) -> Result<(Invocation, Instant), Fault> {
         match &self.way {
-            Way::Member(name, invocation) => {
+            Way::Member(name, through, invocation) => {
                 let _ask = self.asks.clone().acquire_owned().await;
                 let begin = Instant::now();
-                refusal(self.client.as_ref(), name, self.host.as_ref(), self.timeout).await?;
+                refusal(self.client.as_ref(), through, name, self.host.as_ref(), self.timeout).await?;
                 Ok((invocation.clone(), begin))
             }
             Way::Context(context, at) => {
@@ -301,13 +304,14 @@ impl Sink<Event> for Results<'_, '_> {
 /// Finds a refusing hop before kubectl runs, which waits longer and reports less.
 async fn refusal(
     client: Option<&kube::Client>,
+    through: &ClusterContext,
     cluster: &ClusterName,
     host: Option<&kube::Client>,
     timeout: Option<Duration>,
 ) -> Result<(), Fault> {
     let Some(client) = client else { return Ok(()) };
     let asked = async {
-        match (preflight::refusal(client, cluster).await, host) {
+        match (preflight::refusal(through, client, cluster).await, host) {
             (None, Some(host)) => self_review::refusal(host, cluster).await,
             (refusal, _) => refusal,
         }
@@ -316,7 +320,13 @@ async fn refusal(
         Some(timeout) => tokio::time::timeout(timeout, asked).await.map_err(|_| Fault::TimedOut(timeout))?,
         None => asked.await,
     };
-    refusal.map_or(Ok(()), |refusal| Err(Fault::Refused(refusal)))
+    let Some(refusal) = refusal else { return Ok(()) };
+    if refusal.may_lack_the_sidecar()
+        && let Some(other) = through.hub.find(client).await
+    {
+        return Err(Fault::OtherHub(other));
+    }
+    Err(Fault::Refused(refusal))
 }
 
 /// A kubectl costs 50 MB and a good part of a core while it starts.

@@ -5,7 +5,7 @@
 //! The command then ends before any output, and is begun again with that hub, which is remembered for an hour.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
 use kubectl_mc_api::ClusterName;
@@ -29,8 +29,6 @@ pub(crate) struct Hub {
     pub(crate) origin: Origin,
     /// The server of the kubeconfig, by which the hub is remembered.
     server: String,
-    /// The ids in the paths, of clusters that have another name. The list of the clusters gives them.
-    ids: Option<Arc<watch::Sender<BTreeMap<ClusterName, Segment>>>>,
 }
 
 /// How the kind of hub is known.
@@ -56,12 +54,11 @@ impl Hub {
             },
         };
         let base = dialect.base(server)?.to_owned();
-        let ids = dialect.has_ids().then(|| Arc::new(watch::Sender::default()));
         if !dialect.is_own() {
             let by = if origin == Origin::Given { "choice" } else { "discovery" };
             Log::new(env).decision("Use hub", &[("hub", &dialect), ("by", &by)]);
         }
-        Ok((Self { dialect, origin, server: server.to_owned(), ids }, base))
+        Ok((Self { dialect, origin, server: server.to_owned() }, base))
     }
 
     /// Another project's.
@@ -71,14 +68,14 @@ impl Hub {
 
     /// The path of a cluster's API below the host's server.
     pub(crate) fn root(&self, cluster: &ClusterName) -> String {
-        let id = self.ids.as_ref().and_then(|ids| ids.borrow().get(cluster).cloned());
+        let id = self.dialect.has_ids().then(|| IDS.borrow().get(cluster).cloned()).flatten();
         self.dialect.root(&id.unwrap_or_else(|| cluster.into()))
     }
 
     /// Takes the ids of a list.
     pub(crate) fn learn(&self, listed: BTreeMap<ClusterName, Segment>) {
-        if let Some(ids) = &self.ids {
-            ids.send_modify(|ids| ids.extend(listed));
+        if self.dialect.has_ids() {
+            IDS.send_modify(|ids| ids.extend(listed));
         }
     }
 
@@ -161,6 +158,9 @@ struct Found {
 
 /// A command has one host, so one answer does for all its requests. None: nothing was found.
 static FOUND: OnceCell<Option<Found>> = OnceCell::const_new();
+
+/// The ids in the paths, of clusters that have another name. The list of the clusters gives them.
+static IDS: LazyLock<watch::Sender<BTreeMap<ClusterName, Segment>>> = LazyLock::new(watch::Sender::default);
 
 /// Ends a command that took the host for one with the own sidecar. It is begun again, so nobody reads this.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -35,7 +35,8 @@ use crate::multi::selection::SelectedCluster;
 /// What all children of a command share.
 pub(super) struct Children<'a> {
     job: &'a Job<'a>,
-    client: Option<kube::Client>,
+    /// By which members are reached, and the context that it is of.
+    client: Option<(kube::Client, Arc<ClusterContext>)>,
     /// A client of the host itself, for a command that sends a review to the members' proxies.
     host: Option<kube::Client>,
     input: Option<Arc<[u8]>>,
@@ -75,7 +76,10 @@ impl<'a> Children<'a> {
         };
         host = host.filter(|_| review == Subresource::Proxy);
         let client = match reach {
-            Some(reach) => client::connection(&reach.through, job.scanned, job.env).await.ok(),
+            Some(reach) => {
+                let client = client::connection(&reach.through, job.scanned, job.env).await.ok();
+                client.map(|client| (client, Arc::new(reach.through.clone())))
+            }
             None => None,
         };
         let invocations = Invocations {
@@ -141,7 +145,7 @@ impl<'a> Children<'a> {
         let way = match &cluster {
             ClusterId::Member(name) => {
                 let through = self.job.reach.of(&cluster)?;
-                Way::Member(name.clone(), through.clone(), self.invocations.make(&cluster, through, at)?)
+                Way::Member(name.clone(), self.invocations.make(&cluster, through, at)?)
             }
             ClusterId::Context(context) => Way::Context(Arc::clone(context), at),
         };
@@ -175,14 +179,14 @@ struct Start {
     host: Option<kube::Client>,
     may_say_no: bool,
     keep: bool,
-    client: Option<kube::Client>,
+    client: Option<(kube::Client, Arc<ClusterContext>)>,
     permits: Arc<Semaphore>,
     asks: Arc<Semaphore>,
 }
 
 /// How the cluster of a child is reached.
 enum Way {
-    Member(ClusterName, ClusterContext, Invocation),
+    Member(ClusterName, Invocation),
     /// With its place among all. Its credential may have to be asked for.
     Context(Arc<KubeconfigContext>, usize),
 }
@@ -215,10 +219,10 @@ impl Start {
     /// The run of kubectl, and when its cluster was first asked something.
     async fn prepare(&self) -> Result<(Invocation, Instant), Fault> {
         match &self.way {
-            Way::Member(name, through, invocation) => {
+            Way::Member(name, invocation) => {
                 let _ask = self.asks.clone().acquire_owned().await;
                 let begin = Instant::now();
-                refusal(self.client.as_ref(), through, name, self.host.as_ref(), self.timeout).await?;
+                refusal(self.client.as_ref(), name, self.host.as_ref(), self.timeout).await?;
                 Ok((invocation.clone(), begin))
             }
             Way::Context(context, at) => {
@@ -303,13 +307,12 @@ impl Sink<Event> for Results<'_, '_> {
 
 /// Finds a refusing hop before kubectl runs, which waits longer and reports less.
 async fn refusal(
-    client: Option<&kube::Client>,
-    through: &ClusterContext,
+    client: Option<&(kube::Client, Arc<ClusterContext>)>,
     cluster: &ClusterName,
     host: Option<&kube::Client>,
     timeout: Option<Duration>,
 ) -> Result<(), Fault> {
-    let Some(client) = client else { return Ok(()) };
+    let Some((client, through)) = client else { return Ok(()) };
     let asked = async {
         match (preflight::refusal(through, client, cluster).await, host) {
             (None, Some(host)) => self_review::refusal(host, cluster).await,

@@ -162,7 +162,7 @@ static FOUND: OnceCell<Option<Found>> = OnceCell::const_new();
 /// The ids in the paths, of clusters that have another name. The list of the clusters gives them.
 static IDS: LazyLock<watch::Sender<BTreeMap<ClusterName, Segment>>> = LazyLock::new(watch::Sender::default);
 
-/// Ends a command that took the host for one with the own sidecar. It is begun again, so nobody reads this.
+/// Ends a command that took the host for one with the own sidecar. It is begun again, so this is not shown.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("the host is a hub of {title}")]
 pub(crate) struct OtherHub {

@@ -1,4 +1,4 @@
-//! What the hubs of other projects cannot do, and what the plugin refuses for their sake.
+//! The limits of other projects' hubs, and the requests that the plugin refuses.
 
 use std::fs;
 use std::io::Write;
@@ -54,6 +54,9 @@ fn unknown_cluster_has_its_exit_code() {
             let (code, err) = ran.failed();
             assert_eq!(code, 3, "{word}: {err}");
             assert!(err.contains("cluster unknown: "), "{word}: {err}");
+            let hub = format!("--hub={word}");
+            let named = bed.run(&[&hub, "-C", "m9", "get", "pods"]).err;
+            assert!(word != "karmada" || named.contains("`kubectl mc --hub=karmada clusters`"), "{named}");
         }
     }
     let bed = karmada().bed();
@@ -91,7 +94,7 @@ fn member_errors_are_the_members() {
 }
 
 #[test]
-fn path_that_the_hub_does_not_serve_is_said() {
+fn unserved_path_of_a_hub_is_an_error_with_a_hint() {
     let fake = every().into_iter().find(|fake| fake.word == "kubeadmiral").unwrap();
     for by_kubectl in [false, true] {
         let bed = fake.clone().serving(|path| {
@@ -109,7 +112,7 @@ fn path_that_the_hub_does_not_serve_is_said() {
 }
 
 #[test]
-fn list_that_is_refused_names_the_hub() {
+fn refused_list_names_the_hub() {
     let bed = karmada().serving(|path| {
         path.ends_with("/v1alpha1/clusters")
             .then(|| json_answer(403, &json!({"kind": "Status", "message": "no"})))
@@ -129,7 +132,7 @@ fn list_that_is_refused_names_the_hub() {
 }
 
 #[test]
-fn name_that_leaves_its_segment_is_never_in_a_path() {
+fn name_with_a_slash_or_dots_is_never_in_a_path() {
     let names = ["..", "../../secrets", "a/b", "a%2fb", "a?x", "m1"];
     let karmada = karmada();
     let items = names.map(|name| json!({"metadata": {"name": name}}));

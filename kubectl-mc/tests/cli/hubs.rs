@@ -263,9 +263,9 @@ fn own_sidecar_is_asked_nothing_further() {
     }
 }
 
-/// A host refuses what a caller has no right to before it looks whether there is such an API.
+/// A host checks rights before it looks whether it serves an API.
 #[test]
-fn hub_is_found_by_a_caller_whom_the_host_refuses_the_own_api() {
+fn refusal_of_the_own_api_leads_to_the_other_hub() {
     let forbidden = |path: &str| {
         let body =
             json!({"kind": "Status", "message": "clusters.proxy.kubectl-mc.dev is forbidden"}).to_string();
@@ -292,7 +292,7 @@ fn hub_is_found_by_a_caller_whom_the_host_refuses_the_own_api() {
 }
 
 #[test]
-fn named_hub_is_not_looked_for() {
+fn named_hub_needs_no_discovery() {
     let fake = karmada();
     for (name, value, words) in [
         ("X", "", &["--hub=karmada", "clusters"][..]),

@@ -1,5 +1,5 @@
-//! The hub of a host: the value of `--hub`, the host's server, and the list of the hub, each on a line of its own. Whatever the
-//! hub lists, a request for one of its clusters stays on the host's server and below the hub's proxy, and leads to the cluster
+//! The hub of a host: the value of `--hub`, the host's server, and the list of the hub, each on a line of its own. A request
+//! for any cluster in the list stays on the host's server and below the hub's proxy, and leads to the cluster
 //! of that object.
 
 use http::Uri;

@@ -159,11 +159,11 @@ fn another_hub_has_hints_of_its_own() {
         for hop in Hop::ALL {
             let hint = hint(hop, &host, Some(&m1));
             for word in ["sidecar", "kubectl mc --context=h install", "access", "join"] {
-                let is_told = matches!(
+                let is_general = matches!(
                     hop,
                     Hop::Sidecar | Hop::SidecarMissing | Hop::SidecarUnavailable | Hop::Request
                 );
-                assert!(is_told || !hint.replace("grants access", "").contains(word), "{hop}: {hint}");
+                assert!(is_general || !hint.replace("grants access", "").contains(word), "{hop}: {hint}");
             }
         }
     }

@@ -74,6 +74,10 @@ pub(super) fn run(
     if let Some(unusable) = inventory::unusable(&answer) {
         printer.note_line(&format!("warning: {unusable}"));
     }
+    let is_table = matches!(output, None | Some(Output::Wide));
+    if is_table && host.hub.is_foreign() {
+        printer.note_line(&format!("hub: {}", host.hub.dialect.title()));
+    }
     match output {
         None => table(&answer, false, *no_headers, printer),
         Some(Output::Wide | Output::Template(_)) => table(&answer, true, *no_headers, printer),

@@ -354,7 +354,8 @@ fn clusters_of_each_hub_are_one_table() {
             "NAME   READY   VERSION   AGE\nm1     True    {version}   <unknown>\nm2     True    {version}   <unknown>\n"
         );
         let table = if version.trim().is_empty() { table.replace(version, "       ") } else { table };
-        assert_eq!(bed.run(&["clusters"]), Ran::new(0, &table, ""), "{}", fake.word);
+        let named = format!("hub: {}\n", fake.title);
+        assert_eq!(bed.run(&["clusters"]), Ran::new(0, &table, &named), "{}", fake.word);
         let one = bed.run(&["clusters", "m1", "-o", "json"]);
         let json: Value = serde_json::from_str(&one.out).unwrap();
         assert_eq!(json["items"].as_array().unwrap().len(), 1, "{}", fake.word);

@@ -52,9 +52,7 @@ impl Refusal {
     /// only those that are about the hub's API are its own. `path` is the member's.
     pub(crate) fn by_hub(hub: &Dialect, status: StatusCode, body: &[u8], path: &str) -> Option<Self> {
         let answer: Option<StatusBody> = serde_json::from_slice(body).ok();
-        let group =
-            answer.as_ref().map(|answer| answer.details.group.as_str()).filter(|group| !group.is_empty());
-        let is_of_hub = group.is_some() && group == hub.resource().map(|resource| resource.group);
+        let is_of_hub = answer.as_ref().is_some_and(|answer| hub.has_group(&answer.details.group));
         let path = path.split('?').next().unwrap_or_default();
         let is_core =
             path.is_empty() || ["/api", "/apis", "/version"].contains(&path) || path.starts_with("/api/");
@@ -199,10 +197,13 @@ fn hub_hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> O
             None => format!("check that the host is a hub of {title}, or choose another by --hub=NAME: {kubectl} api-resources"),
         },
         (Hop::HostAuthorization, _) => {
-            let resource = dialect.resource();
-            let (resource, group) = resource.map_or(("clusters", ""), |resource| (resource.name, resource.group));
-            let (verb, part) = if cluster.is_some() { ("get", "/proxy") } else { ("list", "") };
-            format!("an admin of {title} grants access; see: {kubectl} auth can-i {verb} {resource}{part}.{group}")
+            let listed = dialect.resource().map(|resource| (resource.name, resource.group));
+            let question = match (cluster, dialect.proxied(), listed) {
+                (Some(_), Some((name, group)), _) => format!("get {name}.{group} --subresource=proxy"),
+                (None, _, Some((name, group))) => format!("list {name}.{group}"),
+                _ => "--list".to_owned(),
+            };
+            format!("an admin of {title} grants access; see: {kubectl} auth can-i {question}")
         }
         (Hop::MemberAuthentication | Hop::MemberImpersonation | Hop::ProxyOff | Hop::Agent | Hop::Member, _) => {
             format!("see the state of the cluster in {title}")

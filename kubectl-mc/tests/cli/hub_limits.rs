@@ -90,7 +90,7 @@ fn member_errors_are_the_members() {
     let (_, err) = ran.failed();
     assert!(err.contains("on cluster m1 through Karmada of host \"host\""), "{err}");
     assert!(err.contains("host authorization: clusters.cluster.karmada.io"), "{err}");
-    assert!(err.contains("auth can-i get clusters/proxy.cluster.karmada.io"), "{err}");
+    assert!(err.contains("auth can-i get clusters.cluster.karmada.io --subresource=proxy"), "{err}");
 }
 
 #[test]

@@ -138,6 +138,21 @@ impl Dialect {
         }
     }
 
+    /// The plural and the group of the objects whose subresource `proxy` the path of a cluster is; none where it is no path of
+    /// an API group.
+    pub fn proxied(&self) -> Option<(&str, &str)> {
+        let (before, _) = self.around();
+        let mut segments = before.strip_prefix("/apis/")?.split('/');
+        let (group, _version, name) = (segments.next()?, segments.next()?, segments.next()?);
+        segments.next().is_some().then_some((name, group))
+    }
+
+    /// Whether an error about this API group is the hub's own.
+    pub fn has_group(&self, group: &str) -> bool {
+        let lists = self.resource().is_some_and(|resource| resource.group == group);
+        lists || self.proxied().is_some_and(|(_, of_proxy)| of_proxy == group)
+    }
+
     /// The path of a cluster's API root below the hub's server, without a trailing slash.
     pub fn root(&self, cluster: &Segment) -> String {
         let (before, after) = self.around();

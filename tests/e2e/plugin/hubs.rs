@@ -36,10 +36,10 @@ fn template_reaches_real_members_by_its_path() -> Result<()> {
     ensure!(whoami == "e2e-template-user", "{whoami}");
 
     let unknown = plugin.run(&["-C", "nowhere", "get", "configmap"])?;
-    ensure!(unknown.code != 0 && unknown.text().contains("nowhere"), "{unknown:?}");
+    unknown.failure(&["through the template of host", "host authorization", "\"nowhere\" is forbidden"])?;
     let all = plugin.run(&["--all-clusters", "get", "configmap"])?;
-    ensure!(all.code == 2 && all.text().contains("has no list of clusters"), "{all:?}");
-    let own = plugin.run(&["access", "list"])?;
-    ensure!(own.code == 2 && own.text().contains("needs kubectl-mc's own sidecar"), "{own:?}");
+    ensure!(all.code == 2 && all.stderr.contains("has no list of clusters"), "{all:?}");
+    let own = crate::plugin(&caller)?.run(&["--hub", path, "access", "list"])?;
+    ensure!(own.code == 2 && own.stderr.contains("needs kubectl-mc's own sidecar"), "{own:?}");
     Ok(())
 }

@@ -137,6 +137,7 @@ fn only_answers_about_the_hubs_api_are_the_hubs() {
         assert_eq!(by(Dialect::Karmada, code, &of_hub, pods), Some(hop));
         assert_eq!(by(Dialect::Karmada, code, &of_member, pods), None);
         assert_eq!(by(Dialect::KubeAdmiral, code, &of_hub, pods), None);
+        assert_eq!(by(Dialect::Clusternet, code, &about("proxies.clusternet.io"), pods), Some(hop));
     }
     // A member serves these, so they say that the hub does not serve the member.
     let page = "404 page not found\n";

@@ -46,6 +46,23 @@ fn each_hub_has_its_paths() {
 }
 
 #[test]
+fn errors_about_the_groups_of_a_hub_are_its_own() {
+    let template = |text: &str| Dialect::Template(text.parse().unwrap());
+    for (dialect, name, group) in [
+        (Dialect::Karmada, "clusters", "cluster.karmada.io"),
+        (Dialect::KubeAdmiral, "aggregations", "aggregated.kubeadmiral.io"),
+        (Dialect::Clusternet, "sockets", "proxies.clusternet.io"),
+        (template("/apis/g.example/v1/things/{cluster}/x"), "things", "g.example"),
+    ] {
+        assert_eq!(dialect.proxied(), Some((name, group)));
+        assert!(dialect.has_group(group) && !dialect.has_group("apps") && !dialect.has_group(""));
+    }
+    assert!(Dialect::Clusternet.has_group("clusters.clusternet.io"));
+    assert_eq!(Dialect::Rancher.proxied(), None);
+    assert_eq!(template("/apis/g.example/{cluster}").proxied(), None);
+}
+
+#[test]
 fn words_are_read_back() {
     for dialect in every() {
         assert_eq!(dialect.to_string().parse(), Ok(dialect));

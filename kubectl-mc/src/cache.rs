@@ -25,6 +25,13 @@ impl Cache {
         Ok(Self { folder: private_folder(of_user(env::XDG_CACHE_HOME, ".cache", env), env)? })
     }
 
+    /// The folder, if it is there.
+    pub(crate) fn existing(env: &Env) -> Option<Self> {
+        let of_user = of_user(env::XDG_CACHE_HOME, ".cache", env);
+        let folder = of_user.into_iter().chain([temporary(env)]).find(|folder| folder.exists())?;
+        check_private(&folder).ok().map(|()| Self { folder })
+    }
+
     /// The folder itself, which only its owner can look into.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder

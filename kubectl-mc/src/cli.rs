@@ -7,6 +7,7 @@ mod audit;
 mod compare;
 mod completion;
 mod doctor;
+mod hub;
 mod install;
 mod join;
 mod kubeconfig;
@@ -18,6 +19,7 @@ mod wrap;
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
@@ -32,6 +34,7 @@ pub(crate) use audit::AuditArgs;
 pub(crate) use compare::CompareArgs;
 pub(crate) use completion::{CompletionArgs, CompletionCommand, Shell, ShimArgs};
 pub(crate) use doctor::DoctorArgs;
+pub(crate) use hub::HubChoice;
 pub(crate) use install::{Certificates, Expose, InstallArgs, PullPolicy, RELEASED_IMAGE, UninstallArgs};
 pub(crate) use join::{ConnectionArgs, JoinArgs, MemberArgs, UnjoinArgs};
 pub(crate) use kubeconfig::{EnvArgs, KubeconfigArgs, ShellArgs, ShellSyntax};
@@ -116,6 +119,11 @@ pub(crate) struct Flags {
     /// latter if it is reached [env: KUBECTL_MC_ROUTE; default: the configuration's, then auto]
     #[arg(long, value_name = "ROUTE", global = true, help_heading = OF_ALL)]
     pub(crate) route: Option<RouteChoice>,
+    /// Project of the host's hub: auto, own, karmada, kubeadmiral, clusternet, cluster-gateway, rancher, or
+    /// template=/PATH/{cluster}; auto takes kubectl-mc's own sidecar, else what the host serves
+    /// [env: KUBECTL_MC_HUB; default: the configuration's, then auto]
+    #[arg(long, value_name = "HUB", value_parser = HubChoice::from_str, global = true, help_heading = OF_ALL)]
+    pub(crate) hub: Option<HubChoice>,
     /// Kubeconfig context of the host [env: KUBECTL_MC_CONTEXT; default: the configuration's, then the current context]
     #[arg(long, value_name = "NAME", global = true, help_heading = OF_ALL)]
     pub(crate) context: Option<String>,
@@ -297,6 +305,7 @@ Words after `--` and flags that are not listed here reach kubectl unchanged.
 Environment:
   KUBECTL_MC_CLUSTER   the clusters when none are chosen by flags
   KUBECTL_MC_CONTEXT   the host's context when no --context is given
+  KUBECTL_MC_HUB       the project of the host's hub when no --hub is given
   KUBECTL_MC_ROUTE     the route to members when no --route is given
   KUBECTL_MC_LOG       the log level when no -v is given
   KUBECTL_MC_TRACE     otlp exports a trace of the command by OpenTelemetry

@@ -5,6 +5,7 @@
 //! - [`client`], [`credential`]: the HTTP client and the caller's credential
 //! - [`connection`]: a cluster that the plugin's own verbs write to
 //! - [`hop`]: which hop refused a request
+//! - [`hub`]: whose hub the host is
 //! - [`inventory`]: the list of clusters behind the host
 //! - [`route`]: through the host, or by the sidecar's own address
 //! - [`reach`]: the ways to all clusters of a command
@@ -16,6 +17,7 @@ pub(crate) mod connection;
 pub(crate) mod context;
 pub(crate) mod credential;
 pub(crate) mod hop;
+pub(crate) mod hub;
 pub(crate) mod inventory;
 pub(crate) mod kubernetes_version;
 pub(crate) mod own_server;

@@ -15,6 +15,7 @@ use clap::error::ErrorKind;
 
 use crate::argv::{self, Scanned};
 use crate::cli;
+use crate::cluster::hub;
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -39,7 +40,12 @@ pub(crate) fn run(arguments: Vec<OsString>, env: &Env, printer: &Printer) -> Res
     let given = GivenFlags::of_words(if builtin::is_verb(&scanned) { &arguments } else { &scanned.own });
     let env = settings::with_log_level(scanned.value("v"), env)?;
     trace::begin(scanned.verb(), &env)?;
-    let ran = dispatch(arguments, scanned, &env, printer).map_err(|mut failure| {
+    let mut ran = dispatch(arguments.clone(), scanned.clone(), &env, printer);
+    if ran.is_err() && hub::found().is_some() {
+        hub::remember(&env);
+        ran = dispatch(arguments, scanned, &env, printer);
+    }
+    let ran = ran.map_err(|mut failure| {
         failure.hint = failure.hint.as_deref().map(|hint| given.complete(hint));
         failure
     });

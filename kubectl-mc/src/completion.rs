@@ -26,7 +26,7 @@ use kubectl_mc_api::go_duration::parse_flag;
 use tokio::time::Instant;
 
 use crate::argv::{self, COMPARE, Scanned, TAIL};
-use crate::cli::Flags;
+use crate::cli::{Flags, HubChoice};
 use crate::cluster::context::HostOptions;
 use crate::config_file::ClusterSet;
 use crate::env::{COMPLETION_TIMEOUT, Env};
@@ -137,7 +137,11 @@ impl<'a> Session<'a> {
         };
         let context = self.host.context.as_deref().map(|context| flag("--context=", context.as_ref()));
         let kubeconfig = self.host.kubeconfig.as_deref().map(|file| flag("--kubeconfig=", file.as_os_str()));
-        context.into_iter().chain(kubeconfig)
+        let hub = match &self.host.hub {
+            HubChoice::Auto => None,
+            HubChoice::Is(dialect) => Some(flag("--hub=", dialect.to_string().as_ref())),
+        };
+        context.into_iter().chain(kubeconfig).chain(hub)
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kubectl_mc_api::go_duration::parse_flag;
 use serde::Deserialize;
 
-use crate::cli::{Color, RouteChoice};
+use crate::cli::{Color, HubChoice, RouteChoice};
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -25,6 +25,10 @@ use crate::suggestion;
 pub(crate) struct ConfigFile {
     /// The kubeconfig context of the host, when neither --context nor KUBECTL_MC_CONTEXT names one.
     pub(crate) host: Option<String>,
+    /// The project of the host's hub, as for --hub: auto, own, karmada, kubeadmiral, clusternet, cluster-gateway, rancher or template=/PATH/{cluster}.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(crate) hub: Option<HubChoice>,
     /// Sets of clusters: `--cluster=@NAME` chooses one.
     #[serde(default)]
     pub(crate) sets: BTreeMap<String, ClusterSet>,

@@ -2,11 +2,12 @@
 //! problem the command that mends it.
 //!
 //! - [`machine`]: the plugin in `PATH`, kubectl, the configuration
-//! - [`host`]: reached and logged in, the clock, the sidecar
+//! - [`host`]: reached and logged in, the clock, the sidecar; [`mod@hub`]: another project's hub instead
 //! - [`member`]: what the sidecar reports, a request by every hop; [`streams`]: WebSocket and SPDY
 //! - [`report`]: the findings, for people and for programs
 
 mod host;
+mod hub;
 mod machine;
 mod member;
 mod report;
@@ -29,6 +30,7 @@ use crate::cli::{DataFormat, DoctorArgs, Flags};
 use crate::cluster::client;
 use crate::cluster::context::{ClusterContext, HostOptions};
 use crate::cluster::credential::Login;
+use crate::cluster::hub::{self as found_hub, Origin};
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::cluster::route;
 use crate::config_file::{self, ConfigFile};
@@ -49,7 +51,8 @@ pub(crate) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let (choice, settings) = (choice(arguments, flags)?, settings(arguments, flags, env)?);
-    let mut doctor = Doctor { arguments, env, printer, report: Report::default() };
+    let mut doctor =
+        Doctor { arguments, env, printer, kubectl: KubectlFound::find(env), report: Report::default() };
     doctor.examine(&choice, &settings)?;
     let Doctor { report, .. } = doctor;
     match arguments.output {
@@ -85,7 +88,10 @@ fn settings(arguments: &DoctorArgs, flags: &Flags, env: &Env) -> Result<Settings
         Err(error) if ConfigFile::load(env).is_ok() => Err(error.into()),
         Err(_) => {
             let kubeconfig = flags.kubeconfig.map(Into::into);
-            Ok(Settings { host: HostOptions { kubeconfig, context: flags.context }, ..Settings::default() })
+            Ok(Settings {
+                host: HostOptions { kubeconfig, context: flags.context, hub: flags.hub.unwrap_or_default() },
+                ..Settings::default()
+            })
         }
     }
 }
@@ -94,6 +100,7 @@ struct Doctor<'a> {
     arguments: &'a DoctorArgs,
     env: &'a Env,
     printer: &'a Printer,
+    kubectl: Option<KubectlFound>,
     report: Report,
 }
 
@@ -101,9 +108,14 @@ impl Doctor<'_> {
     /// Adds one section after the other, until a hop is reached that nothing can pass.
     fn examine(&mut self, choice: &Choice, settings: &Settings) -> Result<(), Failure> {
         let env = self.env;
-        let kubectl = KubectlFound::find(env);
-        self.add(Section::new(Kind::Machine, "This machine", machine::check(kubectl.as_ref(), env)));
+        self.add(Section::new(Kind::Machine, "This machine", machine::check(self.kubectl.as_ref(), env)));
 
+        self.host(choice, settings)
+    }
+
+    /// The host and its clusters. Where it turns out to be a hub of another project, all is checked as one of that.
+    fn host(&mut self, choice: &Choice, settings: &Settings) -> Result<(), Failure> {
+        let env = self.env;
         let found = match ClusterContext::load(&settings.host, env) {
             Ok(found) => found,
             Err(error) => {
@@ -127,6 +139,10 @@ impl Doctor<'_> {
             }
         };
         let mut findings = runtime.block_on(host::check(&found, &host_client));
+        if found.hub.origin == Origin::Assumed && found_hub::found().is_some() {
+            found_hub::remember(env);
+            return self.host(choice, settings);
+        }
         let is_usable = findings.iter().all(|finding| finding.level < report::Level::Problem);
 
         let wanted = settings.route;
@@ -158,7 +174,7 @@ impl Doctor<'_> {
             host: found.clone(),
             host_client,
             client: client?,
-            kubectl_minor: kubectl.as_ref().and_then(KubectlFound::minor),
+            kubectl_minor: self.kubectl.as_ref().and_then(KubectlFound::minor),
             with_streams: !self.arguments.no_streams,
         };
         let concurrency = settings.fleet.concurrency.map_or(CONCURRENCY, std::num::NonZeroUsize::get);
@@ -176,19 +192,20 @@ impl Doctor<'_> {
     /// The clusters that were chosen. Without the right to list them, exact names can still be checked.
     fn clusters(&self, choice: &Choice, login: &Login<'_>, findings: &mut Vec<Finding>) -> Vec<ClusterName> {
         let (env, scanned) = (self.env, Scanned::default());
+        let mut unusable = None;
         let list = |selector: Option<&str>| {
             let client = |source| InventoryError::Client { host: login.found().describe(), source };
             let host = login.host().map_err(client)?;
-            Ok(SelectedCluster::of_list(&inventory::list(
-                host,
-                &scanned,
-                env,
-                selector,
-                ListFormat::Objects,
-            )?))
+            let list = inventory::list(host, &scanned, env, selector, ListFormat::Objects)?;
+            unusable = unusable.take().or_else(|| inventory::unusable(&list));
+            Ok(SelectedCluster::of_list(&list))
         };
         let sets = ConfigFile::load(env).map(|file| file.sets).unwrap_or_default();
-        match choice.resolve(&sets, &mut members_only(list)) {
+        let chosen = choice.resolve(&sets, &mut members_only(list));
+        findings.extend(
+            unusable.map(|unusable| Finding::warning("clusters", unusable, "rename the cluster in its hub")),
+        );
+        match chosen {
             Ok(clusters) => clusters.iter().filter_map(|cluster| cluster.member().cloned()).collect(),
             Err(error) => {
                 let failure = Failure::from(error.in_file(config_file::path(env)));

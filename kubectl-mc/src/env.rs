@@ -8,6 +8,8 @@ use std::ffi::{OsStr, OsString};
 pub(crate) const CLUSTER: &str = "KUBECTL_MC_CLUSTER";
 /// The host's kubeconfig context when no `--context` is given.
 pub(crate) const CONTEXT: &str = "KUBECTL_MC_CONTEXT";
+/// The project of the host's hub when no `--hub` is given.
+pub(crate) const HUB: &str = "KUBECTL_MC_HUB";
 /// The route to members when no `--route` is given.
 pub(crate) const ROUTE: &str = "KUBECTL_MC_ROUTE";
 /// Whether every command that changes something is refused.

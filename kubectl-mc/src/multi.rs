@@ -31,7 +31,7 @@ mod unmarked;
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub(crate) use batches::{Batches, BatchesError};
 pub(crate) use dry_run::show;
@@ -119,6 +119,11 @@ pub(crate) fn run(job: &Job<'_>) -> Result<ExitStatus, Failure> {
         }
     })?;
     let Some(outcomes) = finished else { return Ok(ExitStatus::Interrupted) };
+    for outcome in &outcomes {
+        if let Err(Fault::OtherHub(other)) = &outcome.result {
+            return Err(other.clone().into());
+        }
+    }
     // It is a help and no more: a folder that cannot be written fails nothing.
     if let Ok(cache) = Cache::open(job.env) {
         let _ = last_failed::remember(cache.folder(), job.reach, &outcomes);
@@ -202,13 +207,18 @@ pub(crate) fn read_input(scanned: &Scanned) -> Result<Option<Arc<[u8]>>, InputEr
     if !verb::reads_stdin(scanned) {
         return Ok(None);
     }
+    // A command that is begun again finds nothing there.
+    static READ: OnceLock<Arc<[u8]>> = OnceLock::new();
+    if let Some(input) = READ.get() {
+        return Ok(Some(Arc::clone(input)));
+    }
     let mut input = Vec::new();
     // One byte more tells that there is more.
     io::stdin().lock().take(INPUT + 1).read_to_end(&mut input).map_err(InputError::Read)?;
     if input.len() as u64 > INPUT {
         return Err(InputError::TooLarge);
     }
-    Ok(Some(input.into()))
+    Ok(Some(Arc::clone(READ.get_or_init(|| input.into()))))
 }
 
 /// Manifests are far smaller; it is kept in memory until the last cluster has it.

@@ -8,6 +8,8 @@ use std::path::Path;
 pub(crate) struct GivenFlags {
     context: String,
     kubeconfig: String,
+    /// For the plugin's own commands.
+    hub: String,
     member: String,
 }
 
@@ -17,8 +19,14 @@ impl GivenFlags {
         Self {
             context: flag("context", context.map(OsStr::new)),
             kubeconfig: flag("kubeconfig", kubeconfig.map(Path::as_os_str)),
+            hub: String::new(),
             member: String::new(),
         }
+    }
+
+    /// The same for a host with this hub.
+    pub(crate) fn with_hub(self, hub: Option<&str>) -> Self {
+        Self { hub: flag("hub", hub.map(OsStr::new)), ..self }
     }
 
     /// The flags in these words.
@@ -27,6 +35,7 @@ impl GivenFlags {
         Self {
             context: flag("context"),
             kubeconfig: flag("kubeconfig"),
+            hub: flag("hub"),
             member: flag("member-context") + &flag("member-kubeconfig"),
         }
     }
@@ -38,7 +47,7 @@ impl GivenFlags {
 
     /// `kubectl mc`, addressed to the host.
     pub(crate) fn kubectl_mc(&self) -> String {
-        format!("kubectl mc{}{}", self.context, self.kubeconfig)
+        format!("kubectl mc{}{}{}", self.context, self.kubeconfig, self.hub)
     }
 
     /// Adds the flags to the commands of a hint that name no host.
@@ -56,7 +65,7 @@ impl GivenFlags {
     }
 
     fn command(&self, command: &str) -> String {
-        let is_addressed = ["--context", "--kubeconfig"].iter().any(|flag| command.contains(flag));
+        let is_addressed = ["--context", "--kubeconfig", "--hub"].iter().any(|flag| command.contains(flag));
         let has_flags = |rest: &str| !is_addressed && rest != "--help";
         match (command.strip_prefix("kubectl mc "), command.strip_prefix("kubectl config ")) {
             (Some(rest), _) if has_flags(rest) => {

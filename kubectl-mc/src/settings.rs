@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub(crate) use cluster_choice::{ClusterChoice, ClusterChoiceError, cluster_choice};
 pub(crate) use cluster_names::cluster_name;
 
-use crate::cli::{DryRun, Flags, RouteChoice};
+use crate::cli::{DryRun, Flags, HubChoice, RouteChoice};
 use crate::cluster::context::HostOptions;
 use crate::config_file::{ClusterSet, ConfigFile, ConfigFileError};
 use crate::env::{self, Env};
@@ -60,6 +60,7 @@ impl Settings {
             dry_run,
             color,
             route,
+            hub: _,
             context: _,
             kubeconfig: _,
             v: _,
@@ -99,7 +100,7 @@ impl Settings {
             choice,
             from: if of_contexts { Kind::Contexts } else { Kind::Members },
             retry_failed: *retry_failed,
-            host: host(flags, env, file.host)?,
+            host: host(flags, env, &file)?,
             fleet: multi::Options {
                 concurrency: cluster_concurrency.or(file.defaults.cluster_concurrency),
                 timeout: cluster_timeout.or(file.defaults.cluster_timeout),
@@ -117,7 +118,7 @@ impl Settings {
 
     /// The host alone.
     pub(crate) fn host_of(flags: &Flags, env: &Env) -> Result<HostOptions, SettingsError> {
-        host(flags, env, ConfigFile::load(env)?.host)
+        host(flags, env, &ConfigFile::load(env)?)
     }
 }
 
@@ -135,14 +136,23 @@ pub(crate) fn with_log_level(level: Option<&OsStr>, env: &Env) -> Result<Env, Se
     }
 }
 
-fn host(flags: &Flags, env: &Env, of_file: Option<String>) -> Result<HostOptions, SettingsError> {
+fn host(flags: &Flags, env: &Env, file: &ConfigFile) -> Result<HostOptions, SettingsError> {
     // An empty flag is an absent one, as for kubectl.
     let context = match flags.context.clone().filter(|name| !name.is_empty()) {
         Some(context) => Some(context),
         None => text(env, env::CONTEXT)?,
     };
     let kubeconfig = flags.kubeconfig.clone().filter(|file| !file.is_empty()).map(PathBuf::from);
-    Ok(HostOptions { kubeconfig, context: context.or(of_file) })
+    let hub = hub(flags.hub.clone(), env, file.hub.clone())?;
+    Ok(HostOptions { kubeconfig, context: context.or_else(|| file.host.clone()), hub })
+}
+
+fn hub(flag: Option<HubChoice>, env: &Env, of_file: Option<HubChoice>) -> Result<HubChoice, SettingsError> {
+    let of_env = match text(env, env::HUB)? {
+        Some(value) => Some(value.parse().map_err(|reason| SettingsError::Hub { value, reason })?),
+        None => None,
+    };
+    Ok(flag.or(of_env).or(of_file).unwrap_or_default())
 }
 
 fn route(
@@ -181,6 +191,8 @@ pub(crate) enum SettingsError {
     LogLevel(String),
     #[error("invalid {name} {0:?}: expected auto, host or direct", name = env::ROUTE)]
     Route(String),
+    #[error("invalid {name} {value:?}: {reason}", name = env::HUB)]
+    Hub { value: String, reason: String },
     #[error("{name} is not UTF-8: {value:?}")]
     NotText { name: &'static str, value: OsString },
     #[error(transparent)]
@@ -201,7 +213,11 @@ impl Explain for SettingsError {
             }
             Self::Batches(_) => Some("for example: --batch=1,25%,rest".to_owned()),
             Self::ConfigFile(error) => error.hint(),
-            Self::Contradiction(..) | Self::NotText { .. } | Self::LogLevel(_) | Self::Route(_) => None,
+            Self::Contradiction(..)
+            | Self::NotText { .. }
+            | Self::LogLevel(_)
+            | Self::Route(_)
+            | Self::Hub { .. } => None,
         }
     }
 

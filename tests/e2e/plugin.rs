@@ -8,6 +8,7 @@ mod direct_reports;
 mod direct_versions;
 mod doctor;
 mod exact_output;
+mod hubs;
 mod kubeconfig;
 mod kubectl;
 mod kubectl_versions;

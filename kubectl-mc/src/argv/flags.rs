@@ -152,6 +152,7 @@ const BUILTIN_FLAGS: &[(&str, BuiltinFlag)] = &[
     ("keep", flag(FlagKind::Switch, Place::KnownVerbs)),
     ("color", flag(FlagKind::Value, Place::KnownVerbs)),
     ("route", flag(FlagKind::Value, Place::KnownVerbs)),
+    ("hub", flag(FlagKind::Value, Place::KnownVerbs)),
     ("dry-run", flag(FlagKind::Value, Place::BeforeVerb)),
     ("v", flag(FlagKind::Value, Place::BeforeVerb)),
     ("help", flag(FlagKind::Switch, Place::BeforeVerb)),

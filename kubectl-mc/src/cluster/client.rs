@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::Timestamp;
 use kube::client::Body;
 use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
+use kubectl_mc_api::dialect::Dialect;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -53,6 +54,17 @@ impl Reply {
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         let is_success = self.status.is_success();
         if is_success { None } else { Refusal::of(self.status, self.hop, &self.body) }
+    }
+
+    /// The same for an answer of a member behind this hub, or of a hop before it, to a request for this path of the member.
+    pub(crate) fn refusal_before(&self, dialect: &Dialect, path: &str) -> Option<Refusal> {
+        // Only a template may lead to a sidecar, which marks its answers and a member's.
+        let is_marked = matches!(dialect, Dialect::Template(_)) && self.hop.is_some();
+        if dialect.is_own() || is_marked {
+            return self.refusal();
+        }
+        let is_success = self.status.is_success();
+        if is_success { None } else { Refusal::by_hub(dialect, self.status, &self.body, path) }
     }
 
     /// What a Status says, or the text.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use kubectl_mc_api::{ClusterName, path};
+use kubectl_mc_api::ClusterName;
 
 use crate::cluster::context::ClusterContext;
 use crate::server_text::escaped;
@@ -71,9 +71,9 @@ impl ClusterId {
         }
     }
 
-    /// The path of its API below the server by which it is reached.
-    pub(crate) fn root(&self) -> String {
-        self.member().map(path::member_root).unwrap_or_default()
+    /// The path of its API below the server of the context by which it is reached.
+    pub(crate) fn root(&self, through: &ClusterContext) -> String {
+        self.member().map(|name| through.hub.root(name)).unwrap_or_default()
     }
 
     /// Members come before contexts, each by name.

@@ -9,8 +9,11 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use all::contexts;
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedExtension};
+use kubectl_mc_api::dialect::OtherServer;
 
 use crate::argv::Scanned;
+use crate::cli::HubChoice;
+use crate::cluster::hub::{Hub, Origin};
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -24,6 +27,15 @@ pub(crate) struct HostOptions {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// `--context`, its variable or the configuration's; none is the current context.
     pub(crate) context: Option<String>,
+    /// `--hub`, its variable or the configuration's.
+    pub(crate) hub: HubChoice,
+}
+
+impl HostOptions {
+    /// A cluster that is no hub of another project, such as a member's own context.
+    pub(crate) fn plain(kubeconfig: Option<PathBuf>, context: Option<String>) -> Self {
+        Self { kubeconfig, context, hub: HubChoice::OWN }
+    }
 }
 
 /// A cluster of a kubeconfig, with the caller's credential.
@@ -40,6 +52,8 @@ pub(crate) struct ClusterContext {
     pub(crate) extensions: Option<Vec<NamedExtension>>,
     /// The kubeconfig files that hold the user, as kubectl would read them.
     pub(crate) files: Vec<PathBuf>,
+    /// Whose hub the host is.
+    pub(crate) hub: Hub,
     /// Whether the server is the host's direct endpoint, which serves members only.
     pub(crate) is_direct: bool,
     /// The file that `--kubeconfig` named.
@@ -73,6 +87,8 @@ impl ClusterContext {
     pub(crate) fn load_for(scanned: &Scanned, options: &HostOptions, env: &Env) -> Result<Self, HostError> {
         let mut host = Self::load_with(options, env, Path::new(in_cluster::SERVICE_ACCOUNT))?;
         host.kubeconfig_flag.clone_from(&options.kubeconfig);
+        let (hub, base) = Hub::of(&options.hub, &host.server, env)?;
+        (host.hub, host.server) = (hub, base);
         let files = host.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(",");
         Log::new(env).decision(
             "Chose cluster of kubeconfig",
@@ -148,6 +164,7 @@ impl ClusterContext {
             namespace: context.namespace.filter(|namespace| !namespace.is_empty()),
             extensions: context.extensions,
             files,
+            hub: Hub::default(),
             is_direct: false,
             kubeconfig_flag: None,
             kubeconfig,
@@ -184,11 +201,17 @@ impl ClusterContext {
 
     /// `host "context" (server)`, for messages.
     pub(crate) fn describe(&self) -> String {
-        let direct = if self.is_direct { "the direct endpoint of " } else { "" };
+        let by = if self.is_direct {
+            "the direct endpoint of ".to_owned()
+        } else if self.hub.is_foreign() {
+            format!("{} of ", self.hub.dialect.title())
+        } else {
+            String::new()
+        };
         let server = without_credential(&self.server);
         match &self.context {
-            Some(context) => format!("{direct}host {context:?} ({server})"),
-            None => format!("{direct}host of this pod ({server})"),
+            Some(context) => format!("{by}host {context:?} ({server})"),
+            None => format!("{by}host of this pod ({server})"),
         }
     }
 
@@ -217,7 +240,9 @@ impl ClusterContext {
     }
 
     fn flags(&self) -> GivenFlags {
-        GivenFlags::new(self.context.as_deref(), self.kubeconfig_flag.as_deref())
+        let hub =
+            (self.hub.origin == Origin::Given && self.hub.is_foreign()).then(|| self.hub.dialect.to_string());
+        GivenFlags::new(self.context.as_deref(), self.kubeconfig_flag.as_deref()).with_hub(hub.as_deref())
     }
 }
 
@@ -264,6 +289,8 @@ pub(crate) enum HostError {
     NoServer { context: String, cluster: String },
     #[error("no host: context {context:?} names user {user:?}, which does not exist{}", in_files(files))]
     NoUser { context: String, user: String, files: Vec<PathBuf> },
+    #[error("cannot use --hub")]
+    Hub(#[from] OtherServer),
     #[error("cannot read kubeconfig {}", file.display())]
     Read { file: PathBuf, source: std::io::Error },
     #[error("cannot parse kubeconfig {}", file.display())]
@@ -283,6 +310,7 @@ impl Explain for HostError {
             Self::NoUser { context, .. } => Some(format!(
                 "add the user, or name another: kubectl config set-context {context} --user=NAME"
             )),
+            Self::Hub(_) => Some("give the path alone: --hub=template=/PATH/{cluster}".to_owned()),
             Self::Read { .. } | Self::Parse { .. } => None,
         }
     }

@@ -5,6 +5,7 @@
 //! the host, which is trusted, and is told by its status.
 
 use http::{HeaderMap, StatusCode};
+use kubectl_mc_api::dialect::Dialect;
 use kubectl_mc_api::{ClusterName, hop, names, path};
 
 use crate::cluster::context::ClusterContext;
@@ -47,6 +48,41 @@ impl Refusal {
         Some(Self { hop, message })
     }
 
+    /// Reads an error answer to a request that another project's hub passes on. Its own answers and the member's look alike:
+    /// only those that are about the hub's API are its own. `path` is the member's.
+    pub(crate) fn by_hub(hub: &Dialect, status: StatusCode, body: &[u8], path: &str) -> Option<Self> {
+        let answer: Option<StatusBody> = serde_json::from_slice(body).ok();
+        let is_of_hub = answer.as_ref().is_some_and(|answer| hub.has_group(&answer.details.group));
+        let path = path.split('?').next().unwrap_or_default();
+        let is_core =
+            path.is_empty() || ["/api", "/apis", "/version"].contains(&path) || path.starts_with("/api/");
+        let hop = match status {
+            StatusCode::NOT_FOUND if is_of_hub => Hop::ClusterUnknown,
+            StatusCode::FORBIDDEN if is_of_hub => Hop::HostAuthorization,
+            _ if is_of_hub => Hop::Hub,
+            // Every cluster serves these, so the hub serves no such path.
+            StatusCode::NOT_FOUND if is_core && answer.is_none_or(|answer| answer.message == NOT_FOUND) => {
+                Hop::Hub
+            }
+            _ => return None,
+        };
+        Some(Self { hop, message: message(body) })
+    }
+
+    /// The same refusal at a host with another project's hub, where no sidecar is missed.
+    pub(crate) fn at_hub(self, hub: &Dialect) -> Self {
+        match self.hop {
+            Hop::SidecarMissing | Hop::SidecarUnavailable if !hub.is_own() => Self { hop: Hop::Hub, ..self },
+            _ => self,
+        }
+    }
+
+    /// Whether the host may be without kubectl-mc's own sidecar. To callers without a right to its API a host says that before
+    /// it looks whether there is such an API.
+    pub(crate) fn may_lack_the_sidecar(&self) -> bool {
+        matches!(self.hop, Hop::SidecarMissing | Hop::HostAuthorization)
+    }
+
     /// The next step for the user.
     pub(crate) fn hint(&self, host: &ClusterContext, cluster: Option<&ClusterName>) -> String {
         hint(self.hop, host, cluster)
@@ -86,6 +122,9 @@ fn of_the_host(status: StatusCode, message: &str, body: &[u8]) -> Option<Hop> {
 }
 
 fn hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> String {
+    if let Some(hint) = hub_hint(hop, host, cluster) {
+        return hint;
+    }
     let (kubectl, kubectl_mc) = (host.kubectl(), host.kubectl_mc());
     let name = cluster.map_or("NAME", ClusterName::as_str);
     match hop {
@@ -95,9 +134,10 @@ fn hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> Strin
         }
         Hop::SidecarMissing => {
             format!(
-                "an admin of the host runs: {kubectl_mc} install; or choose another host by --context=NAME"
+                "an admin of the host runs: {kubectl_mc} install; or choose another host by --context=NAME, or its hub by --hub=NAME"
             )
         }
+        Hop::Hub => format!("see: {kubectl} api-resources"),
         Hop::SidecarUnavailable => format!("see: {kubectl} get apiservice {}", names::API_SERVICE),
         Hop::Request => {
             "check the command, and that the plugin and the sidecar have the same version".to_owned()
@@ -138,11 +178,54 @@ fn hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> Strin
     }
 }
 
+/// Where the host has the hub of another project, the words of kubectl-mc's own sidecar do not help.
+fn hub_hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> Option<String> {
+    let dialect = &host.hub.dialect;
+    let (kubectl, title) = (host.kubectl(), dialect.title());
+    Some(match (hop, dialect) {
+        (_, Dialect::Own) => return None,
+        (Hop::Hub, Dialect::KubeAdmiral) if cluster.is_some() => {
+            "KubeAdmiral lists clusters, and by itself serves no path to them; work on contexts of your kubeconfig by --contexts"
+                .to_owned()
+        }
+        (Hop::Hub, _) => match cluster {
+            Some(cluster) => format!(
+                "check that {title} serves the cluster: {kubectl} get --raw {}{}/version",
+                host.prefix(),
+                host.hub.root(cluster)
+            ),
+            None => format!("check that the host is a hub of {title}, or choose another by --hub=NAME: {kubectl} api-resources"),
+        },
+        (Hop::HostAuthorization, _) => {
+            let listed = dialect.resource().map(|resource| (resource.name, resource.group));
+            let question = match (cluster, dialect.proxied(), listed) {
+                (Some(_), Some((name, group)), _) => format!("get {name}.{group} --subresource=proxy"),
+                (None, _, Some((name, group))) => format!("list {name}.{group}"),
+                _ => "--list".to_owned(),
+            };
+            format!("an admin of {title} grants access; see: {kubectl} auth can-i {question}")
+        }
+        (Hop::MemberAuthentication | Hop::MemberImpersonation | Hop::ProxyOff | Hop::Agent | Hop::Member, _) => {
+            format!("see the state of the cluster in {title}")
+        }
+        _ => return None,
+    })
+}
+
 /// The part of a `metav1.Status` that is read.
 #[derive(serde::Deserialize)]
 struct StatusBody {
     #[serde(default)]
     message: String,
+    #[serde(default)]
+    details: StatusDetails,
+}
+
+/// What the Status is about.
+#[derive(Default, serde::Deserialize)]
+struct StatusDetails {
+    #[serde(default)]
+    group: String,
 }
 
 /// An error page of a proxy must not fill the terminal.

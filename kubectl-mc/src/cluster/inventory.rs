@@ -1,14 +1,17 @@
 //! Lists the clusters behind the host by a request of the plugin, which shows the hop that refuses it.
 
 use http::StatusCode;
-use kubectl_mc_api::path;
+use jiff::Timestamp;
+use kubectl_mc_api::age;
+use kubectl_mc_api::dialect::View;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::argv::Scanned;
 use crate::cluster::client::{self, ClientError};
 use crate::cluster::context::{ClusterContext, HostError};
 use crate::cluster::hop::{self, Hop, Refusal};
+use crate::cluster::hub::{Hub, OtherHub};
 use crate::env::Env;
 use crate::error::Explain;
 use crate::exit::ExitStatus;
@@ -32,24 +35,31 @@ pub(crate) fn list(
     selector: Option<&str>,
     form: ListFormat,
 ) -> Result<Value, InventoryError> {
+    let dialect = &host.hub.dialect;
+    let Some(mut path) = dialect.list_path() else {
+        return Err(InventoryError::NoList { host: host.describe() });
+    };
+    if selector.is_some() && !dialect.has_labels() {
+        return Err(InventoryError::NoLabels { host: host.describe() });
+    }
+    let objects_only = host.hub.is_foreign();
     let selector =
         selector.map(|text| format!("labelSelector={}", utf8_percent_encode(text, NON_ALPHANUMERIC)));
-    let objects = (form == ListFormat::TableWithObjects).then(|| "includeObject=Object".to_owned());
+    let objects =
+        (form == ListFormat::TableWithObjects && !objects_only).then(|| "includeObject=Object".to_owned());
     let query: Vec<_> = selector.into_iter().chain(objects).collect();
-    let mut path = path::CLUSTERS_PATH.to_owned();
     if !query.is_empty() {
         path = format!("{path}?{}", query.join("&"));
     }
     let accept = match form {
-        ListFormat::Table | ListFormat::TableWithObjects => {
+        ListFormat::Table | ListFormat::TableWithObjects if !objects_only => {
             "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
         }
-        ListFormat::Objects => "application/json",
+        _ => "application/json",
     };
-    let refused = |refusal: Refusal| InventoryError::Refused {
-        host: host.describe(),
-        hint: refusal.hint(host, None),
-        refusal,
+    let refused = |refusal: Refusal| {
+        let refusal = refusal.at_hub(dialect);
+        InventoryError::Refused { host: host.describe(), hint: refusal.hint(host, None), refusal }
     };
     let reply = match client::get(host, scanned, env, &path, accept) {
         Ok(reply) => reply,
@@ -59,10 +69,17 @@ pub(crate) fn list(
         Err(source) => return Err(InventoryError::Client { host: host.describe(), source }),
     };
     if reply.status.is_success() {
-        return serde_json::from_slice(&reply.body)
-            .map_err(|source| InventoryError::Answer { host: host.describe(), source });
+        let list = serde_json::from_slice(&reply.body)
+            .map_err(|source| InventoryError::Answer { host: host.describe(), source })?;
+        return Ok(if objects_only { of_hub(host, &list, form) } else { list });
     }
-    Err(reply.refusal().map_or_else(
+    let refusal = reply.refusal();
+    if refusal.as_ref().is_some_and(Refusal::may_lack_the_sidecar)
+        && let Some(other) = Hub::find_at(host, scanned, env)
+    {
+        return Err(other.into());
+    }
+    Err(refusal.map_or_else(
         || InventoryError::Status {
             host: host.describe(),
             status: reply.status,
@@ -71,6 +88,59 @@ pub(crate) fn list(
         refused,
     ))
 }
+
+/// The list of another project's hub, as the own sidecar would answer.
+fn of_hub(host: &ClusterContext, list: &Value, form: ListFormat) -> Value {
+    let View { clusters, ids, unusable } = host.hub.dialect.view(list);
+    host.hub.learn(ids);
+    let unusable: Vec<_> = unusable.into_iter().map(|cluster| cluster.0).collect();
+    let mut answer = match form {
+        ListFormat::Objects => json!({"kind": "ClusterList", "items": clusters}),
+        ListFormat::Table | ListFormat::TableWithObjects => table(clusters),
+    };
+    if !unusable.is_empty() {
+        answer[UNUSABLE] = unusable.into();
+    }
+    answer
+}
+
+/// A table with the columns of the own sidecar.
+fn table(clusters: Vec<Value>) -> Value {
+    let columns = [("Name", 0), ("Ready", 0), ("Version", 0), ("Age", 0), ("Server", 1)];
+    let columns =
+        columns.map(|(name, priority)| json!({"name": name, "priority": priority, "type": "string"}));
+    let row = |cluster: Value| {
+        let conditions = cluster["status"]["conditions"].as_array().into_iter().flatten();
+        let ready = conditions.filter(|condition| condition["type"] == "Ready");
+        let ready =
+            ready.filter_map(|condition| condition["status"].as_str()).next().unwrap_or("Unknown").to_owned();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let created = cluster["metadata"]["creationTimestamp"].as_str();
+        let age = age::since(created.and_then(|created| created.parse().ok()), Timestamp::now());
+        let status = &cluster["status"];
+        let cells = json!([
+            cluster["metadata"]["name"],
+            ready,
+            text(&status["version"]),
+            age,
+            text(&status["server"]),
+        ]);
+        json!({"cells": cells, "object": cluster})
+    };
+    json!({
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": columns,
+        "rows": clusters.into_iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+/// The clusters of the hub that are left out, because no path can be made of their names.
+pub(crate) fn unusable(answer: &Value) -> Option<String> {
+    let names = answer[UNUSABLE].as_array()?;
+    let names: Vec<_> = names.iter().map(|name| format!("{:?}", name.as_str().unwrap_or_default())).collect();
+    Some(format!("left out, because it is no name of a cluster: {}", names.join(", ")))
+}
+
+const UNUSABLE: &str = "unusable";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InventoryError {
@@ -82,6 +152,12 @@ pub(crate) enum InventoryError {
     Status { host: String, status: StatusCode, message: ServerText },
     #[error("cannot list clusters through {host}: the answer is not JSON")]
     Answer { host: String, source: serde_json::Error },
+    #[error("{host} has no list of clusters")]
+    NoList { host: String },
+    #[error("{host} keeps no labels of clusters")]
+    NoLabels { host: String },
+    #[error(transparent)]
+    OtherHub(#[from] OtherHub),
     #[error("the command works on members of the host, and contexts are chosen")]
     MembersOnly,
     #[error(transparent)]
@@ -92,7 +168,9 @@ impl Explain for InventoryError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Refused { hint, .. } => Some(hint.clone()),
-            Self::Client { .. } | Self::Status { .. } | Self::Answer { .. } => None,
+            Self::NoList { .. } => Some("name the clusters: -C NAME,NAME".to_owned()),
+            Self::NoLabels { .. } => Some("choose by -C NAMES, -C 'PATTERN-*' or --where".to_owned()),
+            Self::Client { .. } | Self::Status { .. } | Self::Answer { .. } | Self::OtherHub(_) => None,
             Self::MembersOnly => Some("leave out --contexts, --context-selector and context:NAME".to_owned()),
             Self::Host(error) => error.hint(),
         }
@@ -103,7 +181,7 @@ impl Explain for InventoryError {
         match self {
             Self::Status { status: StatusCode::BAD_REQUEST, .. }
             | Self::Refused { refusal: Refusal { hop: Hop::Request, .. }, .. } => ExitStatus::Usage,
-            Self::MembersOnly => ExitStatus::Usage,
+            Self::MembersOnly | Self::NoList { .. } | Self::NoLabels { .. } => ExitStatus::Usage,
             Self::Host(error) => error.status(),
             _ => ExitStatus::Failed,
         }

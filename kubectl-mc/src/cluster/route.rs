@@ -70,7 +70,15 @@ impl<'a> Request<'a> {
     /// Finds the route. It fails only if the direct endpoint is demanded.
     pub(crate) fn choose(&self) -> Result<Through<'a>, RouteError> {
         let host = self.login.found();
-        let found = match self.wanted {
+        let wanted = if host.hub.is_foreign() && self.wanted == RouteChoice::Auto {
+            RouteChoice::Host
+        } else {
+            self.wanted
+        };
+        let found = match wanted {
+            RouteChoice::Direct if host.hub.is_foreign() => {
+                Err(Fault::NotSuitable("the hub of another project is reached through the host only"))
+            }
             RouteChoice::Host => return Ok(Through { login: self.login, direct: None }),
             RouteChoice::Auto => match needs_host(host, self.scanned) {
                 Some(reason) => Err(Fault::NotSuitable(reason)),

@@ -2,12 +2,14 @@
 //! The parser, the read-only mode and the choice between the plugin and kubectl all read this table.
 
 mod error;
+mod scope;
 
 use std::ffi::OsStr;
 
 use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 
 use self::error::{FlagError, Unreadable};
+use self::scope::{Clusters, Hubs};
 use super::{clusters, completion, use_cluster, version};
 use crate::access;
 use crate::argv::Scanned;
@@ -18,6 +20,8 @@ use crate::cli::{
     InstallArgs, JoinArgs, KubeconfigArgs, LoginArgs, LogoutArgs, ShellArgs, TailArgs, UninstallArgs,
     UnjoinArgs, UseArgs, VersionArgs,
 };
+use crate::cluster::context::ClusterContext;
+use crate::cluster::hub;
 use crate::doctor;
 use crate::env::Env;
 use crate::error::Failure;
@@ -28,6 +32,7 @@ use crate::kubeconfig;
 use crate::kubectl::verb::{self, Effect};
 use crate::login;
 use crate::printer::Printer;
+use crate::settings::Settings;
 
 /// One verb of the plugin.
 pub(super) struct BuiltinVerb {
@@ -37,50 +42,8 @@ pub(super) struct BuiltinVerb {
     arguments: fn(Command) -> Command,
     clusters: Clusters,
     effect: fn(&Scanned) -> Effect,
+    hubs: Hubs,
     run: fn(&ArgMatches, &Flags, &Env, &Printer) -> Result<ExitStatus, Failure>,
-}
-
-/// Which flags that choose clusters mean something to a verb.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Clusters {
-    None,
-    /// A filter of the list.
-    Where,
-    /// Exact names: an argument or `--cluster`.
-    ByName,
-    /// All of them.
-    Choice,
-    /// All of them, and the flags for several clusters.
-    Members,
-    /// The same for contexts too.
-    Any,
-    /// The same with the color of lines.
-    Lines,
-}
-
-impl Clusters {
-    /// Whether the verb works on contexts of the kubeconfig too.
-    fn has_contexts(self) -> bool {
-        matches!(self, Self::Where | Self::Any | Self::Lines)
-    }
-
-    /// Whether the help of the verb shows this flag of the plugin.
-    fn shows(self, flag: &str) -> bool {
-        let chooses = ["cluster", "cluster_selector", "where", "all_clusters", "exclude"].contains(&flag);
-        let runs_on_several = ["cluster_concurrency", "cluster_timeout"].contains(&flag);
-        ["context", "kubeconfig", "v"].contains(&flag)
-            || (self.has_contexts() && ["contexts", "context_selector"].contains(&flag))
-            || match self {
-                Self::None => false,
-                Self::Where => flag == "where",
-                Self::ByName => flag == "cluster",
-                Self::Choice => chooses,
-                Self::Members | Self::Any => chooses || runs_on_several || flag == "route",
-                Self::Lines => {
-                    chooses || runs_on_several || ["route", "retry_failed", "color"].contains(&flag)
-                }
-            }
-    }
 }
 
 /// All of them, in the order of the help.
@@ -91,6 +54,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: ClustersArgs::augment_args,
         clusters: Clusters::Where,
         effect: |_| Effect::Reads,
+        hubs: Hubs::Any,
         run: |matches, flags, env, printer| clusters::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
@@ -99,6 +63,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: UseArgs::augment_args,
         clusters: Clusters::ByName,
         effect: |_| Effect::Reads,
+        hubs: Hubs::Any,
         run: |matches, flags, env, printer| use_cluster::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
@@ -107,6 +72,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: KubeconfigArgs::augment_args,
         clusters: Clusters::Choice,
         effect: |_| Effect::Reads,
+        hubs: Hubs::Any,
         run: |matches, flags, env, printer| kubeconfig::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
@@ -115,6 +81,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: EnvArgs::augment_args,
         clusters: Clusters::Choice,
         effect: |_| Effect::Reads,
+        hubs: Hubs::Any,
         run: |matches, flags, env, printer| kubeconfig::environment(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
@@ -123,6 +90,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: ShellArgs::augment_args,
         clusters: Clusters::Choice,
         effect: |_| Effect::Opens,
+        hubs: Hubs::Any,
         run: |matches, flags, env, printer| kubeconfig::shell(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
@@ -131,6 +99,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: LoginArgs::augment_args,
         clusters: Clusters::None,
         effect: |_| Effect::Reads,
+        hubs: Hubs::None,
         run: |matches, flags, env, printer| login::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
@@ -139,6 +108,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: LogoutArgs::augment_args,
         clusters: Clusters::None,
         effect: |_| Effect::Reads,
+        hubs: Hubs::None,
         run: |matches, flags, env, printer| {
             let LogoutArgs {} = read(matches)?;
             login::logout(flags, env, printer)
@@ -157,6 +127,7 @@ const VERBS: &[BuiltinVerb] = &[
                 Effect::Reads
             }
         },
+        hubs: Hubs::Own,
         run: |matches, flags, env, printer| access::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
@@ -166,6 +137,7 @@ const VERBS: &[BuiltinVerb] = &[
         clusters: Clusters::Any,
         effect: |_| Effect::Reads,
         // Only its help comes here: its words are those of `kubectl get`.
+        hubs: Hubs::Any,
         run: |_, _, _, printer| Ok(help(printer)),
     },
     BuiltinVerb {
@@ -175,6 +147,7 @@ const VERBS: &[BuiltinVerb] = &[
         clusters: Clusters::Lines,
         effect: |_| Effect::Reads,
         // Only its help comes here: its words are read like those of `kubectl logs`.
+        hubs: Hubs::Any,
         run: |_, _, _, printer| Ok(help(printer)),
     },
     BuiltinVerb {
@@ -183,6 +156,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: JoinArgs::augment_args,
         clusters: Clusters::ByName,
         effect: writes_unless_shown,
+        hubs: Hubs::Own,
         run: |matches, flags, env, printer| join::command::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
@@ -191,14 +165,16 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: UnjoinArgs::augment_args,
         clusters: Clusters::ByName,
         effect: writes_unless_shown,
+        hubs: Hubs::Own,
         run: |matches, flags, env, printer| join::unjoin::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
-        name: "install",
+        name: INSTALL,
         about: "Install the sidecar on the host, or upgrade it",
         arguments: InstallArgs::augment_args,
         clusters: Clusters::None,
         effect: writes_unless_shown,
+        hubs: Hubs::None,
         run: |matches, flags, env, printer| install::command::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
@@ -207,6 +183,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: UninstallArgs::augment_args,
         clusters: Clusters::None,
         effect: writes_unless_shown,
+        hubs: Hubs::None,
         run: |matches, flags, env, printer| install::uninstall::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
@@ -215,6 +192,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: DoctorArgs::augment_args,
         clusters: Clusters::Members,
         effect: |_| Effect::Reads,
+        hubs: Hubs::Any,
         run: |matches, flags, env, printer| doctor::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
@@ -223,6 +201,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: AuditArgs::augment_args,
         clusters: Clusters::None,
         effect: |_| Effect::Reads,
+        hubs: Hubs::Own,
         run: |matches, flags, env, printer| audit::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
@@ -231,6 +210,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: CompletionArgs::augment_args,
         clusters: Clusters::None,
         effect: |_| Effect::Reads,
+        hubs: Hubs::None,
         run: |matches, _, env, printer| completion::run(&read(matches)?, env, printer),
     },
     BuiltinVerb {
@@ -239,6 +219,7 @@ const VERBS: &[BuiltinVerb] = &[
         arguments: VersionArgs::augment_args,
         clusters: Clusters::None,
         effect: |_| Effect::Reads,
+        hubs: Hubs::Any,
         run: |matches, flags, env, printer| version::run(&read(matches)?, flags, env, printer),
     },
 ];
@@ -271,7 +252,7 @@ pub(super) fn runs_here(scanned: &Scanned, is_cluster_chosen: bool) -> bool {
 /// The parser of the plugin's flags and verbs.
 pub(super) fn parser() -> Command {
     let root = Cli::command();
-    let inherited = |clusters: Clusters| -> Vec<_> {
+    let inherited = |clusters: Clusters, hubs: Hubs| -> Vec<_> {
         let flags = root.get_arguments().filter(|flag| flag.is_global_set()).cloned();
         let adapt = |flag: Arg| {
             if clusters == Clusters::ByName && flag.get_id() == "cluster" {
@@ -286,7 +267,8 @@ pub(super) fn parser() -> Command {
                 let flag = flag.help_heading(None::<&str>);
                 return flag.help("Filter by fields, as in 'status.version>=v1.34,ready!=False'");
             }
-            let is_shown = clusters.shows(flag.get_id().as_str());
+            let is_shown =
+                clusters.shows(flag.get_id().as_str()) || (flag.get_id() == "hub" && hubs == Hubs::Any);
             flag.hide(!is_shown)
         };
         flags.map(adapt).collect()
@@ -295,12 +277,12 @@ pub(super) fn parser() -> Command {
         let command = (verb.arguments)(Command::new(verb.name)).about(verb.about);
         // The flags of a verb with verbs of its own are in the help of those.
         let below: Vec<_> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
-        below.into_iter().fold(with(command, &inherited(verb.clusters)), |command, name| {
+        below.into_iter().fold(with(command, &inherited(verb.clusters, verb.hubs)), |command, name| {
             let clusters = match (verb.name, &*name) {
                 (ACCESS, "grant" | "revoke" | "list") => Clusters::Choice,
                 _ => verb.clusters,
             };
-            command.mut_subcommand(name, |below| with(below, &inherited(clusters)))
+            command.mut_subcommand(name, |below| with(below, &inherited(clusters, verb.hubs)))
         })
     });
     root.clone().subcommands(verbs)
@@ -325,7 +307,15 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
     if let Some(flag) = flags.of_kubectl_only() {
         return Err(FlagError::OfKubectl { verb: verb.name, flag }.into());
     }
-    (verb.run)(matches, &flags, env, printer)
+    let flags = verb.hubs.check(verb.name, flags, env)?;
+    let status = (verb.run)(matches, &flags, env, printer)?;
+    if verb.name == INSTALL
+        && let Ok(host) = Settings::host_of(&flags, env)
+        && let Ok(host) = ClusterContext::load(&host, env)
+    {
+        hub::forget(&host, env);
+    }
+    Ok(status)
 }
 
 /// The flags of the plugin before or after the verb.
@@ -368,6 +358,7 @@ fn read<A: FromArgMatches>(matches: &ArgMatches) -> Result<A, Failure> {
 }
 
 const ACCESS: &str = "access";
+const INSTALL: &str = "install";
 const COMPLETION: &str = "completion";
 const VERSION: &str = "version";
 

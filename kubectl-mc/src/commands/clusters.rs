@@ -4,7 +4,8 @@ mod contexts;
 
 use std::ffi::OsString;
 
-use kubectl_mc_api::path;
+use kubectl_mc_api::dialect::Resource;
+use kubectl_mc_api::{ClusterName, path};
 use serde_json::Value;
 
 use crate::argv::Scanned;
@@ -17,7 +18,7 @@ use crate::exit::ExitStatus;
 use crate::json;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::multi::direct::render_table;
-use crate::multi::selection::{FieldFilter, SelectedCluster};
+use crate::multi::selection::{FieldFilter, SelectedCluster, SelectionError};
 use crate::printer::Printer;
 use crate::settings::{Settings, SettingsError};
 use crate::yaml;
@@ -43,7 +44,12 @@ pub(super) fn run(
         return Err(Combination { flag: "--where", other, hint }.into());
     }
     if !names.is_empty() || *show_labels || sort_by.is_some() || *watch || is_template {
-        return by_kubectl(arguments, &host, env);
+        if !host.hub.is_foreign() {
+            return by_kubectl(arguments, &host, env);
+        }
+        if let Some(given) = of_own_hub(arguments) {
+            return Err(OfOwnHub::new(given, &host).into());
+        }
     }
     let form = if matches!(output, Some(Output::Json | Output::Yaml)) {
         ListFormat::Objects
@@ -54,7 +60,23 @@ pub(super) fn run(
     };
     let mut answer = inventory::list(&host, &Scanned::default(), env, selector.as_deref(), form)?;
     if !filter.is_empty() {
-        retain(&mut answer, &filter);
+        retain(&mut answer, |item| {
+            SelectedCluster::of_item(item).is_some_and(|cluster| filter.matches(&cluster))
+        });
+    }
+    if !names.is_empty() {
+        let known = listed(&answer);
+        if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+            return Err(SelectionError::Unknown { name: name.clone(), known }.into());
+        }
+        retain(&mut answer, |item| names.iter().any(|name| item["metadata"]["name"] == name.as_str()));
+    }
+    if let Some(unusable) = inventory::unusable(&answer) {
+        printer.note_line(&format!("warning: {unusable}"));
+    }
+    let is_table = matches!(output, None | Some(Output::Wide));
+    if is_table && host.hub.is_foreign() {
+        printer.note_line(&format!("hub: {}", host.hub.dialect.title()));
     }
     match output {
         None => table(&answer, false, *no_headers, printer),
@@ -70,16 +92,35 @@ pub(super) fn run(
     Ok(ExitStatus::Success)
 }
 
+/// The names in a list, or in a table.
+fn listed(answer: &Value) -> Vec<ClusterName> {
+    let items = answer["items"].as_array().into_iter().flatten();
+    let rows = answer["rows"].as_array().into_iter().flatten().map(|row| &row["object"]);
+    items.chain(rows).filter_map(|item| item["metadata"]["name"].as_str()?.parse().ok()).collect()
+}
+
 /// Keeps the clusters of a list, or the rows of a table, that match.
-fn retain(answer: &mut Value, filter: &FieldFilter) {
-    let matches =
-        |item: &Value| SelectedCluster::of_item(item).is_some_and(|cluster| filter.matches(&cluster));
+fn retain(answer: &mut Value, matches: impl Fn(&Value) -> bool) {
     if let Some(items) = answer.get_mut("items").and_then(Value::as_array_mut) {
-        items.retain(matches);
+        items.retain(&matches);
     }
     if let Some(rows) = answer.get_mut("rows").and_then(Value::as_array_mut) {
-        rows.retain(|row| row.get("object").is_some_and(matches));
+        rows.retain(|row| row.get("object").is_some_and(&matches));
     }
+}
+
+/// What only kubectl can print of the own sidecar's list.
+fn of_own_hub(arguments: &ClustersArgs) -> Option<&'static str> {
+    let ClustersArgs { names: _, output, selector: _, no_headers: _, show_labels, sort_by, watch } =
+        arguments;
+    [
+        (*show_labels, "--show-labels"),
+        (sort_by.is_some(), "--sort-by"),
+        (*watch, "--watch"),
+        (matches!(output, Some(Output::Template(_))), "a template"),
+    ]
+    .into_iter()
+    .find_map(|(is_given, name)| is_given.then_some(name))
 }
 
 /// What kubectl prints, which knows no such filter.
@@ -139,6 +180,34 @@ fn as_list(answer: Value) -> Value {
         })
         .collect();
     serde_json::json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{given} needs the list of kubectl-mc's own sidecar, and clusters are listed by {host}")]
+struct OfOwnHub {
+    given: &'static str,
+    host: String,
+    hint: Option<String>,
+}
+
+impl OfOwnHub {
+    fn new(given: &'static str, host: &ClusterContext) -> Self {
+        let resource = host.hub.dialect.resource();
+        let hint = resource.map(|Resource { group, name, .. }| {
+            format!("list the hub's own objects: {} get {name}.{group}", host.kubectl())
+        });
+        Self { given, host: host.describe(), hint }
+    }
+}
+
+impl Explain for OfOwnHub {
+    fn hint(&self) -> Option<String> {
+        self.hint.clone()
+    }
+
+    fn status(&self) -> ExitStatus {
+        ExitStatus::Usage
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

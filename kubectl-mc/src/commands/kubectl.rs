@@ -15,6 +15,7 @@ use crate::cli::RouteChoice;
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::credential::Login;
+use crate::cluster::inventory::{self, ListFormat};
 use crate::cluster::route::{self, RouteError, Through};
 use crate::commands::builtin;
 use crate::env::Env;
@@ -29,7 +30,7 @@ use crate::kubectl::verb::Effect;
 use crate::log::Log;
 use crate::multi;
 use crate::multi::direct::{Plan, TailPlan};
-use crate::multi::selection::{Choice, Kind};
+use crate::multi::selection::{Choice, Kind, SelectedCluster, SelectionError};
 use crate::printer::Printer;
 use crate::settings::Settings;
 use crate::trace;
@@ -96,6 +97,25 @@ fn through<'a>(
     route::Request { wanted, login, scanned, env, now }.choose()
 }
 
+/// Looks up the ids that the paths of some hubs have in place of names. A name that the hub does not list is an error.
+fn look_up<'a>(
+    clusters: impl IntoIterator<Item = &'a ClusterName>,
+    login: &Login<'_>,
+    scanned: &Scanned,
+    env: &Env,
+) -> Result<(), Failure> {
+    if !login.found().hub.dialect.has_ids() || preflight::needs_no_server(scanned) {
+        return Ok(());
+    }
+    let list = inventory::list(login.host()?, scanned, env, None, ListFormat::Objects)?;
+    let known: Vec<_> =
+        SelectedCluster::of_list(&list).iter().filter_map(|cluster| cluster.member().cloned()).collect();
+    match clusters.into_iter().find(|name| !known.contains(name)) {
+        Some(name) => Err(SelectionError::Unknown { name: name.clone(), known }.into()),
+        None => Ok(()),
+    }
+}
+
 /// On success kubectl has taken our place and this does not return (on Unix).
 fn one(
     scanned: Scanned,
@@ -111,6 +131,7 @@ fn one(
     rewrite::check(&scanned, &id)?;
     let found = ClusterContext::load_for(&scanned, &settings.host, env)?;
     let login = Login::new(&found, &scanned);
+    look_up([&cluster], &login, &scanned, env)?;
     let now = SystemTime::now();
     let through = through(&login, &scanned, settings, env, now)?;
     if let Some((plan, take_over)) = Plan::for_one(&scanned, env) {
@@ -130,6 +151,7 @@ fn one(
     }
     if self_review::is_sent(&scanned)
         && !host.is_direct
+        && !host.hub.is_foreign()
         && self_review::check(&found, &cluster, &scanned, env)? == Subresource::SelfReviews
     {
         overlay = overlay::self_review_overlay_json(&host, &cluster)?;

@@ -6,7 +6,7 @@ use crate::argv::Scanned;
 use crate::chosen_cluster::ChosenCluster;
 use crate::cli::{Flags, UseArgs};
 use crate::cluster::context::ClusterContext;
-use crate::cluster::inventory::{self, ListFormat};
+use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::env::Env;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -47,6 +47,8 @@ pub(super) fn run(
 fn check(name: &ClusterName, host: &ClusterContext, env: &Env, printer: &Printer) -> Result<(), Failure> {
     let list = match inventory::list(host, &Scanned::default(), env, None, ListFormat::Objects) {
         Ok(list) => list,
+        Err(InventoryError::NoList { .. }) => return Ok(()),
+        Err(InventoryError::OtherHub(other)) => return Err(other.into()),
         Err(error) => {
             printer.note_line(&format!("warning: {name} was not looked up: {error}"));
             return Ok(());

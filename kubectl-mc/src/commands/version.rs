@@ -62,6 +62,9 @@ fn server(flags: &Flags, env: &Env, printer: &Printer) -> Option<SidecarVersion>
 fn ask(options: &HostOptions, env: &Env) -> Result<SidecarVersion, Failure> {
     let host = ClusterContext::load(options, env)?;
     let at = || host.describe();
+    if host.hub.is_foreign() {
+        return Err(VersionError { host: at(), reason: "the hub has no such sidecar".to_owned() }.into());
+    }
     let reply = client::get(&host, &Scanned::default(), env, &SidecarVersion::path(), "application/json");
     let reply = reply.map_err(|error| VersionError { host: at(), reason: error.reason() })?;
     Ok(SidecarVersion::of(&reply).map_err(|reason| VersionError { host: at(), reason })?)

@@ -25,12 +25,30 @@ pub(super) fn all(session: &Session<'_>, from: &ListOf) -> Vec<SelectedCluster> 
     }
 }
 
+/// Takes the ids that the paths of some hubs have, as far as they are known.
+pub(super) fn learn_ids(session: &Session<'_>, host: &ClusterContext) {
+    if !host.hub.dialect.has_ids() {
+        return;
+    }
+    let list = json(session, host, None);
+    let id = |item: &Value| {
+        let text = |at: &str| item.pointer(at).and_then(Value::as_str);
+        Some((text("/metadata/name")?.parse().ok()?, text("/status/id")?.parse().ok()?))
+    };
+    host.hub.learn(list["items"].as_array().into_iter().flatten().filter_map(id).collect());
+}
+
 /// The clusters that a label selector chooses, as far as they are known.
 fn list(session: &Session<'_>, selector: Option<&str>) -> Vec<SelectedCluster> {
     let Ok(host) = ClusterContext::load(&session.host, session.env) else { return Vec::new() };
+    SelectedCluster::of_list(&json(session, &host, selector))
+}
+
+/// The same as data.
+fn json(session: &Session<'_>, host: &ClusterContext, selector: Option<&str>) -> Value {
     let now = SystemTime::now();
     let cache = Cache::open(session.env).ok();
-    let key = key(&host, selector);
+    let key = key(host, selector);
     let kept = cache.as_ref().and_then(|cache| cache.load_aged(KIND, &key, now));
     let list = match kept {
         Some((list, age)) if age < FRESH => list,
@@ -43,7 +61,7 @@ fn list(session: &Session<'_>, selector: Option<&str>) -> Vec<SelectedCluster> {
             None => kept.filter(|(_, age)| *age < STALE).map(|(list, _)| list).unwrap_or_default(),
         },
     };
-    SelectedCluster::of_list(&serde_json::from_slice::<Value>(&list).unwrap_or_default())
+    serde_json::from_slice(&list).unwrap_or_default()
 }
 
 /// The names for a flag or an argument that takes one cluster.
@@ -98,7 +116,8 @@ fn command(session: &Session<'_>, selector: Option<&str>) -> Command {
 /// A caller has a list of their own at each host.
 fn key(host: &ClusterContext, selector: Option<&str>) -> String {
     let user = host.user_name().unwrap_or_default();
-    format!("{:?}", (&host.context, &host.server, user, &host.files, selector))
+    let hub = host.hub.dialect.to_string();
+    format!("{:?}", (&host.context, &host.server, hub, user, &host.files, selector))
 }
 
 const KIND: &str = "completion";

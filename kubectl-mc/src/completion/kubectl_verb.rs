@@ -119,6 +119,7 @@ fn on_member(session: &Session<'_>, before: &Scanned, typed: &str) -> Answer {
             Some(context) => context.cluster.clone(),
             None => host()?,
         };
+        clusters::learn_ids(session, &host);
         // Not among the overlays of commands: to have one means that the cluster was reached.
         let overlay = overlay::overlay_json(&host, &cluster).ok()?;
         let name = String::from_utf8_lossy(&overlay);

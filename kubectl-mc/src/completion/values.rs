@@ -7,6 +7,7 @@ use clap::Arg;
 use super::Session;
 use super::answer::{Answer, Candidate};
 use super::{child, clusters};
+use crate::cli::HubChoice;
 use crate::kubectl::exec::{Invocation, Kubectl};
 
 /// The values of a flag as it was given: `--cluster`, `-C`.
@@ -43,6 +44,7 @@ pub(super) fn of_argument(session: &Session<'_>, argument: &Arg, typed: &str) ->
         // The word before a ROLE or a VERB, unless a flag names the cluster.
         "CLUSTER" | "[CLUSTER] ROLE" | "[CLUSTER] VERB" => clusters::one(session, typed),
         "FILE" => Answer::files(),
+        "HUB" => Answer::words(HubChoice::words()).beginning_with(typed),
         _ => Answer::default(),
     }
 }

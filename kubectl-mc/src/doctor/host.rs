@@ -8,6 +8,7 @@ use kubectl_mc_api::names;
 use kubectl_mc_api::path::PROXY_GROUP_VERSION;
 use serde_json::{Value, json};
 
+use super::hub;
 use super::report::Finding;
 use super::requests::{post, send};
 use crate::cli;
@@ -31,6 +32,13 @@ pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<F
     }
     findings.push(login(host, client).await);
     findings.extend(version.date.map(|there| clock(Timestamp::now(), there)));
+    if host.hub.is_foreign() {
+        let is_service_account = findings
+            .iter()
+            .any(|finding| finding.check == "login" && finding.message.starts_with("system:serviceaccount:"));
+        findings.extend(hub::check(host, client, is_service_account).await);
+        return findings;
+    }
     findings.push(sidecar(host, client).await);
     findings.extend(registration(host, client).await);
     findings
@@ -126,6 +134,10 @@ async fn sidecar(host: &ClusterContext, client: &kube::Client) -> Finding {
     let took = begin.elapsed().as_millis();
     if !discovery.status.is_success() {
         let refusal = discovery.refusal();
+        if refusal.as_ref().is_some_and(|refusal| refusal.hop == Hop::SidecarMissing) {
+            // What is found is checked in the place of this host.
+            let _ = host.hub.find(client).await;
+        }
         let reason = refusal.as_ref().map_or_else(|| discovery.message().to_string(), ToString::to_string);
         return Finding::problem("sidecar", reason, refusal.map(|refusal| refusal.hint(host, None)));
     }

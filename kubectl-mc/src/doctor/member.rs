@@ -30,11 +30,13 @@ pub(super) struct CheckContext {
 /// Adds each finding when it is known, so that a check without an end hides none before it.
 pub(super) async fn check(context: &CheckContext, name: &ClusterName, findings: &mut Vec<Finding>) {
     let CheckContext { host, host_client, client, kubectl_minor, with_streams } = context;
-    if let Some(object) = listed(host_client, name).await {
+    if host.hub.is_foreign() {
+        // Its own list was read for the choice, and the rest is what it answers.
+    } else if let Some(object) = listed(host_client, name).await {
         findings.extend(conditions(&object, host, name));
     }
     let begin = Instant::now();
-    let root = path::member_root(name);
+    let root = host.hub.root(name);
     let reply = send(client, Method::GET, &format!("{root}/version"), None).await;
     let took = begin.elapsed().as_millis();
     let version = match read(reply, host, name) {
@@ -47,7 +49,9 @@ pub(super) async fn check(context: &CheckContext, name: &ClusterName, findings: 
     findings.push(Finding::ok("request", format!("Kubernetes {version} in {took} ms")));
     findings.extend(age(&version, name));
     findings.extend(skew(*kubectl_minor, exec::minor(version.raw()), &version));
-    findings.extend(rights(host_client, name).await);
+    if !host.hub.is_foreign() {
+        findings.extend(rights(host_client, name).await);
+    }
     if *with_streams {
         findings.push(streams::check(host, client, name, exec::minor(version.raw())).await);
     }
@@ -136,7 +140,7 @@ fn read(
 ) -> Result<ServerText, Finding> {
     let reply =
         reply.map_err(|error| Finding::problem("request", format!("{error}: {}", error.reason()), None))?;
-    if let Some(refusal) = reply.refusal() {
+    if let Some(refusal) = reply.refusal_before(&host.hub.dialect, "/version") {
         return Err(Finding::problem("request", refusal.to_string(), Some(refusal.hint(host, Some(name)))));
     }
     match reply.json()["gitVersion"].as_str() {
@@ -145,9 +149,17 @@ fn read(
         None => Err(Finding::warning(
             "request",
             format!("the member answers GET /version without a version: {}", reply.message()),
-            format!("{} access explain -C {name} get /version", host.kubectl_mc()),
+            explain(host, name, "get /version"),
         )),
     }
+}
+
+/// The command that shows which hop refuses a request.
+pub(super) fn explain(host: &ClusterContext, name: &ClusterName, request: &str) -> String {
+    if host.hub.is_foreign() {
+        return format!("try: {} -C {name} -v=6 auth whoami", host.kubectl_mc());
+    }
+    format!("{} access explain -C {name} {request}", host.kubectl_mc())
 }
 
 /// A member that enrolled, or was joined by a printed manifest, was not looked at before.

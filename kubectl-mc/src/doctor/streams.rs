@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use http::{Method, Request, StatusCode, header};
 use kube::client::Body;
-use kubectl_mc_api::{ClusterName, path};
+use kubectl_mc_api::ClusterName;
 use serde_json::Value;
 use tokio::time::timeout;
 
+use super::member;
 use super::report::Finding;
 use super::requests::send;
 use crate::cluster::client::{self, ClientError, Reply};
@@ -37,7 +38,7 @@ pub(super) async fn check(
     cluster: &ClusterName,
     member_minor: Option<u32>,
 ) -> Finding {
-    let pod = match running_pod(client, cluster, host.namespace.as_deref()).await {
+    let pod = match running_pod(client, &host.hub.root(cluster), host.namespace.as_deref()).await {
         Ok(Some(pod)) => pod,
         Ok(None) => return Finding::skipped(CHECK, "streams not tried: no pod that you may list runs there"),
         Err(error) => return Finding::skipped(CHECK, format!("streams not tried: {}", error.reason())),
@@ -56,7 +57,7 @@ pub(super) async fn check(
         Verdict::Refused(why) => Finding::problem(
             CHECK,
             format!("no stream to pod {}: {why}", pod.name),
-            Some(format!("{} access explain -C {cluster} port-forward pods", host.kubectl_mc())),
+            Some(member::explain(host, cluster, "port-forward pods")),
         ),
     }
 }
@@ -100,16 +101,15 @@ struct Pod {
 /// One of all namespaces, or of the context's where the caller may list no more.
 async fn running_pod(
     client: &kube::Client,
-    cluster: &ClusterName,
+    root: &str,
     namespace: Option<&str>,
 ) -> Result<Option<Pod>, ClientError> {
-    let root = path::member_root(cluster);
     let namespaced = format!("/api/v1/namespaces/{}/pods", namespace.unwrap_or("default"));
     for pods in ["/api/v1/pods", &namespaced] {
         let path = format!("{root}{pods}?fieldSelector=status.phase%3DRunning&limit=10");
         let reply = send(client, Method::GET, &path, None).await?;
         if let Some(pod) =
-            reply.status.is_success().then(|| reply.json()).as_ref().and_then(|list| first(list, &root))
+            reply.status.is_success().then(|| reply.json()).as_ref().and_then(|list| first(list, root))
         {
             return Ok(Some(pod));
         }

@@ -27,7 +27,7 @@ pub(crate) struct Remote {
 impl Remote {
     /// By a context of the same kubeconfig.
     pub(crate) async fn connect(context: &str, host: &HostOptions, env: &Env) -> Result<Self, ConnectError> {
-        let options = HostOptions { kubeconfig: host.kubeconfig.clone(), context: Some(context.to_owned()) };
+        let options = HostOptions::plain(host.kubeconfig.clone(), Some(context.to_owned()));
         Ok(Self { connection: connection::connect(&options, env).await? })
     }
 }

@@ -259,7 +259,7 @@ pub(crate) fn member(
         return Err(NoMember.into());
     }
     let kubeconfig = member_kubeconfig.as_ref().map(Into::into).or_else(|| host.kubeconfig.clone());
-    Ok(ClusterContext::load(&HostOptions { kubeconfig, context: member_context.clone() }, env)?)
+    Ok(ClusterContext::load(&HostOptions::plain(kubeconfig, member_context.clone()), env)?)
 }
 
 /// Tells what was found; anything that refuses ends it, and a warning wants an answer.

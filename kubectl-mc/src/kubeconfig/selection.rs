@@ -72,7 +72,8 @@ impl Request<'_> {
         let is_listed = chosen.iter().all(|cluster| cluster.listed.is_some());
         let all = match list_of(&mut list, !is_listed || self.needs_list) {
             Ok(all) => all,
-            Err(error) if !self.needs_list => {
+            Err(InventoryError::NoList { .. }) if !self.needs_list => None,
+            Err(error) if !self.needs_list && !matches!(error, InventoryError::OtherHub(_)) => {
                 let names = clusters.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(", ");
                 printer.note_line(&format!("warning: {names} was not looked up: {error}"));
                 None

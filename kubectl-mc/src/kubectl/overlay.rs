@@ -16,7 +16,7 @@ use crate::error::Explain;
 
 /// The cluster's API root by way of the context that reaches it: what kubectl takes as its server.
 pub(crate) fn server(through: &ClusterContext, cluster: &ClusterId) -> String {
-    format!("{}{}", through.server, cluster.root())
+    format!("{}{}", through.server, cluster.root(through))
 }
 
 /// The overlay as it is stored.

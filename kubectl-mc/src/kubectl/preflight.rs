@@ -7,15 +7,16 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use kubectl_mc_api::{ClusterName, path};
+use kubectl_mc_api::ClusterName;
 
 use crate::argv::Scanned;
 use crate::cache;
 use crate::cluster::client::{self, ClientError, Reply};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::hop::{Hop, Refusal};
+use crate::cluster::hub::Hub;
 use crate::env::Env;
-use crate::error::Explain;
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::overlay;
 
@@ -43,21 +44,31 @@ pub(crate) fn run(
     cluster: &ClusterName,
     scanned: &Scanned,
     env: &Env,
-) -> Result<(), PreflightError> {
-    let path = format!("{}/version", path::member_root(cluster));
-    let refusal = of_answer(client::get(host, scanned, env, &path, "application/json"));
-    refusal.map_or(Ok(()), |refusal| Err(PreflightError::new("kubectl", scanned, host, cluster, &refusal)))
+) -> Result<(), Failure> {
+    let path = format!("{}{VERSION}", host.hub.root(cluster));
+    let refusal = of_answer(host, client::get(host, scanned, env, &path, "application/json"));
+    let Some(refusal) = refusal else { return Ok(()) };
+    if refusal.may_lack_the_sidecar()
+        && let Some(other) = Hub::find_at(host, scanned, env)
+    {
+        return Err(other.into());
+    }
+    Err(PreflightError::new("kubectl", scanned, host, cluster, &refusal).into())
 }
 
 /// The same for one of several clusters, by a client that is there already.
-pub(crate) async fn refusal(client: &kube::Client, cluster: &ClusterName) -> Option<Refusal> {
-    let path = format!("{}/version", path::member_root(cluster));
-    of_answer(client::get_by(client, &path, "application/json").await)
+pub(crate) async fn refusal(
+    host: &ClusterContext,
+    client: &kube::Client,
+    cluster: &ClusterName,
+) -> Option<Refusal> {
+    let path = format!("{}{VERSION}", host.hub.root(cluster));
+    of_answer(host, client::get_by(client, &path, "application/json").await)
 }
 
-fn of_answer(answer: Result<Reply, ClientError>) -> Option<Refusal> {
+fn of_answer(host: &ClusterContext, answer: Result<Reply, ClientError>) -> Option<Refusal> {
     match answer {
-        Ok(reply) => reply.refusal(),
+        Ok(reply) => reply.refusal_before(&host.hub.dialect, VERSION),
         // kubectl shows the rest in its own words.
         Err(
             ClientError::Setup(_)
@@ -143,6 +154,7 @@ fn is_warm(folder: &Path, now: SystemTime) -> bool {
     written.is_ok_and(|written| now.duration_since(written).is_ok_and(|age| age < DISCOVERY_LIFETIME))
 }
 
+const VERSION: &str = "/version";
 const DISCOVERY_LIFETIME: Duration = Duration::from_secs(6 * 60 * 60);
 
 #[cfg(test)]

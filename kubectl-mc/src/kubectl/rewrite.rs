@@ -79,7 +79,7 @@ fn below_member(given: &OsStr, host: &ClusterContext, cluster: &ClusterId) -> Re
     let given = given.to_str().filter(|given| !given.contains("://"));
     let given = given.ok_or(RewriteError::RawNotPath)?;
     let slash = if given.starts_with('/') { "" } else { "/" };
-    Ok(format!("{}{}{slash}{given}", host.prefix(), cluster.root()).into())
+    Ok(format!("{}{}{slash}{given}", host.prefix(), cluster.root(host)).into())
 }
 
 #[derive(Debug, PartialEq, thiserror::Error)]

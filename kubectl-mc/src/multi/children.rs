@@ -22,6 +22,7 @@ use crate::argv::Scanned;
 use crate::cache::Cache;
 use crate::cluster::client;
 use crate::cluster::cluster_id::{ClusterId, KubeconfigContext};
+use crate::cluster::context::ClusterContext;
 use crate::cluster::shared_credentials::SharedCredentials;
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
@@ -34,7 +35,8 @@ use crate::multi::selection::SelectedCluster;
 /// What all children of a command share.
 pub(super) struct Children<'a> {
     job: &'a Job<'a>,
-    client: Option<kube::Client>,
+    /// By which members are reached, and the context that it is of.
+    client: Option<(kube::Client, Arc<ClusterContext>)>,
     /// A client of the host itself, for a command that sends a review to the members' proxies.
     host: Option<kube::Client>,
     input: Option<Arc<[u8]>>,
@@ -58,7 +60,9 @@ impl<'a> Children<'a> {
         let ends = job.effect == Effect::Reads && !verb::is_stream(job.scanned);
         let timeout = job.options.timeout(ends);
         let reach = job.reach.host.as_ref();
-        let reviewed = reach.filter(|reach| self_review::is_sent(job.scanned) && !reach.through.is_direct);
+        let reviewed = reach.filter(|reach| {
+            self_review::is_sent(job.scanned) && !reach.through.is_direct && !reach.through.hub.is_foreign()
+        });
         let mut host = match reviewed {
             Some(reach) => client::connection(&reach.host, job.scanned, job.env).await.ok(),
             None => None,
@@ -72,7 +76,10 @@ impl<'a> Children<'a> {
         };
         host = host.filter(|_| review == Subresource::Proxy);
         let client = match reach {
-            Some(reach) => client::connection(&reach.through, job.scanned, job.env).await.ok(),
+            Some(reach) => {
+                let client = client::connection(&reach.through, job.scanned, job.env).await.ok();
+                client.map(|client| (client, Arc::new(reach.through.clone())))
+            }
             None => None,
         };
         let invocations = Invocations {
@@ -172,7 +179,7 @@ struct Start {
     host: Option<kube::Client>,
     may_say_no: bool,
     keep: bool,
-    client: Option<kube::Client>,
+    client: Option<(kube::Client, Arc<ClusterContext>)>,
     permits: Arc<Semaphore>,
     asks: Arc<Semaphore>,
 }
@@ -300,14 +307,14 @@ impl Sink<Event> for Results<'_, '_> {
 
 /// Finds a refusing hop before kubectl runs, which waits longer and reports less.
 async fn refusal(
-    client: Option<&kube::Client>,
+    client: Option<&(kube::Client, Arc<ClusterContext>)>,
     cluster: &ClusterName,
     host: Option<&kube::Client>,
     timeout: Option<Duration>,
 ) -> Result<(), Fault> {
-    let Some(client) = client else { return Ok(()) };
+    let Some((client, through)) = client else { return Ok(()) };
     let asked = async {
-        match (preflight::refusal(client, cluster).await, host) {
+        match (preflight::refusal(through, client, cluster).await, host) {
             (None, Some(host)) => self_review::refusal(host, cluster).await,
             (refusal, _) => refusal,
         }
@@ -316,7 +323,13 @@ async fn refusal(
         Some(timeout) => tokio::time::timeout(timeout, asked).await.map_err(|_| Fault::TimedOut(timeout))?,
         None => asked.await,
     };
-    refusal.map_or(Ok(()), |refusal| Err(Fault::Refused(refusal)))
+    let Some(refusal) = refusal else { return Ok(()) };
+    if refusal.may_lack_the_sidecar()
+        && let Some(other) = through.hub.find(client).await
+    {
+        return Err(Fault::OtherHub(other));
+    }
+    Err(Fault::Refused(refusal))
 }
 
 /// A kubectl costs 50 MB and a good part of a core while it starts.

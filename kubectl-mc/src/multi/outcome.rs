@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::cluster::cluster_id::ClusterId;
 
 use crate::cluster::hop::{Hop, Refusal};
+use crate::cluster::hub::OtherHub;
 use crate::server_text::ServerText;
 
 /// One cluster and what came of it.
@@ -21,6 +22,8 @@ pub(crate) enum Fault {
     NotReady(ServerText),
     /// A hop refused, with the message of its server.
     Refused(Refusal),
+    /// The host is a hub of another project; the command is begun again.
+    OtherHub(OtherHub),
     /// It took longer than it was given.
     TimedOut(Duration),
     /// The server of a context does not answer.
@@ -50,6 +53,7 @@ impl Fault {
                 Hop::ClusterUnknown => "unknown".to_owned(),
                 hop => hop.to_string(),
             },
+            Self::OtherHub(_) => Hop::Hub.to_string(),
             Self::Unreachable(_) => "unreachable".to_owned(),
             Self::TimedOut(after) => format!("timed out after {}", in_words(*after)),
             Self::Answered { reason, .. } => match reason.raw() {
@@ -96,7 +100,7 @@ impl Fault {
             }
             Self::Answered { reason, message } => Some(format!("Error from server ({reason}): {message}")),
             Self::Other(words) => Some(words.clone()),
-            Self::Kubectl { .. } | Self::NegativeAnswer | Self::NotBegun => None,
+            Self::Kubectl { .. } | Self::OtherHub(_) | Self::NegativeAnswer | Self::NotBegun => None,
         }
     }
 }

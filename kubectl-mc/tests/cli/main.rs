@@ -19,6 +19,8 @@ mod explain;
 mod fleet;
 mod fleet_per_cluster;
 mod fleet_writes;
+mod hub_limits;
+mod hubs;
 mod install;
 mod keep;
 mod kubeconfig;

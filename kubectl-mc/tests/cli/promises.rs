@@ -286,7 +286,7 @@ fn a_configuration_is_read_strictly() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: cannot use FOLDER/home/.config/kubectl-mc/config.yaml: unknown field `set`, expected one of host, sets, defaults at line 2, column 1
+    error: cannot use FOLDER/home/.config/kubectl-mc/config.yaml: unknown field `set`, expected one of host, hub, sets, defaults at line 2, column 1
     hint: did you mean `sets`?
     ");
 }

@@ -18,6 +18,8 @@ pub enum Hop {
     SidecarMissing,
     /// The host cannot reach the sidecar. Only the plugin sees this.
     SidecarUnavailable,
+    /// The hub of another project. Only the plugin sees this.
+    Hub,
     /// The sidecar does not serve the request as it is.
     Request,
     HostAuthentication,
@@ -37,10 +39,11 @@ pub enum Hop {
 
 impl Hop {
     /// Every hop, in the order in which a request passes them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::HostUnreachable,
         Self::SidecarMissing,
         Self::SidecarUnavailable,
+        Self::Hub,
         Self::Request,
         Self::HostAuthentication,
         Self::HostAuthorization,
@@ -60,6 +63,7 @@ impl Hop {
             Self::HostUnreachable => "host unreachable",
             Self::SidecarMissing => "sidecar not installed",
             Self::SidecarUnavailable => "sidecar not available",
+            Self::Hub => "hub",
             Self::Request => "request",
             Self::HostAuthentication => "host authentication",
             Self::HostAuthorization => "host authorization",

@@ -3,6 +3,7 @@
 //! - [`access`]: who may be impersonated on a member, and why
 //! - [`age`]: ages of objects
 //! - [`cluster_access`]: the `ClusterAccess` custom resource, a grant that is kept
+//! - [`dialect`]: the paths and the lists of other projects' hubs
 //! - [`direct`]: the sidecar's own address for clients, and where it is published
 //! - [`enrollment`]: the time in which a member's agent may enroll
 //! - [`go_duration`]: durations of flags and queries
@@ -17,6 +18,7 @@
 pub mod access;
 pub mod age;
 pub mod cluster_access;
+pub mod dialect;
 pub mod direct;
 pub mod enrollment;
 pub mod go_duration;

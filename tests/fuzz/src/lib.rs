@@ -6,6 +6,7 @@
 //! `tests/fuzz.sh` runs the targets.
 
 pub mod configuration;
+pub mod dialect;
 pub mod headers;
 mod lines;
 pub mod proxy_path;

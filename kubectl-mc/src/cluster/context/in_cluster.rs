@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 
-use super::{ClusterContext, User};
+use super::{ClusterContext, Hub, User};
 use crate::env::{self, Env};
 
 pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -44,6 +44,7 @@ pub(super) fn host(env: &Env, service_account: &Path) -> Option<ClusterContext> 
         namespace: namespace.filter(|namespace| !namespace.is_empty()),
         extensions: None,
         files: Vec::new(),
+        hub: Hub::default(),
         is_direct: false,
         kubeconfig_flag: None,
     })

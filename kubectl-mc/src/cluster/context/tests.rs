@@ -98,7 +98,7 @@ fn without_a_list_the_file_in_the_home_folder_is_read() {
 #[test]
 fn kubeconfig_flag_replaces_all_files_and_must_exist() {
     let files = Files::new(&[("a", A), ("b", B)]);
-    let options = |name| HostOptions { kubeconfig: Some(files.path(name)), context: Some("a".to_owned()) };
+    let options = |name| HostOptions::plain(Some(files.path(name)), Some("a".to_owned()));
     let host = ClusterContext::load_with(&options("a"), &files.env(&["b"]), Path::new("/nowhere")).unwrap();
     assert_eq!(host.files, [files.path("a")]);
     let error = ClusterContext::load_with(&options("missing"), &files.env(&["b"]), Path::new("/nowhere"))

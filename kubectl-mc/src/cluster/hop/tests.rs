@@ -28,6 +28,7 @@ fn host() -> ClusterContext {
         extensions: None,
         files: Vec::new(),
         kubeconfig_flag: None,
+        hub: Default::default(),
         is_direct: false,
         kubeconfig: kube::config::Kubeconfig::default(),
     }
@@ -40,6 +41,7 @@ fn every_hop_on_the_wire_has_a_sentence_and_a_hint() {
         ("host unreachable", "check the network"),
         ("sidecar not installed", "kubectl mc --context=h install"),
         ("sidecar not available", "get apiservice v1alpha1.proxy.kubectl-mc.dev"),
+        ("hub", "kubectl --context=h api-resources"),
         ("request", "check the command"),
         ("host authentication", "kubectl --context=h auth whoami"),
         ("host authorization", "kubectl mc --context=h access grant view --user=USER -C m1"),
@@ -59,7 +61,7 @@ fn every_hop_on_the_wire_has_a_sentence_and_a_hint() {
         }
     }
     let told = Hop::ALL.iter().filter(|hop| refusal(502, Some(**hop), "x").is_some());
-    assert_eq!(told.count(), 13, "every hop but the member is tested above");
+    assert_eq!(told.count(), 14, "every hop but the member is tested above");
 }
 
 #[test]
@@ -117,4 +119,56 @@ fn an_unknown_cluster_has_an_exit_code_of_its_own() {
     let of = |hop| Refusal { hop, message: ServerText::default() }.exit_status();
     assert_eq!(of(Hop::ClusterUnknown), ExitStatus::NoSuchCluster);
     assert_eq!(of(Hop::MemberUnreachable), ExitStatus::Failed);
+}
+
+#[test]
+fn only_answers_about_the_hubs_api_are_the_hubs() {
+    let by = |hub: Dialect, code: u16, body: &str, path: &str| {
+        let status = StatusCode::from_u16(code).unwrap();
+        Refusal::by_hub(&hub, status, body.as_bytes(), path).map(|refusal| refusal.hop)
+    };
+    let about = |group: &str| {
+        serde_json::json!({"kind": "Status", "message": "no", "details": {"group": group, "name": "m1"}})
+            .to_string()
+    };
+    let pods = "/api/v1/pods?limit=1";
+    let (of_hub, of_member) = (about("cluster.karmada.io"), about("apps"));
+    for (code, hop) in [(404, Hop::ClusterUnknown), (403, Hop::HostAuthorization), (503, Hop::Hub)] {
+        assert_eq!(by(Dialect::Karmada, code, &of_hub, pods), Some(hop));
+        assert_eq!(by(Dialect::Karmada, code, &of_member, pods), None);
+        assert_eq!(by(Dialect::KubeAdmiral, code, &of_hub, pods), None);
+        assert_eq!(by(Dialect::Clusternet, code, &about("proxies.clusternet.io"), pods), Some(hop));
+    }
+    // A member serves these, so they say that the hub does not serve the member.
+    let page = "404 page not found\n";
+    for path in ["", "/api", "/apis?x", "/version", pods] {
+        assert_eq!(by(Dialect::KubeAdmiral, 404, page, path), Some(Hop::Hub), "{path}");
+    }
+    assert_eq!(by(Dialect::KubeAdmiral, 404, page, "/apis/apps/v1/deployments"), None);
+    assert_eq!(by(Dialect::Karmada, 404, &of_member, "/version"), None);
+    // Without a group nothing is the template's own.
+    let template = Dialect::Template("/{cluster}".parse().unwrap());
+    assert_eq!(by(template, 403, &about(""), pods), None);
+}
+
+#[test]
+fn another_hub_has_hints_of_its_own() {
+    let m1 = "m1".parse().unwrap();
+    let at = |dialect: Dialect| ClusterContext { hub: dialect.into(), ..host() };
+    for dialect in Dialect::HUBS {
+        let host = at(dialect);
+        for hop in Hop::ALL {
+            let hint = hint(hop, &host, Some(&m1));
+            for word in ["sidecar", "kubectl mc --context=h install", "access", "join"] {
+                let is_general = matches!(
+                    hop,
+                    Hop::Sidecar | Hop::SidecarMissing | Hop::SidecarUnavailable | Hop::Request
+                );
+                assert!(is_general || !hint.replace("grants access", "").contains(word), "{hop}: {hint}");
+            }
+        }
+    }
+    let karmada = at(Dialect::Karmada);
+    let hub = hint(Hop::Hub, &karmada, Some(&m1));
+    assert!(hub.contains("get --raw /apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy/version"), "{hub}");
 }

@@ -12,7 +12,7 @@ fn host(cluster: &str, user: &str) -> ClusterContext {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config");
     std::fs::write(&file, yaml).unwrap();
-    let options = crate::cluster::context::HostOptions { kubeconfig: Some(file), context: None };
+    let options = crate::cluster::context::HostOptions { kubeconfig: Some(file), ..Default::default() };
     ClusterContext::load(&options, &Env::default()).unwrap()
 }
 

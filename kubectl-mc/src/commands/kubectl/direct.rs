@@ -78,6 +78,7 @@ fn at(
     let results = client::runtime()?.block_on(plan.run(&task, &mut text));
     let may_take_over = held.as_ref().is_some_and(Printer::holds_all);
     match (ended(results), &reach.host, cluster.member()) {
+        (Ok(Some(MemberFailure::OtherHub(other))), ..) => Err(other.into()),
         // On a terminal kubectl colors its warnings.
         (Ok(None | Some(MemberFailure::NegativeAnswer)), ..)
             if may_take_over && printer.holds_note("Warning: ") && io::stderr().is_terminal() =>

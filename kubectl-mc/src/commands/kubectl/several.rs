@@ -88,6 +88,9 @@ pub(super) fn run(
     }
     multi::check(&scanned, &targets)?;
     let growth = Growth::new(&choice, &settings.sets, &targets);
+    if has_members && targets.iter().any(|target| target.listed.is_none() && target.member().is_some()) {
+        super::look_up(targets.iter().filter_map(SelectedCluster::member), login.get()?, &scanned, env)?;
+    }
     let host = match has_members {
         true => Some(super::through(login.get()?, &scanned, &settings, env, SystemTime::now())?.reach()?),
         false => None,

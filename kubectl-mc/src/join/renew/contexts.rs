@@ -42,14 +42,14 @@ impl Contexts {
         let file = arguments.member.member_kubeconfig.as_ref().map(Into::into);
         let kubeconfig = file.clone().or_else(|| options.kubeconfig.clone());
         // Which context is loaded does not matter: it is the list of all that is read.
-        let any = HostOptions { kubeconfig: kubeconfig.clone(), context: None };
+        let any = HostOptions::plain(kubeconfig.clone(), None);
         let loaded = if file.is_some() { ClusterContext::load(&any, env)? } else { host.at.cluster.clone() };
         let names = loaded.kubeconfig.contexts.into_iter().map(|context| context.name);
         let names = names.filter(|name| file.is_some() || Some(name) != host.at.cluster.context.as_ref());
 
         let (mut asked, turns) = (JoinSet::new(), Arc::new(Semaphore::new(AT_ONCE)));
         for context in names {
-            let options = HostOptions { kubeconfig: kubeconfig.clone(), context: Some(context.clone()) };
+            let options = HostOptions::plain(kubeconfig.clone(), Some(context.clone()));
             let (env, turns) = (env.clone(), turns.clone());
             asked.spawn(async move {
                 let _turn = turns.acquire().await;

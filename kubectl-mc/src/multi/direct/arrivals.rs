@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kubectl_mc_api::path;
+use kubectl_mc_api::dialect::Dialect;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -33,14 +33,18 @@ impl Arrivals {
     /// Follows them until this is dropped.
     pub(super) fn follow(login: &Login, task: &Task<'_>) -> Self {
         let names = watch::Sender::new(Names::new());
+        let host = task.reach.host.as_ref();
+        let dialect = host.map(|host| host.through.hub.dialect.clone()).unwrap_or_default();
+        let is_watched = dialect.has_watch();
         let mut follower = Follower {
             login: login.clone(),
             awaited: task.not_ready.iter().map(|(name, _)| name.clone()).collect(),
             known: task.clusters.iter().cloned().collect(),
             growth: task.growth.cloned(),
+            dialect,
             arrived: names.clone(),
         };
-        let is_needed = !follower.awaited.is_empty() || follower.growth.is_some();
+        let is_needed = is_watched && (!follower.awaited.is_empty() || follower.growth.is_some());
         let following = is_needed.then(|| {
             Abort(tokio::spawn(async move {
                 loop {
@@ -66,6 +70,7 @@ struct Follower {
     /// All clusters of the command at its start.
     known: Names,
     growth: Option<Growth>,
+    dialect: Dialect,
     arrived: watch::Sender<Names>,
 }
 
@@ -86,6 +91,10 @@ impl Follower {
             let mut is_new = false;
             for event in events.iter() {
                 let Ok(Event { object }) = serde_json::from_slice(event) else { continue };
+                let object = match &self.dialect {
+                    Dialect::Own => object,
+                    dialect => dialect.cluster_of(&object).unwrap_or_default(),
+                };
                 for cluster in SelectedCluster::of_list(&json!({"items": [object]})) {
                     is_new |= self.look_at(cluster, &mut others);
                 }
@@ -149,12 +158,16 @@ impl Follower {
             format!("?labelSelector={}", utf8_percent_encode(selector, NON_ALPHANUMERIC))
         });
         let body = self.open(&query).await?.collect().await.ok()?.to_bytes();
-        Some(SelectedCluster::of_list(&serde_json::from_slice(&body).ok()?))
+        let list: Value = serde_json::from_slice(&body).ok()?;
+        Some(SelectedCluster::of_list(&match &self.dialect {
+            Dialect::Own => list,
+            dialect => json!({"items": dialect.view(&list).clusters}),
+        }))
     }
 
     async fn open(&self, query: &str) -> Option<Body> {
         let (client, round) = self.login.client().await.ok()?;
-        let request = Request::get(format!("{}{query}", path::CLUSTERS_PATH))
+        let request = Request::get(format!("{}{query}", self.dialect.list_path()?))
             .header(header::ACCEPT, "application/json")
             .body(Body::empty())
             .ok()?;

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use kubectl_mc_api::dialect::Dialect;
 use serde::Deserialize;
 
 use crate::cluster::client::{ClientError, Reply};
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::hop::{self, Hop, Refusal};
+use crate::cluster::hub::OtherHub;
 use crate::server_text::ServerText;
 
 /// One failure at one member.
@@ -16,6 +18,9 @@ pub(crate) enum MemberFailure {
     /// A hop before the member refused.
     #[error("{0}")]
     Refused(Refusal),
+    /// The host is a hub of another project; the command is begun again.
+    #[error(transparent)]
+    OtherHub(OtherHub),
     /// The member's own answer, in kubectl's words.
     #[error("Error from server{}: {message}", in_parentheses(reason))]
     Server { code: u16, reason: ServerText, message: ServerText },
@@ -44,9 +49,10 @@ pub(crate) enum MemberFailure {
 
 impl MemberFailure {
     /// What an answer that is no success says.
-    pub(super) fn of(reply: &Reply, cluster: &ClusterId) -> Self {
+    pub(super) fn of(reply: &Reply, cluster: &ClusterId, hub: &Dialect, path: &str) -> Self {
         // Before a context there is no other hop.
-        if let Some(refusal) = reply.refusal().filter(|_| cluster.member().is_some()) {
+        let refusal = reply.refusal_before(hub, path);
+        if let Some(refusal) = refusal.filter(|_| cluster.member().is_some()) {
             return Self::Refused(refusal);
         }
         let status: Status = serde_json::from_slice(&reply.body).unwrap_or_default();
@@ -75,6 +81,11 @@ impl MemberFailure {
             }
             _ => Self::Said(crate::error::chain(error)),
         }
+    }
+
+    /// Whether the host may be without kubectl-mc's own sidecar.
+    pub(super) fn may_lack_the_sidecar(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.may_lack_the_sidecar())
     }
 
     /// Whether the server that the caller logs in to refuses the credential.
@@ -115,7 +126,11 @@ impl MemberFailure {
                     | Hop::MemberUnreachable
             ),
             Self::Server { code, .. } => *code == StatusCode::TOO_MANY_REQUESTS.as_u16() || *code >= 500,
-            Self::NotReady(_) | Self::Unreadable(_) | Self::NegativeAnswer | Self::Said(_) => false,
+            Self::NotReady(_)
+            | Self::OtherHub(_)
+            | Self::Unreadable(_)
+            | Self::NegativeAnswer
+            | Self::Said(_) => false,
         }
     }
 }
@@ -145,7 +160,8 @@ mod tests {
 
     fn of(code: u16, hop: Hop, body: &str) -> MemberFailure {
         let (status, body) = (StatusCode::from_u16(code).unwrap(), body.to_owned().into());
-        MemberFailure::of(&Reply { status, hop: Some(hop), date: None, body }, &"m1".parse().unwrap())
+        let reply = Reply { status, hop: Some(hop), date: None, body };
+        MemberFailure::of(&reply, &"m1".parse().unwrap(), &Dialect::Own, "/api")
     }
 
     #[test]

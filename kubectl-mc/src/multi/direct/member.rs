@@ -49,18 +49,20 @@ impl Members {
             Some(host) => Some(Login::at_host(host, task, streams).await?),
             None => None,
         };
+        let by_host = task.reach.host.as_ref().map(|host| Arc::new(host.through.clone()));
         let credentials = SharedCredentials::default();
         let (sender, warnings) = mpsc::unbounded_channel();
         let mut all = Vec::new();
         for (place, name) in task.clusters.iter().enumerate() {
             let through = task.reach.of(name).map_err(|error| ClientError::Setup(error.into()))?;
-            let login = match (&host, name.member()) {
-                (Some(host), Some(_)) => host.clone(),
-                _ => Login::at_context(through, task, &credentials, streams),
+            let (login, reached_by) = match (&host, &by_host, name.member()) {
+                (Some(host), Some(by_host), Some(_)) => (host.clone(), Arc::clone(by_host)),
+                _ => (Login::at_context(through, task, &credentials, streams), Arc::new(through.clone())),
             };
             all.push(Member {
                 name: name.clone(),
                 login,
+                through: reached_by,
                 namespace: through.namespace.as_deref().unwrap_or("default").into(),
                 discovery: Store::key(through, name).into(),
                 place,
@@ -86,6 +88,8 @@ impl Members {
 pub(super) struct Member {
     pub(super) name: ClusterId,
     login: Login,
+    /// The context by which it is reached.
+    through: Arc<ClusterContext>,
     /// The namespace that kubectl takes when none is given.
     namespace: Arc<str>,
     /// The key of its discovery.
@@ -99,7 +103,7 @@ pub(super) struct Member {
 impl Member {
     /// A successful answer's head, with its body to come. `path` is the member's own, with a query.
     pub(super) async fn open(&self, path: &str, accept: &str) -> Result<Response<Body>, MemberFailure> {
-        self.call(&Call { root: self.name.root(), path, accept, review: None }).await
+        self.call(&Call { root: self.root(), path, accept, review: None }).await
     }
 
     /// Sends a review of the caller to the member's subresource `selfreviews`, for which the right to read the member is
@@ -111,17 +115,23 @@ impl Member {
     ) -> Result<T, MemberFailure> {
         let body = Bytes::from(review.to_string());
         let call = |root| Call { root, path, accept: "application/json", review: Some(&body) };
-        let by_reading = self.name.member().map(path::self_review_root);
+        let by_reading =
+            self.name.member().filter(|_| !self.through.hub.is_foreign()).map(path::self_review_root);
         let response = match by_reading {
             Some(root) => match self.call(&call(root)).await {
                 Err(MemberFailure::Refused(Refusal { hop: Hop::HostAuthorization, .. })) => {
-                    self.call(&call(self.name.root())).await
+                    self.call(&call(self.root())).await
                 }
                 answered => answered,
             },
-            None => self.call(&call(self.name.root())).await,
+            None => self.call(&call(self.root())).await,
         };
         parse(&self.body(response?.into_body(), MAX_ANSWER).await?)
+    }
+
+    /// The path of its API below the server by which it is reached.
+    fn root(&self) -> String {
+        self.name.root(&self.through)
     }
 
     async fn call(&self, call: &Call<'_>) -> Result<Response<Body>, MemberFailure> {
@@ -140,6 +150,11 @@ impl Member {
             let refused = failure.is_of_the_login();
             if !refused {
                 self.login.taken(round);
+            }
+            if failure.may_lack_the_sidecar()
+                && let Some(other) = self.through.hub.find(&client).await
+            {
+                return Err(MemberFailure::OtherHub(other));
             }
             if !refused || renewed || !self.renew(round).await? {
                 return Err(failure);
@@ -189,7 +204,7 @@ impl Member {
         }
         let (head, body) = response.into_parts();
         let body = self.body(body, MAX_ERROR).await?;
-        Ok(Err(MemberFailure::of(&Reply::new(&head, body), &self.name)))
+        Ok(Err(MemberFailure::of(&Reply::new(&head, body), &self.name, &self.through.hub.dialect, call.path)))
     }
 
     /// The same member, on another stream.

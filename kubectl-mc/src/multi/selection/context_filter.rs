@@ -120,7 +120,7 @@ contexts:
 - {name: broken, context: {cluster: nowhere}}
 ";
         std::fs::write(&file, text).unwrap();
-        let options = HostOptions { kubeconfig: Some(file), context: None };
+        let options = HostOptions { kubeconfig: Some(file), ..HostOptions::default() };
         let all = contexts(&options, &crate::env::Env::default()).unwrap();
         for (selector, expected) in [
             ("user=admin", &["one", "two"][..]),

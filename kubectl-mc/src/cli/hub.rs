@@ -1,0 +1,49 @@
+//! The value of `--hub`: which project's hub the host is.
+
+use std::str::FromStr;
+
+use kubectl_mc_api::dialect::{Dialect, InvalidDialect};
+use serde::{Deserialize, Deserializer};
+
+/// The hub that the user names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum HubChoice {
+    /// kubectl-mc's own sidecar, else what the host serves.
+    #[default]
+    Auto,
+    Is(Dialect),
+}
+
+impl HubChoice {
+    pub(crate) const OWN: Self = Self::Is(Dialect::Own);
+
+    /// The values without the form of a template.
+    pub(crate) fn words() -> impl Iterator<Item = &'static str> {
+        [AUTO, "own"].into_iter().chain(Dialect::HUBS.iter().map(Dialect::word)).chain([TEMPLATE])
+    }
+}
+
+impl FromStr for HubChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == AUTO {
+            return Ok(Self::Auto);
+        }
+        text.parse().map(Self::Is).map_err(|error| match error {
+            InvalidDialect::Unknown(_) => {
+                format!("expected one of {}/PATH/{{cluster}}", Self::words().collect::<Vec<_>>().join(", "))
+            }
+            InvalidDialect::Template(error) => error.to_string(),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for HubChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+const AUTO: &str = "auto";
+const TEMPLATE: &str = "template=";

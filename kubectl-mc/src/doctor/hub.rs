@@ -1,0 +1,47 @@
+//! The checks of a host that has the hub of another project: which one it is, and what it is known not to do.
+
+use http::StatusCode;
+use kubectl_mc_api::dialect::Dialect;
+
+use super::report::Finding;
+use crate::cluster::client;
+use crate::cluster::context::ClusterContext;
+use crate::cluster::hub::Origin;
+
+pub(super) async fn check(
+    host: &ClusterContext,
+    client: &kube::Client,
+    is_service_account: bool,
+) -> Vec<Finding> {
+    let dialect = &host.hub.dialect;
+    let by = if host.hub.origin == Origin::Given {
+        "as chosen by --hub or the configuration"
+    } else {
+        "by discovery"
+    };
+    let mut findings = vec![Finding::ok("hub", format!("{}, {by}", dialect.title()))];
+    match dialect {
+        Dialect::Karmada if is_service_account => findings.push(Finding::warning(
+            "hub",
+            "Karmada impersonates a service account with its derived groups, which members refuse",
+            "log in to the host as a user",
+        )),
+        Dialect::KubeAdmiral => findings.extend(aggregation(client).await),
+        _ => {}
+    }
+    findings
+}
+
+/// KubeAdmiral lists clusters by CRDs, and reaches them by an aggregated API that its releases do not serve.
+async fn aggregation(client: &kube::Client) -> Option<Finding> {
+    let reply = client::get_by(client, AGGREGATED, "application/json").await.ok()?;
+    (reply.status == StatusCode::NOT_FOUND).then(|| {
+        Finding::problem(
+            "hub",
+            "KubeAdmiral lists clusters here, and serves no path to them (aggregated.kubeadmiral.io)",
+            Some("work on contexts of your kubeconfig: --contexts".to_owned()),
+        )
+    })
+}
+
+const AGGREGATED: &str = "/apis/aggregated.kubeadmiral.io/v1alpha1";

@@ -1,0 +1,225 @@
+//! How the hubs of other projects serve their clusters: where a cluster's API is below the hub's server, and where the hub
+//! lists its clusters. Only these paths and the reading of the listed objects ([`view`]) differ between hubs.
+//!
+//! Names and ids in a hub's list are data of the hub. What is not one plain path segment (RFC 3986, 3.3) is refused, so no
+//! object of a hub leads a request out of the hub's proxy.
+
+mod segment;
+mod template;
+mod view;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use segment::{InvalidSegment, Segment};
+pub use template::{InvalidTemplate, OtherServer, Template};
+pub use view::{Unusable, View};
+
+use crate::path;
+
+/// A kind of hub.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// kubectl-mc's own sidecar.
+    #[default]
+    Own,
+    Karmada,
+    KubeAdmiral,
+    Clusternet,
+    ClusterGateway,
+    Rancher,
+    /// A path that the user gives. It has no list.
+    Template(Template),
+}
+
+/// The objects that a hub lists its clusters as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resource {
+    pub group: &'static str,
+    pub version: &'static str,
+    /// The plural.
+    pub name: &'static str,
+}
+
+impl Dialect {
+    /// The hubs of other projects, in the order in which discovery looks for them.
+    pub const HUBS: [Self; 5] =
+        [Self::Karmada, Self::KubeAdmiral, Self::Clusternet, Self::ClusterGateway, Self::Rancher];
+
+    /// The value of a flag.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Karmada => "karmada",
+            Self::KubeAdmiral => "kubeadmiral",
+            Self::Clusternet => "clusternet",
+            Self::ClusterGateway => "cluster-gateway",
+            Self::Rancher => "rancher",
+            Self::Template(_) => "template",
+        }
+    }
+
+    /// The name of the project, for messages.
+    pub fn title(&self) -> &'static str {
+        match self {
+            Self::Own => "kubectl-mc",
+            Self::Karmada => "Karmada",
+            Self::KubeAdmiral => "KubeAdmiral",
+            Self::Clusternet => "Clusternet",
+            Self::ClusterGateway => "cluster-gateway",
+            Self::Rancher => "Rancher",
+            Self::Template(_) => "the template",
+        }
+    }
+
+    pub fn is_own(&self) -> bool {
+        *self == Self::Own
+    }
+
+    /// The first hub of another project whose API is among the groups that a host serves, unless the own one is. `server` is the URL of the host:
+    /// Rancher's members have some of its CRDs too, but only Rancher's own server has its paths.
+    pub fn found_in<'a>(groups: impl IntoIterator<Item = &'a str>, server: &str) -> Option<Self> {
+        let groups: Vec<_> = groups.into_iter().collect();
+        if groups.contains(&path::PROXY_GROUP) {
+            return None;
+        }
+        let is_served = |hub: &Self| hub.resource().is_some_and(|resource| groups.contains(&resource.group));
+        let is_hub = |hub: &Self| *hub != Self::Rancher || before_rancher_cluster(server).is_some();
+        Self::HUBS.into_iter().find(|hub| is_served(hub) && is_hub(hub))
+    }
+
+    /// What the hub lists its clusters as; none for a template.
+    pub fn resource(&self) -> Option<Resource> {
+        let (group, version, name) = match self {
+            Self::Own => (path::PROXY_GROUP, path::PROXY_VERSION, path::CLUSTERS),
+            Self::Karmada => ("cluster.karmada.io", "v1alpha1", "clusters"),
+            Self::KubeAdmiral => ("core.kubeadmiral.io", "v1alpha1", "federatedclusters"),
+            Self::Clusternet => ("clusters.clusternet.io", "v1beta1", "managedclusters"),
+            Self::ClusterGateway => ("cluster.core.oam.dev", "v1alpha1", "clustergateways"),
+            Self::Rancher => ("management.cattle.io", "v3", "clusters"),
+            Self::Template(_) => return None,
+        };
+        Some(Resource { group, version, name })
+    }
+
+    /// The collection of clusters below the hub's server, of all namespaces where the objects have one.
+    pub fn list_path(&self) -> Option<String> {
+        let Resource { group, version, name } = self.resource()?;
+        // Rancher's own objects are in the cluster that Rancher runs in.
+        let root = if *self == Self::Rancher { "/k8s/clusters/local" } else { "" };
+        Some(format!("{root}/apis/{group}/{version}/{name}"))
+    }
+
+    /// Whether the hub selects clusters by labels. cluster-gateway's list has none and ignores a selector.
+    pub fn has_labels(&self) -> bool {
+        !matches!(self, Self::ClusterGateway | Self::Template(_))
+    }
+
+    /// Whether changes of the list can be watched object by object: the name of an object tells its cluster.
+    pub fn has_watch(&self) -> bool {
+        matches!(self, Self::Own | Self::Karmada | Self::KubeAdmiral)
+    }
+
+    /// Whether paths have an id in place of the name, so that the list is needed for the path of a named cluster.
+    pub fn has_ids(&self) -> bool {
+        matches!(self, Self::Clusternet | Self::Rancher)
+    }
+
+    /// What stands before and after a cluster in the path of its API.
+    fn around(&self) -> (&str, &str) {
+        match self {
+            Self::Own => ("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/", "/proxy"),
+            Self::Karmada => ("/apis/cluster.karmada.io/v1alpha1/clusters/", "/proxy"),
+            Self::KubeAdmiral => ("/apis/aggregated.kubeadmiral.io/v1alpha1/aggregations/", "/proxy"),
+            Self::Clusternet => ("/apis/proxies.clusternet.io/v1alpha1/sockets/", "/proxy/direct"),
+            Self::ClusterGateway => ("/apis/cluster.core.oam.dev/v1alpha1/clustergateways/", "/proxy"),
+            Self::Rancher => ("/k8s/clusters/", ""),
+            Self::Template(template) => template.around(),
+        }
+    }
+
+    /// The plural and the group of the objects whose subresource `proxy` the path of a cluster is; none where it is no path of
+    /// an API group.
+    pub fn proxied(&self) -> Option<(&str, &str)> {
+        let (before, _) = self.around();
+        let mut segments = before.strip_prefix("/apis/")?.split('/');
+        let (group, _version, name) = (segments.next()?, segments.next()?, segments.next()?);
+        segments.next().is_some().then_some((name, group))
+    }
+
+    /// Whether an error about this API group is the hub's own.
+    pub fn has_group(&self, group: &str) -> bool {
+        let lists = self.resource().is_some_and(|resource| resource.group == group);
+        lists || self.proxied().is_some_and(|(_, of_proxy)| of_proxy == group)
+    }
+
+    /// The path of a cluster's API root below the hub's server, without a trailing slash.
+    pub fn root(&self, cluster: &Segment) -> String {
+        let (before, after) = self.around();
+        format!("{before}{cluster}{after}")
+    }
+
+    /// The cluster of a path below the hub's server, and the rest, which is a path of the cluster's API: the reverse of
+    /// [`Self::root`].
+    pub fn split<'a>(&self, path: &'a str) -> Option<(Segment, &'a str)> {
+        let (before, after) = self.around();
+        let (in_segment, after) = after.split_at(after.find('/').unwrap_or(after.len()));
+        let path = path.strip_prefix(before)?;
+        let (segment, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+        let rest = rest.strip_prefix(after)?;
+        let cluster = segment.strip_suffix(in_segment)?.parse().ok()?;
+        (rest.is_empty() || rest.starts_with('/')).then_some((cluster, rest))
+    }
+
+    /// The server below which the paths of this hub are: that of the host, without what leads to one of Rancher's clusters.
+    ///
+    /// # Errors
+    ///
+    /// A template names another server, which must not see the host's credential.
+    pub fn base<'a>(&self, server: &'a str) -> Result<&'a str, OtherServer> {
+        match self {
+            Self::Rancher => Ok(before_rancher_cluster(server).unwrap_or(server)),
+            Self::Template(template) => template.base(server),
+            _ => Ok(server),
+        }
+    }
+}
+
+/// What stands before `/k8s/clusters/ID` at the end of a server's URL.
+fn before_rancher_cluster(server: &str) -> Option<&str> {
+    let (before, cluster) = server.rsplit_once('/')?;
+    cluster.parse::<Segment>().ok()?;
+    before.strip_suffix("/k8s/clusters")
+}
+
+impl FromStr for Dialect {
+    type Err = InvalidDialect;
+
+    fn from_str(text: &str) -> Result<Self, InvalidDialect> {
+        if let Some(template) = text.strip_prefix("template=") {
+            return Ok(Self::Template(template.parse()?));
+        }
+        let known = [Self::Own].into_iter().chain(Self::HUBS).find(|hub| hub.word() == text);
+        known.ok_or_else(|| InvalidDialect::Unknown(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Template(template) => write!(f, "template={template}"),
+            _ => f.write_str(self.word()),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidDialect {
+    #[error("unknown hub {0:?}")]
+    Unknown(String),
+    #[error(transparent)]
+    Template(#[from] InvalidTemplate),
+}
+
+#[cfg(test)]
+mod tests;

@@ -51,7 +51,8 @@ pub(super) fn of_pods(
     env: &Env,
 ) -> Result<Vec<Value>, Failure> {
     client::runtime()?.block_on(async {
-        let client = client::connection(host, &Scanned::default(), env).await?;
+        let client = client::connection(host, &Scanned::default(), env).await;
+        let client = client.map_err(|error| error.of(host.describe()))?;
         in_pods(arguments, host, &client).await
     })
 }
@@ -63,7 +64,9 @@ async fn in_pods(
 ) -> Result<Vec<Value>, Failure> {
     let pods = format!("/api/v1/namespaces/{}/pods", arguments.namespace);
     let path = format!("{pods}?labelSelector=app.kubernetes.io%2Fname%3D{SIDECAR}");
-    let reply = client::get_by(client, &path, "application/json").await?;
+    let reply = client::get_by(client, &path, "application/json").await;
+    let reply = reply.map_err(|error| error.of(host.describe()))?;
+    let failed = |error: kube::Error| client::failed(error).of(host.describe());
     let refused = |message: ServerText| PodsError::Refused {
         namespace: arguments.namespace.clone(),
         host: host.describe(),
@@ -94,17 +97,17 @@ async fn in_pods(
             let path = format!("{pods}/{name}/log?container={SIDECAR}{since}{previous}");
             let request = Request::get(path).header(header::ACCEPT, "text/plain, */*").body(Body::empty());
             let request = request.map_err(|error| ClientError::Setup(Box::new(error)))?;
-            let (head, mut body) = client.send(request).await.map_err(client::failed)?.into_parts();
+            let (head, mut body) = client.send(request).await.map_err(failed)?.into_parts();
             if !head.status.is_success() {
                 // Most containers have run once, and a pod may begin or end at this moment.
                 if previous.is_empty() {
-                    let body = body.collect().await.map_err(client::failed)?.to_bytes();
+                    let body = body.collect().await.map_err(failed)?.to_bytes();
                     unread = Some(client::Reply::new(&head, body).message());
                 }
                 continue;
             }
             while let Some(frame) = body.frame().await {
-                if let Ok(piece) = frame.map_err(client::failed)?.into_data() {
+                if let Ok(piece) = frame.map_err(failed)?.into_data() {
                     search.take(&piece);
                 }
             }

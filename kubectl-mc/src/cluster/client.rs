@@ -101,7 +101,36 @@ pub(crate) enum ClientError {
 
 impl Explain for ClientError {}
 
+/// Why a cluster gave no answer, with its name.
+#[derive(Debug, thiserror::Error)]
+#[error("{failed} {cluster}: {reason}")]
+pub(crate) struct NoAnswer {
+    failed: &'static str,
+    cluster: String,
+    reason: String,
+    hint: Option<&'static str>,
+}
+
+impl Explain for NoAnswer {
+    fn hint(&self) -> Option<String> {
+        self.hint.map(str::to_owned)
+    }
+}
+
+/// The next step where a cluster cannot be reached.
+pub(crate) const CHECK_NETWORK: &str = "check the network, and the server of the kubeconfig context";
+
 impl ClientError {
+    /// The same with the name of the cluster.
+    pub(crate) fn of(&self, cluster: String) -> NoAnswer {
+        let (failed, reason, hint) = match self {
+            Self::Unreachable(_) => ("cannot reach", self.reason(), Some(CHECK_NETWORK)),
+            Self::Tls(_) => ("cannot establish TLS with", self.reason(), None),
+            Self::Setup(_) | Self::NeedsTerminal | Self::TooLarge(_) => ("cannot use", chain(self), None),
+        };
+        NoAnswer { failed, cluster, reason, hint }
+    }
+
     /// What happened, in the words of the innermost library, because "client error (Connect)" says too little.
     pub(crate) fn reason(&self) -> String {
         let cause = self.source().map(|cause| cause.source().unwrap_or(cause));

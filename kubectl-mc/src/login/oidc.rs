@@ -112,8 +112,8 @@ pub(super) enum OidcError {
     Authority { file: PathBuf, source: std::io::Error },
     #[error("{} holds no PEM certificate", file.display())]
     NoCertificate { file: PathBuf },
-    #[error("cannot reach the issuer at {url}: {}", source.reason())]
-    Unreachable { url: String, source: ClientError },
+    #[error("cannot reach the issuer at {url}: {}", error.reason())]
+    Unreachable { url: String, error: ClientError },
     #[error("{url} answered {status}: {text}")]
     Answered { url: String, status: u16, text: ServerText },
     #[error("{url} answered with something else than expected: {what}")]
@@ -156,8 +156,11 @@ impl Explain for OidcError {
                     .to_owned(),
             ),
             Self::NotOffered("device code") => Some("leave out --oidc-device-code".to_owned()),
-            Self::Unreachable { source: ClientError::Tls(_), .. } => {
+            Self::Unreachable { error: ClientError::Tls(_), .. } => {
                 Some("--oidc-certificate-authority=FILE names the authority of the issuer".to_owned())
+            }
+            Self::Unreachable { error: ClientError::Unreachable(_), .. } => {
+                Some("check the network, and the URL of the issuer".to_owned())
             }
             Self::TooLate { .. } => Some("try again: kubectl mc login".to_owned()),
             _ => None,

@@ -17,7 +17,7 @@ use super::store::{Place, Store};
 use super::user_entry::{self, Wrapped};
 use crate::argv::Scanned;
 use crate::cli::{Flags, LoginArgs};
-use crate::cluster::client::{self, ClientError};
+use crate::cluster::client::{self, ClientError, NoAnswer};
 use crate::cluster::connection;
 use crate::cluster::context::{ClusterContext, User};
 use crate::cluster::credential;
@@ -175,7 +175,7 @@ async fn who_am_i(
         ..AuthInfo::default()
     };
     let host = with_user(host, user);
-    let failed = |source| LoginError::Host { host: host.context_name(), source };
+    let failed = |error: ClientError| LoginError::Host(error.of(host.context_name()));
     let client = client::connection(&host, &Scanned::default(), env).await.map_err(failed)?;
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
@@ -234,8 +234,8 @@ enum LoginError {
     NoToken,
     #[error("cannot read {}", file.display())]
     Read { file: PathBuf, source: std::io::Error },
-    #[error("cannot try the credential at {host}")]
-    Host { host: String, source: ClientError },
+    #[error("cannot try the credential at the host: {0}")]
+    Host(NoAnswer),
     #[error("{host} does not accept the credential (401 Unauthorized); nothing was changed")]
     Refused { host: String, issuer: Option<String> },
     #[error("cannot try the credential at {host}: it answered {status}: {text}")]
@@ -245,6 +245,7 @@ enum LoginError {
 impl Explain for LoginError {
     fn hint(&self) -> Option<String> {
         match self {
+            Self::Host(error) => error.hint(),
             Self::NoTerminal => Some(
                 "--token-file=- reads it from standard input; --oidc-issuer-url logs in by OpenID Connect; \
                  `kubectl mc login -- COMMAND` takes what a command prints"
@@ -261,7 +262,7 @@ impl Explain for LoginError {
 
     fn status(&self) -> ExitStatus {
         match self {
-            Self::Host { .. } | Self::Refused { .. } | Self::Answered { .. } => ExitStatus::Failed,
+            Self::Host(_) | Self::Refused { .. } | Self::Answered { .. } => ExitStatus::Failed,
             _ => ExitStatus::Usage,
         }
     }

@@ -196,8 +196,11 @@ impl Text for PlainText<'_> {
     }
 
     fn failed(&mut self, _: &ClusterId, failure: &MemberFailure) {
-        // What a hop refuses ends the command, with a hint.
-        if !matches!(failure, MemberFailure::Refused(_) | MemberFailure::OtherHub(_)) {
+        // These end the command, with a hint.
+        if !matches!(
+            failure,
+            MemberFailure::Refused(_) | MemberFailure::OtherHub(_) | MemberFailure::Unreachable(_)
+        ) {
             self.has_failed = true;
             self.printer.note_line(&failure.to_string());
         }

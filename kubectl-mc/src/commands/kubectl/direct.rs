@@ -9,13 +9,14 @@ use crate::cluster::client::{self, ClientError};
 use crate::cluster::cluster_id::ClusterId;
 use crate::cluster::reach::{HostReach, Reach};
 use crate::env::Env;
-use crate::error::Failure;
+use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
 use crate::kubectl::preflight::PreflightError;
-use crate::log::Log;
+use crate::log::{Log, without_credential};
 use crate::multi::ClusterProgress;
 use crate::multi::direct::{DirectError, MemberFailure, Merge, PlainText, Plan, TakeOver, Task};
 use crate::printer::Printer;
+use crate::server_text::ServerText;
 use crate::settings::Settings;
 
 /// A command and its cluster.
@@ -98,12 +99,40 @@ fn at(
             Ok(Some(ExitStatus::Failed))
         }
         (Ok(Some(_)) | Err(_), ..) if may_take_over => Ok(None),
+        (Ok(Some(MemberFailure::Unreachable(reason))), ..) => {
+            printer.release();
+            let (verb, context) = (scanned.verb().unwrap_or_default(), cluster.to_string());
+            let server = cluster.context().map(|context| without_credential(&context.cluster.server));
+            Err(Unreachable {
+                verb: verb.to_string_lossy().into_owned(),
+                context,
+                server: server.unwrap_or_default(),
+                reason,
+            }
+            .into())
+        }
         (Ok(Some(failure)), ..) => {
             printer.release();
             text.end(&failure);
             Ok(Some(ExitStatus::Failed))
         }
         (Err(error), ..) => Err(error.into()),
+    }
+}
+
+/// The server of a context does not answer, and kubectl does not take over.
+#[derive(Debug, thiserror::Error)]
+#[error("kubectl mc {verb} on context {context} ({server}): unreachable: {reason}")]
+struct Unreachable {
+    verb: String,
+    context: String,
+    server: String,
+    reason: ServerText,
+}
+
+impl Explain for Unreachable {
+    fn hint(&self) -> Option<String> {
+        Some(format!("check the network and the server of context {}", self.context))
     }
 }
 

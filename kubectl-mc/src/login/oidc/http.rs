@@ -69,7 +69,7 @@ impl HttpClient {
         let authority = uri.authority().cloned().filter(|_| uri.scheme_str() == Some("https"));
         let authority = authority.ok_or_else(|| OidcError::NotHttps(url.to_owned()))?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let unreachable = |source| OidcError::Unreachable { url: url.to_owned(), source };
+        let unreachable = |error| OidcError::Unreachable { url: url.to_owned(), error };
         let setup = |error| unreachable(ClientError::Setup(error));
         let proxy_url = client::proxy_from_environment(&uri, &self.env);
         // The path is the request's: kube puts that of the server before it.

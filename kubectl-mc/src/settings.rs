@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 pub(crate) use cluster_choice::{ClusterChoice, ClusterChoiceError, cluster_choice};
-pub(crate) use cluster_names::cluster_name;
+pub(crate) use cluster_names::{cluster_name, new_cluster_name};
 
 use crate::cli::{DryRun, Flags, HubChoice, RouteChoice};
 use crate::cluster::context::HostOptions;
@@ -129,9 +129,10 @@ pub(crate) fn read_only(env: &Env) -> Result<bool, SettingsError> {
 
 /// The environment in which the log has the level of `-v`.
 pub(crate) fn with_log_level(level: Option<&OsStr>, env: &Env) -> Result<Env, SettingsError> {
+    let origin = if level.is_some() { "-v" } else { env::LOG };
     let env = level.map_or_else(|| env.clone(), |level| env.with(env::LOG, level));
     match text(&env, env::LOG)? {
-        Some(level) if level.parse::<u8>().is_err() => Err(SettingsError::LogLevel(level)),
+        Some(level) if level.parse::<u8>().is_err() => Err(SettingsError::LogLevel { origin, level }),
         _ => Ok(env),
     }
 }
@@ -187,8 +188,8 @@ pub(crate) enum SettingsError {
     Contradiction(&'static str, &'static str),
     #[error("--batch")]
     Batches(#[from] multi::BatchesError),
-    #[error("invalid log level {0:?}: expected a number")]
-    LogLevel(String),
+    #[error("invalid log level {level:?} of {origin}: expected a number")]
+    LogLevel { origin: &'static str, level: String },
     #[error("invalid {name} {0:?}: expected auto, host or direct", name = env::ROUTE)]
     Route(String),
     #[error("invalid {name} {value:?}: {reason}", name = env::HUB)]
@@ -215,7 +216,7 @@ impl Explain for SettingsError {
             Self::ConfigFile(error) => error.hint(),
             Self::Contradiction(..)
             | Self::NotText { .. }
-            | Self::LogLevel(_)
+            | Self::LogLevel { .. }
             | Self::Route(_)
             | Self::Hub { .. } => None,
         }

@@ -65,6 +65,16 @@ pub(crate) enum ConnectError {
     Runtime(#[source] std::io::Error),
 }
 
+impl ConnectError {
+    /// The same for a context that has another role in the command than the host.
+    pub(crate) fn in_role(self, role: &'static str) -> Self {
+        match self {
+            Self::Context(error) => Self::Context(error.in_role(role)),
+            error => error,
+        }
+    }
+}
+
 impl Explain for ConnectError {
     fn hint(&self) -> Option<String> {
         match self {

@@ -111,7 +111,7 @@ impl ClusterContext {
             return Ok(());
         }
         let context = self.context.clone().unwrap_or_default();
-        Err(HostError::NoUser { context, user: user.clone(), files: self.files.clone() })
+        Err(HostError::NoUser { role: HOST, context, user: user.clone(), files: self.files.clone() })
     }
 
     fn load_with(options: &HostOptions, env: &Env, service_account: &Path) -> Result<Self, HostError> {
@@ -137,7 +137,7 @@ impl ClusterContext {
         }
         match found {
             Some(context) => Self::from_context(name, context, kubeconfig, files),
-            None => Err(HostError::UnknownContext { name, files }),
+            None => Err(HostError::UnknownContext { role: HOST, name, files }),
         }
     }
 
@@ -149,11 +149,11 @@ impl ClusterContext {
     ) -> Result<Self, HostError> {
         let entry = kubeconfig.clusters.iter().find(|entry| entry.name == context.cluster);
         let Some(cluster) = entry.and_then(|entry| entry.cluster.clone()) else {
-            return Err(HostError::NoServer { context: name, cluster: context.cluster });
+            return Err(HostError::NoServer { role: HOST, context: name, cluster: context.cluster });
         };
         let user = context.user.filter(|user| !user.is_empty());
         let Some(server) = cluster.server.as_deref().filter(|server| !server.is_empty()) else {
-            return Err(HostError::NoServer { context: name, cluster: context.cluster });
+            return Err(HostError::NoServer { role: HOST, context: name, cluster: context.cluster });
         };
         let server = with_scheme(server, &cluster, user.as_deref(), &kubeconfig);
         Ok(Self {
@@ -283,19 +283,35 @@ const CREDENTIAL_FLAGS: &[&str] = &["user", "token", "username", "client-certifi
 pub(crate) enum HostError {
     #[error("no host: no kubeconfig names a current context{}", in_files(files))]
     NoContext { files: Vec<PathBuf> },
-    #[error("no host: context {name:?} does not exist{}", in_files(files))]
-    UnknownContext { name: String, files: Vec<PathBuf> },
-    #[error("no host: context {context:?} has no server: cluster {cluster:?} has none")]
-    NoServer { context: String, cluster: String },
-    #[error("no host: context {context:?} names user {user:?}, which does not exist{}", in_files(files))]
-    NoUser { context: String, user: String, files: Vec<PathBuf> },
+    #[error("no {role}: context {name:?} does not exist{}", in_files(files))]
+    UnknownContext { role: &'static str, name: String, files: Vec<PathBuf> },
+    #[error("no {role}: context {context:?} has no server: cluster {cluster:?} has none")]
+    NoServer { role: &'static str, context: String, cluster: String },
+    #[error("no {role}: context {context:?} names user {user:?}, which does not exist{}", in_files(files))]
+    NoUser { role: &'static str, context: String, user: String, files: Vec<PathBuf> },
     #[error("cannot use --hub")]
     Hub(#[from] OtherServer),
     #[error("cannot read kubeconfig {}", file.display())]
     Read { file: PathBuf, source: std::io::Error },
-    #[error("cannot parse kubeconfig {}", file.display())]
-    Parse { file: PathBuf, source: Box<kube::config::KubeconfigError> },
+    #[error("cannot parse kubeconfig {}: {reason}", file.display())]
+    Parse { file: PathBuf, reason: String },
 }
+
+impl HostError {
+    /// The same for a context that has another role in the command than the host.
+    pub(crate) fn in_role(mut self, other: &'static str) -> Self {
+        match &mut self {
+            Self::UnknownContext { role, .. } | Self::NoServer { role, .. } | Self::NoUser { role, .. } => {
+                *role = other;
+            }
+            Self::NoContext { .. } | Self::Hub(_) | Self::Read { .. } | Self::Parse { .. } => {}
+        }
+        self
+    }
+}
+
+/// The role of a context unless the command has another for it.
+const HOST: &str = "host";
 
 impl Explain for HostError {
     fn hint(&self) -> Option<String> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::wait::Deadline;
-use super::{InstallError, get};
+use super::{InstallError, RUNS_ON, get};
 use crate::cluster::connection::{self, ConnectError, Connection};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::context::HostOptions;
@@ -28,7 +28,8 @@ impl Remote {
     /// By a context of the same kubeconfig.
     pub(crate) async fn connect(context: &str, host: &HostOptions, env: &Env) -> Result<Self, ConnectError> {
         let options = HostOptions::plain(host.kubeconfig.clone(), Some(context.to_owned()));
-        Ok(Self { connection: connection::connect(&options, env).await? })
+        let connection = connection::connect(&options, env).await;
+        Ok(Self { connection: connection.map_err(|error| error.in_role(RUNS_ON))? })
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn run(
     if arguments.all_expired {
         return renew::run(None, arguments, &options, env, printer);
     }
-    let name = settings::cluster_name(arguments.name.as_deref(), flags)?;
+    let name = settings::new_cluster_name(arguments.name.as_deref(), flags)?;
     if arguments.by_agent.enroll {
         return enroll::run(&name, arguments, &options, env, printer);
     }
@@ -84,7 +84,7 @@ fn agent_plan(
     AgentPlan::of(name, &arguments.by_agent, host.map(|host| (host.server.as_str(), &host.cluster)))
 }
 
-/// Asks only the host, and only for its identity, if it answers.
+/// Queries only the host, and only for its identity, if it answers.
 fn print(
     name: &ClusterName,
     arguments: &JoinArgs,
@@ -94,30 +94,43 @@ fn print(
     env: &Env,
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
-    let host = ClusterContext::load(options, env).ok();
+    let host = ClusterContext::load(options, env);
     let (endpoint, plan) = match direct {
         Some(endpoint) => (endpoint, None),
         None => {
-            let plan = agent_plan(name, arguments, host.as_ref())?.for_others()?;
+            let plan = agent_plan(name, arguments, host.as_ref().ok())?.for_others()?;
             (plan.endpoint(None, None), Some(plan))
         }
     };
-    let host_kubectl = host.as_ref().map_or_else(|| "kubectl".to_owned(), ClusterContext::kubectl);
-    let asked = host.and_then(|host| {
+    let host_kubectl = host.as_ref().map_or_else(|_| "kubectl".to_owned(), ClusterContext::kubectl);
+    let member_kubectl = member.kubectl();
+    let names = Names {
+        cluster: name,
+        host_kubectl: &host_kubectl,
+        member_kubectl: &member_kubectl,
+        member_context: member.context.as_deref(),
+    };
+    judge(preflight::address(&names, None, &endpoint).into_iter().collect(), true, printer)?;
+    let identity = host.map_err(Failure::from).and_then(|host| {
         connection::run(async {
             let host = Side { role: "host", at: connection::to(host, env).await? };
             Ok((survey::uid(&host).await?, survey::namespace(&host).await?))
         })
-        .ok()
     });
-    let (host_uid, namespace) = asked.unwrap_or_else(|| (String::new(), names::NAMESPACE.to_owned()));
+    let (host_uid, namespace) = identity.unwrap_or_else(|failure| {
+        let namespace = names::NAMESPACE;
+        printer.note_line(&format!(
+            "warning: the host did not answer: {failure}; the commands do not record its uid, and use namespace {namespace}"
+        ));
+        (String::new(), namespace.to_owned())
+    });
     let halves = Halves {
         name,
         arguments,
         endpoint: &endpoint,
         agent: plan.as_ref(),
         host_kubectl: &host_kubectl,
-        member_kubectl: &member.kubectl(),
+        member_kubectl: &member_kubectl,
         host_uid: Some(host_uid.as_str()).filter(|uid| !uid.is_empty()),
         namespace: &namespace,
     };
@@ -259,7 +272,8 @@ pub(crate) fn member(
         return Err(NoMember.into());
     }
     let kubeconfig = member_kubeconfig.as_ref().map(Into::into).or_else(|| host.kubeconfig.clone());
-    Ok(ClusterContext::load(&HostOptions::plain(kubeconfig, member_context.clone()), env)?)
+    let options = HostOptions::plain(kubeconfig, member_context.clone());
+    Ok(ClusterContext::load(&options, env).map_err(|error| error.in_role("member"))?)
 }
 
 /// Tells what was found; anything that refuses ends it, and a warning wants an answer.

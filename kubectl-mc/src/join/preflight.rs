@@ -43,7 +43,7 @@ pub(crate) fn check(
     token_life: Duration,
 ) -> Vec<Finding> {
     let mut findings = of_host(names.host_kubectl, host);
-    findings.extend(server(names, member, endpoint));
+    findings.extend(address(names, member.own_server.as_deref(), endpoint));
     findings.extend(identity(names, host, member));
     findings.extend(rights("member", names.member_kubectl, &member.missing));
     findings.extend(version(member));
@@ -92,10 +92,10 @@ fn sidecar(kubectl: &str, host: &HostSurvey) -> Finding {
 }
 
 /// An address that only the caller's machine knows leads the sidecar to itself.
-fn server(names: &Names<'_>, member: &MemberSurvey, endpoint: &Endpoint) -> Option<Finding> {
+pub(super) fn address(names: &Names<'_>, own_server: Option<&str>, endpoint: &Endpoint) -> Option<Finding> {
     let local = endpoint.locality()?;
     let guessed = names.member_context.and_then(address::of_context);
-    let own = member.own_server.clone().filter(|server| !address::is_local(server));
+    let own = own_server.filter(|server| !address::is_local(server)).map(str::to_owned);
     let hint = match own.or(guessed) {
         Some(server) => format!("the member is likely reached by --server={server}"),
         None => {

@@ -24,15 +24,15 @@ pub(crate) fn cluster_choice(
     if *retry_failed {
         return Err(ClusterChoiceError::RetryFailed);
     }
-    let (origin, terms) = match argument {
+    let terms = match argument {
         Some(argument) if !cluster.is_empty() && cluster.join(",") != argument => {
             return Err(ClusterChoiceError::Different {
                 argument: argument.to_owned(),
                 flag: cluster.join(","),
             });
         }
-        Some(argument) => ("argument", vec![argument.to_owned()]),
-        None => ("--cluster", cluster.clone()),
+        Some(argument) => vec![argument.to_owned()],
+        None => cluster.clone(),
     };
     let kept = match (cluster_selector, all_clusters) {
         (Some(_), true) => return Err(ClusterChoiceError::Two("--cluster-selector", "--all-clusters")),
@@ -42,7 +42,10 @@ pub(crate) fn cluster_choice(
     };
     let Some(flag) = kept else {
         let choice = Choice::parse(&terms, exclude, None, false);
-        let choice = choice.map_err(|source| ClusterChoiceError::Term { origin, source })?;
+        let choice = choice.map_err(|source| match argument {
+            Some(_) => ClusterChoiceError::Argument(source),
+            None => ClusterChoiceError::Flag(source),
+        })?;
         let filter = FieldFilter::parse(r#where).map_err(ClusterChoiceError::Where)?;
         // Without a choice, an exclusion would mean all others.
         return match terms.is_empty() && filter.is_empty() {
@@ -81,8 +84,10 @@ pub(crate) enum ClusterChoiceError {
     Where(#[source] FieldFilterError),
     #[error("--exclude needs names or patterns of clusters to exclude from")]
     OnlyExcluded,
-    #[error("{origin}")]
-    Term { origin: &'static str, source: TermError },
+    #[error("--cluster")]
+    Flag(#[source] TermError),
+    #[error(transparent)]
+    Argument(TermError),
 }
 
 impl Explain for ClusterChoiceError {
@@ -98,7 +103,7 @@ impl Explain for ClusterChoiceError {
             }
             Self::Where(source) => return source.hint(),
             Self::OnlyExcluded => "for example: -C '*' --exclude=NAME".to_owned(),
-            Self::Term { source, .. } => return source.hint(),
+            Self::Flag(source) | Self::Argument(source) => return source.hint(),
             Self::NoCluster | Self::RetryFailed | Self::Different { .. } | Self::Two(..) => {
                 "choose clusters by an argument, by -C NAMES, by --cluster-selector=LABELS, by --where=FIELDS or by --all-clusters; `kubectl mc clusters` lists the clusters"
                     .to_owned()

@@ -13,8 +13,9 @@ fn cluster_names(argument: Option<&str>, flags: &Flags) -> Result<Vec<ClusterNam
     if by_list || !exclude.is_empty() || *retry_failed {
         return Err(ClusterNamesError::ByName);
     }
-    let by_flag = parse("--cluster", cluster.iter().map(String::as_str))?;
-    let by_argument = parse("argument", argument)?;
+    let by_flag = names(cluster.iter().map(String::as_str)).collect::<Result<Vec<_>, _>>();
+    let by_flag = by_flag.map_err(ClusterNamesError::Flag)?;
+    let by_argument = names(argument).collect::<Result<Vec<_>, _>>().map_err(ClusterNamesError::Argument)?;
     match (by_argument.is_empty(), by_flag.is_empty()) {
         (true, true) => Err(ClusterNamesError::NoCluster),
         (false, false) if by_argument != by_flag => {
@@ -33,12 +34,18 @@ pub(crate) fn cluster_name(argument: Option<&str>, flags: &Flags) -> Result<Clus
     Ok(name)
 }
 
-fn parse<'a>(
-    origin: &'static str,
+/// The name of a cluster that is to be.
+pub(crate) fn new_cluster_name(
+    argument: Option<&str>,
+    flags: &Flags,
+) -> Result<ClusterName, ClusterNamesError> {
+    cluster_name(argument, flags).map_err(|error| ClusterNamesError::New(Box::new(error)))
+}
+
+fn names<'a>(
     lists: impl IntoIterator<Item = &'a str>,
-) -> Result<Vec<ClusterName>, ClusterNamesError> {
-    let names = lists.into_iter().flat_map(|names| names.split(','));
-    names.map(|name| name.parse().map_err(|source| ClusterNamesError::Invalid { origin, source })).collect()
+) -> impl Iterator<Item = Result<ClusterName, InvalidClusterName>> {
+    lists.into_iter().flat_map(|names| names.split(',')).map(str::parse)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -51,12 +58,19 @@ pub(crate) enum ClusterNamesError {
     ByName,
     #[error("the argument {argument} and --cluster={flag} name different clusters")]
     Different { argument: String, flag: String },
-    #[error("{origin}")]
-    Invalid { origin: &'static str, source: InvalidClusterName },
+    #[error("--cluster")]
+    Flag(#[source] InvalidClusterName),
+    #[error(transparent)]
+    Argument(InvalidClusterName),
+    #[error(transparent)]
+    New(Box<Self>),
 }
 
 impl Explain for ClusterNamesError {
     fn hint(&self) -> Option<String> {
+        if let Self::New(_) = self {
+            return Some("for example: kubectl mc join m1 --member-context=NAME".to_owned());
+        }
         Some(
             "name the cluster as an argument or by -C NAME; `kubectl mc clusters` lists the clusters"
                 .to_owned(),
@@ -83,7 +97,7 @@ mod tests {
             (Some("m1"), &["m1,m2"], "the argument m1 and --cluster=m1,m2 name different clusters"),
             (None, &[], "no cluster named"),
             (None, &["m*"], "--cluster"),
-            (Some(""), &[], "argument"),
+            (Some(""), &[], "invalid cluster name \"\": it is empty"),
         ] {
             let flags =
                 Flags { cluster: flags.iter().map(|&name| name.to_owned()).collect(), ..Flags::default() };

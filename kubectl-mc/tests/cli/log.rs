@@ -59,7 +59,10 @@ fn level_reaches_kubectl_as_it_was_given() {
 #[test]
 fn log_level_that_is_no_number_is_refused() {
     let ran = bed().run_with("KUBECTL_MC_LOG", "debug", &["clusters"]);
-    assert_eq!(ran.failed(), (2, "error: invalid log level \"debug\": expected a number\n"));
+    assert_eq!(
+        ran.failed(),
+        (2, "error: invalid log level \"debug\" of KUBECTL_MC_LOG: expected a number\n")
+    );
 }
 
 #[test]

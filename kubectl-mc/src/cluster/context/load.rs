@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use kube::config::Kubeconfig;
+use kube::config::{Kubeconfig, KubeconfigError};
 
 use super::HostError;
 use crate::cluster::context::HostOptions;
 use crate::env::{self, Env};
+use crate::error::chain;
 
 /// The files to read, in order: `--kubeconfig`, else `KUBECONFIG`, else `~/.kube/config`.
 pub(super) fn files(options: &HostOptions, env: &Env) -> Vec<PathBuf> {
@@ -34,7 +35,13 @@ pub(super) fn merged(files: &[PathBuf], required: bool) -> Result<Kubeconfig, Ho
             Err(error) if error.kind() == io::ErrorKind::NotFound && !required => continue,
             Err(source) => return Err(HostError::Read { file: file.clone(), source }),
         };
-        let parse = |source| HostError::Parse { file: file.clone(), source: Box::new(source) };
+        let parse = |error: KubeconfigError| {
+            // The lines after the first quote the file, which may hold a secret.
+            let reason = chain(&error).lines().next().unwrap_or_default().to_owned();
+            let reason = reason.rsplit_once("YAML: ").map_or(reason.as_str(), |(_, reason)| reason);
+            let reason = reason.strip_prefix("error: ").unwrap_or(reason).to_owned();
+            HostError::Parse { file: file.clone(), reason }
+        };
         let mut next = Kubeconfig::from_yaml(&text).map_err(parse)?;
         let absolute =
             std::path::absolute(file).map_err(|source| HostError::Read { file: file.clone(), source })?;

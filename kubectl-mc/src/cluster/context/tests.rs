@@ -118,7 +118,8 @@ fn missing_rights_are_named() {
     assert_eq!(error(&["a"], None), format!("no host: no kubeconfig names a current context in {}", at("a")));
     assert_eq!(error(&["a"], Some("x")), format!("no host: context \"x\" does not exist in {}", at("a")));
     assert!(error(&["a"], Some("broken")).contains("cluster \"nowhere\" has none"));
-    assert_eq!(error(&["bad"], None), format!("cannot parse kubeconfig {}", at("bad")));
+    let reason = "line 1 column 11: unclosed bracket '['";
+    assert_eq!(error(&["bad"], None), format!("cannot parse kubeconfig {}: {reason}", at("bad")));
 }
 
 #[test]

@@ -168,9 +168,16 @@ fn is_of_classes(letter: char) -> bool {
     letter.is_alphanumeric() || "-_.:@/".contains(letter)
 }
 
+/// What is wrong with a regular expression, on one line: the last line says it, and those before draw it.
+pub(crate) fn expression_error(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let reason = text.lines().last().unwrap_or_default().trim();
+    reason.strip_prefix("error: ").unwrap_or(reason).to_owned()
+}
+
 fn compile(expression: &str, text: &str) -> Result<Regex, TermError> {
     Regex::new(expression)
-        .map_err(|source| TermError::Expression { text: text.to_owned(), source: Box::new(source) })
+        .map_err(|error| TermError::Expression { text: text.to_owned(), reason: expression_error(&error) })
 }
 
 /// What is no term.
@@ -184,8 +191,8 @@ pub(crate) enum TermError {
     Glob(String),
     #[error("the regular expression {0:?} has no closing slash")]
     Open(String),
-    #[error("invalid regular expression {text:?}")]
-    Expression { text: String, source: Box<regex::Error> },
+    #[error("invalid regular expression {text:?}: {reason}")]
+    Expression { text: String, reason: String },
 }
 
 impl Explain for TermError {

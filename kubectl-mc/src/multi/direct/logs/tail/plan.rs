@@ -9,6 +9,7 @@ use crate::argv::{Scanned, TAIL};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
 use crate::multi::direct::kubectl_flags::{Grammar, Words};
+use crate::multi::selection::expression_error;
 
 /// One `kubectl mc tail`.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,12 +64,10 @@ impl Pattern {
     }
 
     fn read(flag: &'static str, text: &str) -> Result<Self, TailError> {
-        let wrong = |error: regex::Error| {
-            // The last line says what; those before draw it.
-            let words = error.to_string();
-            let why = words.lines().last().unwrap_or_default().trim();
-            let why = why.strip_prefix("error: ").unwrap_or(why).to_owned();
-            TailError::Pattern { flag, text: text.to_owned(), why }
+        let wrong = |error: regex::Error| TailError::Pattern {
+            flag,
+            text: text.to_owned(),
+            why: expression_error(&error),
         };
         Ok(Self(Regex::new(text).map_err(wrong)?))
     }

@@ -95,6 +95,16 @@ impl Scanned {
         self.is_value(at) || self.flags.iter().any(|flag| flag.at == at)
     }
 
+    /// The flag that chooses clusters, with its value, for one that kubectl does not have either.
+    pub(crate) fn misspelled_choice(&self) -> Option<String> {
+        self.flag_words().find_map(|(name, word, value)| {
+            let is_long = word.as_encoded_bytes().starts_with(b"--");
+            let meant = flags::meant_choice(name).filter(|_| is_long)?;
+            let value = value.map(|value| format!("={}", value.to_string_lossy())).unwrap_or_default();
+            Some(format!("--{meant}{value}"))
+        })
+    }
+
     /// Whether the verb is one of kubectl itself, not of another plugin.
     pub(crate) fn verb_is_builtin(&self) -> bool {
         self.verb().and_then(OsStr::to_str).is_some_and(flags::is_builtin)

@@ -6,6 +6,8 @@
 
 use std::ffi::OsStr;
 
+use crate::suggestion;
+
 /// Whether a flag takes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlagKind {
@@ -47,6 +49,16 @@ pub(super) fn own(name: &str) -> Option<BuiltinFlag> {
     let (_, own) = BUILTIN_FLAGS.iter().find(|(own, _)| *own == name && !KUBECTL_TOO.contains(&name))?;
     Some(*own)
 }
+
+/// The flag that chooses clusters and is nearest to this name, which neither the plugin nor kubectl has.
+pub(super) fn meant_choice(name: &str) -> Option<&'static str> {
+    let is_known = KUBECTL_LONG.binary_search(&name).is_ok() || KUBECTL_SWITCHES.contains(&name);
+    let choices = ["cluster", "cluster-selector", "all-clusters", "contexts", "context-selector"];
+    if is_known { None } else { suggestion::nearest(name, choices) }
+}
+
+/// Switches of kubectl that look like a flag that chooses clusters.
+const KUBECTL_SWITCHES: &[&str] = &["all-containers", "all-pods"];
 
 /// Flags that kubectl has too and gets, so that only the plugin's own verbs read them, and [`DRY_RUN_CLUSTERS`] is ours.
 const KUBECTL_TOO: &[&str] = &["dry-run", "v"];

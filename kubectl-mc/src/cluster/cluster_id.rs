@@ -55,6 +55,14 @@ impl ClusterId {
         }
     }
 
+    /// The flag by which `--cluster` takes the shown name.
+    pub(crate) fn contexts_flag(&self) -> &'static str {
+        match self {
+            Self::Member(_) => "",
+            Self::Context(_) => "--contexts ",
+        }
+    }
+
     /// The name of the member, if it is one.
     pub(crate) fn member(&self) -> Option<&ClusterName> {
         match self {

@@ -188,7 +188,7 @@ const VERBS: &[BuiltinVerb] = &[
     },
     BuiltinVerb {
         name: "doctor",
-        about: "Check this machine, the host and the clusters, and say what mends each problem",
+        about: "Check this machine, the host and the clusters, and print a fix for each problem",
         arguments: DoctorArgs::augment_args,
         clusters: Clusters::Members,
         effect: |_| Effect::Reads,
@@ -295,7 +295,7 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
     let Some(verb) = find(OsStr::new(name)) else { return Ok(help(printer)) };
     let is_refused = match verb.clusters {
         Clusters::None => flags.chooses_clusters(),
-        Clusters::Where => flags.chooses_besides_where(),
+        Clusters::Where => flags.chooses_besides_where() && !flags.chooses_contexts(),
         Clusters::ByName | Clusters::Choice | Clusters::Members | Clusters::Any | Clusters::Lines => false,
     };
     if is_refused {

@@ -1,5 +1,5 @@
-//! Finds a misspelled verb of the plugin before anything is sent to a cluster. A verb of kubectl, a plugin of kubectl
-//! and an alias of the user come first.
+//! Finds a misspelled verb before anything is sent to a cluster, or asked. A plugin of kubectl and an alias of the user come
+//! first. A word that is like no verb is left to kubectl, which may be newer than this program.
 
 use std::ffi::OsStr;
 
@@ -18,7 +18,7 @@ pub(super) fn check(scanned: &Scanned, env: &Env) -> Result<(), Misspelled> {
         return Ok(());
     }
     let nearest = suggestion::nearest(given, known());
-    match nearest.filter(|nearest| builtin::names().any(|name| name == *nearest)) {
+    match nearest {
         Some(nearest) if !exec::has_plugin(scanned, env) && !is_alias(given, env) => {
             Err(Misspelled { given: given.to_owned(), nearest: nearest.to_owned() })
         }
@@ -36,7 +36,7 @@ fn is_alias(word: &str, env: &Env) -> bool {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("unknown command `{given}`: no plugin kubectl-{given} is in PATH")]
+#[error("unknown command {given:?}: no plugin kubectl-{given} is in PATH")]
 pub(super) struct Misspelled {
     given: String,
     nearest: String,
@@ -44,7 +44,7 @@ pub(super) struct Misspelled {
 
 impl Explain for Misspelled {
     fn hint(&self) -> Option<String> {
-        Some(format!("did you mean `kubectl mc {}`?", self.nearest))
+        Some(format!("did you mean {}?", self.nearest))
     }
 
     fn status(&self) -> ExitStatus {

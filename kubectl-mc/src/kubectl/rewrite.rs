@@ -84,7 +84,7 @@ fn below_member(given: &OsStr, host: &ClusterContext, cluster: &ClusterId) -> Re
 
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum RewriteError {
-    #[error("no command given for cluster {cluster}")]
+    #[error("no command given for {} {cluster}", if cluster.member().is_some() { "cluster" } else { "context" })]
     NoCommand { cluster: ClusterId },
     #[error("`kubectl config` works on kubeconfig files, not on a cluster")]
     Config,
@@ -100,7 +100,8 @@ impl Explain for RewriteError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NoCommand { cluster } => {
-                Some(format!("for example: kubectl mc --cluster={cluster} get pods"))
+                let contexts = cluster.contexts_flag();
+                Some(format!("for example: kubectl mc {contexts}--cluster={cluster} get pods"))
             }
             Self::Config => Some("run it without mc: kubectl config …".to_owned()),
             Self::Server { .. } => Some("--context=NAME chooses the host".to_owned()),

@@ -349,7 +349,7 @@ fn contexts_are_listed() {
     ----- stdout -----
     ----- stderr -----
     error: --contexts cannot be combined with --where
-    hint: --context-selector narrows the contexts by server, user and namespace
+    hint: -C NAMES chooses contexts by name, and --context-selector narrows the contexts by server, user and namespace
     ");
 }
 

@@ -242,7 +242,7 @@ fn no_choice_and_no_match_list_the_clusters() {
     ----- stdout -----
     ----- stderr -----
     error: no cluster chosen
-    hint: choose by --cluster=NAME, --cluster-selector, --where, KUBECTL_MC_CLUSTER or `kubectl mc use NAME`; there are eu-1, eu-2, us-1, see `kubectl mc --help`
+    hint: choose by --cluster=NAME, --cluster-selector, --where, KUBECTL_MC_CLUSTER or `kubectl mc use NAME`, see `kubectl mc --help`; there are eu-1, eu-2, us-1
     ");
     assert_snapshot!(rendered(&bed.run(&["get", "pods", "-C", "asia-*"])), @r"
     exit code: 3

@@ -187,8 +187,8 @@ fn misspelled_verb_is_an_error_before_any_request() {
         [("joni", "join"), ("isntall", "install"), ("unjoin1", "unjoin"), ("clusers", "clusters")]
     {
         let said = format!(
-            "error: unknown command `{given}`: no plugin kubectl-{given} is in PATH\n\
-             hint: did you mean `kubectl mc {meant}`?\n"
+            "error: unknown command {given:?}: no plugin kubectl-{given} is in PATH\n\
+             hint: did you mean {meant}?\n"
         );
         assert_eq!(bed.run(&[given, "m1"]).failed(), (2, said.as_str()));
         assert_eq!(bed.run_with("KUBECTL_MC_CLUSTER", "m1", &[given, "m1"]).failed(), (2, said.as_str()));

@@ -6,12 +6,13 @@ use super::Combination;
 use crate::cli::{ClustersArgs, Flags, Output};
 use crate::cluster::cluster_id::KubeconfigContext;
 use crate::cluster::context;
+use crate::config_file;
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
 use crate::json;
 use crate::log::without_credential;
-use crate::multi::selection::ContextFilter;
+use crate::multi::selection::{ContextFilter, ListOf, SelectedCluster};
 use crate::printer::Printer;
 use crate::server_text::escaped;
 use crate::settings::{Settings, SettingsError};
@@ -29,9 +30,21 @@ pub(super) fn run(
     }
     let filter = flags.context_selector.as_deref().map(ContextFilter::parse).transpose();
     let filter = filter.map_err(SettingsError::ContextSelector)?;
-    let mut all = context::contexts(&Settings::host_of(flags, env)?, env)?;
+    let host = Settings::host_of(flags, env)?;
+    let mut all = context::contexts(&host, env)?;
     all.retain(|context| filter.as_ref().is_none_or(|filter| filter.matches(context)));
-    let data = || json!(all.iter().map(object).collect::<Vec<_>>());
+    let mut all = SelectedCluster::of_contexts(all);
+    let settings = Settings::resolve(flags, env)?;
+    if let Some(choice) = settings.choice.filter(|_| !flags.cluster.is_empty() || !flags.exclude.is_empty()) {
+        let chosen = choice.resolve(&settings.sets, &mut |from: &ListOf| match from {
+            ListOf::Contexts => Ok(SelectedCluster::of_contexts(context::contexts(&host, env)?)),
+            // The members of a set are no contexts.
+            ListOf::Members(_) => Ok(Vec::new()),
+        });
+        all = chosen.map_err(|error| error.in_file(config_file::path(env)))?.iter().cloned().collect();
+    }
+    let all: Vec<_> = all.iter().filter_map(|chosen| chosen.name.context()).collect();
+    let data = || json!(all.iter().copied().map(object).collect::<Vec<_>>());
     match arguments.output {
         Some(Output::Name) => all.iter().for_each(|context| printer.out_line(context.raw_name())),
         Some(Output::Json) => printer.out(&(json::text(&data(), 0) + "\n")),
@@ -46,7 +59,7 @@ pub(super) fn run(
     Ok(ExitStatus::Success)
 }
 
-fn table(all: &[KubeconfigContext], no_headers: bool) -> String {
+fn table(all: &[&KubeconfigContext], no_headers: bool) -> String {
     let mut writer = TabWriter::default();
     if !no_headers {
         writer.line("NAME\tSERVER\tUSER\tNAMESPACE");
@@ -86,4 +99,4 @@ fn of_members(arguments: &ClustersArgs, flags: &Flags) -> Option<&'static str> {
     .find_map(|(is_given, name)| is_given.then_some(name))
 }
 
-const HINT: &str = "--context-selector narrows the contexts by server, user and namespace";
+const HINT: &str = "-C NAMES chooses contexts by name, and --context-selector narrows the contexts by server, user and namespace";

@@ -13,7 +13,7 @@ use crate::cluster::reach::{HostReach, Reach};
 use crate::commands::builtin;
 use crate::config_file;
 use crate::env::{self, Env};
-use crate::error::{Explain, Failure};
+use crate::error::{Explain, Failure, chain};
 use crate::exit::ExitStatus;
 use crate::kubectl::exec::{Invocation, Kubectl};
 use crate::kubectl::rewrite;
@@ -52,7 +52,7 @@ pub(super) fn run(
         None if settings.retry_failed => {
             (multi::recall(Cache::open(env)?.folder(), || Ok(found.get()?))?, false)
         }
-        None => match ask(&mut list, settings.from, env)? {
+        None => match ask(&scanned, &mut list, settings.from, env)? {
             Some(choice) => (choice, true),
             None => return Ok(ExitStatus::Interrupted),
         },
@@ -68,7 +68,7 @@ pub(super) fn run(
         rewrite::check(&scanned, &target.name)?;
     }
     if scanned.verb().is_some_and(|verb| verb == builtin::COMPARE) && targets.len() < 2 {
-        return Err(NothingToCompare { cluster: targets.only().map(|only| only.name.to_string()) }.into());
+        return Err(NothingToCompare { cluster: targets.only().map(|only| only.name.clone()) }.into());
     }
     let has_members = targets.names().any(|cluster| cluster.member().is_some());
     if settings.show_clusters {
@@ -150,30 +150,40 @@ fn local(scanned: Scanned, host: &HostOptions, env: &Env) -> Result<ExitStatus, 
 }
 
 /// Nothing was chosen: asks at a terminal, and elsewhere fails with the clusters there are; `None` if the user cancels.
-fn ask(list: &mut List<'_>, kind: Kind, env: &Env) -> Result<Option<Choice>, Failure> {
-    let all = match kind {
-        Kind::Members => list(&ListOf::Members(None)).unwrap_or_default(),
-        Kind::Contexts => list(&ListOf::Contexts)?,
+fn ask(scanned: &Scanned, list: &mut List<'_>, kind: Kind, env: &Env) -> Result<Option<Choice>, Failure> {
+    let meant = scanned.misspelled_choice();
+    let (all, unlisted) = match kind {
+        Kind::Members => match list(&ListOf::Members(None)) {
+            Ok(all) => (all, None),
+            Err(error) => (Vec::new(), Some(chain(&error))),
+        },
+        Kind::Contexts => (list(&ListOf::Contexts)?, None),
     };
+    // A person would choose the same clusters again.
+    if meant.is_some() {
+        return Err(NoCluster { known: Vec::new(), kind, unlisted: None, meant }.into());
+    }
     match selection::pick(&all, kind, env) {
         Picked::Choice(choice) => Ok(Some(choice)),
         Picked::Cancelled => Ok(None),
         Picked::Nothing => {
-            Err(NoCluster { known: all.into_iter().map(|target| target.name).collect(), kind }.into())
+            let known = all.into_iter().map(|target| target.name).collect();
+            Err(NoCluster { known, kind, unlisted, meant: None }.into())
         }
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("compare needs at least two clusters, but only {} is chosen", cluster.as_deref().unwrap_or("none"))]
+#[error("compare needs at least two clusters, but only {} is chosen", cluster.as_ref().map_or("none", ClusterId::as_str))]
 struct NothingToCompare {
-    cluster: Option<String>,
+    cluster: Option<ClusterId>,
 }
 
 impl Explain for NothingToCompare {
     fn hint(&self) -> Option<String> {
-        let cluster = self.cluster.as_deref().unwrap_or("m1");
-        Some(format!("choose a second cluster: --cluster={cluster},NAME"))
+        let cluster = self.cluster.as_ref().map_or("m1", ClusterId::as_str);
+        let contexts = self.cluster.as_ref().map_or("", ClusterId::contexts_flag);
+        Some(format!("choose a second cluster: {contexts}--cluster={cluster},NAME"))
     }
 
     fn status(&self) -> ExitStatus {
@@ -186,14 +196,24 @@ impl Explain for NothingToCompare {
 struct NoCluster {
     known: Vec<ClusterId>,
     kind: Kind,
+    /// Why the clusters could not be listed.
+    unlisted: Option<String>,
+    /// The flag that a misspelled one was meant to be.
+    meant: Option<String>,
 }
 
 impl Explain for NoCluster {
     fn hint(&self) -> Option<String> {
-        let there_is = selection::what_there_is(&self.known, self.kind);
+        if let Some(meant) = &self.meant {
+            return Some(format!("did you mean {meant}?"));
+        }
+        let there_is = match &self.unlisted {
+            Some(reason) => format!("the clusters could not be listed: {reason}"),
+            None => selection::what_there_is(&self.known, self.kind),
+        };
         Some(match self.kind {
             Kind::Members => format!(
-                "choose by --cluster=NAME, --cluster-selector, --where, {} or `kubectl mc use NAME`; {there_is}, see `kubectl mc --help`",
+                "choose by --cluster=NAME, --cluster-selector, --where, {} or `kubectl mc use NAME`, see `kubectl mc --help`; {there_is}",
                 env::CLUSTER,
             ),
             Kind::Contexts => {

@@ -94,7 +94,7 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) keep: bool,
     /// Maximum number of clusters processed in parallel [default: by the number of cores]
-    #[arg(long, value_name = "NUMBER", global = true, help_heading = SEVERAL)]
+    #[arg(long, value_name = "NUMBER", value_parser = count::<NonZeroUsize>, global = true, help_heading = SEVERAL)]
     pub(crate) cluster_concurrency: Option<NonZeroUsize>,
     /// Timeout of a command on each of several clusters, as in 30s or 2m; 0 disables it
     /// [default: 30s for reads that end by themselves]
@@ -265,6 +265,11 @@ const TEMPLATES: &[&str] = &[
     "go-template-file",
 ];
 
+/// A number of things, of which there is one at least.
+fn count<T: FromStr>(text: &str) -> Result<T, &'static str> {
+    text.parse().map_err(|_| "expected a number of at least 1")
+}
+
 /// Where the help of a verb has the flags that are not its own.
 const CHOICE: &str = "Flags that choose clusters";
 const SEVERAL: &str = "Flags for several clusters";
@@ -311,8 +316,8 @@ Environment:
   KUBECTL_MC_TRACE     otlp exports a trace of the command by OpenTelemetry
   KUBECTL_MC_READONLY  1 refuses every command that may change something
   KUBECTL_MC_DIRECT    0 makes kubectl run every command
-  KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, else that in PATH)
-  KUBECTL_MC_COMPLETION_TIMEOUT  the time limit of a completion [default: 800ms]
+  KUBECTL_MC_KUBECTL   the kubectl to run (else KUBECTL_PATH, then PATH)
+  KUBECTL_MC_COMPLETION_TIMEOUT  time limit of a completion [default: 800ms]
 Exit codes:
   one cluster: kubectl's own; several: 0 all succeeded, 4 some, 5 all failed;
   2 wrong usage, 3 no such cluster, 127 no kubectl, 130 interrupted";

@@ -11,7 +11,7 @@ mod version;
 
 use std::ffi::OsString;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::argv::{self, Scanned};
 use crate::cli;
@@ -70,7 +70,7 @@ fn dispatch(
     let words = if runs_here { arguments } else { scanned.own.clone() };
     let matches = match builtin::parser().try_get_matches_from(program(words)) {
         Ok(matches) => matches,
-        Err(error) => return Ok(parser_said(&error, printer)),
+        Err(error) => return Ok(parser_said(&error, &scanned, printer)),
     };
     if runs_here {
         return builtin::run(&matches, env, printer);
@@ -107,7 +107,7 @@ fn program(arguments: Vec<OsString>) -> impl Iterator<Item = OsString> {
 }
 
 /// Help and version are answers; everything else the parser says is an error.
-fn parser_said(error: &clap::Error, printer: &Printer) -> ExitStatus {
+fn parser_said(error: &clap::Error, scanned: &Scanned, printer: &Printer) -> ExitStatus {
     if error.kind() == ErrorKind::DisplayVersion {
         printer.out_line(&version::client_line());
         return ExitStatus::Success;
@@ -115,6 +115,14 @@ fn parser_said(error: &clap::Error, printer: &Printer) -> ExitStatus {
     let text = error.render().to_string();
     if error.use_stderr() {
         printer.note(&text);
+        let unknown =
+            error.get(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
+        let is_shell = matches!(unknown, Some(ContextValue::String(flag)) if flag == "--shell");
+        if is_shell && scanned.verb().is_some_and(|verb| verb == "completion") {
+            printer.note_line(
+                "hint: name the shell as an argument, for example: kubectl mc completion install bash",
+            );
+        }
         ExitStatus::Usage
     } else {
         printer.out(&cli::wrap(&text));

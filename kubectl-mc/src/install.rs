@@ -143,7 +143,9 @@ impl Explain for InstallError {
                 "cert-manager in that cluster cannot update the APIService of this host; omit --certificates".to_owned(),
             ),
             Self::ScrapedElsewhere => Some(
-                "create a PodMonitor in that cluster, with a token of this host (docs/how-to/monitoring.md)".to_owned(),
+                "create a PodMonitor in that cluster, with a token of this host: \
+                 https://github.com/kubectl-mc/kubectl-mc/blob/main/docs/how-to/monitoring.md"
+                    .to_owned(),
             ),
             Self::LocalHost { likely: Some(server), .. } => {
                 Some(format!("the host is likely reached by --host-server={server}"))

@@ -74,7 +74,7 @@ pub(super) async fn run(
     match asked {
         Ok(verdicts) => verdicts.into_iter().for_each(|(hop, verdict)| hops.add(hop, verdict)),
         Err(failure) => {
-            let why = format!("the member cannot be asked: {failure}");
+            let why = format!("cannot query the member: {failure}");
             for hop in ["member impersonation", "member authorization"] {
                 hops.add(hop, Verdict::Unknown(why.clone(), failure.hint.clone()));
             }

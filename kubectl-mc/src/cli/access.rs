@@ -190,10 +190,10 @@ Examples:
   # For a working day
   kubectl mc access grant edit --user=jane -C 'eu-*' --for=8h
 
-Clusters by name or pattern get the access at once, with your own rights there.
---cluster-selector, --all-clusters, --for and --name write a ClusterAccess. The
-sidecar then maintains the access, for the roles that each cluster lists: see
-`kubectl mc join --bindable-roles`.";
+Clusters by name or pattern get the access at once, with your own rights
+there. --cluster-selector, --all-clusters, --for and --name write a
+ClusterAccess. The sidecar then maintains the access, for the roles that each
+cluster lists: see `kubectl mc join --bindable-roles`.";
 
 const REVOKE_EXAMPLES: &str = "\
 Examples:

@@ -21,8 +21,8 @@ pub(crate) struct AgentArgs {
         ]
     )]
     pub(crate) agent: bool,
-    /// With --agent: print one manifest for the administrator of a member that you have no context of; its agent then gives the
-    /// host what a join would
+    /// With --agent: print one manifest for a member without a context in your kubeconfig; its agent sends CA and tokens to
+    /// the host
     #[arg(long, requires = "agent")]
     pub(crate) enroll: bool,
     /// With --enroll: how long the manifest can be applied, at most 1h

@@ -32,7 +32,8 @@ pub(crate) struct AuditArgs {
 const EXAMPLES: &str = "\
 Prints the caller, the member's object, the host's decision, how the request
 ended, and where else it is recorded. The sidecar writes audit events if it
-has an audit log or an audit webhook: see docs/how-to/audit.md.
+has an audit log or an audit webhook:
+https://github.com/kubectl-mc/kubectl-mc/blob/main/docs/how-to/audit.md
 
 Reading the logs of the sidecar's pods needs the right to get pods/log there.
 
@@ -41,4 +42,4 @@ Examples:
   kubectl mc audit 5f2c7f9e-3f0e-4d3c-9f0a-6a5d1f0c3b1e
 
   # From a file that a log collector has, for a program
-  kubectl mc audit 5f2c7f9e-3f0e-4d3c-9f0a-6a5d1f0c3b1e --file=audit.log -o json";
+  kubectl mc audit 5f2c7f9e-3f0e-4d3c-9f0a-6a5d1f0c3b1e --file=a.log -o json";

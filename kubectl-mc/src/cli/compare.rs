@@ -30,10 +30,14 @@ pub(crate) struct CompareArgs {
 const USAGE: &str = "kubectl mc compare [get] TYPE[/NAME]... [FLAGS] --cluster=CLUSTERS";
 
 const EXAMPLES: &str = "\
-Each field that differs is a unified diff: --- the value of most clusters, +++ another one. The one cluster that
-differs from all others is marked (odd one out). Not compared are fields that each cluster writes itself (status, uid,
-resourceVersion, generation, creationTimestamp, managedFields, uids of owners, clusterIP, nodeName) and objects that it
-makes itself (ConfigMap kube-root-ca.crt, tokens of service accounts). The values of Secrets are never shown.
+Each field that differs is a unified diff: --- the value of most clusters, +++
+another one. The one cluster that differs from all others is marked (odd one
+out). Not compared are fields that each cluster writes itself (status, uid,
+resourceVersion, generation, creationTimestamp, managedFields, uids of owners,
+clusterIP, nodeName) and objects that it makes itself (ConfigMap
+kube-root-ca.crt, tokens of service accounts). The values of Secrets are never
+shown.
+
 Exit codes: 0 no differences, 1 differences.
 
 Examples:

@@ -31,10 +31,10 @@ pub(crate) struct InstallArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) image_pull_secret: Vec<String>,
     /// Number of sidecar replicas [default: 2]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(NonZeroU32))]
+    #[arg(long, value_name = "NUMBER", value_parser = super::count::<NonZeroU32>)]
     pub(crate) replicas: Option<NonZeroU32>,
     /// Port of the sidecars [default: 10250; with --host-network 10260]
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(NonZeroU16))]
+    #[arg(long, value_name = "PORT", value_parser = port)]
     pub(crate) secure_port: Option<NonZeroU16>,
     /// Use the nodes' network, for hosts whose kube-apiserver cannot reach pods (EKS with an overlay network)
     #[arg(long)]
@@ -67,7 +67,7 @@ pub(crate) struct InstallArgs {
     #[arg(long, value_name = "KEY[=VALUE][:EFFECT]", value_parser = toleration)]
     pub(crate) toleration: Vec<Map<String, Value>>,
     /// Additional flag of `mc-sidecar serve`, as in --sidecar-flag=--max-tunnels=500; may be repeated
-    #[arg(long, value_name = "FLAG", allow_hyphen_values = true, require_equals = true)]
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true, require_equals = true, value_parser = sidecar_flag)]
     pub(crate) sidecar_flag: Vec<String>,
     /// Context of the cluster that runs the sidecars, for hosts without nodes of their own
     #[arg(long, value_name = "CONTEXT", requires = "reach")]
@@ -89,7 +89,7 @@ pub(crate) struct InstallArgs {
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) diff: bool,
     /// Print the manifests without contacting a cluster
-    #[arg(long, short = 'o', value_name = "FORMAT", conflicts_with_all = ["dry_run", "diff", "run_on"])]
+    #[arg(long, short = 'o', value_name = "FORMAT", conflicts_with_all = ["dry_run", "diff", "run_on", "external_name", "endpoint", "host_server"])]
     pub(crate) output: Option<Output>,
     /// Take over fields that other field managers own
     #[arg(long)]
@@ -139,6 +139,17 @@ pub(super) fn host_server(text: &str) -> Result<String, &'static str> {
     match uri {
         Some(uri) if uri.scheme_str() == Some("https") => Ok(text.trim_end_matches('/').to_owned()),
         _ => Err("expected https://HOST[:PORT]"),
+    }
+}
+
+fn port(text: &str) -> Result<NonZeroU16, &'static str> {
+    text.parse().map_err(|_| "a port is 1 to 65535")
+}
+
+fn sidecar_flag(text: &str) -> Result<String, &'static str> {
+    match text.strip_prefix("--") {
+        Some(flag) if !flag.is_empty() => Ok(text.to_owned()),
+        _ => Err("a flag begins with --, as in --sidecar-flag=--max-tunnels=500"),
     }
 }
 

@@ -181,16 +181,16 @@ Examples:
   # The cluster of context m1-admin becomes m1 behind the current context
   kubectl mc join m1 --member-context=m1-admin --labels=env=prod,region=eu
 
-  # Let the host's ClusterAccesses bind a ClusterRole there, and a Role of namespace shop
+  # Let the host's ClusterAccesses bind a ClusterRole and a Role there
   kubectl mc join m1 --member-context=m1-admin --bindable-roles=view,shop/ci
 
   # The kubeconfig has an address that the sidecar cannot reach
-  kubectl mc join m1 --member-context=m1 --server=https://m1-control-plane:6443
+  kubectl mc join m1 --member-context=m1 --server=https://m1.example:6443
 
   # The host cannot reach the member, but the member reaches the host
   kubectl mc join m1 --member-context=m1-admin --agent
 
-  # Another person administers the member: hand the printed manifest over as a credential
+  # Another person administers the member; the manifest is a credential
   kubectl mc join m1 --agent --enroll
 
   # Another person administers the host

@@ -66,8 +66,9 @@ pub(crate) struct ShellArgs {
 }
 
 const KUBECONFIG_EXAMPLES: &str = "\
-The contexts go through the host and name the user of your own kubeconfig, so the
-output holds no secret and works beside that file. The current context stays.
+The contexts go through the host and name the user of your own kubeconfig, so
+the output holds no secret and works beside that file. The current context
+stays.
 
 Examples:
   # Contexts of all members, in your kubeconfig; again later for new members

@@ -98,10 +98,10 @@ pub(crate) struct CredentialArgs {
 const OIDC: &str = "OpenID Connect";
 
 const LOGIN_EXAMPLES: &str = "\
-Stores a credential for the host in the keyring of the operating system and lets
-the host's context of your kubeconfig use it. The kubeconfig holds no secret:
-kubectl, helm and others run the plugin (kubectl-mc credential), which returns it
-for requests to this host only and renews it once for all of them.
+Stores a credential for the host in the keyring of the operating system and
+lets the host's context of your kubeconfig use it. The kubeconfig holds no
+secret: kubectl, helm and others run the plugin (kubectl-mc credential), which
+returns it for requests to this host only and renews it once for all of them.
 
 Examples:
   # A token, typed or pasted

@@ -47,16 +47,17 @@ pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<F
 /// The host cannot be used at all.
 pub(super) fn unreached(host: &ClusterContext, error: &ClientError) -> Finding {
     let fix = match error {
-        ClientError::Unreachable(_) => {
-            "check the network, a VPN, and the server of the context: kubectl config view --minify".to_owned()
-        }
+        ClientError::Unreachable(_) => format!(
+            "check the network, a VPN, and the server of the context: {} config view --minify",
+            host.kubectl()
+        ),
         ClientError::Tls(_) => format!(
             "check certificate-authority and tls-server-name of the context; compare with: {} get --raw /version",
             host.kubectl()
         ),
         ClientError::NeedsTerminal => "run it at a terminal".to_owned(),
         ClientError::TooLarge(_) => {
-            "check the server of the context: kubectl config view --minify".to_owned()
+            format!("check the server of the context: {} config view --minify", host.kubectl())
         }
         ClientError::Setup(_) => format!("try: {} auth whoami", host.kubectl()),
     };
@@ -97,7 +98,7 @@ async fn login(host: &ClusterContext, client: &kube::Client) -> Finding {
     if name == "system:anonymous" {
         return Finding::problem(
             "login",
-            "the host takes you for system:anonymous: the context has no credential",
+            "the host authenticates you as system:anonymous: the context has no credential",
             Some(format!(
                 "set one: kubectl config set-context --help; then try: {} auth whoami",
                 host.kubectl()
@@ -165,7 +166,9 @@ fn skew(there: &str, in_full: &str, took: u128, kubectl_mc: &str) -> Finding {
         return Finding::ok("sidecar", message);
     }
     let fix = if here > there {
-        format!("an admin of the host upgrades the sidecar: {kubectl_mc} install")
+        format!(
+            "an admin of the host upgrades the sidecar: {kubectl_mc} install --image=NEW, with the flags and values of the installation"
+        )
     } else {
         "upgrade the plugin: kubectl krew upgrade mc".to_owned()
     };
@@ -188,7 +191,7 @@ async fn registration(host: &ClusterContext, client: &kube::Client) -> Option<Fi
     }
     Some(Finding::problem(
         "registration",
-        format!("the host takes the sidecar for unavailable: {}: {}", text("reason"), text("message")),
+        format!("the APIService is not available: {}: {}", text("reason"), text("message")),
         Some(format!("{} describe apiservice {}", host.kubectl(), names::API_SERVICE)),
     ))
 }
@@ -219,7 +222,7 @@ mod tests {
         assert_eq!(level(cli::GIT_VERSION).level, Level::Ok);
         assert_eq!(
             level("v0.0.9").fix.unwrap(),
-            "an admin of the host upgrades the sidecar: kubectl mc install"
+            "an admin of the host upgrades the sidecar: kubectl mc install --image=NEW, with the flags and values of the installation"
         );
         assert_eq!(level("v99.0.0").fix.unwrap(), "upgrade the plugin: kubectl krew upgrade mc");
     }

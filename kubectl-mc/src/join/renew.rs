@@ -294,7 +294,7 @@ enum RenewError {
 }
 
 fn unanswered(failed: &[String]) -> String {
-    if failed.is_empty() { String::new() } else { format!(" (not asked: {})", failed.join("; ")) }
+    if failed.is_empty() { String::new() } else { format!(" (not queried: {})", failed.join("; ")) }
 }
 
 impl Explain for RenewError {

@@ -75,7 +75,7 @@ impl Request<'_> {
             Err(InventoryError::NoList { .. }) if !self.needs_list => None,
             Err(error) if !self.needs_list && !matches!(error, InventoryError::OtherHub(_)) => {
                 let names = clusters.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(", ");
-                printer.note_line(&format!("warning: {names} was not looked up: {error}"));
+                printer.note_line(&format!("warning: the host did not confirm {names}: {error}"));
                 None
             }
             Err(error) => return Err(error.into()),

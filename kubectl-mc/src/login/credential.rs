@@ -118,7 +118,7 @@ enum CredentialError {
     Version(String),
     #[error("there is no login for {0} on this machine")]
     NoLogin(String),
-    #[error("the login for {0} was made in another way than this kubeconfig says")]
+    #[error("the login for {0} does not match the arguments in this kubeconfig")]
     OtherSource(String),
     #[error("cannot renew the credential for {server}")]
     NotRenewed { server: String, source: SourceError },

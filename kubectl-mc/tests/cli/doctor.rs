@@ -175,7 +175,7 @@ fn each_fault_of_the_host_is_named_with_its_fix() {
     };
     let (code, found) = finding(anonymous, &[]);
     assert_eq!(code, Some(1));
-    assert!(found.starts_with("problem login the host takes you for system:anonymous"), "{found}");
+    assert!(found.starts_with("problem login the host authenticates you as system:anonymous"), "{found}");
 }
 
 #[test]

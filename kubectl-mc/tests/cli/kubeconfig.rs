@@ -116,7 +116,7 @@ fn unknown_cluster_is_an_error() {
         assert!(code == 3 && text.starts_with("error: cluster unknown: m3\nhint: "), "{verb}: {text}");
     }
     let ran = Bed::unreachable().run(&["kubeconfig", "m3"]);
-    assert!(ran.code == Some(0) && ran.err.starts_with("warning: m3 was not looked up: "), "{ran:?}");
+    assert!(ran.code == Some(0) && ran.err.starts_with("warning: the host did not confirm m3: "), "{ran:?}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod direct;
 mod direct_reports;
 mod doctor;
 mod documents;
+mod error_texts;
 mod explain;
 mod fleet;
 mod fleet_per_cluster;

@@ -104,3 +104,25 @@ fn every_example_of_the_help_is_a_command_that_parses() {
     }
     assert!(tried > 12, "{tried}");
 }
+
+/// The help is wrapped at 80 columns, and the rest of a wrapped comment would be a command.
+#[test]
+fn lines_around_the_help_are_short() {
+    fn visit(command: &clap::Command, long: &mut Vec<String>) {
+        let texts = [command.get_before_help(), command.get_after_help()];
+        for line in texts
+            .into_iter()
+            .flatten()
+            .map(ToString::to_string)
+            .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        {
+            if line.chars().count() > 78 {
+                long.push(format!("{}: {line}", command.get_name()));
+            }
+        }
+        command.get_subcommands().for_each(|below| visit(below, long));
+    }
+    let mut long = Vec::new();
+    visit(&parser(), &mut long);
+    assert!(long.is_empty(), "{long:#?}");
+}

@@ -77,7 +77,7 @@ const FIELDS: [(&str, Field); 3] =
 /// What is no selector.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum ContextFilterError {
-    #[error("{0:?} compares nothing")]
+    #[error("{0:?} has no comparison operator")]
     Requirement(String),
     #[error("unknown field {0:?}")]
     Field(String),

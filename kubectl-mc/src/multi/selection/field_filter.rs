@@ -211,7 +211,7 @@ const FIELD_NAMES: [&str; 8] = [
 pub(crate) enum FieldFilterError {
     #[error("empty requirement")]
     Empty,
-    #[error("{0:?} compares nothing")]
+    #[error("{0:?} has no comparison operator")]
     NoOperator(String),
     #[error("unknown field {0:?}")]
     Field(String),

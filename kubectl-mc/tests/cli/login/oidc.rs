@@ -88,7 +88,7 @@ fn refresh_token_goes_to_no_other_issuer() {
         "--oidc-device-code",
     ];
     let ran = scene.bed.run_with("KUBERNETES_EXEC_INFO", scene.info().to_string(), &words);
-    assert!(ran.code == Some(1) && ran.err.contains("was made in another way"), "{ran:?}");
+    assert!(ran.code == Some(1) && ran.err.contains("does not match the arguments"), "{ran:?}");
     scene.kubeconfig(&json!({"exec": {
         "apiVersion": "client.authentication.k8s.io/v1", "command": "kubectl-mc", "args": words,
         "provideClusterInfo": true, "interactiveMode": "Never",

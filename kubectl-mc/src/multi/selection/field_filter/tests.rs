@@ -62,8 +62,8 @@ fn invalid_filter_is_refused() {
     for (filter, said) in [
         ("", "empty requirement"),
         ("ready=True,", "empty requirement"),
-        ("ready", "\"ready\" compares nothing"),
-        ("ready!True", "\"ready!True\" compares nothing"),
+        ("ready", "\"ready\" has no comparison operator"),
+        ("ready!True", "\"ready!True\" has no comparison operator"),
         ("verison=v1.34", "unknown field \"verison\""),
         ("=x", "unknown field \"\""),
         ("metadata.labels.=x", "unknown field \"metadata.labels.\""),

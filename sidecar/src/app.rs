@@ -122,7 +122,9 @@ impl Bound {
                 certificates
             }
             Certificate::SelfSigned => {
-                warn!("no --tls-cert-file: serving with a self-signed certificate that nobody can verify");
+                warn!(
+                    "no --tls-cert-file: serving with a self-signed certificate, which clients cannot verify"
+                );
                 self_signed()?
             }
         };

@@ -23,7 +23,15 @@ fn registered(status: Option<MemberClusterStatus>, secret: bool) -> Registered {
         let server = ("server".to_owned(), ByteString(b"https://203.0.113.7:6443".to_vec()));
         Arc::new(Secret { data: Some([server].into()), ..Secret::default() })
     });
-    Registered { member: Arc::new(member), connection: secret, manager: None, way: Err(Arc::from("")) }
+    Registered {
+        member: Arc::new(member),
+        origin: Default::default(),
+        is_read: true,
+        in_two: false,
+        connection: secret,
+        manager: None,
+        way: Err(Arc::from("")),
+    }
 }
 
 /// What is written for what is known, if anything is.

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::MemberCluster;
 use crate::names::INVENTORY;
 use crate::path::PROXY_GROUP;
 
 /// The inventory that a member's connection is from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// A MemberCluster and the Secret `<name>.member`.
     #[default]

@@ -105,6 +105,7 @@ fn container(parameters: &Parameters, container: &mut Value) {
         args.push(format!("--peers={SIDECAR}-peers.{}.svc:{}", parameters.namespace, parameters.port()));
     }
     args.extend(parameters.direct_flag());
+    args.extend(parameters.inventory_flags());
     args.extend(values.extra_args.iter().cloned());
     container["args"] = args.into();
     container["image"] = parameters.image.as_str().into();

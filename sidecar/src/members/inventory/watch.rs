@@ -220,7 +220,7 @@ impl State {
             Origin::Karmada => self.karmada.as_ref().and_then(|known| karmada::Known::secret(known, &name)),
         };
         let known = known.and_then(version);
-        if !known.is_some_and(|known: u64| version(&secret).is_some_and(|read| read > known)) {
+        if known.is_none_or(|known: u64| version(&secret).is_none_or(|read| read <= known)) {
             return;
         }
         match origin {

@@ -83,7 +83,7 @@ impl FromKarmada {
                 (_, Ok(now)) => (name.clone(), Ok(Arc::new(now))),
                 (before, Err(why)) => {
                     let why = format!("{} cannot be used: {why}", karmada::source(Origin::Karmada, name));
-                    if !before.is_some_and(|before| before.err().as_deref() == Some(&why)) {
+                    if before.is_none_or(|before| before.err().as_deref() != Some(&why)) {
                         info!(cluster = %name, why, "the proxy to the member is off");
                     }
                     (name.clone(), Err(Arc::from(why)))

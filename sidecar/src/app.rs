@@ -71,6 +71,7 @@ impl Bound {
         let Config {
             kubeconfig,
             namespace,
+            inventories,
             address,
             admin_address,
             certificate,
@@ -156,7 +157,7 @@ impl Bound {
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         let pending = readiness.pending(Part::Trust);
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), pending));
-        let (renewals, read) = Renewals::new(host.clone(), &namespace);
+        let (renewals, read) = Renewals::new(host.clone(), &namespace, &inventories);
         let peers = Peers::new(peers, secure.local_addr()?, replicas);
         tokio::spawn(peers.clone().run());
         let agent_tunnels = AgentTunnels::new(&replica, peers, metrics);
@@ -166,21 +167,25 @@ impl Bound {
         inventory::metrics::register_breakers(inventory.clone(), metrics);
         let (registry, writer) = Registry::new();
         let (fleet, told) = watch::channel(Arc::default());
+        let (karmada_clusters, told_of_karmada) = watch::channel(None);
         let controller_metrics = Arc::new(controllers::metrics::Metrics::register(metrics));
         let controllers = Controllers::start(
             controllers,
             host.clone(),
             &namespace,
             told,
+            told_of_karmada,
             controller_metrics,
             agent_tunnels.clone(),
         );
         let watch = inventory::watch::Watch {
             namespace,
+            inventories,
             inventory: inventory.clone(),
             read,
             registry: writer,
             fleet,
+            karmada_clusters,
             metrics: inventory::Metrics::register(metrics),
             requests: request_metrics.by_member.clone(),
             tunnels: agent_tunnels.clone(),

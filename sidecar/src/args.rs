@@ -10,8 +10,10 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use http::uri::Authority;
 use jiff::Timestamp;
+use kubectl_mc_api::Origin;
 use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::go_duration::{self, parse_flag};
+use kubectl_mc_api::origin::KARMADA_NAMESPACE;
 use kubectl_mc_api::token_life::RENEWAL_FRACTION;
 
 use crate::identity::impersonation::member::DEFAULT_OMITTED_EXTRA;
@@ -121,6 +123,13 @@ pub struct Serve {
     /// Namespace of the members' Secrets. Default: the pod's namespace, or kubectl-mc-system.
     #[arg(long, value_name = "NAME")]
     pub namespace: Option<String>,
+    /// Inventories to read members from: membercluster (MemberClusters and their Secrets), karmada (Clusters of
+    /// Karmada). A name in several of them is served from the first.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "membercluster")]
+    pub inventory: Vec<Origin>,
+    /// Namespace of the Secrets of Karmada's Clusters.
+    #[arg(long, value_name = "NAME", default_value = KARMADA_NAMESPACE)]
+    pub karmada_namespace: String,
     /// Address on which to serve HTTPS.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
     pub bind_address: IpAddr,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::uri::Authority;
 use kubectl_mc_api::access::sent;
 use kubectl_mc_api::direct::Server;
-use kubectl_mc_api::names;
+use kubectl_mc_api::{Origin, names};
 
 use crate::args::{Audit, Delegated, LogFormat, Serve};
 use crate::audit;
@@ -17,6 +17,7 @@ use crate::identity::authorization;
 use crate::identity::authorization::always_allowed::AlwaysAllowed;
 use crate::identity::authorization::subject_access_review::Ttl;
 use crate::identity::impersonation::member;
+use crate::members::inventory::Inventories;
 use crate::request::limits::Shares;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
@@ -28,6 +29,7 @@ use crate::spans;
 pub struct Config {
     pub kubeconfig: Option<PathBuf>,
     pub namespace: String,
+    pub inventories: Inventories,
     pub address: SocketAddr,
     pub admin_address: SocketAddr,
     pub certificate: Certificate,
@@ -76,6 +78,8 @@ impl TryFrom<Serve> for Config {
         let Serve {
             kubeconfig,
             namespace,
+            inventory,
+            karmada_namespace,
             bind_address,
             secure_port,
             admin_bind_address,
@@ -146,6 +150,7 @@ impl TryFrom<Serve> for Config {
             }
         }
         let admin_groups = sent::admin_groups(admin_groups);
+        let inventories = Inventories { order: inventory.into(), karmada_namespace };
         crate::identity::trust::Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
         Ok(Self {
             kubeconfig,
@@ -164,7 +169,11 @@ impl TryFrom<Serve> for Config {
             audiences: api_audiences,
             anonymous_auth,
             token_ttl: delegated.authentication_token_webhook_cache_ttl,
-            authorization: self::authorization(delegated, priority_level_shares)?,
+            authorization: authorization::Config {
+                counts_karmada: inventories.has(Origin::Karmada),
+                ..self::authorization(delegated, priority_level_shares)?
+            },
+            inventories,
             cors: Cors::new(&cors_allowed_origins)
                 .map_err(|error| Error::Flag(format!("cors-allowed-origins: {error}")))?,
             goaway: Goaway::new(goaway_chance).ok_or_else(|| {
@@ -228,7 +237,7 @@ fn authorization(flags: Delegated, levels: Shares) -> Result<authorization::Conf
         allowed: flags.authorization_webhook_cache_authorized_ttl,
         denied: flags.authorization_webhook_cache_unauthorized_ttl,
     };
-    Ok(authorization::Config { always_allowed, ttl, levels: Some(levels) })
+    Ok(authorization::Config { always_allowed, ttl, levels: Some(levels), counts_karmada: false })
 }
 
 fn audit(flags: Audit) -> Result<audit::Config, Error> {

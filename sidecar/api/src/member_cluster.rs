@@ -27,6 +27,7 @@ use serde_json::json;
     printcolumn = r#"{"name":"Server","type":"string","priority":1,"jsonPath":".status.server"}"#,
     printcolumn = r#"{"name":"Connected","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Connected\")].status"}"#,
     printcolumn = r#"{"name":"Last Seen","type":"date","priority":1,"jsonPath":".status.lastSeen"}"#,
+    printcolumn = r#"{"name":"Inventory","type":"string","priority":1,"jsonPath":".metadata.labels.fleet\\.kubectl-mc\\.dev/inventory"}"#,
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63").message("a cluster's name must be a DNS label")
 )]
 #[serde(rename_all = "camelCase")]

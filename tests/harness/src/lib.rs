@@ -19,6 +19,7 @@
 //! - [`hostile`]: clients that do not play along; [`good_caller`]: one that does, and measures
 //! - [`own_sidecar`]: a sidecar of one test's own; [`usage`]: what a process costs
 //! - [`own_fleet`]: members that a sidecar of one test's own looks after
+//! - [`karmada`]: members of Karmada's inventory
 //! - [`own_agent`]: an agent of one test's own, with its tunnel; [`private_network`]: a network that lets nothing in
 //! - [`front_proxy`]: certificates of the host's front proxy, true and false ones
 //! - [`connect_proxy`]: a CONNECT proxy that remembers what it was asked for; [`proxy_authority`]: certificates of its
@@ -44,6 +45,7 @@ pub mod good_caller;
 pub mod hostile;
 pub mod http1;
 pub mod http2;
+pub mod karmada;
 pub mod konnectivity;
 pub mod leftovers;
 pub mod managed;

@@ -11,6 +11,7 @@
 //! - [`name`]: cluster names, parsed once
 //! - [`member_cluster`]: the `MemberCluster` custom resource
 //! - [`names`]: the names of objects, labels and accounts
+//! - [`ownership`]: which requests of a Karmada agent stay with its own cluster
 //! - [`path`]: where a member is found below the host's API
 //! - [`token_life`]: lifetimes of members' tokens
 
@@ -25,6 +26,7 @@ pub mod manifests;
 pub mod member_cluster;
 pub mod name;
 pub mod names;
+pub mod ownership;
 pub mod path;
 pub mod token_life;
 

@@ -17,11 +17,16 @@ use crate::identity::authorization;
 use crate::identity::authorization::always_allowed::AlwaysAllowed;
 use crate::identity::authorization::subject_access_review::Ttl;
 use crate::identity::impersonation::member;
+use crate::identity::trust::Trust;
 use crate::request::limits::Shares;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
 use crate::server::tls::certificates::Files;
 use crate::spans;
+
+mod authorization_webhook;
+
+pub use authorization_webhook::AuthorizationWebhook;
 
 /// All that a server needs to know.
 #[derive(Debug)]
@@ -57,6 +62,7 @@ pub struct Config {
     pub shutdown_grace: Duration,
     pub controllers: controllers::Config,
     pub audit: audit::Config,
+    pub authorization_webhook: Option<AuthorizationWebhook>,
     pub tracing: Option<spans::Config>,
     pub log_format: LogFormat,
 }
@@ -121,6 +127,7 @@ impl TryFrom<Serve> for Config {
             member_resync_period,
             token_renewal_fraction,
             audit,
+            authorization_webhook,
             tracing_config_file,
             log_format,
         } = args;
@@ -145,7 +152,7 @@ impl TryFrom<Serve> for Config {
             }
         }
         let admin_groups = sent::admin_groups(admin_groups);
-        crate::identity::trust::Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
+        Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
         Ok(Self {
             kubeconfig,
             namespace: namespace.unwrap_or_else(own_namespace),
@@ -211,6 +218,7 @@ impl TryFrom<Serve> for Config {
                 },
             },
             audit: self::audit(audit)?,
+            authorization_webhook: AuthorizationWebhook::parse(authorization_webhook, bind_address)?,
             tracing: tracing_config_file.map(|file| self::tracing(&file)).transpose()?,
             log_format,
         })

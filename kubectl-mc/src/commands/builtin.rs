@@ -13,10 +13,11 @@ use crate::access;
 use crate::argv::Scanned;
 pub(super) use crate::argv::{COMPARE, TAIL};
 use crate::audit;
+use crate::authz;
 use crate::cli::{
-    self, AccessArgs, AuditArgs, Cli, ClustersArgs, CompareArgs, CompletionArgs, DoctorArgs, EnvArgs, Flags,
-    InstallArgs, JoinArgs, KubeconfigArgs, LoginArgs, LogoutArgs, ShellArgs, TailArgs, UninstallArgs,
-    UnjoinArgs, UseArgs, VersionArgs,
+    self, AccessArgs, AuditArgs, AuthzArgs, Cli, ClustersArgs, CompareArgs, CompletionArgs, DoctorArgs,
+    EnvArgs, Flags, InstallArgs, JoinArgs, KubeconfigArgs, LoginArgs, LogoutArgs, ShellArgs, TailArgs,
+    UninstallArgs, UnjoinArgs, UseArgs, VersionArgs,
 };
 use crate::doctor;
 use crate::env::Env;
@@ -224,6 +225,14 @@ const VERBS: &[BuiltinVerb] = &[
         clusters: Clusters::None,
         effect: |_| Effect::Reads,
         run: |matches, flags, env, printer| audit::run(&read(matches)?, flags, env, printer),
+    },
+    BuiltinVerb {
+        name: "authz",
+        about: "Keep the agents of Karmada on this host to their own clusters",
+        arguments: AuthzArgs::augment_args,
+        clusters: Clusters::None,
+        effect: |_| Effect::Reads,
+        run: |matches, flags, env, printer| authz::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
         name: COMPLETION,

@@ -17,8 +17,9 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{info, warn};
 
 use crate::audit::Auditor;
-use crate::config::{Certificate, Config};
+use crate::config::{self, Certificate, Config};
 use crate::controllers::{self, Controllers, leader};
+use crate::endpoints::authorize;
 use crate::endpoints::clusters::Registry;
 use crate::host_client;
 use crate::identity::authentication::token_review::{CacheMetrics, TokenReviews};
@@ -38,6 +39,7 @@ use crate::request::metrics::Metrics as RequestMetrics;
 use crate::request::services::Services;
 use crate::request::upgrade::Tunnels;
 use crate::server::admin;
+use crate::server::authorization_webhook::AuthorizationWebhook;
 use crate::server::listener;
 use crate::server::tls;
 use crate::server::tls::certificates::ServingCertificate;
@@ -61,6 +63,7 @@ pub struct Bound {
     watch: AbortOnDropHandle<()>,
     controllers: Controllers,
     connections: Arc<listener::Metrics>,
+    authorization_webhook: Option<(TcpListener, Arc<AuthorizationWebhook>, Arc<ServingCertificate>)>,
     shutdown_delay: Duration,
     shutdown_grace: Duration,
 }
@@ -99,6 +102,7 @@ impl Bound {
             shutdown_grace,
             controllers,
             audit,
+            authorization_webhook,
             tracing,
             log_format: _,
         } = config;
@@ -157,6 +161,16 @@ impl Bound {
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         let pending = readiness.pending(Part::Trust);
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), pending));
+        let authorization_webhook = match authorization_webhook {
+            None => None,
+            Some(config::AuthorizationWebhook { address, clients, layout }) => {
+                let clients =
+                    clients.map_or_else(|| trust.clone(), |clients| Arc::new(ArcSwap::from_pointee(clients)));
+                let webhook =
+                    AuthorizationWebhook::new(layout, clients, authorize::Metrics::register(metrics));
+                Some((bind(address)?, Arc::new(webhook), certificates.clone()))
+            }
+        };
         let (renewals, read) = Renewals::new(host.clone(), &namespace, &inventories);
         let peers = Peers::new(peers, secure.local_addr()?, replicas);
         tokio::spawn(peers.clone().run());
@@ -232,6 +246,7 @@ impl Bound {
             watch,
             controllers,
             connections,
+            authorization_webhook,
             shutdown_delay,
             shutdown_grace,
         })
@@ -252,6 +267,7 @@ impl Bound {
             watch,
             controllers,
             connections: connection_metrics,
+            authorization_webhook,
             shutdown_delay,
             shutdown_grace,
         } = self;
@@ -263,6 +279,13 @@ impl Bound {
         let respond = admin::of_services(services.clone(), &admin);
         probes.spawn(admin::run(admin, respond, probes.clone(), stop_admin.clone()));
         let last_call = CancellationToken::new();
+        if let Some((listener, webhook, certificates)) = authorization_webhook {
+            if let Ok(address) = listener.local_addr() {
+                info!(%address, "serving the authorization webhook");
+            }
+            let open = connections.clone();
+            connections.spawn(webhook.run(listener, certificates, open, last_call.clone()));
+        }
         let serving = listener::run(
             secure,
             tls,

@@ -1,6 +1,7 @@
 //! The command line. Flags that a kube-apiserver or an aggregated API server has bear its names.
 
 mod audit;
+mod authorization_webhook;
 mod delegated;
 
 use std::net::{IpAddr, SocketAddr};
@@ -20,6 +21,7 @@ use crate::identity::impersonation::member::DEFAULT_OMITTED_EXTRA;
 use crate::request::limits::Shares;
 
 pub use audit::Audit;
+pub use authorization_webhook::{AuthorizationWebhook, ListClusters};
 pub use delegated::Delegated;
 
 /// The cluster proxy beside a host cluster's kube-apiserver.
@@ -293,6 +295,8 @@ pub struct Serve {
     pub tracing_config_file: Option<PathBuf>,
     #[command(flatten)]
     pub audit: Audit,
+    #[command(flatten)]
+    pub authorization_webhook: AuthorizationWebhook,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -13,6 +13,7 @@
 //! - [`member_cluster`]: the `MemberCluster` custom resource
 //! - [`names`]: the names of objects, labels and accounts
 //! - [`origin`]: the inventories that members are registered in
+//! - [`ownership`]: which requests of a Karmada agent stay with its own cluster
 //! - [`path`]: where a member is found below the host's API
 //! - [`token_life`]: lifetimes of members' tokens
 
@@ -29,6 +30,7 @@ pub mod member_cluster;
 pub mod name;
 pub mod names;
 pub mod origin;
+pub mod ownership;
 pub mod path;
 pub mod token_life;
 

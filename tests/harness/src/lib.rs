@@ -26,6 +26,7 @@
 //!   own; [`konnectivity`]: a proxy whose agent is at the member
 //! - [`oidc`]: issuers of ID tokens; [`openid_provider`]: a real one, and a person who logs in to it
 //! - [`prometheus`]: a real one that scrapes sidecars; [`monitoring`]: the alert rules and the dashboard
+//! - [`karmada_host`]: a host whose kube-apiserver asks the authorization webhook about the agents of Karmada
 //! - [`relay`]: a way that can be cut and mended
 //! - [`turn`]: one test at a time; [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
 
@@ -46,6 +47,7 @@ pub mod hostile;
 pub mod http1;
 pub mod http2;
 pub mod karmada;
+pub mod karmada_host;
 pub mod konnectivity;
 pub mod leftovers;
 pub mod managed;

@@ -22,7 +22,7 @@ show() {
 }
 is_made() { kubectl config get-contexts "kind-$1" >/dev/null 2>&1; }
 
-for need in kind=https://kind.sigs.k8s.io docker=https://docs.docker.com/engine/install kubectl=https://kubernetes.io/docs/tasks/tools cargo=https://rustup.rs; do
+for need in kind=https://kind.sigs.k8s.io docker=https://docs.docker.com/engine/install kubectl=https://kubernetes.io/docs/tasks/tools cargo=https://rustup.rs make=https://www.gnu.org/software/make python3=https://www.python.org cmake=https://cmake.org cc=https://gcc.gnu.org; do
     command -v "${need%%=*}" >/dev/null || {
         echo "quickstart: ${need%%=*} is needed: ${need#*=}" >&2
         exit 2

@@ -4,6 +4,7 @@
 mod access;
 mod agent;
 mod audit;
+mod authz;
 mod compare;
 mod completion;
 mod doctor;
@@ -31,6 +32,7 @@ pub(crate) use access::{
 };
 pub(crate) use agent::{AgentArgs, AgentTokenLife};
 pub(crate) use audit::AuditArgs;
+pub(crate) use authz::{AuthzArgs, AuthzCommand, AuthzGenerateArgs, AuthzVerifyArgs, Hub, HubArgs, Part};
 pub(crate) use compare::CompareArgs;
 pub(crate) use completion::{CompletionArgs, CompletionCommand, Shell, ShimArgs};
 pub(crate) use doctor::DoctorArgs;

@@ -7,6 +7,7 @@ mod access;
 mod apply;
 mod argv;
 mod audit;
+mod authz;
 mod cache;
 mod chosen_cluster;
 mod cli;

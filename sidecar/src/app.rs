@@ -17,8 +17,9 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use tracing::{info, warn};
 
 use crate::audit::Auditor;
-use crate::config::{Certificate, Config};
+use crate::config::{self, Certificate, Config};
 use crate::controllers::{self, Controllers, leader};
+use crate::endpoints::authorize;
 use crate::endpoints::clusters::Registry;
 use crate::host_client;
 use crate::identity::authentication::token_review::{CacheMetrics, TokenReviews};
@@ -38,6 +39,7 @@ use crate::request::metrics::Metrics as RequestMetrics;
 use crate::request::services::Services;
 use crate::request::upgrade::Tunnels;
 use crate::server::admin;
+use crate::server::authorization_webhook::AuthorizationWebhook;
 use crate::server::listener;
 use crate::server::tls;
 use crate::server::tls::certificates::ServingCertificate;
@@ -61,6 +63,7 @@ pub struct Bound {
     watch: AbortOnDropHandle<()>,
     controllers: Controllers,
     connections: Arc<listener::Metrics>,
+    authorization_webhook: Option<(TcpListener, Arc<AuthorizationWebhook>, Arc<ServingCertificate>)>,
     shutdown_delay: Duration,
     shutdown_grace: Duration,
 }
@@ -71,6 +74,7 @@ impl Bound {
         let Config {
             kubeconfig,
             namespace,
+            inventories,
             address,
             admin_address,
             certificate,
@@ -98,6 +102,7 @@ impl Bound {
             shutdown_grace,
             controllers,
             audit,
+            authorization_webhook,
             tracing,
             log_format: _,
         } = config;
@@ -122,7 +127,9 @@ impl Bound {
                 certificates
             }
             Certificate::SelfSigned => {
-                warn!("no --tls-cert-file: serving with a self-signed certificate that nobody can verify");
+                warn!(
+                    "no --tls-cert-file: serving with a self-signed certificate, which clients cannot verify"
+                );
                 self_signed()?
             }
         };
@@ -154,7 +161,17 @@ impl Bound {
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         let pending = readiness.pending(Part::Trust);
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), pending));
-        let (renewals, read) = Renewals::new(host.clone(), &namespace);
+        let authorization_webhook = match authorization_webhook {
+            None => None,
+            Some(config::AuthorizationWebhook { address, clients, layout }) => {
+                let clients =
+                    clients.map_or_else(|| trust.clone(), |clients| Arc::new(ArcSwap::from_pointee(clients)));
+                let webhook =
+                    AuthorizationWebhook::new(layout, clients, authorize::Metrics::register(metrics));
+                Some((bind(address)?, Arc::new(webhook), certificates.clone()))
+            }
+        };
+        let (renewals, read) = Renewals::new(host.clone(), &namespace, &inventories);
         let peers = Peers::new(peers, secure.local_addr()?, replicas);
         tokio::spawn(peers.clone().run());
         let agent_tunnels = AgentTunnels::new(&replica, peers, metrics);
@@ -164,21 +181,25 @@ impl Bound {
         inventory::metrics::register_breakers(inventory.clone(), metrics);
         let (registry, writer) = Registry::new();
         let (fleet, told) = watch::channel(Arc::default());
+        let (karmada_clusters, told_of_karmada) = watch::channel(None);
         let controller_metrics = Arc::new(controllers::metrics::Metrics::register(metrics));
         let controllers = Controllers::start(
             controllers,
             host.clone(),
             &namespace,
             told,
+            told_of_karmada,
             controller_metrics,
             agent_tunnels.clone(),
         );
         let watch = inventory::watch::Watch {
             namespace,
+            inventories,
             inventory: inventory.clone(),
             read,
             registry: writer,
             fleet,
+            karmada_clusters,
             metrics: inventory::Metrics::register(metrics),
             requests: request_metrics.by_member.clone(),
             tunnels: agent_tunnels.clone(),
@@ -225,6 +246,7 @@ impl Bound {
             watch,
             controllers,
             connections,
+            authorization_webhook,
             shutdown_delay,
             shutdown_grace,
         })
@@ -245,6 +267,7 @@ impl Bound {
             watch,
             controllers,
             connections: connection_metrics,
+            authorization_webhook,
             shutdown_delay,
             shutdown_grace,
         } = self;
@@ -256,6 +279,13 @@ impl Bound {
         let respond = admin::of_services(services.clone(), &admin);
         probes.spawn(admin::run(admin, respond, probes.clone(), stop_admin.clone()));
         let last_call = CancellationToken::new();
+        if let Some((listener, webhook, certificates)) = authorization_webhook {
+            if let Ok(address) = listener.local_addr() {
+                info!(%address, "serving the authorization webhook");
+            }
+            let open = connections.clone();
+            connections.spawn(webhook.run(listener, certificates, open, last_call.clone()));
+        }
         let serving = listener::run(
             secure,
             tls,

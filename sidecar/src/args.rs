@@ -1,6 +1,7 @@
 //! The command line. Flags that a kube-apiserver or an aggregated API server has bear its names.
 
 mod audit;
+mod authorization_webhook;
 mod delegated;
 
 use std::net::{IpAddr, SocketAddr};
@@ -10,14 +11,17 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use http::uri::Authority;
 use jiff::Timestamp;
+use kubectl_mc_api::Origin;
 use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::go_duration::{self, parse_flag};
+use kubectl_mc_api::origin::KARMADA_NAMESPACE;
 use kubectl_mc_api::token_life::RENEWAL_FRACTION;
 
 use crate::identity::impersonation::member::DEFAULT_OMITTED_EXTRA;
 use crate::request::limits::Shares;
 
 pub use audit::Audit;
+pub use authorization_webhook::{AuthorizationWebhook, ListClusters};
 pub use delegated::Delegated;
 
 /// The cluster proxy beside a host cluster's kube-apiserver.
@@ -121,6 +125,13 @@ pub struct Serve {
     /// Namespace of the members' Secrets. Default: the pod's namespace, or kubectl-mc-system.
     #[arg(long, value_name = "NAME")]
     pub namespace: Option<String>,
+    /// Inventories to read members from: membercluster (MemberClusters and their Secrets), karmada (Clusters of
+    /// Karmada). A name in several of them is served from the first.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "membercluster")]
+    pub inventory: Vec<Origin>,
+    /// Namespace of the Secrets of Karmada's Clusters.
+    #[arg(long, value_name = "NAME", default_value = KARMADA_NAMESPACE)]
+    pub karmada_namespace: String,
     /// Address on which to serve HTTPS.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
     pub bind_address: IpAddr,
@@ -284,6 +295,8 @@ pub struct Serve {
     pub tracing_config_file: Option<PathBuf>,
     #[command(flatten)]
     pub audit: Audit,
+    #[command(flatten)]
+    pub authorization_webhook: AuthorizationWebhook,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -8,26 +8,33 @@ use std::time::Duration;
 use http::uri::Authority;
 use kubectl_mc_api::access::sent;
 use kubectl_mc_api::direct::Server;
-use kubectl_mc_api::names;
+use kubectl_mc_api::{Origin, names};
 
-use crate::args::{Audit, Delegated, LogFormat, Serve};
-use crate::audit;
+use crate::args::{Delegated, LogFormat, Serve};
 use crate::controllers::{self, credentials, leader};
 use crate::identity::authorization;
 use crate::identity::authorization::always_allowed::AlwaysAllowed;
 use crate::identity::authorization::subject_access_review::Ttl;
 use crate::identity::impersonation::member;
+use crate::identity::trust::Trust;
+use crate::members::inventory::Inventories;
 use crate::request::limits::Shares;
 use crate::server::cors::Cors;
 use crate::server::goaway::Goaway;
 use crate::server::tls::certificates::Files;
 use crate::spans;
 
+mod audit;
+mod authorization_webhook;
+
+pub use authorization_webhook::AuthorizationWebhook;
+
 /// All that a server needs to know.
 #[derive(Debug)]
 pub struct Config {
     pub kubeconfig: Option<PathBuf>,
     pub namespace: String,
+    pub inventories: Inventories,
     pub address: SocketAddr,
     pub admin_address: SocketAddr,
     pub certificate: Certificate,
@@ -56,7 +63,8 @@ pub struct Config {
     pub shutdown_delay: Duration,
     pub shutdown_grace: Duration,
     pub controllers: controllers::Config,
-    pub audit: audit::Config,
+    pub audit: crate::audit::Config,
+    pub authorization_webhook: Option<AuthorizationWebhook>,
     pub tracing: Option<spans::Config>,
     pub log_format: LogFormat,
 }
@@ -76,6 +84,8 @@ impl TryFrom<Serve> for Config {
         let Serve {
             kubeconfig,
             namespace,
+            inventory,
+            karmada_namespace,
             bind_address,
             secure_port,
             admin_bind_address,
@@ -122,6 +132,7 @@ impl TryFrom<Serve> for Config {
             member_resync_period,
             token_renewal_fraction,
             audit,
+            authorization_webhook,
             tracing_config_file,
             log_format,
         } = args;
@@ -146,7 +157,8 @@ impl TryFrom<Serve> for Config {
             }
         }
         let admin_groups = sent::admin_groups(admin_groups);
-        crate::identity::trust::Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
+        let inventories = Inventories { order: inventory.into(), karmada_namespace };
+        Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
         Ok(Self {
             kubeconfig,
             namespace: namespace.unwrap_or_else(own_namespace),
@@ -164,7 +176,11 @@ impl TryFrom<Serve> for Config {
             audiences: api_audiences,
             anonymous_auth,
             token_ttl: delegated.authentication_token_webhook_cache_ttl,
-            authorization: self::authorization(delegated, priority_level_shares)?,
+            authorization: authorization::Config {
+                counts_karmada: inventories.has(Origin::Karmada),
+                ..self::authorization(delegated, priority_level_shares)?
+            },
+            inventories,
             cors: Cors::new(&cors_allowed_origins)
                 .map_err(|error| Error::Flag(format!("cors-allowed-origins: {error}")))?,
             goaway: Goaway::new(goaway_chance).ok_or_else(|| {
@@ -212,7 +228,8 @@ impl TryFrom<Serve> for Config {
                         })?,
                 },
             },
-            audit: self::audit(audit)?,
+            audit: self::audit::config(audit)?,
+            authorization_webhook: AuthorizationWebhook::parse(authorization_webhook, bind_address)?,
             tracing: tracing_config_file.map(|file| self::tracing(&file)).transpose()?,
             log_format,
         })
@@ -228,44 +245,7 @@ fn authorization(flags: Delegated, levels: Shares) -> Result<authorization::Conf
         allowed: flags.authorization_webhook_cache_authorized_ttl,
         denied: flags.authorization_webhook_cache_unauthorized_ttl,
     };
-    Ok(authorization::Config { always_allowed, ttl, levels: Some(levels) })
-}
-
-fn audit(flags: Audit) -> Result<audit::Config, Error> {
-    let policy = match &flags.policy_file {
-        Some(file) => audit::Policy::read(file)
-            .map_err(|error| Error::Flag(format!("audit-policy-file: {}: {error}", file.display())))?,
-        // Only the event of a beginning can refuse a request.
-        None => audit::Policy::everything(
-            [flags.log_mode, flags.webhook_mode].contains(&audit::Mode::BlockingStrict),
-        ),
-    };
-    let log = flags.log_path.map(|path| audit::LogConfig {
-        path: Some(path).filter(|path| path != Path::new("-")),
-        format: flags.log_format,
-        mode: flags.log_mode,
-        buffer_size: flags.log_buffer_size,
-        rotation: audit::Rotation {
-            max_size_mib: flags.log_maxsize,
-            max_age_days: flags.log_maxage,
-            max_backups: flags.log_maxbackup,
-        },
-    });
-    let webhook = flags.webhook_config_file.map(|kubeconfig| audit::WebhookConfig {
-        kubeconfig,
-        mode: flags.webhook_mode,
-        buffer_size: flags.webhook_buffer_size,
-        batch: audit::Batch {
-            max_size: flags.webhook_batch_size,
-            max_wait: flags.webhook_batch_wait,
-            initial_backoff: flags.webhook_backoff,
-        },
-    });
-    if flags.policy_file.is_some() && log.is_none() && webhook.is_none() {
-        let text = "audit-policy-file: events need --audit-log-path or --audit-webhook-config-file";
-        return Err(Error::Flag(text.to_owned()));
-    }
-    Ok(audit::Config { policy, log, webhook })
+    Ok(authorization::Config { always_allowed, ttl, levels: Some(levels), counts_karmada: false })
 }
 
 fn tracing(file: &Path) -> Result<spans::Config, Error> {

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
-use crate::members::inventory::fleet::Fleet;
+use crate::members::inventory::fleet::{Fleet, KarmadaClusters};
 use crate::retry;
 use crate::tunnel::registry::AgentTunnels;
 
@@ -35,6 +35,7 @@ mod direct_endpoint;
 mod enrollment;
 mod events;
 pub mod health;
+mod karmada;
 mod kube_error;
 pub mod leader;
 pub mod metrics;
@@ -52,6 +53,8 @@ pub struct Context {
     pub namespace: Arc<str>,
     /// What the host says of the members now; it changes when the host says something else.
     pub fleet: watch::Receiver<Arc<Fleet>>,
+    /// The Clusters of Karmada, if they count.
+    pub karmada_clusters: watch::Receiver<KarmadaClusters>,
     /// The only way to write a member's status.
     pub conditions: Conditions,
     /// What members think of our credential, as far as they were asked.
@@ -127,6 +130,7 @@ const ALL: &[Controller] = &[
         aspect: Some(Aspect::Reachable),
         run: |context| Box::pin(health::run(context)),
     },
+    Controller { name: "karmada", aspect: None, run: |context| Box::pin(karmada::run(context)) },
 ];
 
 /// The value of `--controllers`, in kube-controller-manager's words: `*` is all, `name` one, `-name`
@@ -196,6 +200,7 @@ impl Controllers {
         host: kube::Client,
         namespace: &str,
         fleet: watch::Receiver<Arc<Fleet>>,
+        karmada_clusters: watch::Receiver<KarmadaClusters>,
         metrics: Arc<Metrics>,
         tunnels: Arc<AgentTunnels>,
     ) -> Self {
@@ -218,6 +223,7 @@ impl Controllers {
                     host: host.clone(),
                     namespace: namespace.clone(),
                     fleet: fleet.clone(),
+                    karmada_clusters: karmada_clusters.clone(),
                     conditions,
                     verdicts: Arc::default(),
                     enrollments: Arc::default(),

@@ -1,4 +1,5 @@
 //! What the sidecar answers by itself.
 
+pub mod authorize;
 pub mod clusters;
 pub mod discovery;

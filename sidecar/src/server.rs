@@ -1,6 +1,7 @@
 //! The ports: connections, TLS, and what is known of the peer at the other end.
 
 pub mod admin;
+pub mod authorization_webhook;
 pub mod cors;
 pub mod goaway;
 pub mod head_limit;

@@ -13,6 +13,7 @@ mod enroll_lies;
 mod health;
 mod join;
 pub(crate) mod joined;
+mod karmada;
 mod konnectivity;
 mod old_members;
 mod outage;

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::go_duration::parse_flag;
 use kubectl_mc_api::names::NAMESPACE;
+use kubectl_mc_api::{ClusterName, Origin};
 use serde_json::{Map, Value};
 
 #[derive(Debug, Args)]
@@ -51,6 +51,10 @@ pub(crate) struct InstallArgs {
     /// Groups that may list clusters, or none; each caller sees only those they may enter [default: system:authenticated]
     #[arg(long, value_name = "GROUP,...", value_delimiter = ',', value_parser = group)]
     pub(crate) list_for: Vec<String>,
+    /// Inventories to read members from: membercluster, karmada; a name in both is served from the first [default:
+    /// membercluster]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) inventory: Vec<Origin>,
     /// PriorityClass of the pods
     #[arg(long, value_name = "NAME")]
     pub(crate) priority_class: Option<String>,

@@ -18,6 +18,10 @@ pub(crate) const MEMBER_MINIMUM: KubernetesVersion = KubernetesVersion { major: 
 pub(crate) const MEMBER_ADMITTED: KubernetesVersion = KubernetesVersion { major: 1, minor: 22 };
 
 impl KubernetesVersion {
+    pub(crate) const fn of(major: u32, minor: u32) -> Self {
+        Self { major, minor }
+    }
+
     /// Of a `gitVersion`, such as `v1.29.4-gke.100`; none of what is no version.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.strip_prefix('v').unwrap_or(text).split('.');

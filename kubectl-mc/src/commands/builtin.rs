@@ -15,10 +15,11 @@ use crate::access;
 use crate::argv::Scanned;
 pub(super) use crate::argv::{COMPARE, TAIL};
 use crate::audit;
+use crate::authz;
 use crate::cli::{
-    self, AccessArgs, AuditArgs, Cli, ClustersArgs, CompareArgs, CompletionArgs, DoctorArgs, EnvArgs, Flags,
-    InstallArgs, JoinArgs, KubeconfigArgs, LoginArgs, LogoutArgs, ShellArgs, TailArgs, UninstallArgs,
-    UnjoinArgs, UseArgs, VersionArgs,
+    self, AccessArgs, AuditArgs, AuthzArgs, Cli, ClustersArgs, CompareArgs, CompletionArgs, DoctorArgs,
+    EnvArgs, Flags, InstallArgs, JoinArgs, KubeconfigArgs, LoginArgs, LogoutArgs, ShellArgs, TailArgs,
+    UninstallArgs, UnjoinArgs, UseArgs, VersionArgs,
 };
 use crate::cluster::context::ClusterContext;
 use crate::cluster::hub;
@@ -203,6 +204,15 @@ const VERBS: &[BuiltinVerb] = &[
         effect: |_| Effect::Reads,
         hubs: Hubs::Own,
         run: |matches, flags, env, printer| audit::run(&read(matches)?, flags, env, printer),
+    },
+    BuiltinVerb {
+        name: "authz",
+        about: "Keep the agents of Karmada on this host to their own clusters",
+        arguments: AuthzArgs::augment_args,
+        clusters: Clusters::None,
+        effect: |_| Effect::Reads,
+        hubs: Hubs::None,
+        run: |matches, flags, env, printer| authz::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
         name: COMPLETION,

@@ -103,12 +103,15 @@ pub(crate) async fn of_other_certificates(
     labelled(host, candidates).await
 }
 
-/// Ours in a cluster that belongs to a direct endpoint, if this installation has none or less of it.
-pub(crate) async fn of_direct_endpoint(
+/// Ours in a cluster that belongs to a direct endpoint or to Karmada's inventory, if this installation has none or less
+/// of it.
+pub(crate) async fn of_other_values(
     cluster: NamedCluster<'_>,
     parameters: &Parameters,
 ) -> Result<Vec<Value>, Failure> {
-    labelled(cluster, parameters.without_direct().map_err(InstallError::Manifest)?).await
+    let mut candidates = parameters.without_direct().map_err(InstallError::Manifest)?;
+    candidates.extend(parameters.without_karmada().map_err(InstallError::Manifest)?);
+    labelled(cluster, candidates).await
 }
 
 /// Ours in the cluster that runs the sidecars for another.
@@ -207,5 +210,5 @@ fn parameters(namespace: &str) -> Parameters {
     parameters.values.metrics.pod_monitor.enabled = true;
     parameters.values.metrics.rules.enabled = true;
     parameters.values.metrics.dashboard.enabled = true;
-    parameters.with_direct_endpoint()
+    parameters.with_direct_endpoint().with_karmada()
 }

@@ -57,7 +57,7 @@ pub(crate) async fn with_new_address(
     }
 }
 
-/// What is left of a direct endpoint that this installation does not have.
+/// What is left of a direct endpoint, or of Karmada's inventory, that this installation does not have.
 pub(crate) struct Unexposed<'a> {
     /// Each cluster that runs a part of it.
     surplus: Vec<(NamedCluster<'a>, Vec<Value>)>,
@@ -72,7 +72,7 @@ impl<'a> Unexposed<'a> {
         let remote = remote.map(|remote| remote.connection.target(RUNS_ON));
         let mut surplus = Vec::new();
         for cluster in [host.target(HOST)].into_iter().chain(remote) {
-            surplus.push((cluster, cleanup::of_direct_endpoint(cluster, &plan.parameters).await?));
+            surplus.push((cluster, cleanup::of_other_values(cluster, &plan.parameters).await?));
         }
         Ok(Self { surplus })
     }

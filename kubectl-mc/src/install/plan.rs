@@ -124,6 +124,9 @@ fn merged(arguments: &InstallArgs) -> Result<Values, InstallError> {
         [none] if none == "none" => values.list_for.clear(),
         groups => values.list_for = groups.to_vec(),
     }
+    if !arguments.inventory.is_empty() {
+        values.inventory.clone_from(&arguments.inventory);
+    }
     values.priority_class_name = arguments.priority_class.clone().unwrap_or(values.priority_class_name);
     values.node_selector.extend(arguments.node_selector.iter().cloned());
     values.tolerations.extend(arguments.toleration.iter().cloned());

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use kubectl_mc_api::ClusterName;
-use kubectl_mc_api::names::{self, CLUSTER, HOST_UID};
+use kubectl_mc_api::names::{self, CLUSTER, HOST_UID, INVENTORY};
+use kubectl_mc_api::{ClusterName, Origin};
 use serde_json::Value;
 
 use super::address;
@@ -159,6 +159,10 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
     let taken = host.cluster(cluster);
     if let Some(taken) = taken.filter(|_| !joined) {
         let (what, hint) = match objects::uid_of(taken) {
+            _ if taken["metadata"]["labels"][INVENTORY] == Origin::Karmada.as_str() => (
+                "Karmada registers it",
+                "choose another name, or take it out of Karmada first: karmadactl unjoin",
+            ),
             Some(_) => ("another cluster has it", "choose another name"),
             None => (
                 "it was registered by hand",

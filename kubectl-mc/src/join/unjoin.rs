@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use kubectl_mc_api::names::{AGENT_NAMESPACE, CLUSTER, HOST_UID, NAMESPACE};
-use kubectl_mc_api::{ClusterName, path};
+use kubectl_mc_api::names::{AGENT_NAMESPACE, CLUSTER, HOST_UID, INVENTORY, NAMESPACE};
+use kubectl_mc_api::{ClusterName, Origin, path};
 use serde_json::Value;
 
 use crate::apply::delete::Delete;
@@ -52,6 +52,10 @@ async fn unjoin(
 ) -> Result<ExitStatus, Failure> {
     let UnjoinArgs { dry_run, yes, .. } = arguments;
     let registered = host.get(&path::member_cluster(name)).await?;
+    let labels = registered.as_ref().map(|registered| &registered["metadata"]["labels"]);
+    if labels.is_some_and(|labels| labels[INVENTORY] == Origin::Karmada.as_str()) {
+        return Err(UnjoinError::OfKarmada(name.clone()).into());
+    }
     let namespace = survey::namespace(host).await?;
     let is_there = registered.is_some() || cleanup::has_secrets(host, &namespace, name).await?;
     let mut joined = Joined { host: true, member: true };
@@ -206,6 +210,8 @@ enum UnjoinError {
         "removing {0} needs the member's administrator: the sidecar's account there cannot delete itself"
     )]
     MemberUnnamed(ClusterName),
+    #[error("{0} is a member of Karmada")]
+    OfKarmada(ClusterName),
     #[error("{name} is not joined to the {host}")]
     Unknown { name: ClusterName, host: String },
     #[error("the {member}, is not {name}: {is}")]
@@ -219,6 +225,7 @@ impl Explain for UnjoinError {
                 "choose its kubeconfig context by --member-context=NAME, or use --force if the member no longer exists"
                     .to_owned(),
             ),
+            Self::OfKarmada(name) => Some(format!("take it out of Karmada: karmadactl unjoin {name}")),
             Self::Unknown { .. } => Some("`kubectl mc clusters` lists the clusters".to_owned()),
             Self::Other { name, .. } => Some(format!(
                 "choose the context of {name} by --member-context=NAME; --force without --member-context removes it from the host only"
@@ -230,7 +237,7 @@ impl Explain for UnjoinError {
         match self {
             Self::MemberUnnamed(_) => ExitStatus::Usage,
             Self::Unknown { .. } => ExitStatus::NoSuchCluster,
-            Self::Other { .. } => ExitStatus::Failed,
+            Self::OfKarmada(_) | Self::Other { .. } => ExitStatus::Failed,
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::names::NAMESPACE;
     status = "ClusterAccessStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "Who has which role on which members, and until when. The sidecar's leader keeps it on every member that is selected.",
+    doc = "A role for subjects on selected members, with an optional expiration. The sidecar's leader maintains it.",
     printcolumn = r#"{"name":"Role","type":"string","jsonPath":".spec.roleRef.name"}"#,
     printcolumn = r#"{"name":"Clusters","type":"string","jsonPath":".status.summary"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
@@ -44,7 +44,7 @@ use crate::names::NAMESPACE;
     {"rule": "self.roleRef.kind != 'Role' || has(self.namespaces)", "message": "a Role needs namespaces"},
 ]))]
 pub struct ClusterAccessSpec {
-    /// Who has access.
+    /// Subjects that get the role.
     #[schemars(schema_with = "subjects")]
     pub subjects: Vec<Subject>,
     /// The names of the members. Either these or clusterSelector.
@@ -92,7 +92,7 @@ pub enum RoleKind {
     Role,
 }
 
-/// What the leader has made of it.
+/// Status of the grant on each member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterAccessStatus {
@@ -119,7 +119,7 @@ pub struct ClusterAccessStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterState {
     pub name: String,
-    /// True, False, or Unknown where the member was not asked yet.
+    /// True, False, or Unknown before the first sync.
     pub status: String,
     /// A word for programs.
     pub reason: String,

@@ -12,6 +12,8 @@
 //! - [`name`]: cluster names, parsed once
 //! - [`member_cluster`]: the `MemberCluster` custom resource
 //! - [`names`]: the names of objects, labels and accounts
+//! - [`origin`]: the inventories that members are registered in
+//! - [`ownership`]: which requests of a Karmada agent stay with its own cluster
 //! - [`path`]: where a member is found below the host's API
 //! - [`token_life`]: lifetimes of members' tokens
 
@@ -27,6 +29,8 @@ pub mod manifests;
 pub mod member_cluster;
 pub mod name;
 pub mod names;
+pub mod origin;
+pub mod ownership;
 pub mod path;
 pub mod token_life;
 
@@ -34,3 +38,4 @@ pub use cluster_access::{ClusterAccess, ClusterAccessSpec, ClusterAccessStatus};
 pub use hop::Hop;
 pub use member_cluster::{MemberCluster, MemberClusterSpec, MemberClusterStatus};
 pub use name::{ClusterName, InvalidClusterName};
+pub use origin::Origin;

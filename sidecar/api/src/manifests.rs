@@ -4,6 +4,7 @@
 pub mod agent;
 mod direct;
 mod endpoints;
+mod karmada;
 mod metrics;
 mod pod;
 pub mod values;
@@ -174,6 +175,7 @@ impl Parameters {
             objects.extend(self.all(AUTHORITY_SECRET)?);
         }
         objects.extend(self.direct_publication()?);
+        objects.extend(self.karmada()?);
         Ok(objects)
     }
 

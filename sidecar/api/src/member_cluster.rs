@@ -27,6 +27,7 @@ use serde_json::json;
     printcolumn = r#"{"name":"Server","type":"string","priority":1,"jsonPath":".status.server"}"#,
     printcolumn = r#"{"name":"Connected","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Connected\")].status"}"#,
     printcolumn = r#"{"name":"Last Seen","type":"date","priority":1,"jsonPath":".status.lastSeen"}"#,
+    printcolumn = r#"{"name":"Inventory","type":"string","priority":1,"jsonPath":".metadata.labels.fleet\\.kubectl-mc\\.dev/inventory"}"#,
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63").message("a cluster's name must be a DNS label")
 )]
 #[serde(rename_all = "camelCase")]
@@ -48,7 +49,7 @@ pub struct Impersonation {
     /// Whether the member's role names every user that may be impersonated there.
     #[serde(default)]
     pub users: Users,
-    /// Who may be impersonated on the member besides those whom the host's RBAC lets use its proxy: for
+    /// Additional users, groups and service accounts that the sidecar may impersonate on the member: for
     /// hosts that authorize by other means as well, which cannot be listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "subjects_schema::<Option<Vec<Subject>>>")]
@@ -82,14 +83,14 @@ pub enum Users {
     Any,
 }
 
-/// What is known of a member.
+/// Observed state of the member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberClusterStatus {
-    /// The namespace of the member's Secrets, and of the sidecar that looks after it.
+    /// The namespace of the member's Secrets, and of the sidecar that manages it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The server that the member's Secret names, for people to see.
+    /// Server URL from the member's Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// The member's Kubernetes version.

@@ -49,6 +49,8 @@ pub const MEMBER_GRANT: &str = "fleet.kubectl-mc.dev/grant";
 pub const ACCESS: &str = "fleet.kubectl-mc.dev/access";
 /// Label of the ConfigMaps that list users who were granted access on demand.
 pub const ON_DEMAND: &str = "fleet.kubectl-mc.dev/learnt";
+/// Label of a MemberCluster that the leader keeps for a member of another inventory: the name of that inventory.
+pub const INVENTORY: &str = "fleet.kubectl-mc.dev/inventory";
 /// Annotation of the member's namespace: the uid of the host's kube-system.
 pub const HOST_UID: &str = "fleet.kubectl-mc.dev/host";
 /// Annotation of the member's namespace, and of objects that the plugin merges: the name of the cluster on the host.
@@ -129,7 +131,9 @@ mod tests {
         assert_eq!(API_SERVICE, format!("{}.{}", path::PROXY_VERSION, path::PROXY_GROUP));
         assert!(HOST_ADMINS.starts_with(PREFIX));
         let annotations = [HOST_UID, CLUSTER, MEMBER_UID, ENROLLMENT_UNTIL];
-        for name in [SECRET_TYPE, HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND].into_iter().chain(annotations)
+        for name in [SECRET_TYPE, HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND, INVENTORY]
+            .into_iter()
+            .chain(annotations)
         {
             assert!(name.starts_with(&format!("{FLEET_GROUP}/")), "{name}");
         }

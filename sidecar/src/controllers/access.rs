@@ -19,8 +19,8 @@ use futures_util::StreamExt;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::access::{Affected, Index};
+use kubectl_mc_api::{ClusterName, Origin};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
@@ -225,6 +225,10 @@ fn is_same(before: &Registered, now: &Registered) -> bool {
 /// The Secret of the member's manager.
 fn manager(cluster: &ClusterName, registered: &Registered) -> Result<Arc<Secret>, Finding> {
     registered.manager.clone().ok_or_else(|| {
+        if registered.origin == Origin::Karmada {
+            let message = "Karmada keeps the rights on the member, by its own rules";
+            return Finding::unknown("KeptByKarmada", message);
+        }
         let secret = cluster.manager_secret();
         let message = format!("there is no Secret {secret}: nothing keeps the rights on the member");
         Finding::unknown("NoManager", message)

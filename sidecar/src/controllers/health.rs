@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::names::ENROLLMENT_UNTIL;
+use kubectl_mc_api::{ClusterName, Origin};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -24,7 +24,7 @@ use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::random;
 use crate::tunnel::registry::AgentTunnels;
 use crate::upstream::Upstream;
-use crate::upstream::connection::{self, Connection};
+use crate::upstream::connection::Connection;
 
 pub mod probe;
 
@@ -67,7 +67,8 @@ enum ProbeTarget {
     Upstream(Arc<Upstream>),
     /// One without a credential, or with a Secret that cannot be used.
     Unusable(Arc<Secret>),
-    NoSecret,
+    /// One of which is not known how it is reached, and why.
+    Unconnected(Origin, Arc<str>),
 }
 
 impl Monitor {
@@ -104,27 +105,13 @@ impl Monitor {
         target: &ProbeTarget,
         spread: bool,
     ) -> Option<AbortOnDropHandle<()>> {
-        let unknown = |finding| {
-            self.context.metrics.not_asked(cluster);
-            self.context.conditions.set(cluster, Aspect::Reachable, finding);
-        };
         let upstream = match target.upstream(cluster, &self.context.tunnels) {
-            None => {
-                let secret = cluster.member_secret();
-                unknown(Finding::unknown("NoSecret", format!("Secret {secret} does not exist")));
+            Ok(upstream) => upstream,
+            Err(finding) => {
+                self.context.metrics.not_asked(cluster);
+                self.context.conditions.set(cluster, Aspect::Reachable, finding);
                 return None;
             }
-            Some(Err(_)) if target.enrolls() => {
-                let message = "how to reach the member is known once its agent has enrolled it";
-                unknown(Finding::unknown("NotEnrolled", message));
-                return None;
-            }
-            Some(Err(error)) => {
-                let message = format!("Secret {} cannot be used: {error}", cluster.member_secret());
-                unknown(Finding::unknown("InvalidSecret", message));
-                return None;
-            }
-            Some(Ok(upstream)) => upstream,
         };
         let asked = Asked {
             context: self.context.clone(),
@@ -141,7 +128,7 @@ impl ProbeTarget {
         match (&registered.way, &registered.connection) {
             (Ok(cluster), _) => Self::Upstream(cluster.upstream.clone()),
             (Err(_), Some(secret)) => Self::Unusable(secret.clone()),
-            (Err(_), None) => Self::NoSecret,
+            (Err(why), None) => Self::Unconnected(registered.origin, why.clone()),
         }
     }
 
@@ -155,26 +142,31 @@ impl ProbeTarget {
         match (self, other) {
             (Self::Upstream(one), Self::Upstream(other)) => Arc::ptr_eq(one, other),
             (Self::Unusable(one), Self::Unusable(other)) => one.data == other.data,
-            (Self::NoSecret, Self::NoSecret) => true,
+            (Self::Unconnected(_, one), Self::Unconnected(_, other)) => one == other,
             _ => false,
         }
     }
 
-    fn upstream(
-        &self,
-        cluster: &ClusterName,
-        tunnels: &Arc<AgentTunnels>,
-    ) -> Option<Result<Arc<Upstream>, connection::Error>> {
+    /// How to ask the member, or why that is not known.
+    fn upstream(&self, cluster: &ClusterName, tunnels: &Arc<AgentTunnels>) -> Result<Arc<Upstream>, Finding> {
         match self {
-            Self::Upstream(upstream) => Some(Ok(upstream.clone())),
+            Self::Upstream(upstream) => Ok(upstream.clone()),
             Self::Unusable(secret) => {
                 let data = secret.data.clone().unwrap_or_default();
                 let upstream = Connection::parse_any(&data).and_then(|connection| {
                     Upstream::new(cluster.clone(), connection, Gauge::default(), tunnels)
                 });
-                Some(upstream.map(Arc::new))
+                upstream.map(Arc::new).map_err(|error| {
+                    if self.enrolls() {
+                        let why = "how to reach the member is known once its agent has enrolled it";
+                        return Finding::unknown("NotEnrolled", why);
+                    }
+                    let message = format!("Secret {} cannot be used: {error}", secret.name_any());
+                    Finding::unknown("InvalidSecret", message)
+                })
             }
-            Self::NoSecret => None,
+            Self::Unconnected(Origin::MemberCluster, why) => Err(Finding::unknown("NoSecret", &**why)),
+            Self::Unconnected(Origin::Karmada, why) => Err(Finding::unknown("NoConnection", &**why)),
         }
     }
 }

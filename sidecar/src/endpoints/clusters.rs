@@ -58,7 +58,8 @@ pub async fn respond(
         (_, Some(name)) => {
             let shape = shape(false)?;
             let options = Options::of_get(query)?;
-            if !viewer.sees_one(name).await? {
+            let origin = registry.snapshot()?.clusters.get(name.as_str()).map(|cluster| cluster.origin());
+            if !viewer.sees_one(name, origin.unwrap_or_default()).await? {
                 return Err(Error::NotFound(name.clone()));
             }
             list::one(registry, name, &options, Form::new(shape, options.include)).await?.into()

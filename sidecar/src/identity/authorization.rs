@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kubectl_mc_api::{ClusterName, path};
+use kubectl_mc_api::{ClusterName, Origin, path};
 use tracing::warn;
 
 use crate::identity::review_metrics::ReviewMetrics;
@@ -29,6 +29,8 @@ use subject_access_review::{Decision, SubjectAccessReviews, Ttl};
 pub struct Authorizer {
     always_allowed: AlwaysAllowed,
     reviews: SubjectAccessReviews,
+    /// Whether grants of Karmada's group count for Karmada's members.
+    counts_karmada: bool,
     metrics: Metrics,
 }
 
@@ -39,6 +41,8 @@ pub struct Config {
     pub ttl: Ttl,
     /// The shares of the priority levels in the reviews under way.
     pub levels: Option<Shares>,
+    /// Whether grants of Karmada's group count for Karmada's members.
+    pub counts_karmada: bool,
 }
 
 /// For whom the host is asked, each of whom has a share of the reviews under way.
@@ -73,6 +77,8 @@ pub struct Allowed {
     identity: Arc<Identity>,
     /// All that it rests on, the caller's rights to impersonate `identity` among it.
     rights: Arc<[Right]>,
+    /// The inventory whose members alone it is for, if its rights are not of our own group.
+    only_for: Option<Origin>,
     /// The reason that the host gives, if any.
     reason: Arc<str>,
 }
@@ -100,9 +106,9 @@ impl Authorizer {
     }
 
     pub fn with(host: kube::Client, config: Config) -> Self {
-        let Config { always_allowed, ttl, levels } = config;
+        let Config { always_allowed, ttl, levels, counts_karmada } = config;
         let reviews = SubjectAccessReviews::new(host, ttl, levels);
-        Self { always_allowed, reviews, metrics: Metrics::default() }
+        Self { always_allowed, reviews, counts_karmada, metrics: Metrics::default() }
     }
 
     /// Counts what it does there.
@@ -130,15 +136,37 @@ impl Authorizer {
         info: &RequestInfo,
     ) -> Result<Allowed, Error> {
         let EffectiveUser { identity, mut rights } = subject;
-        let mut reason = Arc::default();
+        let (mut reason, mut only_for) = (Arc::default(), None);
+        let asker = Asker::Caller(caller);
         for attributes in Attributes::of(info) {
             if self.always_allowed.allows(&attributes) {
                 continue;
             }
-            reason = self.check(&identity, &attributes, Asker::Caller(caller)).await?;
+            let attributes = match self.check(&identity, &attributes, asker).await {
+                Ok(given) => {
+                    reason = given;
+                    attributes
+                }
+                Err(denied @ Error::Denied(_)) => {
+                    let other = self.of_karmada(&attributes).ok_or_else(|| denied.clone())?;
+                    reason = match self.check(&identity, &other, asker).await {
+                        Err(Error::Denied(_)) => return Err(denied),
+                        decided => decided?,
+                    };
+                    only_for = Some(Origin::Karmada);
+                    other
+                }
+                Err(error) => return Err(error),
+            };
             rights.push(Right { holder: identity.clone(), attributes });
         }
-        Ok(Allowed { identity, rights: rights.into(), reason })
+        Ok(Allowed { identity, rights: rights.into(), only_for, reason })
+    }
+
+    /// The right in Karmada's group that counts as well, for members of Karmada's. The host is asked for it whether or
+    /// not the member is one of these: the time that a refusal takes tells nothing of the member.
+    pub fn of_karmada(&self, attributes: &Attributes) -> Option<Attributes> {
+        self.counts_karmada.then(|| attributes.of_karmada()).flatten()
     }
 
     /// How many decisions are kept, of requests and of lists.
@@ -213,6 +241,11 @@ impl Allowed {
     pub fn reason(&self) -> &Arc<str> {
         &self.reason
     }
+
+    /// The inventory whose members alone it is for; nothing means every member.
+    pub fn only_for(&self) -> Option<Origin> {
+        self.only_for
+    }
 }
 
 impl Attributes {
@@ -264,6 +297,25 @@ impl Attributes {
         Self::cluster(Verb::Get, cluster, "proxy")
     }
 
+    /// The same right to a member's proxy in Karmada's group.
+    fn of_karmada(&self) -> Option<Self> {
+        match self {
+            Self::Resource { verb, group: path::PROXY_GROUP, resource, subresource, namespace, name }
+                if subresource == "proxy" =>
+            {
+                Some(Self::Resource {
+                    verb,
+                    group: Origin::Karmada.grant_group(),
+                    resource,
+                    subresource: subresource.clone(),
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                })
+            }
+            Self::Resource { .. } | Self::NonResource { .. } => None,
+        }
+    }
+
     /// The right to impersonate one part of an identity.
     pub fn impersonate(
         group: &'static str,
@@ -296,92 +348,4 @@ pub enum Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use http::Request;
-
-    use super::*;
-
-    fn rights(method: &str, rest: &str, upgrade: Option<&str>) -> Vec<String> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(format!("{}{rest}", path::CLUSTERS_PATH))
-            .header("host", "h");
-        if let Some(protocol) = upgrade {
-            request = request.header("connection", "Upgrade").header("upgrade", protocol);
-            request = request.header("sec-websocket-key", "a2V5").header("sec-websocket-version", "13");
-        }
-        let info = RequestInfo::parse(&request.body(()).unwrap()).unwrap();
-        Attributes::of(&info)
-            .map(|attributes| match attributes {
-                Attributes::Resource { verb, subresource, name, .. } => {
-                    format!("{verb} {name}/{subresource}")
-                }
-                Attributes::NonResource { verb, path } => format!("{verb} {path}"),
-            })
-            .collect()
-    }
-
-    #[test]
-    fn a_plain_request_needs_its_methods_verb_on_the_clusters_proxy() {
-        assert_eq!(rights("GET", "/m1/proxy/api", None), ["get m1/proxy"]);
-        assert_eq!(rights("DELETE", "/m1/proxy/api", None), ["delete m1/proxy"]);
-        assert_eq!(rights("GET", "", None), ["list /"]);
-        assert_eq!(rights("GET", "?watch=1", None), ["watch /"]);
-        assert_eq!(rights("GET", "/m1", None), ["get m1/"]);
-    }
-
-    #[test]
-    fn review_of_the_caller_needs_only_get() {
-        for review in [
-            "authentication.k8s.io/v1/selfsubjectreviews",
-            "authorization.k8s.io/v1/selfsubjectaccessreviews",
-            "authorization.k8s.io/v1/selfsubjectrulesreviews",
-        ] {
-            let path = format!("/m1/proxy/apis/{review}");
-            assert_eq!(rights("POST", &path, None), ["get m1/proxy"], "{review}");
-            assert_eq!(rights("POST", &format!("{path}?pretty=true"), None), ["get m1/proxy"], "{review}");
-            assert_eq!(rights("PUT", &path, None), ["update m1/proxy"], "{review}");
-            assert_eq!(rights("POST", &path, Some("SPDY/3.1")), ["create m1/proxy"], "{review}");
-            assert_eq!(rights("POST", &format!("{path}/x"), None), ["create m1/proxy"], "{review}");
-        }
-    }
-
-    /// The host lets everybody in there.
-    #[test]
-    fn self_reviews_need_the_rights_of_the_proxy() {
-        let path = "/m1/selfreviews/apis/authentication.k8s.io/v1/selfsubjectreviews";
-        assert_eq!(rights("POST", path, None), ["get m1/proxy"]);
-        assert_eq!(rights("GET", path, None), ["get m1/proxy"]);
-        assert_eq!(rights("DELETE", path, None), ["delete m1/proxy"]);
-        assert_eq!(rights("POST", path, Some("SPDY/3.1")), ["create m1/proxy"]);
-        assert_eq!(rights("GET", "/m1/selfreviews/version", None), ["get m1/proxy"]);
-        let entered = rights("GET", "/m1/selfreviews/version", Some("websocket"));
-        assert_eq!(entered, ["get m1/proxy", "create m1/proxy"]);
-        assert_eq!(rights("POST", "/m1/selfreviews/version", None), ["create m1/proxy"]);
-    }
-
-    #[test]
-    fn other_posts_need_create() {
-        for path in [
-            "authorization.k8s.io/v1/subjectaccessreviews",
-            "authorization.k8s.io/v1/namespaces/x/localsubjectaccessreviews",
-            "authentication.k8s.io/v1/tokenreviews",
-            "authorization.k8s.io/v1/%73elfsubjectaccessreviews",
-            "example.com/v1/selfsubjectreviews",
-            "authorization.k8s.io/v1//selfsubjectaccessreviews",
-        ] {
-            assert_eq!(
-                rights("POST", &format!("/m1/proxy/apis/{path}"), None),
-                ["create m1/proxy"],
-                "{path}"
-            );
-        }
-    }
-
-    #[test]
-    fn an_upgrade_needs_create_whatever_its_method() {
-        assert_eq!(rights("GET", "/m1/proxy/x", Some("websocket")), ["get m1/proxy", "create m1/proxy"]);
-        assert_eq!(rights("POST", "/m1/proxy/x", Some("SPDY/3.1")), ["create m1/proxy"]);
-        assert_eq!(rights("GET", "/m1/attach", Some("websocket")), ["get m1/attach", "create m1/attach"]);
-    }
-}
+mod tests;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::member_cluster::Forwarded;
+use kubectl_mc_api::{ClusterName, Origin};
 use tokio_util::sync::CancellationToken;
 
 use crate::members::waiter_limit::WaiterLimit;
@@ -16,6 +16,8 @@ use crate::upstream::Upstream;
 #[derive(Debug)]
 pub struct Cluster {
     pub name: ClusterName,
+    /// The inventory that it is from.
+    pub origin: Origin,
     pub forwarded: Forwarded,
     pub upstream: Arc<Upstream>,
     /// Ends what is open when the member is deleted or its connection leads elsewhere.

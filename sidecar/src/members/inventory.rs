@@ -1,10 +1,12 @@
-//! The members that requests can be sent to, read from the host's MemberClusters and Secrets by [`watch`].
+//! The members that requests can be sent to, read from the host's MemberClusters and Secrets, and from Karmada's Clusters,
+//! by [`watch`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::origin::KARMADA_NAMESPACE;
+use kubectl_mc_api::{ClusterName, Origin};
 
 use crate::identity::Identity;
 use crate::identity::authorization::Attributes;
@@ -12,6 +14,7 @@ use crate::members::cluster::Cluster;
 use crate::members::on_demand_access::{Answer, OnDemandAccess};
 
 pub mod fleet;
+pub mod karmada;
 pub mod metrics;
 pub mod renewal;
 pub mod watch;
@@ -26,10 +29,37 @@ pub struct Inventory {
     on_demand: OnDemandAccess,
 }
 
+/// Where members are registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inventories {
+    /// A name in several of them is served from the first.
+    pub order: Arc<[Origin]>,
+    /// Where the Secrets of Karmada's Clusters are.
+    pub karmada_namespace: String,
+}
+
+impl Default for Inventories {
+    fn default() -> Self {
+        Self { order: Arc::from([Origin::MemberCluster]), karmada_namespace: KARMADA_NAMESPACE.to_owned() }
+    }
+}
+
+impl Inventories {
+    pub fn has(&self, origin: Origin) -> bool {
+        self.order.contains(&origin)
+    }
+}
+
 /// A registered member, or why nothing can be sent to it.
 pub type Found = Result<Arc<Cluster>, Arc<str>>;
 
-type Members = HashMap<ClusterName, Found>;
+type Members = HashMap<ClusterName, Member>;
+
+/// A registered member and the inventory that it is served from.
+struct Member {
+    origin: Origin,
+    found: Found,
+}
 
 impl Inventory {
     pub fn new(renewals: Renewals, on_demand: OnDemandAccess) -> Self {
@@ -38,11 +68,18 @@ impl Inventory {
 
     /// The member of this name, if requests can be sent to it.
     pub fn find(&self, name: &ClusterName) -> Result<Arc<Cluster>, Error> {
+        self.find_in(None, name)
+    }
+
+    /// The same, of the members of one inventory, as if there were no others.
+    pub fn find_in(&self, only: Option<Origin>, name: &ClusterName) -> Result<Arc<Cluster>, Error> {
         let snapshot = self.members.load();
         let members = snapshot.as_ref().as_ref().ok_or(Error::NotSynced)?;
-        match members.get(name) {
-            Some(Ok(cluster)) => Ok(cluster.clone()),
-            Some(Err(why)) => Err(Error::ProxyOff { cluster: name.clone(), why: why.clone() }),
+        match members.get(name).filter(|member| only.is_none_or(|only| only == member.origin)) {
+            Some(Member { found: Ok(cluster), .. }) => Ok(cluster.clone()),
+            Some(Member { found: Err(why), .. }) => {
+                Err(Error::ProxyOff { cluster: name.clone(), why: why.clone() })
+            }
             None => Err(Error::Unknown(name.clone())),
         }
     }
@@ -60,7 +97,7 @@ impl Inventory {
         let snapshot = self.members.load();
         let mut all: Vec<_> = snapshot
             .iter()
-            .flat_map(|members| members.iter().map(|(name, way)| (name.clone(), way.clone())))
+            .flat_map(|members| members.iter().map(|(name, member)| (name.clone(), member.found.clone())))
             .collect();
         all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         all
@@ -70,7 +107,7 @@ impl Inventory {
     pub fn sweep(&self) {
         let snapshot = self.members.load();
         let members = snapshot.iter().flat_map(HashMap::values);
-        members.flatten().for_each(|cluster| cluster.upstream.sweep());
+        members.flat_map(|member| &member.found).for_each(|cluster| cluster.upstream.sweep());
     }
 
     /// The same member at the same address with another credential than the one that it `refused`, if there is
@@ -80,7 +117,7 @@ impl Inventory {
         if let Some(renewed) = self.other_than(refused) {
             return Some(renewed);
         }
-        self.renewals.read(&refused.name).await;
+        self.renewals.read(refused.origin, &refused.name).await;
         self.other_than(refused)
     }
 
@@ -109,6 +146,6 @@ pub enum Error {
     NotSynced,
     #[error("clusters.proxy.kubectl-mc.dev {:?} not found", .0.as_str())]
     Unknown(ClusterName),
-    #[error("the proxy to member {cluster} is off: Secret {} {why}", cluster.member_secret())]
+    #[error("the proxy to member {cluster} is off: {why}")]
     ProxyOff { cluster: ClusterName, why: Arc<str> },
 }

@@ -96,7 +96,7 @@ fn name(object: &Value) -> &str {
 }
 
 /// What does not go with a namespace.
-const KINDS: [(&str, &str); 9] = [
+const KINDS: [(&str, &str); 11] = [
     ("/api/v1", "configmaps"),
     ("/apis/apiregistration.k8s.io/v1", "apiservices"),
     ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions"),
@@ -106,6 +106,8 @@ const KINDS: [(&str, &str); 9] = [
     (RBAC, "rolebindings"),
     ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies"),
     ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings"),
+    ("/apis/admissionregistration.k8s.io/v1", "mutatingadmissionpolicies"),
+    ("/apis/admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings"),
 ];
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 /// Installed by the plugin or by Helm.

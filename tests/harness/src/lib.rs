@@ -19,12 +19,14 @@
 //! - [`hostile`]: clients that do not play along; [`good_caller`]: one that does, and measures
 //! - [`own_sidecar`]: a sidecar of one test's own; [`usage`]: what a process costs
 //! - [`own_fleet`]: members that a sidecar of one test's own looks after
+//! - [`karmada`]: members of Karmada's inventory
 //! - [`own_agent`]: an agent of one test's own, with its tunnel; [`private_network`]: a network that lets nothing in
 //! - [`front_proxy`]: certificates of the host's front proxy, true and false ones
 //! - [`connect_proxy`]: a CONNECT proxy that remembers what it was asked for; [`proxy_authority`]: certificates of its
 //!   own; [`konnectivity`]: a proxy whose agent is at the member
 //! - [`oidc`]: issuers of ID tokens; [`openid_provider`]: a real one, and a person who logs in to it
 //! - [`prometheus`]: a real one that scrapes sidecars; [`monitoring`]: the alert rules and the dashboard
+//! - [`karmada_host`]: a host whose kube-apiserver asks the authorization webhook about the agents of Karmada
 //! - [`relay`]: a way that can be cut and mended
 //! - [`turn`]: one test at a time; [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
 
@@ -44,6 +46,8 @@ pub mod good_caller;
 pub mod hostile;
 pub mod http1;
 pub mod http2;
+pub mod karmada;
+pub mod karmada_host;
 pub mod konnectivity;
 pub mod leftovers;
 pub mod managed;

@@ -145,7 +145,7 @@ impl Cluster {
         control_plane::apiserver_pid(&self.dir)
     }
 
-    /// The same with flags more, until it is restarted again.
+    /// The same with flags more, until it is restarted again; `!--flag` takes one out.
     pub fn restart_apiserver_with(&self, flags: &[&str]) -> Result<()> {
         control_plane::restart_apiserver(&self.dir, &self.server, &self.ca_certificate, None, flags)
     }

@@ -58,14 +58,18 @@ impl Launch {
         Ok(())
     }
 
-    /// With arguments more, this time only.
+    /// With arguments more, this time only; `!--flag` takes the flag out.
     pub(crate) fn start_with(self, more: &[&str]) -> Result<Daemon> {
         let log = File::options().create(true).append(true).open(self.log())?;
+        let left_out: Vec<_> = more.iter().filter_map(|flag| flag.strip_prefix('!')).collect();
+        let name = |arg: &String| arg.split('=').next().unwrap_or_default().to_owned();
+        let args = self.args.iter().filter(|arg| !left_out.contains(&name(arg).as_str()));
+        let more = more.iter().filter(|flag| !flag.starts_with('!'));
         let mut words = self.within.iter().map(OsStr::new).chain([self.program.as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or_default());
         let child = environment(&mut command, &self.bed)
             .args(words)
-            .args(&self.args)
+            .args(args)
             .args(more)
             .current_dir(&self.dir)
             .stdin(Stdio::null())

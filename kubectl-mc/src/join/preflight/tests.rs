@@ -95,6 +95,9 @@ fn joining_again_goes_on_and_a_name_of_another_is_taken() {
     assert_eq!(refusals(&at(Some("member-uid")), &member()), Vec::<String>::new());
     refused(&at(Some("other-uid")), &member(), &["the name m1 is taken", "another cluster"]);
     refused(&at(None), &member(), &["the name m1 is taken", "by hand"]);
+    let mut of_karmada = at(None);
+    of_karmada.registered[0]["metadata"]["labels"][names::INVENTORY] = "karmada".into();
+    refused(&of_karmada, &member(), &["the name m1 is taken: Karmada registers it", "karmadactl unjoin"]);
     let by_hand = MemberSurvey { has_account: true, ..member() };
     refused(&at(Some("other-uid")), &by_hand, &["the name m1 is taken", "another cluster"]);
     // Joined by who could not read this uid: the member knows it.

@@ -107,6 +107,7 @@ fn container(parameters: &Parameters, container: &mut Value) {
     args.extend(parameters.direct_flag());
     let profiles = &values.cluster_profiles.server;
     args.extend(profiles.as_ref().map(|server| format!("--cluster-profile-server={server}")));
+    args.extend(parameters.inventory_flags());
     args.extend(values.extra_args.iter().cloned());
     container["args"] = args.into();
     container["image"] = parameters.image.as_str().into();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::Error;
-use crate::direct;
+use crate::{Origin, direct};
 
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -25,6 +25,8 @@ pub struct Values {
     pub direct: Direct,
     pub cluster_profiles: ClusterProfiles,
     pub list_for: Vec<String>,
+    pub inventory: Vec<Origin>,
+    pub karmada_namespace: String,
     pub service_account: ServiceAccount,
     pub resources: Map<String, Value>,
     pub node_selector: BTreeMap<String, String>,

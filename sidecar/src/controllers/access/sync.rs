@@ -77,7 +77,7 @@ impl Sync {
         );
         let (policy, actual) = read.map_err(|error| failed(&error))?;
         let (came, pruned) = verified.map_err(|error| {
-            let message = format!("the host does not say whom it lets in: {error}");
+            let message = format!("cannot list the host's RBAC: {error}");
             Finding::no("SyncFailed", message)
         })?;
         let entitled = entitled.iter().map(|(subject, because)| (subject, because.clone()));

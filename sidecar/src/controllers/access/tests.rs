@@ -11,6 +11,9 @@ fn access(members: usize) -> Access {
         let name = format!("m{number}");
         let registered = Registered {
             member: Arc::new(MemberCluster::new(&name, Default::default())),
+            origin: Default::default(),
+            is_read: true,
+            in_two: false,
             connection: None,
             manager: Some(Arc::default()),
             way: Err(Arc::from("")),

@@ -24,6 +24,9 @@ fn fleet(members: usize, manager: Option<Arc<Secret>>) -> Arc<Fleet> {
         let name = format!("m{number}");
         let registered = Registered {
             member: Arc::new(MemberCluster::new(&name, Default::default())),
+            origin: Default::default(),
+            is_read: true,
+            in_two: false,
             connection: None,
             manager: manager.clone(),
             way: Err(Arc::from("")),

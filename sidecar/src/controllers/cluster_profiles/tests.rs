@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kubectl_mc_api::MemberCluster;
+use kubectl_mc_api::{MemberCluster, Origin};
 use serde_json::json;
 
 use super::*;
@@ -86,7 +86,15 @@ fn member(name: &str, last_seen: &str) -> Registered {
         }]},
     }))
     .unwrap();
-    Registered { member: Arc::new(member), connection: None, manager: None, way: Err("none".into()) }
+    Registered {
+        member: Arc::new(member),
+        origin: Origin::MemberCluster,
+        is_read: true,
+        in_two: false,
+        connection: None,
+        manager: None,
+        way: Err("none".into()),
+    }
 }
 
 const SEEN: &str = "2026-11-25T10:00:02Z";

@@ -20,6 +20,8 @@ pub enum Aspect {
     Reachable,
     CredentialValid,
     AuthSynced,
+    /// Whether one inventory alone registers the name: there only if another does, too.
+    UniqueName,
 }
 
 /// How an aspect is, and why. The message must not change as long as nothing else does: each change is
@@ -47,8 +49,8 @@ pub(in super::super) struct Known {
 
 impl Aspect {
     /// In the order in which they are shown.
-    pub(in super::super) const ALL: [Self; 4] =
-        [Self::Connected, Self::Reachable, Self::CredentialValid, Self::AuthSynced];
+    pub(in super::super) const ALL: [Self; 5] =
+        [Self::Connected, Self::Reachable, Self::CredentialValid, Self::AuthSynced, Self::UniqueName];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -56,6 +58,16 @@ impl Aspect {
             Self::Reachable => "Reachable",
             Self::CredentialValid => "CredentialValid",
             Self::AuthSynced => "AuthSynced",
+            Self::UniqueName => "UniqueName",
+        }
+    }
+
+    /// Whether a member has this condition.
+    fn is_of(self, registered: &Registered) -> bool {
+        match self {
+            Self::Connected => registered.is_via_agent(),
+            Self::UniqueName => registered.in_two,
+            Self::Reachable | Self::CredentialValid | Self::AuthSynced => true,
         }
     }
 }
@@ -138,7 +150,7 @@ impl Known {
     pub(super) fn settle(&mut self, namespace: &str, registered: &Registered) {
         let claimed = registered.member.status.as_ref().and_then(|status| status.namespace.as_deref());
         let anothers = claimed.is_some_and(|claimed| claimed != namespace);
-        self.yields = anothers && (self.taken || registered.connection.is_none());
+        self.yields = anothers && (self.taken || !registered.is_claimed());
         self.taken |= claimed == Some(namespace);
     }
 
@@ -156,7 +168,7 @@ impl Known {
         let before = member.status.clone().unwrap_or_default();
         let connection = registered.connection.as_deref();
         let mut status = MemberClusterStatus {
-            namespace: connection.map(|_| namespace.to_owned()),
+            namespace: registered.is_claimed().then(|| namespace.to_owned()),
             server: connection.and_then(server),
             version: self.version.clone().or_else(|| before.version.clone()),
             uid: connection.and_then(uid).or_else(|| before.uid.clone()),
@@ -164,11 +176,9 @@ impl Known {
             conditions: before.conditions.clone(),
         };
         let generation = member.metadata.generation;
-        let via_agent = registered.is_via_agent();
-        status.conditions.retain(|condition| via_agent || condition.type_ != Aspect::Connected.as_str());
-        for (aspect, finding) in
-            self.findings.iter().filter(|(aspect, _)| via_agent || **aspect != Aspect::Connected)
-        {
+        let foreign: Vec<_> = Aspect::ALL.into_iter().filter(|aspect| !aspect.is_of(registered)).collect();
+        status.conditions.retain(|condition| foreign.iter().all(|aspect| condition.type_ != aspect.as_str()));
+        for (aspect, finding) in self.findings.iter().filter(|(aspect, _)| !foreign.contains(aspect)) {
             let (condition, message) = (aspect.as_str(), finding.message.clone());
             set(
                 &mut status.conditions,
@@ -215,6 +225,9 @@ fn ready(conditions: &[Condition]) -> (Option<bool>, String, String) {
             Some(condition) if condition.status != "True" => return like(None, condition),
             Some(_) => {}
         }
+    }
+    if let Some(in_two) = of(Aspect::UniqueName) {
+        return like(Some(true), in_two);
     }
     match of(Aspect::AuthSynced) {
         Some(behind) if behind.status == "False" => {

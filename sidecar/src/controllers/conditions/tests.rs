@@ -23,7 +23,15 @@ fn registered(status: Option<MemberClusterStatus>, secret: bool) -> Registered {
         let server = ("server".to_owned(), ByteString(b"https://203.0.113.7:6443".to_vec()));
         Arc::new(Secret { data: Some([server].into()), ..Secret::default() })
     });
-    Registered { member: Arc::new(member), connection: secret, manager: None, way: Err(Arc::from("")) }
+    Registered {
+        member: Arc::new(member),
+        origin: Default::default(),
+        is_read: true,
+        in_two: false,
+        connection: secret,
+        manager: None,
+        way: Err(Arc::from("")),
+    }
 }
 
 /// What is written for what is known, if anything is.
@@ -71,6 +79,34 @@ fn healthy_member_status_is_written_every_five_minutes() {
     let status = written(&mut known, &registered, at(300)).unwrap();
     assert_eq!(status.last_seen, Some(Time(at(300))));
     assert_eq!(condition(&status, "Reachable"), ("True", "Answers", 1));
+}
+
+#[test]
+fn conflict_of_names_is_shown_as_long_as_it_lasts() {
+    let mut known = up();
+    known.found(Aspect::UniqueName, Finding::no("Conflict", "two"));
+    let in_two = |status| Registered { in_two: true, ..registered(status, true) };
+    let status = written(&mut known, &in_two(None), at(1)).unwrap();
+    assert_eq!(condition(&status, "UniqueName"), ("False", "Conflict", 1));
+    assert_eq!(condition(&status, "Ready"), ("True", "Conflict", 1));
+    let status = written(&mut known, &registered(Some(status), true), at(2)).unwrap();
+    assert!(status.conditions.iter().all(|condition| condition.type_ != "UniqueName"));
+    assert_eq!(condition(&status, "Ready"), ("True", "Ready", 1));
+}
+
+/// Two installations on one host, of which one reads Karmada's inventory, do not write against each other.
+#[test]
+fn member_of_karmada_is_left_to_whom_has_karmada() {
+    let mut known = up();
+    let of_karmada = |status, is_read| Registered {
+        origin: kubectl_mc_api::Origin::Karmada,
+        is_read,
+        ..registered(status, false)
+    };
+    let status = written(&mut known, &of_karmada(None, true), at(1)).unwrap();
+    assert_eq!(status.namespace.as_deref(), Some(OWN));
+    let others = MemberClusterStatus { namespace: Some("other".to_owned()), ..status };
+    assert_eq!(written(&mut up(), &of_karmada(Some(others), false), at(2)), None);
 }
 
 #[test]

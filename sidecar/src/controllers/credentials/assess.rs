@@ -2,14 +2,15 @@
 //! accepted it.
 
 use jiff::Timestamp;
-use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::enrollment::Enrollment;
 use kubectl_mc_api::names::ENROLLMENT_UNTIL;
+use kubectl_mc_api::{ClusterName, Origin};
 
 use super::Held;
 use crate::controllers::conditions::Finding;
 use crate::controllers::health::probe::Verdict;
 use crate::members::inventory::fleet::Registered;
+use crate::members::inventory::karmada::impersonator_secret;
 use crate::token::Credential;
 
 /// Why a token is not renewed.
@@ -39,7 +40,7 @@ impl Known<'_> {
         if let Some(unusable) = self.unusable() {
             return Some(unusable);
         }
-        let secret = self.cluster.member_secret();
+        let secret = self.secret();
         Some(match self.verdict? {
             Verdict::Refused => {
                 Finding::no("Refused", format!("the member refuses the {} in Secret {secret}", self.kind()))
@@ -52,9 +53,20 @@ impl Known<'_> {
         })
     }
 
+    /// The Secret with the credential.
+    fn secret(&self) -> String {
+        match self.registered.origin {
+            Origin::MemberCluster => self.cluster.member_secret(),
+            Origin::Karmada => impersonator_secret(self.cluster),
+        }
+    }
+
     /// Why there is nothing that a member could accept.
     fn unusable(&self) -> Option<Finding> {
-        let secret = self.cluster.member_secret();
+        let secret = self.secret();
+        if let (Err(why), Origin::Karmada) = (&self.registered.way, self.registered.origin) {
+            return Some(Finding::no("NoConnection", &**why));
+        }
         if self.registered.connection.is_none() {
             return Some(Finding::no("NoSecret", format!("Secret {secret} does not exist")));
         }
@@ -66,7 +78,7 @@ impl Known<'_> {
             return Some(Finding::no("NoCredential", message));
         }
         if let Err(why) = &self.registered.way {
-            return Some(Finding::no("InvalidSecret", format!("Secret {secret} {why}")));
+            return Some(Finding::no("InvalidSecret", &**why));
         }
         let ends = self.member.credential.ends()?;
         if ends > self.now {
@@ -113,6 +125,10 @@ impl Known<'_> {
     fn accepted(&self) -> Finding {
         let kind = self.kind();
         let accepts = format!("the member accepts the {kind}");
+        if self.registered.origin == Origin::Karmada {
+            let message = format!("{accepts} in Secret {}, which Karmada keeps", self.secret());
+            return Finding::yes("Accepted", message);
+        }
         let Credential::Token(token) = &self.member.credential else {
             let ends = self.member.credential.ends().map(|ends| format!(", which expires at {ends}"));
             let message = format!(

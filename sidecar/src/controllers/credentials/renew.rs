@@ -111,7 +111,10 @@ impl Renewal {
     fn refused(&self, error: kube::Error) -> Trouble {
         let manager = self.cluster.manager_secret();
         let kube::Error::Api(status) = error else {
-            return failed(&format!("the member was not asked for a token: {}", kube_error::message(&error)));
+            return failed(&format!(
+                "cannot request a token from the member: {}",
+                kube_error::message(&error)
+            ));
         };
         let (reason, message) = match status.code {
             401 => ("ManagerRefused", format!("the member refuses the credential in Secret {manager}")),

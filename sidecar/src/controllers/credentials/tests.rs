@@ -38,6 +38,7 @@ fn finding(
     member.trouble = trouble;
     let cluster = crate::members::cluster::Cluster {
         name: "m1".parse().unwrap(),
+        origin: Default::default(),
         forwarded: Default::default(),
         upstream: upstream(),
         gone: Default::default(),
@@ -51,6 +52,9 @@ fn finding(
     };
     let registered = Registered {
         member: Arc::new(MemberCluster::new("m1", Default::default())),
+        origin: Default::default(),
+        is_read: true,
+        in_two: false,
         connection,
         manager,
         way: Ok(Arc::new(cluster)),

@@ -48,6 +48,9 @@ pub(in crate::controllers) fn registered(name: &str, until: &str) -> Registered 
     };
     Registered {
         member: Arc::new(MemberCluster::new(name, Default::default())),
+        origin: Default::default(),
+        is_read: true,
+        in_two: false,
         connection: secret("member"),
         manager: secret("manager"),
         way: Err("it is off".into()),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use kubectl_mc_api::path::PROXY_GROUP_VERSION;
-use kubectl_mc_api::{MemberCluster, MemberClusterStatus};
+use kubectl_mc_api::{MemberCluster, MemberClusterStatus, Origin};
 use serde::Serialize;
 
 /// One cluster at one resourceVersion, rendered once for all who read it.
@@ -64,6 +64,11 @@ impl Cluster {
         &self.object.metadata.name
     }
 
+    /// The inventory that the cluster is of.
+    pub(super) fn origin(&self) -> Origin {
+        self.object.metadata.origin()
+    }
+
     fn new(version: u64, object: Object) -> Self {
         let json = serde_json::to_vec(&object).expect("a cluster has string keys and no failing parts");
         Self { version, object, json: json.into() }
@@ -85,6 +90,12 @@ impl From<MemberCluster> for Cluster {
             status;
         let status = Status { server, version: kubernetes, last_seen, conditions };
         Self::new(version, Object { kind: KIND, api_version: PROXY_GROUP_VERSION, metadata, status })
+    }
+}
+
+impl Metadata {
+    pub(super) fn origin(&self) -> Origin {
+        Origin::of_labels(&self.labels)
     }
 }
 

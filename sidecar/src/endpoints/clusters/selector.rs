@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::vec;
 
+use kubectl_mc_api::Origin;
+
 use super::object::Cluster;
 use super::registry::Snapshot;
 use super::visibility::Visible;
@@ -29,10 +31,11 @@ impl Selection {
             && self.labels.matches(&cluster.object.metadata.labels)
     }
 
-    /// The names of the clusters that may be shown. The host is not asked about the others.
-    pub(super) fn names(&self, snapshot: &Snapshot) -> vec::IntoIter<Arc<str>> {
-        let names = snapshot.clusters.keys().filter(|name| self.fields.matches(name));
-        names.cloned().collect::<Vec<_>>().into_iter()
+    /// The names of the clusters that may be shown, and the inventories that they are of. The host is not asked about
+    /// the others.
+    pub(super) fn names(&self, snapshot: &Snapshot) -> vec::IntoIter<(Arc<str>, Origin)> {
+        let clusters = snapshot.clusters.iter().filter(|(name, _)| self.fields.matches(name));
+        clusters.map(|(name, cluster)| (name.clone(), cluster.origin())).collect::<Vec<_>>().into_iter()
     }
 
     pub(super) fn is_everything(&self) -> bool {

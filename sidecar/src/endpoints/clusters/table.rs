@@ -70,6 +70,7 @@ impl<'a> Row<'a> {
             status.server.clone().unwrap_or_default(),
             status.connected().map(|connected| connected.status.clone()).unwrap_or_default(),
             age::since(status.last_seen.as_ref().map(|time| time.0), now),
+            metadata.origin().to_string(),
         ];
         let object = match include {
             Include::None => None,
@@ -82,7 +83,7 @@ impl<'a> Row<'a> {
     /// A bookmark's row, which is there for its metadata.
     pub(super) fn of_marker(marker: &'a Marker) -> Self {
         let (none, never) = (String::new, || age::since(None, Timestamp::UNIX_EPOCH));
-        let cells = [none(), unknown(), unknown(), never(), none(), none(), none(), never()];
+        let cells = [none(), unknown(), unknown(), never(), none(), none(), none(), never(), none()];
         Self { cells, object: Some(Attachment::Marker(marker)) }
     }
 }
@@ -97,7 +98,7 @@ fn unknown() -> String {
 }
 
 /// Those of a MemberCluster (`kubectl_mc_api::member_cluster`).
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 9] = [
     Column {
         name: "Name",
         r#type: "string",
@@ -152,6 +153,13 @@ const COLUMNS: [Column; 8] = [
         r#type: "string",
         format: "",
         description: "How long ago the cluster last answered.",
+        priority: 1,
+    },
+    Column {
+        name: "Inventory",
+        r#type: "string",
+        format: "",
+        description: "The inventory that registers the cluster.",
         priority: 1,
     },
 ];

@@ -12,7 +12,7 @@ use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::api::Api;
-use kubectl_mc_api::path;
+use kubectl_mc_api::{origin, path};
 use tokio::time::timeout;
 
 use super::{Asker, Attributes};
@@ -200,6 +200,7 @@ fn spec(identity: &Identity, attributes: &Attributes) -> SubjectAccessReviewSpec
 fn version(group: &str) -> Option<&'static str> {
     match group {
         path::PROXY_GROUP => Some(path::PROXY_VERSION),
+        origin::KARMADA_GROUP => Some(origin::KARMADA_VERSION),
         "authentication.k8s.io" => Some("v1"),
         _ => None,
     }

@@ -1,14 +1,14 @@
 //! What the host says of the members, whole: for the controllers, which look after what the request's
 //! path only uses.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kubectl_mc_api::enrollment::Enrollment;
 use kubectl_mc_api::names::MEMBER_UID;
-use kubectl_mc_api::{ClusterName, MemberCluster};
+use kubectl_mc_api::{ClusterName, MemberCluster, Origin};
 
 use super::Cluster;
 use crate::token::Credential;
@@ -16,11 +16,20 @@ use crate::token::Credential;
 /// Every registered member.
 pub type Fleet = HashMap<ClusterName, Registered>;
 
+/// The labels of each Cluster that Karmada registers; nothing before they are read, or if they do not count.
+pub type KarmadaClusters = Option<Arc<BTreeMap<ClusterName, BTreeMap<String, String>>>>;
+
 /// A member and what belongs to it.
 #[derive(Clone, Debug)]
 pub struct Registered {
     pub member: Arc<MemberCluster>,
-    /// `<name>.member`
+    /// The inventory that it is served from.
+    pub origin: Origin,
+    /// Whether that inventory counts here.
+    pub is_read: bool,
+    /// Whether another inventory registers a member of this name, too.
+    pub in_two: bool,
+    /// `<name>.member`, or what Karmada says in its words.
     pub connection: Option<Arc<Secret>>,
     /// `<name>.manager`
     pub manager: Option<Arc<Secret>>,
@@ -34,6 +43,12 @@ impl Registered {
         let status = self.member.status.as_ref();
         let said = status.and_then(|status| status.namespace.as_deref());
         self.connection.is_some() || self.manager.is_some() || said.is_none_or(|said| said == namespace)
+    }
+
+    /// Whether the sidecars of this namespace have what is needed to serve it, or to say why it is not served: its Secret,
+    /// or Karmada's inventory.
+    pub fn is_claimed(&self) -> bool {
+        self.connection.is_some() || (self.origin == Origin::Karmada && self.is_read)
     }
 
     /// Whether the member's agent opens the connections to it.
@@ -69,6 +84,7 @@ impl Registered {
             }
         }
         Arc::ptr_eq(&self.member, &other.member)
+            && (self.origin, self.in_two) == (other.origin, other.in_two)
             && same(self.connection.as_ref(), other.connection.as_ref())
             && same(self.manager.as_ref(), other.manager.as_ref())
     }

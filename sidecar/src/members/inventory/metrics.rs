@@ -53,7 +53,8 @@ impl Collector for Breakers {
             ("mc_sidecar_member_breaker_open", "1 if the circuit breaker of the member is open");
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         let snapshot = self.0.members.load();
-        for cluster in snapshot.iter().flat_map(|members| members.values().flatten()) {
+        let members = snapshot.iter().flat_map(|members| members.values());
+        for cluster in members.flat_map(|member| &member.found) {
             let gauge = ConstGauge::new(i64::from(cluster.upstream.is_unreachable()));
             gauge.encode(family.encode_family(&[("cluster", cluster.name.as_str())])?)?;
         }

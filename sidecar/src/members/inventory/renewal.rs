@@ -6,22 +6,26 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kubectl_mc_api::ClusterName;
+use kubectl_mc_api::{ClusterName, Origin};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use super::Inventories;
+use super::karmada::impersonator_secret;
 use crate::ttl_cache::TtlCache;
 
 /// Reads members' Secrets, each at most once in [`INTERVAL`] however many ask.
 pub struct Renewals {
     secrets: Api<Secret>,
+    of_karmada: Api<Secret>,
     read: TtlCache<ClusterName, ()>,
     watch: mpsc::Sender<Read>,
 }
 
 /// A Secret as the host has it now, for the watch.
 pub struct Read {
+    pub(super) origin: Origin,
     pub(super) secret: Secret,
     /// Told when the watch has taken it.
     pub(super) applied: oneshot::Sender<()>,
@@ -29,25 +33,33 @@ pub struct Read {
 
 impl Renewals {
     /// The other half is the watch's.
-    pub fn new(host: kube::Client, namespace: &str) -> (Self, mpsc::Receiver<Read>) {
+    pub fn new(
+        host: kube::Client,
+        namespace: &str,
+        inventories: &Inventories,
+    ) -> (Self, mpsc::Receiver<Read>) {
         let (watch, read) = mpsc::channel(QUEUED);
-        let secrets = Api::namespaced(host, namespace);
-        (Self { secrets, read: TtlCache::new(MAX_KEPT, INTERVAL), watch }, read)
+        let secrets = Api::namespaced(host.clone(), namespace);
+        let of_karmada = Api::namespaced(host, &inventories.karmada_namespace);
+        (Self { secrets, of_karmada, read: TtlCache::new(MAX_KEPT, INTERVAL), watch }, read)
     }
 
     /// Returns when the watch knows what the host says now, or when that cannot be known.
-    pub(super) async fn read(&self, cluster: &ClusterName) {
-        self.read.get_or_fetch(cluster, self.read_now(cluster), |()| true).await;
+    pub(super) async fn read(&self, origin: Origin, cluster: &ClusterName) {
+        self.read.get_or_fetch(cluster, self.read_now(origin, cluster), |()| true).await;
     }
 
-    async fn read_now(&self, cluster: &ClusterName) {
-        let name = cluster.member_secret();
+    async fn read_now(&self, origin: Origin, cluster: &ClusterName) {
+        let (secrets, name) = match origin {
+            Origin::MemberCluster => (&self.secrets, cluster.member_secret()),
+            Origin::Karmada => (&self.of_karmada, impersonator_secret(cluster)),
+        };
         info!(%cluster, "the member refused the sidecar's credential: rereading its Secret");
         let read = async {
             // One that is not there any more is the watch's to tell.
-            let Some(secret) = self.secrets.get_opt(&name).await? else { return Ok(()) };
+            let Some(secret) = secrets.get_opt(&name).await? else { return Ok(()) };
             let (applied, taken) = oneshot::channel();
-            if self.watch.send(Read { secret, applied }).await.is_ok() {
+            if self.watch.send(Read { origin, secret, applied }).await.is_ok() {
                 let _ = taken.await;
             }
             Ok::<(), kube::Error>(())
@@ -90,10 +102,10 @@ mod tests {
         let (client, asked) = host(move |_| {
             (code, json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "m1.member"}}))
         });
-        let (renewals, mut read) = Renewals::new(client, "ns");
+        let (renewals, mut read) = Renewals::new(client, "ns", &Inventories::default());
         let watch = tokio::spawn(async move {
             let mut taken = Vec::new();
-            while let Some(Read { secret, applied }) = read.recv().await {
+            while let Some(Read { secret, applied, .. }) = read.recv().await {
                 taken.push(secret.metadata.name.unwrap());
                 applied.send(()).unwrap();
             }
@@ -106,8 +118,8 @@ mod tests {
     async fn concurrent_rereads_ask_the_host_once() {
         let (renewals, asked, watch) = renewals(200);
         let m1 = name("m1");
-        join_all((0..100).map(|_| renewals.read(&m1))).await;
-        renewals.read(&m1).await;
+        join_all((0..100).map(|_| renewals.read(Origin::MemberCluster, &m1))).await;
+        renewals.read(Origin::MemberCluster, &m1).await;
         assert_eq!(asked.load(Ordering::SeqCst), 1);
         drop(renewals);
         assert_eq!(watch.await.unwrap(), ["m1.member"]);
@@ -116,15 +128,15 @@ mod tests {
     #[tokio::test]
     async fn each_member_has_a_question_of_its_own() {
         let (renewals, asked, _watch) = renewals(200);
-        renewals.read(&name("m1")).await;
-        renewals.read(&name("m2")).await;
+        renewals.read(Origin::MemberCluster, &name("m1")).await;
+        renewals.read(Origin::MemberCluster, &name("m2")).await;
         assert_eq!(asked.load(Ordering::SeqCst), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_host_that_cannot_answer_holds_nobody_up_for_long() {
         let (renewals, _, watch) = renewals(500);
-        timeout(READ_TIMEOUT * 2, renewals.read(&name("m1"))).await.unwrap();
+        timeout(READ_TIMEOUT * 2, renewals.read(Origin::MemberCluster, &name("m1"))).await.unwrap();
         drop(renewals);
         assert!(watch.await.unwrap().is_empty());
     }

@@ -1,22 +1,23 @@
-//! Follows the host's MemberClusters and the Secrets of the sidecar's namespace: the only writer of
-//! the inventory and of the registry behind `clusters`.
+//! Follows the host's MemberClusters and the Secrets of the sidecar's namespace, and Karmada's inventory if it counts:
+//! the only writer of the inventory and of the registry behind `clusters`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::ListParams;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
+use kubectl_mc_api::member_cluster::{Forwarded, Forwarding};
 use kubectl_mc_api::names::SECRET_TYPE;
-use kubectl_mc_api::{ClusterName, MemberCluster};
+use kubectl_mc_api::{ClusterName, MemberCluster, Origin};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
-use super::fleet::{Fleet, Registered};
+use super::fleet::{Fleet, KarmadaClusters, Registered};
+use super::karmada;
 use super::renewal::Read;
-use super::{Inventory, Members, Metrics};
+use super::{Inventories, Inventory, Member, Members, Metrics};
 use crate::endpoints::clusters;
 use crate::members::cluster::Cluster;
 use crate::members::waiter_limit::WaiterLimit;
@@ -24,26 +25,34 @@ use crate::readiness::Pending;
 use crate::request::limits::{MemberBounds, MemberLimits};
 use crate::request::metrics::{ByMember, OfMember};
 use crate::tunnel::registry::AgentTunnels;
-use crate::watch_backoff::WatchBackoff;
 
+mod changes;
+mod from_karmada;
+mod listed;
 mod way;
 
+use changes::{Change, events, of_karmada, version};
+use from_karmada::FromKarmada;
+use listed::Listed;
 use way::Way;
 
 /// What the watch writes to, and by which rules.
 pub struct Watch {
     pub namespace: String,
+    /// Where members are registered, the first before the others.
+    pub inventories: Inventories,
     pub inventory: Arc<Inventory>,
     /// Secrets that were read again, because their credential was refused.
     pub read: mpsc::Receiver<Read>,
     pub registry: clusters::Writer,
     pub fleet: watch::Sender<Arc<Fleet>>,
+    pub karmada_clusters: watch::Sender<KarmadaClusters>,
     pub metrics: Metrics,
     pub requests: Arc<ByMember>,
     pub tunnels: Arc<AgentTunnels>,
     /// Of requests under way to one member.
     pub limits: Arc<MemberLimits>,
-    /// Done when both lists were read once.
+    /// Done when the lists were read once.
     pub pending: Pending,
 }
 
@@ -51,10 +60,12 @@ pub struct Watch {
 pub async fn run(host: kube::Client, watch: Watch) {
     let Watch {
         namespace,
+        inventories,
         inventory,
         mut read,
         registry,
         fleet,
+        karmada_clusters,
         metrics,
         requests,
         tunnels,
@@ -62,23 +73,28 @@ pub async fn run(host: kube::Client, watch: Watch) {
         pending,
     } = watch;
     let members = Api::<MemberCluster>::all(host.clone());
-    let secrets = Api::<Secret>::namespaced(host, &namespace);
+    let secrets = Api::<Secret>::namespaced(host.clone(), &namespace);
     let of_members = watcher::Config::default().fields(&format!("type={SECRET_TYPE}"));
     let events = stream::select(
         events(members.clone(), watcher::Config::default()).map(Change::Member),
         events(secrets, of_members).map(Change::Secret),
     );
     let read = stream::poll_fn(move |cx| read.poll_recv(cx)).map(Change::Read);
-    let mut events = std::pin::pin!(stream::select(events, read));
+    let events = stream::select(stream::select(events, read), of_karmada(&host, &inventories));
+    let mut events = std::pin::pin!(events);
     let mut state = State {
         inventory,
+        karmada: inventories.has(Origin::Karmada).then(|| FromKarmada::new(&inventories.karmada_namespace)),
+        inventories,
         registry,
         fleet,
+        karmada_clusters,
         metrics,
         requests,
         tunnels,
         limits,
         pending: Some(pending),
+        waits_for_karmada: true,
         members: Listed::default(),
         members_version: 0,
         secrets: Listed::default(),
@@ -96,83 +112,12 @@ pub async fn run(host: kube::Client, watch: Watch) {
             }
             Change::Member(event) => state.member(event),
             Change::Secret(event) => state.secret(event),
-            Change::Read(Read { secret, applied }) => {
-                state.read(secret);
+            Change::KarmadaCluster(event) => state.karmada(|karmada| karmada.cluster(event)),
+            Change::KarmadaSecret(event) => state.karmada(|karmada| karmada.secret(event)),
+            Change::WaitedForKarmada => state.waited_for_karmada(),
+            Change::Read(Read { origin, secret, applied }) => {
+                state.read(origin, secret);
                 let _ = applied.send(());
-            }
-        }
-    }
-}
-
-enum Change {
-    Member(watcher::Event<MemberCluster>),
-    Secret(watcher::Event<Secret>),
-    Read(Read),
-}
-
-/// The resourceVersion that the host's MemberClusters have now; 0 if it cannot be told.
-async fn version(members: &Api<MemberCluster>) -> u64 {
-    let list = members.list_metadata(&ListParams::default().limit(1)).await;
-    list.ok().and_then(|list| list.metadata.resource_version?.parse().ok()).unwrap_or_default()
-}
-
-/// Events without the errors, which are told and tried again.
-fn events<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Event<K>>
-where
-    K: kube::Resource<DynamicType = ()>
-        + Clone
-        + std::fmt::Debug
-        + serde::de::DeserializeOwned
-        + Send
-        + 'static,
-{
-    // Who wrote which field is no use here, and takes as much memory as the rest of a small object.
-    let events = watcher(api, config).modify(|object| object.managed_fields_mut().clear());
-    events.backoff(WatchBackoff::default()).filter_map(async |event| {
-        event
-            .inspect_err(
-                |error| warn!(kind = %K::kind(&()), error = %error, "cannot list or watch on the host"),
-            )
-            .ok()
-    })
-}
-
-/// One kind of object by cluster, and the list being read anew.
-struct Listed<T> {
-    objects: HashMap<ClusterName, Arc<T>>,
-    anew: Option<HashMap<ClusterName, Arc<T>>>,
-    synced: bool,
-}
-
-impl<T> Default for Listed<T> {
-    fn default() -> Self {
-        Self { objects: HashMap::new(), anew: None, synced: false }
-    }
-}
-
-impl<T: Clone> Listed<T> {
-    /// Takes what the watch says of the objects that have a `cluster`.
-    fn take(&mut self, event: &watcher::Event<T>, cluster: impl Fn(&T) -> Option<ClusterName>) {
-        match event {
-            watcher::Event::Init => self.anew = Some(HashMap::new()),
-            watcher::Event::InitApply(object) => {
-                if let (Some(name), Some(anew)) = (cluster(object), &mut self.anew) {
-                    anew.insert(name, Arc::new(object.clone()));
-                }
-            }
-            watcher::Event::InitDone => {
-                self.objects = self.anew.take().unwrap_or_default();
-                self.synced = true;
-            }
-            watcher::Event::Apply(object) => {
-                if let Some(name) = cluster(object) {
-                    self.objects.insert(name, Arc::new(object.clone()));
-                }
-            }
-            watcher::Event::Delete(object) => {
-                if let Some(name) = cluster(object) {
-                    self.objects.remove(&name);
-                }
             }
         }
     }
@@ -180,13 +125,18 @@ impl<T: Clone> Listed<T> {
 
 struct State {
     inventory: Arc<Inventory>,
+    inventories: Inventories,
+    karmada: Option<FromKarmada>,
     registry: clusters::Writer,
     fleet: watch::Sender<Arc<Fleet>>,
+    karmada_clusters: watch::Sender<KarmadaClusters>,
     metrics: Metrics,
     requests: Arc<ByMember>,
     tunnels: Arc<AgentTunnels>,
     limits: Arc<MemberLimits>,
     pending: Option<Pending>,
+    /// Whether a replica that starts is not ready before Karmada's inventory is read.
+    waits_for_karmada: bool,
     members: Listed<MemberCluster>,
     /// What the members' resourceVersion was just before they were listed.
     members_version: u64,
@@ -241,17 +191,81 @@ impl State {
         }
     }
 
+    fn karmada(&mut self, take: impl FnOnce(&mut FromKarmada) -> bool) {
+        let Some(karmada) = &mut self.karmada else { return };
+        if take(karmada) {
+            self.publish();
+        }
+    }
+
+    /// Members of other inventories are served without Karmada's, which may be out of order for long.
+    fn waited_for_karmada(&mut self) {
+        if self.karmada.as_ref().is_some_and(|karmada| !karmada.is_synced()) {
+            warn!("Karmada's Clusters and their Secrets cannot be read yet: their members are off");
+        }
+        self.waits_for_karmada = false;
+        self.publish();
+    }
+
     /// Takes a Secret that was asked for by its name, unless the watch knows better: it may have told
     /// of a later one, or that it is deleted, while the answer was on its way.
-    fn read(&mut self, secret: Secret) {
+    fn read(&mut self, origin: Origin, mut secret: Secret) {
         let version = |secret: &Secret| secret.resource_version().and_then(|version| version.parse().ok());
-        let known = ClusterName::of_member_secret(&secret.name_any())
-            .and_then(|name| self.secrets.objects.get(&name))
-            .and_then(|secret| version(secret));
-        let later = known.is_some_and(|known: u64| version(&secret).is_some_and(|read| read > known));
-        if later && secret.type_.as_deref() == Some(SECRET_TYPE) {
-            self.secret(watcher::Event::Apply(secret));
+        let name = secret.name_any();
+        let known = match origin {
+            Origin::MemberCluster => {
+                let cluster = ClusterName::of_member_secret(&name);
+                cluster.and_then(|cluster| self.secrets.objects.get(&cluster)).map(AsRef::as_ref)
+            }
+            Origin::Karmada => self.karmada.as_ref().and_then(|known| karmada::Known::secret(known, &name)),
+        };
+        let known = known.and_then(version);
+        if known.is_none_or(|known: u64| version(&secret).is_none_or(|read| read <= known)) {
+            return;
         }
+        match origin {
+            Origin::MemberCluster if secret.type_.as_deref() == Some(SECRET_TYPE) => {
+                self.secret(watcher::Event::Apply(secret));
+            }
+            Origin::MemberCluster => {}
+            Origin::Karmada => {
+                karmada::reduce(&mut secret);
+                self.karmada(|karmada| karmada.secret(watcher::Event::Apply(secret)));
+            }
+        }
+    }
+
+    /// The inventory that a member is served from, and what says how it is reached: the first in order that has it.
+    fn connection(
+        &self,
+        name: &ClusterName,
+        member: &MemberCluster,
+    ) -> (Origin, Result<Arc<Secret>, Arc<str>>) {
+        let registered_in = Origin::of(member);
+        for &origin in &*self.inventories.order {
+            match (origin, &self.karmada) {
+                (Origin::MemberCluster, _) if registered_in == origin => {
+                    let secret = self.secrets.objects.get(name).cloned();
+                    let missing = || Arc::from(format!("{} does not exist", karmada::source(origin, name)));
+                    return (origin, secret.ok_or_else(missing));
+                }
+                (Origin::Karmada, Some(karmada)) if !karmada.is_synced() => {
+                    let why = "Karmada's Clusters and their Secrets are not read yet";
+                    return (registered_in, Err(Arc::from(why)));
+                }
+                (Origin::Karmada, Some(karmada)) => {
+                    if let Some(connection) = karmada.connection(name) {
+                        return (origin, connection.clone());
+                    }
+                }
+                (Origin::MemberCluster | Origin::Karmada, _) => {}
+            }
+        }
+        let why = match self.inventories.has(registered_in) {
+            true => format!("{} does not exist", karmada::source(registered_in, name)),
+            false => format!("the sidecar's flag --inventory does not have {registered_in}"),
+        };
+        (registered_in, Err(Arc::from(why)))
     }
 
     /// Makes a new snapshot. Nothing is published until both lists were read: half a list would
@@ -261,51 +275,92 @@ impl State {
             return;
         }
         let mut members = Members::with_capacity(self.members.objects.len());
+        let mut fleet = Fleet::with_capacity(self.members.objects.len());
         let mut ways = std::mem::take(&mut self.ways);
         self.shares.retain(|name, _| self.members.objects.contains_key(name));
         for (name, member) in &self.members.objects {
-            let Some(secret) = self.secrets.objects.get(name) else {
-                members.insert(name.clone(), Err(Arc::from("does not exist")));
-                continue;
+            let (origin, connection) = self.connection(name, member);
+            let manager =
+                self.managers.objects.get(name).filter(|_| origin == Origin::MemberCluster).cloned();
+            let found = match &connection {
+                Err(why) => Err(why.clone()),
+                Ok(secret) => {
+                    let (unreachable, tunnels) = (&self.metrics.unreachable, &self.tunnels);
+                    let source = karmada::source(origin, name);
+                    let uid = match origin {
+                        Origin::MemberCluster => member.uid(),
+                        Origin::Karmada => secret.uid(),
+                    };
+                    let mut way =
+                        Way::next(ways.remove(name), name, uid, &source, secret, unreachable, tunnels);
+                    way.reported(member);
+                    let share = self.shares.entry(name.clone()).or_insert_with(|| Share {
+                        bounds: self.limits.bounds(),
+                        waiters: WaiterLimit::default(),
+                        requests: self.requests.of(name),
+                    });
+                    let cluster = way.upstream.clone().map(|upstream| {
+                        let (name, gone) = (name.clone(), way.gone.clone());
+                        let forwarded = forwarded(member, origin);
+                        let managed = manager.is_some();
+                        let Share { bounds, waiters, requests } = share.clone();
+                        let cluster = Cluster {
+                            name,
+                            origin,
+                            forwarded,
+                            upstream,
+                            gone,
+                            bounds,
+                            managed,
+                            waiters,
+                            requests,
+                        };
+                        Arc::new(cluster)
+                    });
+                    self.ways.insert(name.clone(), way);
+                    cluster
+                }
             };
-            let (unreachable, tunnels) = (&self.metrics.unreachable, &self.tunnels);
-            let mut way = Way::next(ways.remove(name), name, member, secret, unreachable, tunnels);
-            way.reported(member);
-            let share = self.shares.entry(name.clone()).or_insert_with(|| Share {
-                bounds: self.limits.bounds(),
-                waiters: WaiterLimit::default(),
-                requests: self.requests.of(name),
-            });
-            let cluster = way.upstream.clone().map(|upstream| {
-                let (name, forwarded, gone) = (name.clone(), member.forwarded(), way.gone.clone());
-                let managed = self.managers.objects.contains_key(&name);
-                let Share { bounds, waiters, requests } = share.clone();
-                Arc::new(Cluster { name, forwarded, upstream, gone, bounds, managed, waiters, requests })
-            });
-            members.insert(name.clone(), cluster);
-            self.ways.insert(name.clone(), way);
+            let in_two = Origin::of(member) != Origin::Karmada
+                && self.karmada.as_ref().is_some_and(|karmada| karmada.connection(name).is_some());
+            let registered = Registered {
+                member: member.clone(),
+                origin,
+                is_read: self.inventories.has(origin),
+                in_two,
+                connection: connection.ok(),
+                manager,
+                way: found.clone(),
+            };
+            fleet.insert(name.clone(), registered);
+            members.insert(name.clone(), Member { origin, found });
         }
         ways.into_values().for_each(|way| way.gone.cancel());
         #[expect(clippy::cast_precision_loss, reason = "the number of members is small")]
         self.metrics.members.set(members.len() as f64);
-        self.fleet.send_replace(Arc::new(self.snapshot_for_controllers(&members)));
+        self.fleet.send_replace(Arc::new(fleet));
+        // After the members that there are.
+        if let Some(labels) = self.karmada.as_ref().and_then(|karmada| karmada.labels().clone()) {
+            self.karmada_clusters.send_if_modified(|known| {
+                let is_other = known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &labels));
+                *known = Some(labels);
+                is_other
+            });
+        }
         self.inventory.members.store(Arc::new(Some(members)));
         // After the snapshot: who attaches meanwhile is found here, or does not find the member there.
         self.tunnels.retain(|name| self.members.objects.contains_key(name));
-        self.pending.take();
+        if !self.waits_for_karmada || self.karmada.as_ref().is_none_or(FromKarmada::is_synced) {
+            self.pending.take();
+        }
     }
+}
 
-    fn snapshot_for_controllers(&self, members: &Members) -> Fleet {
-        let registered = |(name, way): (&ClusterName, &Result<Arc<Cluster>, Arc<str>>)| {
-            let registered = Registered {
-                member: self.members.objects.get(name)?.clone(),
-                connection: self.secrets.objects.get(name).cloned(),
-                manager: self.managers.objects.get(name).cloned(),
-                way: way.clone(),
-            };
-            Some((name.clone(), registered))
-        };
-        members.iter().filter_map(registered).collect()
+/// What of a caller's identity is passed to a member. Karmada's impersonator may impersonate no uid and no extra.
+fn forwarded(member: &MemberCluster, origin: Origin) -> Forwarded {
+    match (origin, &member.spec.impersonation) {
+        (Origin::Karmada, None) => Forwarded { uid: Forwarding::Omit, extra: Forwarding::Omit },
+        _ => member.forwarded(),
     }
 }
 

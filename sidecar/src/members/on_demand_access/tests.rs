@@ -57,6 +57,7 @@ fn cluster() -> Cluster {
     let connection = Connection::parse(&data.into()).unwrap();
     Cluster {
         name: "m1".parse().unwrap(),
+        origin: Default::default(),
         forwarded: Default::default(),
         upstream: Arc::new(
             Upstream::new("m1".parse().unwrap(), connection, Gauge::default(), &AgentTunnels::none())

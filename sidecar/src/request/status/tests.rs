@@ -42,7 +42,7 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
         let cause = Box::new(Unreachable::lasting(Duration::from_secs(seconds)));
         Upstream::Open { cluster: m1(), cause }
     };
-    let off = Inventory::ProxyOff { cluster: m1(), why: "does not exist".into() };
+    let off = Inventory::ProxyOff { cluster: m1(), why: "Secret m1.member does not exist".into() };
     let privileged = member::Error::Privileged("system:node:a".to_owned());
     let without_groups = member::Error::WithoutGroups("system:serviceaccount:ns:n".to_owned());
     vec![

@@ -126,7 +126,9 @@ async fn a_table_has_a_row_a_cluster_and_carries_what_was_asked_for() {
     assert_eq!((&table["kind"], &table["apiVersion"]), (&"Table".into(), &"meta.k8s.io/v1".into()));
     let columns: Vec<_> =
         table["columnDefinitions"].as_array().unwrap().iter().map(|column| &column["name"]).collect();
-    assert_eq!(columns, ["Name", "Ready", "Version", "Age", "Reason", "Server", "Connected", "Last Seen"]);
+    let expected =
+        ["Name", "Ready", "Version", "Age", "Reason", "Server", "Connected", "Last Seen", "Inventory"];
+    assert_eq!(columns, expected);
     let cells = |row: usize| table["rows"][row]["cells"].clone();
     assert_eq!(
         cells(0),
@@ -138,12 +140,23 @@ async fn a_table_has_a_row_a_cluster_and_carries_what_was_asked_for() {
             "Unreachable",
             "https://203.0.113.7:6443",
             "True",
-            "<unknown>"
+            "<unknown>",
+            "membercluster"
         ])
     );
     assert_eq!(
         cells(1),
-        serde_json::json!(["m2", "Unknown", "Unknown", "<unknown>", "", "", "", "<unknown>"])
+        serde_json::json!([
+            "m2",
+            "Unknown",
+            "Unknown",
+            "<unknown>",
+            "",
+            "",
+            "",
+            "<unknown>",
+            "membercluster"
+        ])
     );
     // A MemberCluster's own columns are the same.
     let crd =

@@ -195,7 +195,7 @@ async fn only_the_first_table_says_what_its_columns_are() {
                  &fieldSelector=metadata.name%3Dm1";
     let mut client = Client::watch(&registry, query, Form::Table(Include::Metadata)).await;
     let first = client.next().await.unwrap();
-    assert_eq!(first["object"]["columnDefinitions"].as_array().unwrap().len(), 8);
+    assert_eq!(first["object"]["columnDefinitions"].as_array().unwrap().len(), 9);
     assert_eq!(first["object"]["rows"][0]["object"]["kind"], "PartialObjectMetadata");
     let bookmark = client.next().await.unwrap();
     assert_eq!(bookmark["type"], "BOOKMARK");
@@ -241,7 +241,7 @@ fn host_is_asked_only_about_the_named_cluster() {
     let (registry, _writer) = three();
     let names = |query| -> Vec<String> {
         let options = Options::of_watch(query).unwrap();
-        options.selection.names(&registry.snapshot().unwrap()).map(|name| name.to_string()).collect()
+        options.selection.names(&registry.snapshot().unwrap()).map(|(name, _)| name.to_string()).collect()
     };
     assert_eq!(names(None), ["m1", "m2", "m3"]);
     assert_eq!(names(Some("fieldSelector=metadata.name%3Dm2")), ["m2"]);

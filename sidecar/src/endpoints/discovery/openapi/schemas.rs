@@ -77,7 +77,7 @@ pub(super) fn all(edition: Edition) -> Value {
             "type": text("The aspect."),
             "status": text("True, False or Unknown."),
             "observedGeneration": {
-                "description": "The generation of the MemberCluster that this was said of.",
+                "description": "Generation of the MemberCluster that the condition describes.",
                 "type": "integer",
                 "format": "int64",
             },

@@ -17,6 +17,8 @@ use crate::readiness::{Part, Readiness};
 use crate::request::limits::{Caller, MemberLimits, MemberSize, Size};
 use crate::upstream::grant::Lacking;
 
+mod beside_karmada;
+
 const ONE: Size = Size::new(1, 0);
 const ONE_EACH: MemberSize = MemberSize { in_flight: ONE, watches: ONE };
 
@@ -35,15 +37,19 @@ impl Host {
     fn with(asked_for: Secret) -> Self {
         crate::server::tls::install_provider();
         let (client, _) = host(move |_| (200, serde_json::to_value(&asked_for).unwrap()));
-        let (renewals, read) = Renewals::new(client.clone(), "ns");
+        let (renewals, read) = Renewals::new(client.clone(), "ns", &Inventories::default());
         let readiness = Readiness::default();
         let (_, registry) = clusters::Registry::new();
         let state = State {
             requests: Arc::default(),
             tunnels: AgentTunnels::none(),
             inventory: Arc::new(Inventory::new(renewals, OnDemandAccess::new(client, "ns"))),
+            inventories: Inventories::default(),
+            karmada: None,
             registry,
             fleet: watch::Sender::default(),
+            karmada_clusters: watch::Sender::default(),
+            waits_for_karmada: true,
             metrics: Metrics::default(),
             limits: MemberLimits::new(ONE_EACH),
             pending: Some(readiness.pending(Part::Members)),
@@ -80,8 +86,8 @@ impl Host {
         loop {
             tokio::select! {
                 renewed = &mut renewed => return renewed,
-                Some(Read { secret, applied }) = self.read.recv() => {
-                    self.state.read(secret);
+                Some(Read { origin, secret, applied }) = self.read.recv() => {
+                    self.state.read(origin, secret);
                     applied.send(()).unwrap();
                 }
             }
@@ -337,10 +343,10 @@ async fn a_credential_that_is_still_the_hosts_is_not_tried_again() {
 async fn what_was_read_does_not_replace_what_the_watch_has_told_since() {
     let mut host = Host::synced();
     host.state.secret(Event::Apply(secret_at(3, "newest")));
-    host.state.read(secret_at(2, "new"));
+    host.state.read(Origin::MemberCluster, secret_at(2, "new"));
     assert_eq!(host.find("m1").unwrap().upstream.connection().authorization().unwrap(), "Bearer newest");
     host.state.secret(Event::Delete(secret_at(3, "newest")));
-    host.state.read(secret_at(2, "new"));
+    host.state.read(Origin::MemberCluster, secret_at(2, "new"));
     assert!(matches!(host.find("m1"), Err(Error::ProxyOff { .. })), "a deleted Secret stays deleted");
 }
 

@@ -18,6 +18,7 @@ use crate::upstream::connection::Connection;
 use crate::upstream::sidecar_client::NO_AGENT;
 
 pub(super) struct Way {
+    /// Of the object that registers the member.
     pub(super) member_uid: Option<String>,
     pub(super) secret: Arc<Secret>,
     pub(super) upstream: Result<Arc<Upstream>, Arc<str>>,
@@ -33,16 +34,17 @@ impl Way {
     pub(super) fn next(
         before: Option<Self>,
         name: &ClusterName,
-        member: &MemberCluster,
+        member_uid: Option<String>,
+        source: &str,
         secret: &Arc<Secret>,
         unreachable: &Gauge,
         tunnels: &Arc<AgentTunnels>,
     ) -> Self {
         let gone = match before {
-            Some(way) if way.member_uid == member.uid() && is_same(&way.secret, secret) => return way,
+            Some(way) if way.member_uid == member_uid && is_same(&way.secret, secret) => return way,
             Some(way)
                 if way.upstream.is_ok()
-                    && way.member_uid == member.uid()
+                    && way.member_uid == member_uid
                     && leads_to_the_same(&way.secret, secret) =>
             {
                 way.gone
@@ -58,25 +60,25 @@ impl Way {
             .and_then(|connection| Upstream::new(name.clone(), connection, unreachable.clone(), tunnels));
         let upstream = match upstream {
             Ok(upstream) => {
-                info!(cluster = %name, "loaded the member's Secret");
+                info!(cluster = %name, source, "loaded the member's connection");
                 Ok(Arc::new(upstream))
             }
             Err(error) => {
                 gone.cancel();
                 Err(match enrollment(secret) {
                     Some(until) => Arc::from(format!(
-                        "gets its credential when the member's agent enrolls, which is open until {until}; `kubectl \
+                        "{source} gets its credential when the member's agent enrolls, which is open until {until}; `kubectl \
                          describe membercluster {name}` shows where it stands, and `kubectl mc join {name} --agent --enroll` \
                          opens it again"
                     )),
                     None => {
-                        warn!(cluster = %name, error = %error, "the member's Secret is invalid");
-                        Arc::from(format!("cannot be used: {error}"))
+                        warn!(cluster = %name, source, error = %error, "the member's connection is invalid");
+                        Arc::from(format!("{source} cannot be used: {error}"))
                     }
                 })
             }
         };
-        Self { member_uid: member.uid(), secret: secret.clone(), upstream, gone, unreachable_since: None }
+        Self { member_uid, secret: secret.clone(), upstream, gone, unreachable_since: None }
     }
 
     /// Takes over what the leader has found out, when that changes: what this replica sees itself counts after it.

@@ -61,7 +61,7 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
     let mut metrics = crate::metrics::registry();
     let trust = Arc::new(ArcSwap::from_pointee(front_proxy.trust()));
     let tokens = TokenReviews::new(client.clone(), Vec::new()).unwrap();
-    let (renewals, _) = Renewals::new(client.clone(), "ns");
+    let (renewals, _) = Renewals::new(client.clone(), "ns", &Default::default());
     let size = Size::new(10, 0);
     let patterns = flags.always_allowed.then(|| "*".to_owned());
     let always_allowed = AlwaysAllowed::parse(patterns.as_slice()).unwrap();

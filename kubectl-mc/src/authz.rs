@@ -1,0 +1,91 @@
+//! `kubectl mc authz`: keeps the agents of another hub on this host to the objects of their own clusters.
+//!
+//! - [`rbac`]: the rights of one agent, by name
+//! - [`policies`]: admission policies for what no authorizer sees: names of new objects, owners
+//! - [`webhook`]: what leads from the host's kube-apiserver to the sidecar's webhook
+//! - [`generate`]: prints all of it
+//! - [`verify`]: asks the host what agents may do
+
+mod generate;
+mod policies;
+mod rbac;
+mod verify;
+mod webhook;
+
+use kubectl_mc_api::ownership::{InvalidLayout, subject};
+use serde_json::Value;
+
+use crate::cli::{AuthzArgs, AuthzCommand, Flags, Hub, HubArgs};
+use crate::cluster::connection;
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::join::side::Side;
+use crate::printer::Printer;
+use crate::settings::Settings;
+
+pub(crate) fn run(
+    arguments: &AuthzArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let options = Settings::host_of(flags, env)?;
+    connection::run(async {
+        let host = Side { role: "host", at: connection::connect(&options, env).await? };
+        match &arguments.command {
+            AuthzCommand::Generate(arguments) => generate::run(arguments, &host, printer).await,
+            AuthzCommand::Verify(arguments) => verify::run(arguments, &host, printer).await,
+        }
+    })
+}
+
+/// The clusters whose agents are meant.
+async fn clusters(arguments: &HubArgs, host: &Side) -> Result<Vec<String>, Failure> {
+    let Hub::Karmada = arguments.hub;
+    let names = if arguments.names.is_empty() {
+        let list =
+            host.get("/apis/cluster.karmada.io/v1alpha1/clusters").await?.ok_or(AuthzError::NoKarmada)?;
+        let name = |cluster: &Value| cluster["metadata"]["name"].as_str().map(str::to_owned);
+        list["items"].as_array().into_iter().flatten().filter_map(name).collect()
+    } else {
+        arguments.names.clone()
+    };
+    match names.iter().find(|name| !subject::is_cluster(name)) {
+        Some(name) => Err(AuthzError::Name(name.clone()).into()),
+        None => Ok(names),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum AuthzError {
+    #[error("the host serves no clusters of Karmada (cluster.karmada.io/v1alpha1)")]
+    NoKarmada,
+    #[error("{0:?} is no name of a cluster that has objects of its own in Karmada")]
+    Name(String),
+    #[error("invalid namespaces: {0}")]
+    Layout(#[from] InvalidLayout),
+}
+
+impl Explain for AuthzError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoKarmada => {
+                Some("name the kubeconfig context of Karmada's API server by --context".to_owned())
+            }
+            Self::Name(_) => Some(
+                "a name is a DNS label of 48 characters at most, does not end in -impersonator, and is not \
+                 rbac-generator"
+                    .to_owned(),
+            ),
+            Self::Layout(_) => None,
+        }
+    }
+
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::NoKarmada => ExitStatus::Failed,
+            Self::Name(_) | Self::Layout(_) => ExitStatus::Usage,
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Admission policies for agents: the names of new objects, which no authorizer sees, and their owners.
+//!
+//! The name of an object decides whose it is; the annotation is a second witness. Rules read `object` and `oldObject`
+//! and never `request.name`, which is empty where a collection is deleted (apiserver: `registry/rest/delete.go`).
+
+use kubectl_mc_api::names::{KUBECTL_MC, MANAGED_BY};
+use kubectl_mc_api::ownership::subject::{GENERATOR, GROUP, PREFIX};
+use kubectl_mc_api::ownership::{Layout, OWNER};
+use serde_json::{Value, json};
+
+use crate::cluster::kubernetes_version::KubernetesVersion;
+
+/// The policies with their bindings.
+pub(super) fn objects(layout: &Layout, version: KubernetesVersion) -> Vec<Value> {
+    let mut objects = Vec::new();
+    objects.extend(validating(AGENTS, &agents(layout)));
+    objects.extend(validating(REGISTRATION, &registration(layout)));
+    if version >= MUTATING {
+        objects.extend(stamp());
+    }
+    objects
+}
+
+/// The policies that judge names, for `verify`.
+pub(super) const VALIDATING: [&str; 2] = [AGENTS, REGISTRATION];
+
+/// Whether the host serves the policy that writes the owner.
+pub(super) fn stamps(version: KubernetesVersion) -> bool {
+    version >= MUTATING
+}
+
+/// What agents write.
+fn agents(layout: &Layout) -> Value {
+    let Layout { cluster_namespace, agent_namespace, .. } = layout;
+    json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [
+            rule("", &["secrets"], &["CREATE", "UPDATE", "DELETE"]),
+            rule("coordination.k8s.io", &["leases"], &["CREATE", "UPDATE", "DELETE"]),
+            rule("work.karmada.io", &["works", "works/*"], &["CREATE", "UPDATE", "DELETE"]),
+        ]},
+        "matchConditions": [{"name": "agent", "expression": is_agent()}],
+        "variables": [
+            {"name": "cluster", "expression": cluster()},
+            {"name": "target", "expression": "request.operation == 'DELETE' ? oldObject : object"},
+            {"name": "name", "expression": NAME},
+            {"name": "place", "expression": NAMESPACE},
+            {"name": "owner", "expression": owner_of("object", "DELETE")},
+            {"name": "oldOwner", "expression": owner_of("oldObject", "CREATE")},
+        ],
+        "validations": [
+            check(&format!(
+                "request.resource.resource != 'secrets' || (variables.place == '{cluster_namespace}' && \
+                 variables.name in [variables.cluster, variables.cluster + '-impersonator'])"
+            ), "the Secret does not belong to the agent's cluster"),
+            check(&format!(
+                "request.resource.resource != 'leases' || \
+                 (variables.place == '{cluster_namespace}' && variables.name == variables.cluster) || \
+                 (variables.place == '{agent_namespace}' && variables.name == 'karmada-agent-' + variables.cluster)"
+            ), "the Lease does not belong to the agent's cluster"),
+            check(
+                "request.resource.resource != 'works' || variables.place == 'karmada-es-' + variables.cluster",
+                "the Work does not belong to the agent's cluster",
+            ),
+            check(
+                "request.operation != 'CREATE' || variables.owner in ['', variables.cluster]",
+                "an agent may not create an object that another cluster owns",
+            ),
+            check(
+                "request.operation != 'UPDATE' || variables.owner == variables.oldOwner",
+                "an agent may not change the owner of an object",
+            ),
+            check(
+                "request.operation == 'CREATE' || variables.oldOwner in ['', variables.cluster]",
+                "another cluster owns the object",
+            ),
+        ],
+    })
+}
+
+/// What `karmadactl register` writes before an agent has its certificate.
+fn registration(layout: &Layout) -> Value {
+    let namespace = &layout.cluster_namespace;
+    let all = ["CREATE", "UPDATE", "DELETE"];
+    let names = format!(
+        "request.resource.resource in ['clusterroles', 'clusterrolebindings'] ? \
+         variables.name == 'system:karmada:' + variables.cluster + ':agent' : \
+         (request.resource.resource == 'namespaces' || \
+          (variables.place == '{namespace}' && variables.name == 'system:karmada:' + variables.cluster + ':agent-secret') || \
+          (variables.place == 'karmada-es-' + variables.cluster && \
+           variables.name == 'system:karmada:' + variables.cluster + ':agent-work'))"
+    );
+    let subjects = "request.operation == 'DELETE' || \
+         !(request.resource.resource in ['clusterrolebindings', 'rolebindings']) || \
+         (has(object.subjects) && object.subjects.size() == 1 && object.subjects[0].kind == 'User' && \
+          object.subjects[0].name == 'system:karmada:agent:' + variables.cluster && \
+          object.roleRef.name == variables.name && \
+          object.roleRef.kind == (request.resource.resource == 'rolebindings' ? 'Role' : 'ClusterRole'))";
+    let rules = format!(
+        "request.operation == 'DELETE' || !(request.resource.resource in ['clusterroles', 'roles']) || \
+         (!has(object.aggregationRule) && (!has(object.rules) || object.rules.all(rule, \
+          has(rule.resources) && rule.resources.all(resource, resource in (\
+          request.resource.resource == 'clusterroles' ? {CLUSTER_ROLE} : \
+          (variables.place == '{namespace}' ? ['secrets'] : ['works', 'works/status']))))))"
+    );
+    json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [
+            rule("", &["namespaces"], &all),
+            rule(
+                "rbac.authorization.k8s.io",
+                &["clusterroles", "clusterrolebindings", "roles", "rolebindings"],
+                &all,
+            ),
+        ]},
+        "matchConditions": [{
+            "name": "generator", "expression": format!("request.userInfo.username == '{GENERATOR}'"),
+        }],
+        "variables": [
+            {"name": "target", "expression": "request.operation == 'DELETE' ? oldObject : object"},
+            {"name": "name", "expression": NAME},
+            {"name": "place", "expression": NAMESPACE},
+            {"name": "part", "expression":
+                "variables.name.startsWith('system:karmada:') ? variables.name.substring(15).split(':')[0] : \
+                 (variables.name.startsWith('karmada-es-') ? variables.name.substring(11) : '')"},
+            {"name": "cluster", "expression": known("variables.part")},
+        ],
+        "validations": [
+            check(&format!(
+                "request.resource.resource != 'namespaces' || (request.operation == 'CREATE' && \
+                 (variables.name == '{namespace}' || (variables.cluster != '' && \
+                 variables.name == 'karmada-es-' + variables.cluster)))"
+            ), "a registration may create only the namespaces of its cluster"),
+            check(&names, "the object is not one of an agent"),
+            check(subjects, "the binding is not of the agent of the cluster in its name"),
+            check(&rules, "the role has rights that no agent needs"),
+        ],
+    })
+}
+
+/// Writes the owner on what an agent creates, from its user name alone.
+fn stamp() -> [Value; 2] {
+    let annotations = format!("Object.metadata{{annotations: {{'{OWNER}': variables.cluster}}}}");
+    let policy = json!({
+        "apiVersion": ADMISSION, "kind": "MutatingAdmissionPolicy", "metadata": metadata(STAMP),
+        "spec": {
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "IfNeeded",
+            "matchConstraints": {"resourceRules": [
+                rule("", &["secrets"], &["CREATE"]),
+                rule("coordination.k8s.io", &["leases"], &["CREATE"]),
+                rule("work.karmada.io", &["works"], &["CREATE"]),
+            ]},
+            "matchConditions": [
+                {"name": "agent", "expression": is_agent()},
+                {"name": "unowned", "expression": format!(
+                    "!has(object.metadata.annotations) || !('{OWNER}' in object.metadata.annotations)")},
+            ],
+            "variables": [{"name": "cluster", "expression": cluster()}],
+            "mutations": [{
+                "patchType": "ApplyConfiguration",
+                "applyConfiguration": {"expression": format!("Object{{metadata: {annotations}}}")},
+            }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": ADMISSION, "kind": "MutatingAdmissionPolicyBinding", "metadata": metadata(STAMP),
+        "spec": {"policyName": STAMP},
+    });
+    [policy, binding]
+}
+
+fn validating(name: &str, spec: &Value) -> [Value; 2] {
+    [
+        json!({"apiVersion": ADMISSION, "kind": "ValidatingAdmissionPolicy", "metadata": metadata(name), "spec": spec}),
+        json!({
+            "apiVersion": ADMISSION, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata(name),
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        }),
+    ]
+}
+
+fn metadata(name: &str) -> Value {
+    json!({"name": name, "labels": {MANAGED_BY: KUBECTL_MC}})
+}
+
+fn rule(group: &str, resources: &[&str], operations: &[&str]) -> Value {
+    json!({"apiGroups": [group], "apiVersions": ["*"], "resources": resources, "operations": operations})
+}
+
+fn check(expression: &str, message: &str) -> Value {
+    json!({"expression": expression, "message": message, "reason": "Forbidden"})
+}
+
+/// As the authorizer tells agents from other callers.
+fn is_agent() -> String {
+    format!(
+        "request.userInfo.username.startsWith('{PREFIX}') || \
+         (has(request.userInfo.groups) && '{GROUP}' in request.userInfo.groups)"
+    )
+}
+
+/// The cluster of the agent, or nothing.
+fn cluster() -> String {
+    let part = format!("request.userInfo.username.substring({})", PREFIX.len());
+    format!("request.userInfo.username.startsWith('{PREFIX}') ? ({}) : ''", known(&part))
+}
+
+/// The name, if it is one of a cluster that has objects of its own.
+fn known(part: &str) -> String {
+    format!(
+        "{part}.matches('^[a-z0-9]([-a-z0-9]{{0,46}}[a-z0-9])?$') && !{part}.endsWith('-impersonator') && \
+         {part} != 'rbac-generator' ? {part} : ''"
+    )
+}
+
+fn owner_of(object: &str, not_in: &str) -> String {
+    format!(
+        "request.operation != '{not_in}' && has({object}.metadata.annotations) && \
+         '{OWNER}' in {object}.metadata.annotations ? {object}.metadata.annotations['{OWNER}'] : ''"
+    )
+}
+
+const NAME: &str = "has(variables.target.metadata.name) ? variables.target.metadata.name : ''";
+const NAMESPACE: &str = "has(variables.target.metadata.namespace) ? variables.target.metadata.namespace : ''";
+/// What a registration grants by a ClusterRole.
+const CLUSTER_ROLE: &str = "['clusters', 'clusters/status', 'resourceinterpreterwebhookconfigurations', \
+    'resourceinterpretercustomizations', 'namespaces', 'leases', 'certificatesigningrequests', 'services', 'events']";
+const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+const AGENTS: &str = "kubectl-mc-karmada-agents";
+const REGISTRATION: &str = "kubectl-mc-karmada-registration";
+const STAMP: &str = "kubectl-mc-karmada-owner";
+/// The first that serves MutatingAdmissionPolicies as v1 (KEP-3962).
+const MUTATING: KubernetesVersion = KubernetesVersion::of(1, 36);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_never_read_the_name_of_the_request() {
+        for version in ["v1.30.0", "v1.36.3"] {
+            let objects = objects(&Layout::default(), KubernetesVersion::parse(version).unwrap());
+            let text = serde_json::to_string(&objects).unwrap();
+            assert!(!text.contains("request.name"), "{text}");
+        }
+    }
+
+    #[test]
+    fn owner_is_stamped_where_the_host_can() {
+        let kinds = |version: &str| {
+            let objects = objects(&Layout::default(), KubernetesVersion::parse(version).unwrap());
+            objects.iter().filter(|object| object["kind"] == "MutatingAdmissionPolicy").count()
+        };
+        assert_eq!([kinds("v1.30.0"), kinds("v1.35.4"), kinds("v1.36.3")], [0, 0, 1]);
+    }
+}

@@ -1,0 +1,190 @@
+//! `kubectl mc authz verify`: asks the host by SubjectAccessReviews what the agent of each cluster may do, and compares
+//! it with what an agent needs. The reviews pass every authorizer of the host, the webhook too.
+
+use std::collections::BTreeMap;
+
+use kubectl_mc_api::ownership::matrix::{Cell, Target, cells};
+use kubectl_mc_api::ownership::{Decision, Layout, decide, subject};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::generate::is_there;
+use super::{AuthzError, clusters, policies};
+use crate::cli::AuthzVerifyArgs;
+use crate::error::Failure;
+use crate::exit::ExitStatus;
+use crate::join::side::{Side, SideError};
+use crate::printer::Printer;
+use crate::server_text::ServerText;
+
+pub(super) async fn run(
+    arguments: &AuthzVerifyArgs,
+    host: &Side,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let layout = arguments.hub.layout().map_err(AuthzError::Layout)?;
+    let clusters = clusters(&arguments.hub, host).await?;
+    // RBAC grants a create for every name, and the policies judge the name.
+    let judges_names = !arguments.hub.without_webhook;
+    let mut findings = 0;
+    for name in policies::VALIDATING {
+        for kind in ["validatingadmissionpolicies", "validatingadmissionpolicybindings"] {
+            if !is_there(host, kind, name).await? {
+                findings += 1;
+                printer
+                    .out_line(&format!("too wide: names of new objects are not checked: no {kind}/{name}"));
+            }
+        }
+    }
+    for cluster in &clusters {
+        let other = clusters.iter().find(|other| *other != cluster).map_or(OTHER, String::as_str);
+        findings +=
+            of_subject(&subject::user(cluster), &layout, (cluster, other), judges_names, host, printer)
+                .await?;
+    }
+    if let Some(cluster) = clusters.first() {
+        findings +=
+            of_subject(subject::GENERATOR, &layout, (cluster, OTHER), judges_names, host, printer).await?;
+    }
+    if layout.agents_list_clusters {
+        printer.note_line("note: agents may list and watch the Cluster objects of all clusters, by --agents-list-clusters=Allow");
+    }
+    if findings == 0 {
+        printer.out_line(&format!("the agents of {} clusters have exactly what they need", clusters.len()));
+        return Ok(ExitStatus::Success);
+    }
+    Ok(ExitStatus::Failed)
+}
+
+/// Prints what differs, a line for each object and target, and counts the lines.
+async fn of_subject(
+    user: &str,
+    layout: &Layout,
+    (cluster, other): (&str, &str),
+    judges_names: bool,
+    host: &Side,
+    printer: &Printer,
+) -> Result<usize, Failure> {
+    let mut lines: BTreeMap<(&str, String), Line> = BTreeMap::new();
+    for (cell, Answer { is_allowed, reason }) in
+        ask(user, layout, (cluster, other), judges_names, host).await?
+    {
+        let is_needed = decide(layout, user, &[subject::GROUP], &cell.attributes()) == Decision::NoOpinion;
+        let fault = match (is_needed, is_allowed) {
+            (false, true) => "too wide",
+            // The generator's rights are Karmada's own.
+            (true, false) if user != subject::GENERATOR => "missing",
+            _ => continue,
+        };
+        let line = lines.entry((fault, describe(&cell))).or_default();
+        if !line.verbs.contains(&cell.verb) {
+            line.verbs.push(cell.verb);
+        }
+        line.reason = reason;
+    }
+    for ((fault, object), Line { verbs, reason }) in &lines {
+        let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+        printer.out_line(&format!("{fault}: {user}: {} {object}{reason}", verbs.join(",")));
+    }
+    Ok(lines.len())
+}
+
+#[derive(Default)]
+struct Line {
+    verbs: Vec<&'static str>,
+    reason: String,
+}
+
+/// Whether a client can make such a request, and the authorizers judge its name.
+fn is_real(cell: &Cell, judges_names: bool) -> bool {
+    match cell.verb {
+        "get" | "update" | "patch" | "delete" => !cell.name.is_empty(),
+        "create" => judges_names || cell.name.is_empty(),
+        _ => true,
+    }
+}
+
+struct Answer {
+    is_allowed: bool,
+    reason: String,
+}
+
+/// The host's answers, in the order of the matrix.
+async fn ask(
+    user: &str,
+    layout: &Layout,
+    (cluster, other): (&str, &str),
+    judges_names: bool,
+    host: &Side,
+) -> Result<Vec<(Cell, Answer)>, Failure> {
+    let mut cells = cells(layout, cluster, other, PARTS);
+    cells.retain(|cell| is_real(cell, judges_names));
+    let mut answers = Vec::with_capacity(cells.len());
+    for part in cells.chunks(CONCURRENT) {
+        let mut asked = JoinSet::new();
+        for (at, cell) in part.iter().enumerate() {
+            let (host, review) = (host.clone(), review(user, cell));
+            asked.spawn(async move { Ok::<_, SideError>((at, host.create(REVIEWS, &review).await?)) });
+        }
+        let mut told = vec![Value::Null; part.len()];
+        while let Some(answer) = asked.join_next().await {
+            let Ok(answer) = answer else { continue };
+            let (at, answer) = answer?;
+            told[at] = answer;
+        }
+        answers.extend(part.iter().cloned().zip(told.iter().map(|review| Answer::of(&review["status"]))));
+    }
+    Ok(answers)
+}
+
+impl Answer {
+    fn of(status: &Value) -> Self {
+        let text = ["reason", "evaluationError"].iter().find_map(|key| status[*key].as_str());
+        Self {
+            is_allowed: status["allowed"] == true,
+            reason: text.map(|text| ServerText::from(text.to_owned()).to_string()).unwrap_or_default(),
+        }
+    }
+}
+
+fn review(user: &str, cell: &Cell) -> Value {
+    let mut attributes = json!({
+        "verb": cell.verb, "group": cell.group, "version": "*", "resource": cell.resource,
+        "subresource": cell.subresource, "namespace": cell.namespace, "name": cell.name,
+    });
+    // Hosts before Kubernetes 1.32 do not know the field, and drop it.
+    if ["list", "watch"].contains(&cell.verb) && !cell.name.is_empty() {
+        attributes["fieldSelector"] = json!({"requirements": [
+            {"key": "metadata.name", "operator": "In", "values": [cell.name]},
+        ]});
+    }
+    json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {
+            "user": user, "groups": [subject::GROUP, "system:authenticated"], "resourceAttributes": attributes,
+        },
+    })
+}
+
+/// `clusters.cluster.karmada.io m2 (other's)`
+fn describe(cell: &Cell) -> String {
+    let place = match (cell.namespace.as_str(), cell.name.as_str()) {
+        ("", "") => "over all".to_owned(),
+        (namespace, "") => format!("in {namespace}"),
+        ("", name) => name.to_owned(),
+        (namespace, name) => format!("{namespace}/{name}"),
+    };
+    let target = match cell.target {
+        Target::None | Target::All => String::new(),
+        target => format!(" ({})", target.word()),
+    };
+    format!("{} {place}{target}", cell.kind())
+}
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+/// Parts that some kind has.
+const PARTS: &[&str] = &["", "status", "finalizers"];
+/// Reviews that the host is asked for at a time.
+const CONCURRENT: usize = 24;
+/// Stands for another cluster where there is none.
+const OTHER: &str = "another-cluster";

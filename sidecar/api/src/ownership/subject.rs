@@ -1,0 +1,57 @@
+//! The identities of Karmada's agents (karmada: `pkg/karmadactl/register/register.go`).
+
+/// The group of all agents.
+pub const GROUP: &str = "system:karmada:agents";
+/// The user name of an agent, before the name of its cluster.
+pub const PREFIX: &str = "system:karmada:agent:";
+/// The identity that creates the RBAC of a new agent. All registrations share it.
+pub const GENERATOR: &str = "system:karmada:agent:rbac-generator";
+
+/// A caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject<'a> {
+    /// Neither the user nor a group is an agent's.
+    NoAgent,
+    /// The agent of this cluster.
+    Agent(&'a str),
+    Generator,
+    /// The user and the groups do not name one cluster's agent.
+    Unknown,
+}
+
+impl<'a> Subject<'a> {
+    pub fn parse<G: AsRef<str>>(user: &'a str, groups: &[G]) -> Self {
+        let is_in_group = groups.iter().any(|group| group.as_ref() == GROUP);
+        match (user.strip_prefix(PREFIX), is_in_group) {
+            (None, false) => Self::NoAgent,
+            (Some(_), true) if user == GENERATOR => Self::Generator,
+            (Some(cluster), true) if is_cluster(cluster) => Self::Agent(cluster),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// The user name of a cluster's agent.
+pub fn user(cluster: &str) -> String {
+    format!("{PREFIX}{cluster}")
+}
+
+/// Whether a cluster of this name has objects that no other cluster's agent owns.
+///
+/// Karmada takes any DNS label of 48 characters. A cluster `a-impersonator` would own Secret `a-impersonator`, which
+/// holds the credential of cluster `a`. The certificate of an agent of cluster `rbac-generator` is the generator's.
+pub fn is_cluster(name: &str) -> bool {
+    is_label(name, 48) && !name.ends_with(IMPERSONATOR) && format!("{PREFIX}{name}") != GENERATOR
+}
+
+/// A DNS label (RFC 1123).
+pub(crate) fn is_label(name: &str, most: usize) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=most).contains(&name.len())
+        && name.bytes().all(|byte| is_letter(byte) || byte == b'-')
+        && name.bytes().next().is_some_and(is_letter)
+        && name.bytes().last().is_some_and(is_letter)
+}
+
+/// Ends the name of the Secret with a cluster's impersonation credential.
+pub(crate) const IMPERSONATOR: &str = "-impersonator";

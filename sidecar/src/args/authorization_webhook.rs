@@ -1,0 +1,50 @@
+//! The flags of the authorization webhook for the agents of Karmada.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use kubectl_mc_api::ownership::{AGENT_NAMESPACE, CLUSTER_NAMESPACE};
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Authorization webhook")]
+pub struct AuthorizationWebhook {
+    /// Port on which to serve POST /authorize: an authorization webhook that keeps each Karmada agent to the objects
+    /// of its own cluster. Default: off.
+    #[arg(id = "authorization-webhook-port", long = "authorization-webhook-port", value_name = "PORT",
+        value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// CA of the client certificate that the host's kube-apiserver shows to the webhook. Default: the CA of the front
+    /// proxy's client certificate, with the names that it may have.
+    #[arg(
+        id = "authorization-webhook-client-ca-file",
+        long = "authorization-webhook-client-ca-file",
+        value_name = "FILE",
+        requires = "authorization-webhook-client-name"
+    )]
+    pub client_ca_file: Option<PathBuf>,
+    /// Common name that this client certificate must have.
+    #[arg(
+        id = "authorization-webhook-client-name",
+        long = "authorization-webhook-client-name",
+        value_name = "NAME",
+        requires = "authorization-webhook-client-ca-file"
+    )]
+    pub client_name: Option<String>,
+    /// Whether agents may list and watch the Cluster objects of all clusters. karmada-agent needs it unless it selects
+    /// its own.
+    #[arg(long, value_enum, default_value_t = ListClusters::Deny)]
+    pub agents_list_clusters: ListClusters,
+    /// Namespace of the clusters' Secrets and heartbeat Leases in Karmada.
+    #[arg(long, value_name = "NAME", default_value = CLUSTER_NAMESPACE)]
+    pub karmada_cluster_namespace: String,
+    /// Namespace of the agents' election Leases in Karmada.
+    #[arg(long, value_name = "NAME", default_value = AGENT_NAMESPACE)]
+    pub karmada_agent_namespace: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum ListClusters {
+    Deny,
+    Allow,
+}

@@ -1,0 +1,167 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::upstream::connection::Connection;
+
+#[derive(Default)]
+struct Inventory {
+    clusters: BTreeSet<String>,
+    secrets: BTreeMap<String, Secret>,
+}
+
+impl Known for Inventory {
+    fn has_cluster(&self, name: &str) -> bool {
+        self.clusters.contains(name)
+    }
+
+    fn secret(&self, name: &str) -> Option<&Secret> {
+        self.secrets.get(name)
+    }
+}
+
+fn secret(name: &str, data: &[(&str, &str)]) -> (String, Secret) {
+    let mut secret = Secret::default();
+    secret.metadata.name = Some(name.to_owned());
+    secret.data = Some(data.iter().map(|(key, value)| entry(key, value.as_bytes())).collect());
+    reduce(&mut secret);
+    (name.to_owned(), secret)
+}
+
+/// What `karmadactl join` makes for member m1, and another member.
+fn joined() -> Inventory {
+    Inventory {
+        clusters: ["m1", "m2"].map(str::to_owned).into(),
+        secrets: [
+            secret("m1", &[("caBundle", "CA"), ("token", "everything")]),
+            secret("m1-impersonator", &[("token", "m1's")]),
+            secret("m2", &[("caBundle", "CA"), ("token", "everything")]),
+            secret("m2-impersonator", &[("token", "m2's")]),
+        ]
+        .into(),
+    }
+}
+
+/// A Cluster as `karmadactl join` makes it, with some fields changed; null takes one away.
+fn spec(changes: Value) -> ClusterSpec {
+    let mut spec = json!({
+        "id": "6f4c", "syncMode": "Push", "apiEndpoint": "https://203.0.113.7:6443",
+        "secretRef": {"namespace": "karmada-cluster", "name": "m1"},
+        "impersonatorSecretRef": {"namespace": "karmada-cluster", "name": "m1-impersonator"},
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        match value {
+            Value::Null => _ = spec.as_object_mut().unwrap().remove(key),
+            value => spec[key] = value.clone(),
+        }
+    }
+    serde_json::from_value(spec).unwrap()
+}
+
+fn read(changes: Value, known: &Inventory) -> Result<BTreeMap<String, String>, String> {
+    let data = connection("karmada-cluster", &"m1".parse().unwrap(), &spec(changes), known)?;
+    Ok(data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).unwrap())).collect())
+}
+
+#[test]
+fn cluster_of_karmadactl_join_is_read() {
+    let expected = [("ca.crt", "CA"), ("server", "https://203.0.113.7:6443"), ("token", "m1's")];
+    let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    assert_eq!(read(json!({}), &joined()).unwrap(), expected.into());
+    let proxied = read(json!({"proxyURL": "socks5://203.0.113.1:1080"}), &joined()).unwrap();
+    assert_eq!(proxied["proxy-url"], "socks5://203.0.113.1:1080");
+}
+
+#[test]
+fn cluster_without_a_secret_is_verified_by_the_system() {
+    let mut known = joined();
+    known.secrets.remove("m1");
+    let read = |changes| read(changes, &known);
+    assert!(!read(json!({"secretRef": null})).unwrap().contains_key("ca.crt"));
+    let insecure = json!({"secretRef": null, "insecureSkipTLSVerification": true});
+    assert_eq!(read(insecure).unwrap()[INSECURE], "true");
+}
+
+#[test]
+fn each_bad_field_turns_the_proxy_off() {
+    let reference = |namespace: &str, name: &str| json!({"namespace": namespace, "name": name});
+    let other = [("karmada-cluster", "m2"), ("kube-system", "m1"), ("", "m1"), ("karmada-cluster", "")];
+    for (namespace, name) in other {
+        let why = read(json!({"secretRef": reference(namespace, name)}), &joined()).unwrap_err();
+        assert_eq!(why, format!("spec.secretRef is {namespace}/{name}, and must be karmada-cluster/m1"));
+    }
+    for (namespace, name) in [("karmada-cluster", "m2-impersonator"), ("x", "m1-impersonator")] {
+        let why = read(json!({"impersonatorSecretRef": reference(namespace, name)}), &joined()).unwrap_err();
+        assert!(why.starts_with(&format!("spec.impersonatorSecretRef is {namespace}/{name}")), "{why}");
+    }
+    for (changes, expected) in [
+        (json!({"impersonatorSecretRef": null}), "spec.impersonatorSecretRef is missing"),
+        (json!({"apiEndpoint": null}), "spec.apiEndpoint is missing"),
+        (json!({"apiEndpoint": "http://203.0.113.7"}), "spec.apiEndpoint must begin with https://"),
+        (json!({"apiEndpoint": "203.0.113.7:6443"}), "spec.apiEndpoint must begin with https://"),
+        (json!({"proxyHeader": {"Proxy-Authorization": "x"}}), "spec.proxyHeader is not supported"),
+        (
+            json!({"insecureSkipTLSVerification": true}),
+            "spec.insecureSkipTLSVerification is refused, because Secret karmada-cluster/m1 has a caBundle",
+        ),
+        // The Secret counts although the Cluster does not name it.
+        (
+            json!({"insecureSkipTLSVerification": true, "secretRef": null}),
+            "spec.insecureSkipTLSVerification is refused, because Secret karmada-cluster/m1 has a caBundle",
+        ),
+    ] {
+        assert_eq!(read(changes.clone(), &joined()).unwrap_err(), expected, "{changes}");
+    }
+}
+
+#[test]
+fn missing_secret_turns_the_proxy_off() {
+    for (name, expected) in [
+        ("m1", "Secret karmada-cluster/m1 does not exist"),
+        ("m1-impersonator", "Secret karmada-cluster/m1-impersonator does not exist"),
+    ] {
+        let mut known = joined();
+        known.secrets.remove(name);
+        assert_eq!(read(json!({}), &known).unwrap_err(), expected);
+    }
+    for (name, expected) in [
+        ("m1", "Secret karmada-cluster/m1 has no caBundle"),
+        ("m1-impersonator", "Secret karmada-cluster/m1-impersonator has no token"),
+    ] {
+        let mut known = joined();
+        known.secrets.extend([secret(name, &[("token", " \n"), ("caBundle", "")])]);
+        assert_eq!(read(json!({}), &known).unwrap_err(), expected);
+    }
+}
+
+/// Secret m1-impersonator would be the almighty credential of Cluster m1-impersonator.
+#[test]
+fn cluster_named_as_a_secret_of_another_is_not_used() {
+    let mut known = joined();
+    known.clusters.insert("m1-impersonator".to_owned());
+    assert!(read(json!({}), &known).unwrap_err().contains("Cluster m1-impersonator"));
+    let name: ClusterName = "m1-impersonator".parse().unwrap();
+    let spec = spec(json!({"secretRef": {"namespace": "karmada-cluster", "name": "m1-impersonator"}}));
+    let why = connection("karmada-cluster", &name, &spec, &joined()).unwrap_err();
+    assert!(why.contains("ends in -impersonator"), "{why}");
+}
+
+#[test]
+fn token_that_may_do_everything_is_not_kept() {
+    let Inventory { secrets, .. } = joined();
+    let tokens = secrets.values().filter(|secret| value(secret, "token").is_some());
+    let names: Vec<String> = tokens.map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["m1-impersonator", "m2-impersonator"]);
+}
+
+#[test]
+fn what_is_read_makes_a_connection() {
+    crate::server::tls::install_provider();
+    let mut known = joined();
+    known.secrets.remove("m1");
+    let spec = spec(json!({"secretRef": null, "proxyURL": "http://203.0.113.1:3128"}));
+    let data = connection("karmada-cluster", &"m1".parse().unwrap(), &spec, &known).unwrap();
+    let connection = Connection::parse(&data).unwrap();
+    assert_eq!(connection.authorization().unwrap(), "Bearer m1's");
+}

@@ -1,0 +1,174 @@
+//! Members of Karmada's inventory beside our own.
+
+use kubectl_mc_api::names::INVENTORY;
+use serde_json::json;
+
+use super::*;
+use crate::members::inventory::karmada::{self, KarmadaCluster};
+
+/// A host with member m1 of our own, whose lists were read; Karmada's were not.
+fn with_karmada(order: &[Origin]) -> Host {
+    let mut host = Host::new();
+    host.state.inventories.order = order.into();
+    host.state.karmada = Some(FromKarmada::new("karmada-cluster"));
+    host.listed()
+}
+
+const BOTH: [Origin; 2] = [Origin::MemberCluster, Origin::Karmada];
+
+impl Host {
+    /// Karmada's lists are read: nothing is in them.
+    fn karmada_listed(mut self) -> Self {
+        for event in [Event::Init, Event::InitDone] {
+            self.state.karmada(|karmada| karmada.cluster(event));
+        }
+        for event in [Event::Init, Event::InitDone] {
+            self.state.karmada(|karmada| karmada.secret(event));
+        }
+        self
+    }
+
+    fn cluster(&mut self, cluster: KarmadaCluster) {
+        self.state.karmada(|karmada| karmada.cluster(Event::Apply(cluster)));
+    }
+
+    fn token(&mut self, name: &str, token: &str) {
+        let mut secret = secret(name, token);
+        secret.metadata.name = Some(format!("{name}-impersonator"));
+        karmada::reduce(&mut secret);
+        self.state.karmada(|karmada| karmada.secret(Event::Apply(secret)));
+    }
+
+    /// A Cluster of Karmada with its Secret and its MemberCluster.
+    fn joined(mut self, name: &str) -> Self {
+        self.cluster(cluster(name, "u-1", "https://203.0.113.8"));
+        self.token(name, "first");
+        self.state.member(Event::Apply(mirrored(name)));
+        self
+    }
+
+    fn in_two(&self, name: &str) -> bool {
+        self.state.fleet.borrow()[&name.parse::<ClusterName>().unwrap()].in_two
+    }
+}
+
+fn cluster(name: &str, uid: &str, server: &str) -> KarmadaCluster {
+    let cluster = json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": name, "uid": uid},
+        "spec": {
+            "syncMode": "Pull", "apiEndpoint": server,
+            "impersonatorSecretRef": {"namespace": "karmada-cluster", "name": format!("{name}-impersonator")},
+        },
+        "status": {"kubernetesVersion": "v1.36.3"},
+    });
+    serde_json::from_value(cluster).unwrap()
+}
+
+fn mirrored(name: &str) -> MemberCluster {
+    let mut member = member(name);
+    member.metadata.labels = Some([(INVENTORY.to_owned(), "karmada".to_owned())].into());
+    member
+}
+
+#[tokio::test]
+async fn member_of_karmada_is_served_beside_our_own() {
+    let host = with_karmada(&BOTH).karmada_listed().joined("k1");
+    let k1 = host.find("k1").unwrap();
+    assert_eq!(k1.origin, Origin::Karmada);
+    assert_eq!((k1.forwarded.uid, k1.forwarded.extra), (Forwarding::Omit, Forwarding::Omit));
+    assert_eq!(k1.upstream.connection().authorization().unwrap(), "Bearer first");
+    assert_eq!(host.find("m1").unwrap().origin, Origin::MemberCluster);
+    let known = host.state.karmada_clusters.borrow().clone().unwrap();
+    assert_eq!(known.keys().map(ClusterName::as_str).collect::<Vec<_>>(), ["k1"]);
+}
+
+#[tokio::test]
+async fn grant_of_karmada_finds_members_of_karmada_only() {
+    let host = with_karmada(&BOTH).karmada_listed().joined("k1");
+    let find = |name: &str| host.state.inventory.find_in(Some(Origin::Karmada), &name.parse().unwrap());
+    assert!(find("k1").is_ok());
+    assert!(matches!(find("m1"), Err(Error::Unknown(_))));
+}
+
+#[tokio::test]
+async fn changes_of_karmada_take_effect_at_once() {
+    let mut host = with_karmada(&BOTH).karmada_listed().joined("k1");
+    let first = host.find("k1").unwrap();
+    // Karmada writes the status all the time.
+    host.cluster(cluster("k1", "u-1", "https://203.0.113.8"));
+    assert!(Arc::ptr_eq(&first.upstream, &host.find("k1").unwrap().upstream));
+    host.token("k1", "second");
+    let rotated = host.find("k1").unwrap();
+    assert_eq!(rotated.upstream.connection().authorization().unwrap(), "Bearer second");
+    assert!(!first.gone.is_cancelled(), "a new token ends nothing");
+    host.cluster(cluster("k1", "u-1", "https://203.0.113.9"));
+    assert!(rotated.gone.is_cancelled(), "another server ends what is open");
+    let moved = host.find("k1").unwrap();
+    host.cluster(cluster("k1", "u-2", "https://203.0.113.9"));
+    assert!(moved.gone.is_cancelled(), "another Cluster of the same name ends what is open");
+    let last = host.find("k1").unwrap();
+    let gone = cluster("k1", "u-2", "https://203.0.113.9");
+    host.state.karmada(|karmada| karmada.cluster(Event::Delete(gone)));
+    assert!(last.gone.is_cancelled());
+    assert!(host.find("k1").unwrap_err().to_string().ends_with("Cluster k1 of Karmada does not exist"));
+}
+
+#[tokio::test]
+async fn cluster_that_cannot_be_used_is_off_and_says_why() {
+    let mut host = with_karmada(&BOTH).karmada_listed().joined("k1");
+    let before = host.find("k1").unwrap();
+    host.cluster(cluster("k1", "u-1", "http://203.0.113.8"));
+    assert!(before.gone.is_cancelled());
+    let error = host.find("k1").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the proxy to member k1 is off: Cluster k1 of Karmada cannot be used: spec.apiEndpoint must begin with https://"
+    );
+}
+
+#[tokio::test]
+async fn name_in_both_inventories_is_served_from_the_first() {
+    for order in [BOTH, [Origin::Karmada, Origin::MemberCluster]] {
+        let mut host = with_karmada(&order).karmada_listed().joined("k1");
+        assert!(!host.in_two("m1") && !host.in_two("k1"));
+        host.cluster(cluster("m1", "u-1", "https://203.0.113.8"));
+        host.token("m1", "karmada's");
+        assert_eq!(host.find("m1").unwrap().origin, order[0]);
+        assert!(host.in_two("m1"));
+        host.state.karmada(|karmada| karmada.cluster(Event::Delete(cluster("m1", "u-1", ""))));
+        assert_eq!(host.find("m1").unwrap().origin, Origin::MemberCluster);
+        assert!(!host.in_two("m1"));
+    }
+}
+
+#[tokio::test]
+async fn members_of_karmada_wait_for_karmada_and_others_do_not() {
+    let mut host = with_karmada(&BOTH);
+    host.state.member(Event::Apply(mirrored("k1")));
+    assert!(host.find("m1").is_ok());
+    assert!(host.find("k1").unwrap_err().to_string().contains("not read yet"));
+    assert!(host.state.karmada_clusters.borrow().is_none(), "nothing is deleted for what is not read");
+    assert!(!host.readiness.is_ready());
+    host.state.waited_for_karmada();
+    assert!(host.readiness.is_ready());
+    assert!(with_karmada(&BOTH).karmada_listed().readiness.is_ready());
+}
+
+#[tokio::test]
+async fn member_of_an_inventory_that_does_not_count_is_off() {
+    let mut host = Host::synced();
+    host.state.member(Event::Apply(mirrored("k1")));
+    let error = host.find("k1").unwrap_err().to_string();
+    assert!(error.contains("the sidecar's flag --inventory does not have karmada"), "{error}");
+    let host = with_karmada(&[Origin::Karmada]).karmada_listed();
+    let error = host.find("m1").unwrap_err().to_string();
+    assert!(error.contains("--inventory does not have membercluster"), "{error}");
+}
+
+/// Whoever writes MemberClusters can neither name a server nor a credential.
+#[tokio::test]
+async fn label_of_karmada_alone_leads_nowhere() {
+    let mut host = with_karmada(&BOTH).karmada_listed();
+    host.state.member(Event::Apply(mirrored("m1")));
+    assert!(host.find("m1").unwrap_err().to_string().contains("Cluster m1 of Karmada does not exist"));
+}

@@ -1,0 +1,199 @@
+//! The admission policies of Cluster Authorization on a real host without the webhook: names of new objects, owners, and
+//! what a registration may write. RBAC grants agents everything here, so each refusal is a policy's.
+
+use anyhow::{Result, ensure};
+use harness::karmada_host::{Agent, KarmadaHost};
+use harness::wait::{SOON, eventually};
+use serde_json::{Value, json};
+
+use super::cluster_authorization::program;
+
+const SECRETS: &str = "/api/v1/namespaces/karmada-cluster/secrets";
+const WORKS_OF_B: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-b/works";
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const OWNER: &str = "clusterrestriction.karmada.io/owner";
+
+#[test]
+fn names_of_other_clusters_are_refused_on_the_newest_host() -> Result<()> {
+    let host = with_policies("k1")?;
+    names_decide(&host)?;
+    owners_are_kept(&host, true)?;
+    registration_writes_its_own_names(&host)
+}
+
+#[test]
+fn names_of_other_clusters_are_refused_on_the_oldest_host() -> Result<()> {
+    let host = with_policies("k2")?;
+    names_decide(&host)?;
+    owners_are_kept(&host, false)?;
+    registration_writes_its_own_names(&host)
+}
+
+fn with_policies(name: &str) -> Result<KarmadaHost> {
+    let host = KarmadaHost::take(name, program())?;
+    host.apply_generated(&["--without-webhook"])?;
+    let everything = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "e2e-agents", "labels": {"app.kubernetes.io/managed-by": "kubectl-mc"}},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:karmada:agents"}],
+    });
+    host.api.apply(&format!("{RBAC}/clusterrolebindings/e2e-agents"), &everything)?;
+    let a = host.agent("a")?;
+    eventually("the policies are in force", 2 * SOON, || {
+        let (code, text) = a.ask("POST", &format!("{SECRETS}?dryRun=All"), Some(&secret("b")))?;
+        let (other, _) = a.ask("POST", &format!("{RBAC}/clusterroles?dryRun=All"), Some(&json!({})))?;
+        // A policy takes a while to know a new kind, and fails until then.
+        let work =
+            json!({"apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "w"}});
+        let (judged, _) = a.ask("POST", &format!("{WORKS_OF_B}?dryRun=All"), Some(&work))?;
+        let is_judged = code == 403 && text.contains("does not belong") && judged == 403;
+        Ok((is_judged && other != 403).then_some(()))
+    })?;
+    Ok(host)
+}
+
+fn secret(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"token": "t"}})
+}
+
+fn lease(name: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
+        "spec": {"holderIdentity": "x"},
+    })
+}
+
+/// Bugs 2 and 6: creating another's name first, and a deletion, which has no new object.
+fn names_decide(host: &KarmadaHost) -> Result<()> {
+    let a = host.agent("a")?;
+    let refused = |method: &str, path: &str, body: Option<&Value>| -> Result<()> {
+        let text = a.expect(403, method, path, body)?;
+        ensure!(text.contains("kubectl-mc-karmada-agents"), "not the policy's: {method} {path}: {text}");
+        Ok(())
+    };
+    let leases = |namespace: &str| format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+    for name in ["b", "b-impersonator", "absent", "a-impersonator-x"] {
+        refused("POST", SECRETS, Some(&secret(name)))?;
+    }
+    refused("POST", "/api/v1/namespaces/default/secrets", Some(&secret("a")))?;
+    let generated = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"generateName": "a"}});
+    refused("POST", SECRETS, Some(&generated))?;
+    refused("POST", &leases("karmada-cluster"), Some(&lease("b")))?;
+    refused("POST", &leases("karmada-system"), Some(&lease("karmada-agent-b")))?;
+    refused("POST", &leases("karmada-system"), Some(&lease("a")))?;
+    refused("POST", &leases("kube-system"), Some(&lease("kube-scheduler")))?;
+    let work = json!({"apiVersion": "work.karmada.io/v1alpha1", "kind": "Work", "metadata": {"name": "w"}});
+    refused("POST", WORKS_OF_B, Some(&work))?;
+    for name in ["a", "a-impersonator"] {
+        a.expect(201, "POST", SECRETS, Some(&secret(name)))?;
+    }
+    a.expect(201, "POST", &leases("karmada-cluster"), Some(&lease("a")))?;
+    a.expect(201, "POST", &leases("karmada-system"), Some(&lease("karmada-agent-a")))?;
+    a.expect(201, "POST", "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-a/works", Some(&work))?;
+
+    host.api.create(SECRETS, &secret("b"))?;
+    refused("PATCH", &format!("{SECRETS}/b"), Some(&json!({"stringData": {"token": "stolen"}})))?;
+    refused("DELETE", &format!("{SECRETS}/b"), None)?;
+    // In a collection the request has no name: each object is judged by its own.
+    refused("DELETE", SECRETS, None)?;
+    host.api.get(&format!("{SECRETS}/b"))?;
+    refused("DELETE", &format!("{SECRETS}?fieldSelector=metadata.name%3Db"), None)?;
+    // Its own objects of the collection may be gone.
+    for name in ["a", "a-impersonator"] {
+        let (code, text) = a.ask("POST", SECRETS, Some(&secret(name)))?;
+        ensure!([201, 409].contains(&code), "{code}: {text}");
+    }
+    a.expect(200, "DELETE", &format!("{SECRETS}/a-impersonator"), None)?;
+    a.expect(200, "DELETE", &format!("{}/karmada-agent-a", leases("karmada-system")), None)?;
+    a.expect(200, "DELETE", "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-a/works/w", None)?;
+    // Nothing of this is about other users.
+    host.api.create(SECRETS, &secret("anything"))?;
+    host.api.delete(&format!("{SECRETS}/anything"))?;
+    Ok(())
+}
+
+/// Bug 1: the owner is compared with that of the old object.
+fn owners_are_kept(host: &KarmadaHost, is_stamped: bool) -> Result<()> {
+    let a = host.agent("a")?;
+    let path = format!("{SECRETS}/a");
+    let owner = |object: &Value| object["metadata"]["annotations"][OWNER].as_str().map(str::to_owned);
+    let created = host.api.get(&path)?;
+    ensure!(owner(&created) == is_stamped.then(|| "a".to_owned()), "{created}");
+    let annotated = |owner: Value| json!({"metadata": {"annotations": {OWNER: owner}}});
+    let other = if is_stamped { Value::Null } else { "a".into() };
+    for owner in ["b".into(), "A".into(), "".into(), other] {
+        let is_as_before = !is_stamped && owner == "";
+        let (code, text) = a.ask("PATCH", &path, Some(&annotated(owner)))?;
+        ensure!(is_as_before || (code == 403 && text.contains("may not change the owner")), "{code}: {text}");
+    }
+    a.expect(200, "PATCH", &path, Some(&json!({"stringData": {"token": "new"}})))?;
+    let mut preset = secret("a-impersonator");
+    preset["metadata"]["annotations"] = json!({OWNER: "b"});
+    let text = a.expect(403, "POST", SECRETS, Some(&preset))?;
+    ensure!(text.contains("another cluster owns"), "{text}");
+    // An administrator may give an object away, and its name no longer helps.
+    host.api.merge(&path, &annotated("b".into()))?;
+    let text = a.expect(403, "PATCH", &path, Some(&json!({"stringData": {"token": "again"}})))?;
+    ensure!(text.contains("another cluster owns"), "{text}");
+    a.expect(403, "DELETE", &path, None)?;
+    host.api.merge(&path, &annotated(Value::Null))?;
+    a.expect(200, "DELETE", &path, None).map(drop)
+}
+
+fn registration_writes_its_own_names(host: &KarmadaHost) -> Result<()> {
+    let generator = host.agent("rbac-generator")?;
+    let role = |name: &str, resource: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "kubectl-mc"}},
+            "rules": [{"apiGroups": ["*"], "resources": [resource], "verbs": ["get"]}],
+        })
+    };
+    let binding = |name: &str, subject: &str, role: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "kubectl-mc"}},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": subject}],
+        })
+    };
+    let (roles, bindings) = (format!("{RBAC}/clusterroles"), format!("{RBAC}/clusterrolebindings"));
+    const NEW: &str = "system:karmada:new:agent";
+    generator.expect(201, "POST", &roles, Some(&role(NEW, "clusters")))?;
+    generator.expect(201, "POST", &bindings, Some(&binding(NEW, "system:karmada:agent:new", NEW)))?;
+    let refused = |agent: &Agent, method: &str, path: &str, body: Option<&Value>| -> Result<()> {
+        let text = agent.expect(403, method, path, body)?;
+        ensure!(
+            text.contains("kubectl-mc-karmada-registration"),
+            "not the policy's: {method} {path}: {text}"
+        );
+        Ok(())
+    };
+    let other = "system:karmada:other:agent";
+    for (path, body) in [
+        (&roles, role("mine", "clusters")),
+        (&roles, role(other, "secrets")),
+        (&roles, role(other, "*")),
+        (&bindings, binding(other, "system:karmada:agent:new", other)),
+        (&bindings, binding(other, "jane", other)),
+        (&bindings, binding(other, "system:karmada:agent:other", "cluster-admin")),
+        (
+            &bindings,
+            binding(
+                "system:karmada:rbac-generator:agent",
+                "system:karmada:agent:rbac-generator",
+                "system:karmada:rbac-generator:agent",
+            ),
+        ),
+    ] {
+        refused(&generator, "POST", path, Some(&body))?;
+    }
+    refused(&generator, "DELETE", &format!("{roles}/cluster-admin"), None)?;
+    refused(&generator, "DELETE", "/api/v1/namespaces/karmada-es-b", None)?;
+    let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    refused(&generator, "POST", "/api/v1/namespaces", Some(&namespace("mine")))?;
+    generator.expect(201, "POST", "/api/v1/namespaces", Some(&namespace("karmada-es-new")))?;
+    generator.expect(200, "DELETE", &format!("{bindings}/{NEW}"), None)?;
+    generator.expect(200, "DELETE", &format!("{roles}/{NEW}"), None).map(drop)
+}

@@ -1,0 +1,274 @@
+//! A host whose members run Karmada's agents, for one test at a time: k1, and k2 with the oldest Kubernetes.
+//!
+//! Clusters and Works are CRDs with Karmada's groups and names here. In Karmada its aggregated API server serves
+//! them: it asks the same authorizer, and has no admission.
+
+use std::net::TcpListener;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testbed::{ClientCertificate, Cluster};
+
+use crate::api::Api;
+use crate::bed::{bed, sidecar, spare};
+use crate::http1::Endpoint;
+use crate::leftovers::Clean;
+use crate::own_sidecar::{Difference, OwnSidecar};
+use crate::tool::Tool;
+use crate::turn::Turn;
+use crate::wait::{SOON, eventually};
+
+/// The host, as it is again when this is dropped.
+pub struct KarmadaHost {
+    pub cluster: &'static Cluster,
+    pub api: Api,
+    pub plugin: Tool,
+    pub webhook: Option<OwnSidecar>,
+    port: u16,
+    files: TempDir,
+    is_restarted: bool,
+    _clean: Clean,
+    _turn: Turn,
+}
+
+impl KarmadaHost {
+    /// With the kinds and namespaces of Karmada, for clusters a and b. It has no webhook.
+    pub fn take(name: &str, plugin: &Path) -> Result<Self> {
+        let turn = Turn::take(name)?;
+        let cluster = spare(name)?;
+        let clean = Clean::take(cluster)?;
+        let api = Api::admin(cluster)?;
+        for (group, kind, plural, scope) in [
+            ("cluster.karmada.io", "Cluster", "clusters", "Cluster"),
+            ("work.karmada.io", "Work", "works", "Namespaced"),
+        ] {
+            let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{group}");
+            api.apply(&path, &definition(group, kind, plural, scope))?;
+            let served = match scope {
+                "Cluster" => format!("/apis/{group}/v1alpha1/{plural}"),
+                _ => format!("/apis/{group}/v1alpha1/namespaces/default/{plural}"),
+            };
+            eventually("the kind is served", SOON, || {
+                Ok((api.request("GET", &served, "", "")?.status() == 200).then_some(()))
+            })?;
+        }
+        for name in ["karmada-cluster", "karmada-system", "karmada-es-a", "karmada-es-b"] {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            api.apply(&format!("/api/v1/namespaces/{name}"), &namespace)?;
+        }
+        let port = TcpListener::bind((bed()?.address, 0))?.local_addr()?.port();
+        let (plugin, files) = (Tool::plugin_at(plugin, &[cluster])?, tempfile::tempdir()?);
+        Ok(Self {
+            cluster,
+            api,
+            plugin,
+            webhook: None,
+            port,
+            files,
+            is_restarted: false,
+            _clean: clean,
+            _turn: turn,
+        })
+    }
+
+    /// Starts the webhook, and lets the kube-apiserver ask it by the files that the plugin prints.
+    pub fn with_webhook(mut self) -> Result<Self> {
+        self.start_webhook(&[])?;
+        let address = self.webhook_endpoint(None)?.address();
+        let server = format!("--webhook-server=https://{address}");
+        let dir = self.cluster.dir.display();
+        let kubeconfig = self.files.path().join("kubeconfig");
+        let print = |part: &str| {
+            self.plugin.ok(&["authz", "generate", "--for=karmada", &format!("--only={part}"), &server])
+        };
+        let text = print("kubeconfig")?
+            .replace("/etc/kubernetes/pki/front-proxy-client", &format!("{dir}/front-proxy-client"))
+            .replace(
+                "/etc/kubernetes/pki/mc-sidecar-ca.crt",
+                &sidecar()?.ca_certificate.display().to_string(),
+            );
+        std::fs::write(&kubeconfig, text)?;
+        let config = self.files.path().join("config");
+        let text = print("config")?
+            .replace("/etc/kubernetes/mc-authz.kubeconfig", &kubeconfig.display().to_string());
+        std::fs::write(&config, text)?;
+        self.is_restarted = true;
+        let flag = format!("--authorization-config={}", config.display());
+        self.cluster.restart_apiserver_with(&["!--authorization-mode", &flag])?;
+        // It takes a moment until it has read the kinds again.
+        for kind in ["cluster.karmada.io/v1alpha1/clusters", "work.karmada.io/v1alpha1/works"] {
+            self.api.get(&format!("/apis/{kind}"))?;
+        }
+        Ok(self)
+    }
+
+    /// The sidecar with the webhook; flags after all others.
+    pub fn start_webhook(&mut self, more: &[&str]) -> Result<()> {
+        let flags = [
+            format!("--authorization-webhook-port={}", self.port),
+            format!(
+                "--authorization-webhook-client-ca-file={}/front-proxy-ca.crt",
+                self.cluster.dir.display()
+            ),
+            "--authorization-webhook-client-name=front-proxy-client".to_owned(),
+        ];
+        let flags: Vec<_> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        self.webhook = Some(OwnSidecar::with(&Difference { flags: &flags, ..Difference::default() })?);
+        Ok(())
+    }
+
+    /// The port of the webhook, as whoever has the certificate.
+    pub fn webhook_endpoint(&self, certificate: Option<&ClientCertificate>) -> Result<Endpoint> {
+        let endpoint = self.webhook.as_ref().context("there is no webhook")?.endpoint(certificate)?;
+        let mut address = endpoint.address();
+        address.set_port(self.port);
+        Ok(endpoint.at(address))
+    }
+
+    /// The certificate of the kube-apiserver.
+    pub fn front_proxy(&self) -> Result<ClientCertificate> {
+        let read = |file: &str| std::fs::read_to_string(self.cluster.dir.join(file));
+        Ok(ClientCertificate {
+            certificate: read("front-proxy-client.crt")?,
+            key: read("front-proxy-client.key")?,
+        })
+    }
+
+    /// Applies what `authz generate --only=objects` prints.
+    pub fn apply_generated(&self, arguments: &[&str]) -> Result<()> {
+        let command = ["authz", "generate", "--for=karmada", "--only=objects"];
+        let objects = self.plugin.ok(&[&command[..], arguments].concat())?;
+        let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+        let namespace = ["create", "namespace", "kubectl-mc-system"];
+        let kubectl = Tool::admin(self.cluster)?;
+        if objects.contains("kind: Service\n") {
+            kubectl.run(&namespace)?;
+        }
+        kubectl.run_with_input(&apply, objects.as_bytes())?.success().map(drop)
+    }
+
+    /// The agent of a cluster, by its certificate.
+    pub fn agent(&self, cluster: &str) -> Result<Agent> {
+        let user = format!("system:karmada:agent:{cluster}");
+        let certificate = self.cluster.client_certificate(&user, &["system:karmada:agents"])?;
+        Ok(Agent(Endpoint::cluster(self.cluster, Some(&certificate))?))
+    }
+
+    /// What `karmadactl register` grants the agent of a cluster.
+    pub fn grant_as_registered(&self, cluster: &str) -> Result<()> {
+        let named = |group: &str, resource: &str, names: &[String], verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": verbs});
+        let any = |group: &str, resource: &str, verbs: &[&str]| json!({"apiGroups": [group], "resources": [resource], "verbs": verbs});
+        let (own, secrets) = ([cluster.to_owned()], [cluster.to_owned(), format!("{cluster}-impersonator")]);
+        let read = ["get", "list", "watch"];
+        self.grant(
+            cluster,
+            "agent",
+            "",
+            &json!([
+                named("cluster.karmada.io", "clusters", &own, &["get", "delete"]),
+                any("cluster.karmada.io", "clusters", &["create", "list", "watch"]),
+                named("cluster.karmada.io", "clusters/status", &own, &["update"]),
+                any("config.karmada.io", "resourceinterpreterwebhookconfigurations", &read),
+                any("config.karmada.io", "resourceinterpretercustomizations", &read),
+                any("", "namespaces", &["get"]),
+                any("coordination.k8s.io", "leases", &["get", "create", "update"]),
+                any("certificates.k8s.io", "certificatesigningrequests", &["get", "create"]),
+                any("", "services", &["list", "watch"]),
+                any("", "events", &["patch", "create", "update"]),
+            ]),
+        )?;
+        self.grant(
+            cluster,
+            "agent-secret",
+            "karmada-cluster",
+            &json!([named("", "secrets", &secrets, &["get", "patch"]), any("", "secrets", &["create"]),]),
+        )?;
+        self.grant(
+            cluster,
+            "agent-work",
+            &format!("karmada-es-{cluster}"),
+            &json!([
+                any("work.karmada.io", "works", &["get", "create", "list", "watch", "update", "delete"]),
+                any("work.karmada.io", "works/status", &["patch", "update"]),
+            ]),
+        )
+    }
+
+    fn grant(&self, cluster: &str, suffix: &str, namespace: &str, rules: &Value) -> Result<()> {
+        let (role, place) = match namespace {
+            "" => ("ClusterRole", String::new()),
+            _ => ("Role", format!("namespaces/{namespace}/")),
+        };
+        let name = format!("system:karmada:{cluster}:{suffix}");
+        let labels = json!({"app.kubernetes.io/managed-by": "kubectl-mc"});
+        let group = "rbac.authorization.k8s.io";
+        for (kind, mut object) in [
+            (role.to_owned(), json!({"rules": rules})),
+            (
+                format!("{role}Binding"),
+                json!({
+                    "roleRef": {"apiGroup": group, "kind": role, "name": name},
+                    "subjects": [{"apiGroup": group, "kind": "User", "name": format!("system:karmada:agent:{cluster}")}],
+                }),
+            ),
+        ] {
+            object["apiVersion"] = format!("{group}/v1").into();
+            object["kind"] = kind.as_str().into();
+            object["metadata"] = json!({"name": name, "labels": labels});
+            let plural = format!("{}s", kind.to_lowercase());
+            self.api.apply(&format!("/apis/{group}/v1/{place}{plural}/{name}"), &object)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for KarmadaHost {
+    fn drop(&mut self) {
+        if self.is_restarted {
+            // The next test starts it again, and says what is wrong.
+            let _ = self.cluster.restart_apiserver();
+        }
+    }
+}
+
+/// An agent's requests.
+pub struct Agent(Endpoint);
+
+impl Agent {
+    /// The status code and the body of the answer.
+    pub fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<(u16, String)> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let (length, head) =
+            (body.len(), format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"));
+        let request = format!("{head}Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}");
+        let answer = self.0.exchange(request.as_bytes())?;
+        Ok((answer.status(), answer.text()))
+    }
+
+    /// Fails unless the answer has this status code; gives its body.
+    pub fn expect(&self, status: u16, method: &str, path: &str, body: Option<&Value>) -> Result<String> {
+        let (code, text) = self.ask(method, path, body)?;
+        ensure!(code == status, "{method} {path}: {code}: {text}");
+        Ok(text)
+    }
+}
+
+fn definition(group: &str, kind: &str, plural: &str, scope: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{plural}.{group}"), "labels": {"app.kubernetes.io/managed-by": "kubectl-mc"},
+        },
+        "spec": {
+            "group": group, "scope": scope,
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+}

@@ -42,7 +42,7 @@ pub(crate) fn run(
 
 /// The clusters whose agents are meant.
 async fn clusters(arguments: &HubArgs, host: &Side) -> Result<Vec<String>, Failure> {
-    let Hub::Karmada = arguments.hub;
+    let Hub::Karmada = arguments.agents_of;
     let names = if arguments.names.is_empty() {
         let list =
             host.get("/apis/cluster.karmada.io/v1alpha1/clusters").await?.ok_or(AuthzError::NoKarmada)?;

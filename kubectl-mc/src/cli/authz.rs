@@ -36,7 +36,7 @@ pub(crate) struct HubArgs {
     pub(crate) names: Vec<String>,
     /// Hub whose agents are meant
     #[arg(long = "for", value_name = "HUB")]
-    pub(crate) hub: Hub,
+    pub(crate) agents_of: Hub,
     /// Whether agents may list and watch all Cluster objects, as karmada-agent does today
     #[arg(long, value_name = "POLICY", default_value = "Deny")]
     pub(crate) agents_list_clusters: ListClusters,
@@ -79,7 +79,7 @@ pub(crate) struct AuthzGenerateArgs {
     /// Namespace of the sidecar
     #[arg(long, short = 'n', value_name = "NAME", default_value = NAMESPACE)]
     pub(crate) namespace: String,
-    /// Port of the webhook: the sidecar's flag --authorization-webhook-port
+    /// Port of the webhook, as the sidecars have it in authorization-webhook-port
     #[arg(long, value_name = "PORT", default_value = "10270")]
     pub(crate) webhook_port: NonZeroU16,
     /// URL at which the kube-apiserver reaches the webhook [default: the address of the printed Service]
@@ -112,7 +112,7 @@ Examples:
 
   # The files of a kube-apiserver whose flags can be set
   kubectl mc authz generate --for karmada --only=config >mc-authz.yaml
-  kubectl mc authz generate --for karmada --only=kubeconfig >mc-authz.kubeconfig
+  kubectl mc authz generate --for karmada --only=kubeconfig >authz.kubeconfig
 
   # A managed host: RBAC and admission policies only
   kubectl mc authz generate --for karmada --without-webhook

@@ -46,15 +46,19 @@ fn consumers_reach_a_member_by_its_profile() -> Result<()> {
     });
     std::fs::write(&credential, format!("#!/bin/sh\necho '{answer}'\n"))?;
     std::fs::set_permissions(&credential, std::fs::Permissions::from_mode(0o700))?;
-    let output = Command::new(programs::profile_consumer())
-        .arg(consumer.kubeconfig())
-        .arg(&site.fleet.namespace)
-        .arg(&credential)
-        .output()?;
-    let said =
-        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
-    ensure!(output.status.success() && said.contains(&format!("{}: ", site.member)), "{said}");
-    ensure!(said.contains("kube-system"), "{said}");
+    // The member lets the sidecar impersonate the consumer within seconds.
+    eventually("the library's client reaches the member", SOON, || {
+        let output = Command::new(programs::profile_consumer())
+            .arg(consumer.kubeconfig())
+            .arg(&site.fleet.namespace)
+            .arg(&credential)
+            .output()?;
+        let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let said = said.concat();
+        ensure!(output.status.success() && said.contains(&format!("{}: ", site.member)), "{said}");
+        ensure!(said.contains("kube-system"), "{said}");
+        Ok(Some(()))
+    })?;
 
     // kube-rs.
     let kubeconfig: Kubeconfig = serde_json::from_value(json!({

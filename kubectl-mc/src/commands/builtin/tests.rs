@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use super::*;
 use crate::argv;
 
@@ -8,6 +10,24 @@ fn scanned(line: &str) -> Scanned {
 #[test]
 fn parser_is_consistent() {
     parser().debug_assert();
+}
+
+/// An argument with the id of a global flag takes its place, and reading the flag panics.
+#[test]
+fn arguments_of_verbs_have_ids_of_their_own() {
+    fn check(command: &clap::Command, global: &HashMap<&clap::Id, &clap::Arg>) {
+        for argument in command.get_arguments() {
+            let [own, flag] = [Some(argument), global.get(argument.get_id()).copied()]
+                .map(|one| one.map(|one| one.get_value_parser().type_id()));
+            assert!(flag.is_none() || own == flag, "{}: {}", command.get_name(), argument.get_id());
+        }
+        command.get_subcommands().for_each(|below| check(below, global));
+    }
+    let parser = parser();
+    let global = parser.get_arguments().filter(|one| one.is_global_set());
+    let global: HashMap<_, _> = global.map(|one| (one.get_id(), one)).collect();
+    assert!(global.len() > 10, "{global:?}");
+    parser.get_subcommands().for_each(|verb| check(verb, &global));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 // A consumer of ClusterProfiles, as other controllers are ones: it lists the profiles of a namespace on the host, and by
 // the Cluster Inventory API's own library builds a client of each cluster, whose credential is the one that the consumer
-// has on the host. Prints "PROFILE: NAMESPACE..." for each.
+// has on the host. Prints "PROFILE: NAMESPACE..." or "PROFILE: error: ..." for each.
 //
 // Arguments: the host's kubeconfig, the namespace, and the command that prints an ExecCredential.
 package main
@@ -62,7 +62,9 @@ func run(ctx context.Context, kubeconfig, namespace, command string) error {
 		}
 		namespaces, err := member.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return err
+			// The consumer may not enter every member.
+			fmt.Printf("%s: error: %v\n", profile.Name, err)
+			continue
 		}
 		names := []string{}
 		for _, namespace := range namespaces.Items {

@@ -237,7 +237,7 @@ pub fn execution_namespace(cluster: &str) -> String {
 /// The prefix of the namespaces of the clusters' Works.
 pub(crate) const EXECUTION: &str = "karmada-es-";
 /// Karmada's default.
-pub const CLUSTER_NAMESPACE: &str = "karmada-cluster";
+pub const CLUSTER_NAMESPACE: &str = crate::origin::KARMADA_NAMESPACE;
 /// Karmada's default.
 pub const AGENT_NAMESPACE: &str = "karmada-system";
 /// The annotation with the cluster that an object belongs to.

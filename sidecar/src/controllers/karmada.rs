@@ -3,8 +3,8 @@
 //! of members is kept in one place. It holds no address and no credential: each replica reads these from Karmada's
 //! objects of the same name, so who may write a MemberCluster cannot change where a member's requests go.
 //!
-//! A MemberCluster without this label belongs to somebody else and is not touched; that Karmada has its name, too, is
-//! told by condition `UniqueName`.
+//! The controller changes no MemberCluster without this label. Where Karmada has a Cluster of the same name, condition
+//! `UniqueName` reports the conflict.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) async fn run(context: Context) {
             changed = fleet.changed() => if changed.is_err() { return },
             () = sleep(pause) => {}
         }
-        // For what is told at nearly the same time.
+        // Changes that come together are handled together.
         sleep(MOMENT).await;
     }
 }
@@ -114,7 +114,7 @@ impl Change {
                 info!(cluster = name, verb, "the member follows Karmada's Cluster");
                 true
             }
-            // Somebody was faster, and the watch will tell.
+            // Another writer was faster; the watch delivers the result.
             Ok(Err(kube::Error::Api(error))) if matches!(error.code, 404 | 409) => true,
             Ok(Err(error)) => {
                 warn!(cluster = name, verb, error = %error, "cannot write the MemberCluster of Karmada's Cluster");

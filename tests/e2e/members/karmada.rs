@@ -61,7 +61,7 @@ fn grant_of_karmada_opens_members_of_karmada_only() -> Result<()> {
     let at_host = Endpoint::cluster(&harness::bed::bed()?.host, user.certificate.as_deref())?;
     ensure!(at_host.exchange(request(&user, &pods).as_bytes())?.status() == 403);
 
-    // By our own group, as on the host; but Karmada does not let the sidecar be somebody whom its own rules do not name.
+    // Authorized by our own group. The member still refuses: Karmada grants impersonation only of users in its own rules.
     scene.let_in(&other, &[JOINED], EVERY_VERB)?;
     let refused = get(&karmada, &other, &pods)?;
     ensure!(refused.status() == 403, "{}", refused.text());

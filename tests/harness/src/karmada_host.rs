@@ -119,7 +119,7 @@ impl KarmadaHost {
         Ok(())
     }
 
-    /// The port of the webhook, as whoever has the certificate.
+    /// The port of the webhook, for a client with this certificate.
     pub fn webhook_endpoint(&self, certificate: Option<&ClientCertificate>) -> Result<Endpoint> {
         let endpoint = self.webhook.as_ref().context("there is no webhook")?.endpoint(certificate)?;
         let mut address = endpoint.address();

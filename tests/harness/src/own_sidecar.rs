@@ -83,7 +83,7 @@ impl OwnSidecar {
         Ok(own)
     }
 
-    /// Its port, as whoever has the certificate.
+    /// Its port, for a client with this certificate.
     pub fn endpoint(&self, certificate: Option<&testbed::ClientCertificate>) -> Result<Endpoint> {
         Endpoint::sidecar(&self.sidecar, certificate)
     }

@@ -51,7 +51,7 @@ pub(super) async fn version(members: &Api<MemberCluster>) -> u64 {
     list.ok().and_then(|list| list.metadata.resource_version?.parse().ok()).unwrap_or_default()
 }
 
-/// Events without the errors, which are told and tried again.
+/// Events without the errors, which are logged and retried.
 pub(super) fn events<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Event<K>>
 where
     K: kube::Resource<DynamicType = ()>

@@ -165,7 +165,7 @@ async fn member_of_an_inventory_that_does_not_count_is_off() {
     assert!(error.contains("--inventory does not have membercluster"), "{error}");
 }
 
-/// Whoever writes MemberClusters can neither name a server nor a credential.
+/// A writer of MemberClusters can name neither a server nor a credential.
 #[tokio::test]
 async fn label_of_karmada_alone_leads_nowhere() {
     let mut host = with_karmada(&BOTH).karmada_listed();

@@ -129,7 +129,7 @@ pub struct Serve {
     /// Karmada). A name in several of them is served from the first.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "membercluster")]
     pub inventory: Vec<Origin>,
-    /// Namespace of the Secrets of Karmada's Clusters.
+    /// Namespace of the Secrets of Karmada's Clusters, and of their heartbeat Leases.
     #[arg(long, value_name = "NAME", default_value = KARMADA_NAMESPACE)]
     pub karmada_namespace: String,
     /// Address on which to serve HTTPS.

@@ -157,6 +157,7 @@ impl TryFrom<Serve> for Config {
             }
         }
         let admin_groups = sent::admin_groups(admin_groups);
+        let webhook = AuthorizationWebhook::parse(authorization_webhook, bind_address, &karmada_namespace)?;
         let inventories = Inventories { order: inventory.into(), karmada_namespace };
         Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
         Ok(Self {
@@ -229,7 +230,7 @@ impl TryFrom<Serve> for Config {
                 },
             },
             audit: self::audit::config(audit)?,
-            authorization_webhook: AuthorizationWebhook::parse(authorization_webhook, bind_address)?,
+            authorization_webhook: webhook,
             tracing: tracing_config_file.map(|file| self::tracing(&file)).transpose()?,
             log_format,
         })

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use kubectl_mc_api::ownership::{AGENT_NAMESPACE, CLUSTER_NAMESPACE};
+use kubectl_mc_api::ownership::AGENT_NAMESPACE;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Authorization webhook")]
@@ -34,9 +34,6 @@ pub struct AuthorizationWebhook {
     /// its own.
     #[arg(long, value_enum, default_value_t = ListClusters::Deny)]
     pub agents_list_clusters: ListClusters,
-    /// Namespace of the clusters' Secrets and heartbeat Leases in Karmada.
-    #[arg(long, value_name = "NAME", default_value = CLUSTER_NAMESPACE)]
-    pub karmada_cluster_namespace: String,
     /// Namespace of the agents' election Leases in Karmada.
     #[arg(long, value_name = "NAME", default_value = AGENT_NAMESPACE)]
     pub karmada_agent_namespace: String,

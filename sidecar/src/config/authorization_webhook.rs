@@ -19,16 +19,20 @@ pub struct AuthorizationWebhook {
 }
 
 impl AuthorizationWebhook {
-    /// `None` without a port.
-    pub(super) fn parse(flags: args::AuthorizationWebhook, address: IpAddr) -> Result<Option<Self>, Error> {
+    /// `None` without a port. `cluster_namespace` is that of the clusters' Secrets and heartbeat Leases.
+    pub(super) fn parse(
+        flags: args::AuthorizationWebhook,
+        address: IpAddr,
+        cluster_namespace: &str,
+    ) -> Result<Option<Self>, Error> {
         let layout = Layout {
-            cluster_namespace: flags.karmada_cluster_namespace,
+            cluster_namespace: cluster_namespace.to_owned(),
             agent_namespace: flags.karmada_agent_namespace,
             agents_list_clusters: flags.agents_list_clusters == args::ListClusters::Allow,
         };
-        let layout = layout.checked().map_err(|error| {
-            Error::Flag(format!("karmada-cluster-namespace, --karmada-agent-namespace: {error}"))
-        })?;
+        let layout = layout
+            .checked()
+            .map_err(|error| Error::Flag(format!("karmada-namespace, --karmada-agent-namespace: {error}")))?;
         let clients = match flags.client_ca_file.zip(flags.client_name) {
             None => None,
             Some((file, name)) => {
@@ -59,7 +63,11 @@ mod tests {
     fn parse(flags: &[&str]) -> Result<Option<AuthorizationWebhook>, Error> {
         let cli = Cli::try_parse_from(["mc-sidecar", "serve"].iter().chain(flags)).unwrap();
         let Command::Serve(serve) = cli.command else { unreachable!() };
-        AuthorizationWebhook::parse(serve.authorization_webhook, [0, 0, 0, 0].into())
+        AuthorizationWebhook::parse(
+            serve.authorization_webhook,
+            [0, 0, 0, 0].into(),
+            &serve.karmada_namespace,
+        )
     }
 
     #[test]

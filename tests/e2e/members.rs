@@ -15,6 +15,7 @@ mod join;
 pub(crate) mod joined;
 mod karmada;
 mod konnectivity;
+mod kubeadmiral;
 mod old_members;
 mod outage;
 mod proxy_tls;

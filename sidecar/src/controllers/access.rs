@@ -224,14 +224,20 @@ fn is_same(before: &Registered, now: &Registered) -> bool {
 
 /// The Secret of the member's manager.
 fn manager(cluster: &ClusterName, registered: &Registered) -> Result<Arc<Secret>, Finding> {
-    registered.manager.clone().ok_or_else(|| {
-        if registered.origin == Origin::Karmada {
-            let message = "Karmada keeps the rights on the member, by its own rules";
-            return Finding::unknown("KeptByKarmada", message);
+    registered.manager.clone().ok_or_else(|| match registered.origin {
+        Origin::MemberCluster => {
+            let secret = cluster.manager_secret();
+            let message = format!("there is no Secret {secret}: nothing keeps the rights on the member");
+            Finding::unknown("NoManager", message)
         }
-        let secret = cluster.manager_secret();
-        let message = format!("there is no Secret {secret}: nothing keeps the rights on the member");
-        Finding::unknown("NoManager", message)
+        Origin::Karmada => {
+            let message = "Karmada keeps the rights on the member, by its own rules";
+            Finding::unknown("KeptByKarmada", message)
+        }
+        Origin::KubeAdmiral => {
+            let message = "KubeAdmiral's credential may impersonate every caller on the member";
+            Finding::unknown("KeptByKubeAdmiral", message)
+        }
     })
 }
 

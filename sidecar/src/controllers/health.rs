@@ -166,7 +166,9 @@ impl ProbeTarget {
                 })
             }
             Self::Unconnected(Origin::MemberCluster, why) => Err(Finding::unknown("NoSecret", &**why)),
-            Self::Unconnected(Origin::Karmada, why) => Err(Finding::unknown("NoConnection", &**why)),
+            Self::Unconnected(Origin::Karmada | Origin::KubeAdmiral, why) => {
+                Err(Finding::unknown("NoConnection", &**why))
+            }
         }
     }
 }

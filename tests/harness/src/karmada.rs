@@ -124,9 +124,13 @@ fn namespace(api: &Api) -> Result<()> {
     Ok(())
 }
 
-/// The token of a service account that is made, and the authority beside it, both encoded.
 fn account(api: &Api, name: &str) -> Result<(Value, Value)> {
-    let path = |kind: &str| format!("/api/v1/namespaces/{NAMESPACE}/{kind}/{name}");
+    account_in(api, NAMESPACE, name)
+}
+
+/// The token of a service account that is made, and the authority beside it, both encoded.
+pub(crate) fn account_in(api: &Api, namespace: &str, name: &str) -> Result<(Value, Value)> {
+    let path = |kind: &str| format!("/api/v1/namespaces/{namespace}/{kind}/{name}");
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
     api.apply(&path("serviceaccounts"), &account)?;
     let annotations = json!({"kubernetes.io/service-account.name": name});

@@ -40,6 +40,7 @@ mod kube_error;
 pub mod leader;
 pub mod metrics;
 mod turn;
+mod work_queue;
 
 use conditions::{Aspect, Awaited, Conditions};
 use health::probe::Verdict;

@@ -17,7 +17,7 @@ use kubectl_mc_api::member_cluster::MemberClusterSpec;
 use kubectl_mc_api::names::{FLEET_GROUP, INVENTORY};
 use kubectl_mc_api::{ClusterName, MemberCluster, Origin};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::Context;
@@ -31,6 +31,7 @@ type Labels = BTreeMap<String, String>;
 pub(super) async fn run(context: Context, hub: Origin) {
     let (mut clusters, mut fleet) = (context.hub_clusters.clone(), context.fleet.clone());
     let members: Api<MemberCluster> = Api::all(context.host.clone());
+    let queue = context.metrics.queue(hub.as_str());
     loop {
         let (wanted, told) = (clusters.borrow_and_update().clone(), fleet.borrow_and_update().clone());
         let mut pause = LONG;
@@ -38,11 +39,11 @@ pub(super) async fn run(context: Context, hub: Origin) {
             tell_conflicts(&context, hub, &told);
             let changes = changes(&wanted, &told);
             if !changes.is_empty() {
-                let begun = Instant::now();
+                let work = queue.begin();
                 let done = changes.into_iter().map(|change| change.run(hub, &members));
                 let done: Vec<bool> = stream::iter(done).buffer_unordered(MAX_UNDER_WAY).collect().await;
                 let failed = done.contains(&false);
-                context.metrics.reconciled(hub.as_str(), begun.elapsed(), failed);
+                work.done(failed);
                 if failed {
                     pause = PAUSE;
                 }

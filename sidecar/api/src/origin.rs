@@ -160,7 +160,7 @@ pub const KARMADA_NAMESPACE: &str = "karmada-cluster";
 pub const KUBEADMIRAL_GROUP: &str = "aggregated.kubeadmiral.io";
 /// The namespace of the Secrets of KubeAdmiral's FederatedClusters.
 pub const KUBEADMIRAL_NAMESPACE: &str = "kube-admiral-system";
-const GRANT_VERSION: &str = "v1alpha1";
+pub const GRANT_VERSION: &str = "v1alpha1";
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,7 @@ mod health;
 mod join;
 pub(crate) mod joined;
 mod karmada;
+mod karmada_beside;
 mod konnectivity;
 mod kubeadmiral;
 mod old_members;

@@ -33,7 +33,7 @@ pub(crate) fn measure(quick: bool) -> Result<Table> {
     karmada.join(JOINED, &scene.member)?;
     Karmada::unified_auth(&scene.member, &[&caller.user], &[], &[])?;
     for group in [KARMADA, "proxy.kubectl-mc.dev"] {
-        let rule = json!({"apiGroups": [group], "resources": ["clusters/proxy"], "verbs": EVERY_VERB});
+        let rule = json!({"apiGroups": [group], "resources": ["clusters/proxy"], "resourceNames": [JOINED], "verbs": EVERY_VERB});
         let asked = json!({"group": group, "resource": "clusters", "subresource": "proxy", "name": JOINED, "verb": "get"});
         grant(&karmada.host, &format!("bench-hubs-{group}"), &caller, &rule, &asked)?;
     }

@@ -31,7 +31,7 @@ fn requests_of_both_paths_are_as_the_docs_say() -> Result<()> {
     for caller in [&user, &robot] {
         scene.allow(caller)?;
         for group in ["cluster.karmada.io", "proxy.kubectl-mc.dev"] {
-            let rule = json!({"apiGroups": [group], "resources": ["clusters/proxy"], "verbs": EVERY_VERB});
+            let rule = json!({"apiGroups": [group], "resources": ["clusters/proxy"], "resourceNames": [JOINED, UNKNOWN], "verbs": EVERY_VERB});
             let asked = json!({"group": group, "resource": "clusters", "subresource": "proxy", "name": JOINED, "verb": "get"});
             grant(
                 &karmada.host,
@@ -100,7 +100,7 @@ fn requests_of_both_paths_are_as_the_docs_say() -> Result<()> {
     })?;
     row("a service account of the host", &|side| verdict(&run(side, &robot, &["get", "pods"], b"")?))?;
     row("a caller without a grant", &|side| side.refusal(&stranger, JOINED))?;
-    row("a cluster that does not exist", &|side| side.refusal(&user, "e2e-beside-none"))?;
+    row("a cluster that does not exist", &|side| side.refusal(&user, UNKNOWN))?;
 
     let attacker = FakeMember::unregistered("e2e-beside-attacker", |_| ok())?;
     let insecure = json!({"insecureSkipTLSVerification": true});
@@ -135,6 +135,7 @@ fn requests_of_both_paths_are_as_the_docs_say() -> Result<()> {
 }
 
 const JOINED: &str = "e2e-beside";
+const UNKNOWN: &str = "e2e-beside-none";
 const YES: &str = "yes";
 
 /// One of the two servers.

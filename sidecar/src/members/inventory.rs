@@ -74,11 +74,16 @@ impl Inventory {
 
     /// The member of this name, if requests can be sent to it.
     pub fn find(&self, name: &ClusterName) -> Result<Arc<Cluster>, Error> {
-        self.find_in(None, name)
+        self.find_in(Origin::MemberCluster, None, name)
     }
 
-    /// The same, of the members of one inventory, as if there were no others.
-    pub fn find_in(&self, only: Option<Origin>, name: &ClusterName) -> Result<Arc<Cluster>, Error> {
+    /// The same for a request to this API group, perhaps of the members of one inventory, as if there were no others.
+    pub fn find_in(
+        &self,
+        group: Origin,
+        only: Option<Origin>,
+        name: &ClusterName,
+    ) -> Result<Arc<Cluster>, Error> {
         let snapshot = self.members.load();
         let members = snapshot.as_ref().as_ref().ok_or(Error::NotSynced)?;
         match members.get(name).filter(|member| only.is_none_or(|only| only == member.origin)) {
@@ -86,7 +91,7 @@ impl Inventory {
             Some(Member { found: Err(why), .. }) => {
                 Err(Error::ProxyOff { cluster: name.clone(), why: why.clone() })
             }
-            None => Err(Error::Unknown(name.clone())),
+            None => Err(Error::Unknown(group, name.clone())),
         }
     }
 
@@ -150,8 +155,8 @@ impl Inventory {
 pub enum Error {
     #[error("the sidecar has not read the list of members yet")]
     NotSynced,
-    #[error("clusters.proxy.kubectl-mc.dev {:?} not found", .0.as_str())]
-    Unknown(ClusterName),
+    #[error("{}.{} {:?} not found", .0.grant_resource(), .0.grant_group(), .1.as_str())]
+    Unknown(Origin, ClusterName),
     #[error("the proxy to member {cluster} is off: {why}")]
     ProxyOff { cluster: ClusterName, why: Arc<str> },
 }

@@ -208,7 +208,7 @@ async fn respond(
         Route::Debug(debug) => return Ok(Box::pin(debug::respond(services, *debug, allowed, request)).await),
         Route::Metrics | Route::Discovery(_) | Route::Health(_) => return Ok(self::metrics(services)),
     };
-    let cluster = services.inventory.find_in(allowed.only_for(), name)?;
+    let cluster = services.inventory.find_in(group, allowed.only_for(), name)?;
     record.is_to(&cluster.requests);
     if info.upgrade.is_none() {
         record.hold().admitted_by_member(record.hold().queue(cluster.admit(user, due)).await?);

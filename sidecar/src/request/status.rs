@@ -77,7 +77,7 @@ fn hop(error: &Error) -> Hop {
         Error::Authorization(_) | Error::Impersonation(_) => Hop::HostAuthorization,
         Error::Limits(_) | Error::Closing | Error::Panicked(_) | Error::Audit(_) => Hop::Sidecar,
         Error::Inventory(Inventory::NotSynced) => Hop::Sidecar,
-        Error::Inventory(Inventory::Unknown(_)) => Hop::ClusterUnknown,
+        Error::Inventory(Inventory::Unknown(..)) => Hop::ClusterUnknown,
         Error::Inventory(Inventory::ProxyOff { .. }) => Hop::ProxyOff,
         Error::Upstream(Upstream::Credential { .. }) => Hop::MemberAuthentication,
         Error::Upstream(
@@ -187,7 +187,7 @@ impl Shape {
             Error::Impersonation(_) => bad_request(),
             Error::Clusters(error) => Self::of_clusters(error),
             Error::Attach(error) => Self::of_attach(error),
-            Error::Inventory(Inventory::Unknown(_)) => shape(StatusCode::NOT_FOUND, "NotFound"),
+            Error::Inventory(Inventory::Unknown(..)) => shape(StatusCode::NOT_FOUND, "NotFound"),
             Error::Closing | Error::Inventory(Inventory::NotSynced) => {
                 Self { retry_after: A_SECOND, ..unavailable() }
             }
@@ -370,9 +370,10 @@ fn object(error: &Error) -> (&'static str, &'static str, String) {
         };
     }
     match error {
-        Error::Inventory(Inventory::Unknown(name) | Inventory::ProxyOff { cluster: name, .. }) => {
-            cluster(name)
+        Error::Inventory(Inventory::Unknown(group, name)) => {
+            (group.grant_group(), group.grant_resource(), name.to_string())
         }
+        Error::Inventory(Inventory::ProxyOff { cluster: name, .. }) => cluster(name),
         Error::Clusters(Clusters::NotFound(name)) => cluster(name),
         Error::Upstream(error) => error.cluster().map_or(("", "", String::new()), |name| cluster(name)),
         _ => ("", "", String::new()),

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, Method, Request};
+use kubectl_mc_api::Origin;
 use serde_json::Value;
 
 use super::*;
@@ -57,7 +58,7 @@ fn errors() -> Vec<(Error, u16, &'static str, Hop)> {
         (Impersonation::WithoutUser.into(), 400, "BadRequest", Hop::HostAuthorization),
         (crate::request::limits::Error::InAll.into(), 429, "TooManyRequests", Hop::Sidecar),
         (crate::request::limits::Error::Tunnels.into(), 429, "TooManyRequests", Hop::Sidecar),
-        (Inventory::Unknown(m1()).into(), 404, "NotFound", Hop::ClusterUnknown),
+        (Inventory::Unknown(Origin::MemberCluster, m1()).into(), 404, "NotFound", Hop::ClusterUnknown),
         (Inventory::NotSynced.into(), 503, "ServiceUnavailable", Hop::Sidecar),
         (off.into(), 503, "ServiceUnavailable", Hop::ProxyOff),
         (stale.into(), 503, "ServiceUnavailable", Hop::MemberUnreachable),
@@ -179,4 +180,17 @@ fn retry_after_in_an_outage_is_a_date() {
 fn a_date_is_written_as_http_has_it() {
     let date = RetryAfter::Date("1994-11-06T08:49:37.9Z".parse().unwrap());
     assert_eq!(date.value().unwrap(), "Sun, 06 Nov 1994 08:49:37 GMT");
+}
+
+#[test]
+fn unknown_member_is_named_in_the_group_of_the_path() {
+    for (group, named) in [
+        (Origin::MemberCluster, "clusters.proxy.kubectl-mc.dev"),
+        (Origin::KubeAdmiral, "aggregations.aggregated.kubeadmiral.io"),
+    ] {
+        let error: Error = Inventory::Unknown(group, "m1".parse().unwrap()).into();
+        assert_eq!(error.to_string(), format!("{named} \"m1\" not found"));
+        let (of_group, resource, name) = object(&error);
+        assert_eq!(format!("{resource}.{of_group} {name}"), format!("{named} m1"));
+    }
 }

@@ -133,7 +133,7 @@ async fn nothing_is_told_before_both_lists_were_read() {
     assert!(!host.readiness.is_ready());
     host.state.secret(Event::Init);
     host.state.secret(Event::InitDone);
-    assert!(matches!(host.find("m1"), Err(Error::Unknown(_))));
+    assert!(matches!(host.find("m1"), Err(Error::Unknown(..))));
     assert!(host.readiness.is_ready());
 }
 
@@ -146,7 +146,7 @@ async fn member_without_a_secret_is_off() {
     host.state.secret(Event::Delete(secret("m1", "old")));
     assert!(matches!(host.find("m1"), Err(Error::ProxyOff { .. })));
     host.state.member(Event::Delete(member("m1")));
-    assert!(matches!(host.find("m1"), Err(Error::Unknown(_))));
+    assert!(matches!(host.find("m1"), Err(Error::Unknown(..))));
 }
 
 #[tokio::test]
@@ -310,7 +310,7 @@ async fn fault_77_a_list_that_is_read_anew_forgets_who_is_gone() {
     host.state.member(Event::InitApply(member("m2")));
     assert!(host.find("m1").is_ok(), "half a list takes nobody away");
     host.state.member(Event::InitDone);
-    assert!(matches!(host.find("m1"), Err(Error::Unknown(_))));
+    assert!(matches!(host.find("m1"), Err(Error::Unknown(..))));
 }
 
 #[tokio::test]

@@ -89,9 +89,11 @@ async fn member_of_karmada_is_served_beside_our_own() {
 #[tokio::test]
 async fn grant_of_karmada_finds_members_of_karmada_only() {
     let host = with_karmada(&BOTH).hub_listed().joined("k1");
-    let find = |name: &str| host.state.inventory.find_in(Some(Origin::Karmada), &name.parse().unwrap());
+    let find = |name: &str| {
+        host.state.inventory.find_in(Origin::Karmada, Some(Origin::Karmada), &name.parse().unwrap())
+    };
     assert!(find("k1").is_ok());
-    assert!(matches!(find("m1"), Err(Error::Unknown(_))));
+    assert!(matches!(find("m1"), Err(Error::Unknown(..))));
 }
 
 #[tokio::test]
@@ -222,9 +224,11 @@ async fn member_of_kubeadmiral_is_served_with_its_whole_identity() {
     assert_eq!(f1.origin, Origin::KubeAdmiral);
     assert_eq!((f1.forwarded.uid, f1.forwarded.extra), (Forwarding::Forward, Forwarding::Forward));
     assert_eq!(f1.upstream.connection().authorization().unwrap(), "Bearer first");
-    let find = |name: &str| host.state.inventory.find_in(Some(Origin::KubeAdmiral), &name.parse().unwrap());
+    let find = |name: &str| {
+        host.state.inventory.find_in(Origin::KubeAdmiral, Some(Origin::KubeAdmiral), &name.parse().unwrap())
+    };
     assert!(find("f1").is_ok());
-    assert!(matches!(find("m1"), Err(Error::Unknown(_))));
+    assert!(matches!(find("m1"), Err(Error::Unknown(..))));
     let known = host.state.hub_clusters.borrow().clone().unwrap();
     assert_eq!((known.origin, known.labels.len()), (Origin::KubeAdmiral, 1));
 }

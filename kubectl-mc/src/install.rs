@@ -93,6 +93,8 @@ pub(crate) enum InstallError {
     ScrapedElsewhere,
     #[error("certificates is Secret, and tls.secretName is empty")]
     NoServingSecret,
+    #[error(transparent)]
+    TwoHubs(#[from] kubectl_mc_api::origin::TwoHubs),
     #[error("--expose=NodePort needs --direct-server: the address of the nodes for clients is not known")]
     NoDirectServer,
     #[error("the direct endpoint {server} is not exposed")]
@@ -164,6 +166,9 @@ impl Explain for InstallError {
                  address that is known, and --expose=none does without"
             )),
             Self::BadAddress { .. } => Some("--direct-server=URL names the address".to_owned()),
+            Self::TwoHubs(_) => {
+                Some("--inventory=membercluster,karmada or --inventory=membercluster,kubeadmiral".to_owned())
+            }
             Self::NoServingSecret => Some("set tls.secretName to the name of the Secret".to_owned()),
             Self::NoImage => Some(
                 "--image=IMAGE names the image, and `make image` builds it; a release build needs no flag".to_owned(),
@@ -181,6 +186,7 @@ impl Explain for InstallError {
             Self::IssuedElsewhere
             | Self::ScrapedElsewhere
             | Self::NoServingSecret
+            | Self::TwoHubs(_)
             | Self::NoDirectServer
             | Self::NotExposed { .. }
             | Self::NoImage

@@ -1,5 +1,6 @@
 //! The installation that the flags describe.
 
+use kubectl_mc_api::Origin;
 use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::manifests::values::{self, SecretName};
 use kubectl_mc_api::manifests::{self, Parameters, Reach, Values};
@@ -127,6 +128,7 @@ fn merged(arguments: &InstallArgs) -> Result<Values, InstallError> {
     if !arguments.inventory.is_empty() {
         values.inventory.clone_from(&arguments.inventory);
     }
+    Origin::hub_of(&values.inventory)?;
     values.priority_class_name = arguments.priority_class.clone().unwrap_or(values.priority_class_name);
     values.node_selector.extend(arguments.node_selector.iter().cloned());
     values.tolerations.extend(arguments.toleration.iter().cloned());

@@ -35,6 +35,16 @@ fn host_before_the_minimum_stops_install_before_apply() {
 }
 
 #[test]
+fn inventories_of_two_hubs_are_refused() {
+    let bed = Bed::unreachable();
+    let ran = bed.run(&["install", "--image=i", "--inventory=membercluster,karmada,kubeadmiral"]);
+    let (code, error) = ran.failed();
+    assert_eq!(code, 2, "{error}");
+    assert!(error.contains("karmada and kubeadmiral are inventories of different hosts"), "{error}");
+    assert!(error.contains("hint: --inventory=membercluster,karmada or "), "{error}");
+}
+
+#[test]
 fn install_refuses_a_helm_release() {
     let keys = ["client-ca-file", "username-headers", "group-headers"]
         .map(|key| format!(r#""requestheader-{key}": "x""#));

@@ -127,6 +127,19 @@ impl Origin {
         format!("{}.{}", self.grant_version(), self.grant_group())
     }
 
+    /// The hub among the inventories of a host.
+    ///
+    /// # Errors
+    ///
+    /// There are two.
+    pub fn hub_of(inventories: &[Self]) -> Result<Option<Self>, TwoHubs> {
+        let mut hubs = Self::ALL.into_iter().filter(|origin| origin.is_hub() && inventories.contains(origin));
+        match (hubs.next(), hubs.next()) {
+            (_, Some(_)) => Err(TwoHubs),
+            (hub, None) => Ok(hub),
+        }
+    }
+
     /// The inventory whose group this is.
     pub fn of_group(group: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|origin| origin.grant_group() == group)
@@ -152,6 +165,11 @@ impl FromStr for Origin {
 #[error("it is none of membercluster, karmada and kubeadmiral")]
 pub struct UnknownInventory;
 
+/// One host is the API server of one hub.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("karmada and kubeadmiral are inventories of different hosts: name one of them")]
+pub struct TwoHubs;
+
 /// The API group of Karmada's Clusters, and of the proxy to them.
 pub const KARMADA_GROUP: &str = "cluster.karmada.io";
 /// The namespace on Karmada's API server where `karmadactl join` stores the Secrets of members.
@@ -160,7 +178,7 @@ pub const KARMADA_NAMESPACE: &str = "karmada-cluster";
 pub const KUBEADMIRAL_GROUP: &str = "aggregated.kubeadmiral.io";
 /// The namespace of the Secrets of KubeAdmiral's FederatedClusters.
 pub const KUBEADMIRAL_NAMESPACE: &str = "kube-admiral-system";
-pub const GRANT_VERSION: &str = "v1alpha1";
+const GRANT_VERSION: &str = "v1alpha1";
 
 #[cfg(test)]
 mod tests {
@@ -181,6 +199,21 @@ mod tests {
             assert_eq!(origin.as_str().parse::<Origin>().unwrap(), origin);
         }
         assert_eq!(GRANT_VERSION, PROXY_VERSION);
+    }
+
+    #[test]
+    fn one_host_has_one_hub() {
+        let [own, karmada, kubeadmiral] = Origin::ALL;
+        for (inventories, hub) in [
+            (&[][..], Ok(None)),
+            (&[own], Ok(None)),
+            (&[own, karmada], Ok(Some(karmada))),
+            (&[kubeadmiral, own], Ok(Some(kubeadmiral))),
+            (&[karmada, karmada], Ok(Some(karmada))),
+            (&[karmada, own, kubeadmiral], Err(TwoHubs)),
+        ] {
+            assert_eq!(Origin::hub_of(inventories), hub, "{inventories:?}");
+        }
     }
 
     #[test]

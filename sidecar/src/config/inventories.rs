@@ -8,15 +8,9 @@ use crate::members::inventory::hub::Hub;
 
 /// `namespaces` are those of the Secrets of each hub's registrations.
 pub(super) fn parse(order: Vec<Origin>, namespaces: [(Origin, String); 2]) -> Result<Inventories, Error> {
-    let named: Vec<_> = namespaces.into_iter().filter(|(hub, _)| order.contains(hub)).collect();
-    let hub = match <[_; 1]>::try_from(named) {
-        Ok([(origin, namespace)]) => Some(Hub { origin, namespace }),
-        Err(named) if named.is_empty() => None,
-        Err(_) => {
-            let why = "karmada and kubeadmiral are inventories of different hosts: name one of them";
-            return Err(Error::Flag(format!("inventory: {why}")));
-        }
-    };
+    let hub = Origin::hub_of(&order).map_err(|error| Error::Flag(format!("inventory: {error}")))?;
+    let named = namespaces.into_iter().find(|&(origin, _)| Some(origin) == hub);
+    let hub = named.map(|(origin, namespace)| Hub { origin, namespace });
     Ok(Inventories { order: order.into(), hub })
 }
 

@@ -3,8 +3,8 @@
 //! checks the sidecar's own group before it forwards a request.
 
 use http::Method;
-use kubectl_mc_api::origin::{GRANT_VERSION, KARMADA_GROUP};
-use kubectl_mc_api::{ClusterName, path};
+use kubectl_mc_api::origin::KARMADA_GROUP;
+use kubectl_mc_api::{ClusterName, Origin, path};
 use serde_json::json;
 
 use super::hops::{self, Verdict};
@@ -39,7 +39,7 @@ impl ProxyRight<'_> {
         if !self.is_karmadas {
             return Ok(of_own(&own, &format!("{needed} clusters/proxy of {}", self.cluster), grant));
         }
-        let karmada = self.ask(needed, KARMADA_GROUP, GRANT_VERSION).await?;
+        let karmada = self.ask(needed, KARMADA_GROUP, Origin::Karmada.grant_version()).await?;
         Ok(of_both(&own, &karmada, &format!("{needed} clusters/proxy of {}", self.cluster), grant))
     }
 

@@ -1,13 +1,12 @@
 //! Members that Karmada registers, served beside our own. The bed's host has Karmada's Clusters and Secrets, and the
 //! members have the accounts and the rights that Karmada makes there.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, ok};
-use harness::http1::{Endpoint, Response, SIDECAR_NAME, member_path};
+use harness::http1::{Endpoint, SIDECAR_NAME, member_path};
 use harness::karmada::{Karmada, NAMESPACE, server};
+use harness::plain_requests::{Watch, get, request, serves};
 use harness::scene::{EVERY_VERB, Scene, grant};
 use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
@@ -34,7 +33,7 @@ fn grant_of_karmada_opens_members_of_karmada_only() -> Result<()> {
     // As user, group and service account; requests, watches and commands.
     let pods = member_path(JOINED, &format!("/api/v1/namespaces/{}/pods", scene.name));
     for caller in [&user, &robot] {
-        let answer = get(&karmada, caller, &pods)?;
+        let answer = get(&karmada.sidecar, caller, &pods)?;
         ensure!(answer.status() == 200 && answer.text().contains("shell"), "{}", answer.text());
         let kubectl = Tool::kubectl(&at_sidecar(&karmada, caller.clone())?)?;
         let echoed = kubectl.ok(&["exec", "-n", &scene.name, "shell", "--", "echo", "here"])?;
@@ -48,11 +47,11 @@ fn grant_of_karmada_opens_members_of_karmada_only() -> Result<()> {
     }
 
     // Not our own members, of which it does not even tell that they exist; nor the host, whose own RBAC comes first.
-    let hidden = get(&karmada, &user, &member_path(&own.name, "/x"))?;
-    let unknown = get(&karmada, &user, &member_path("e2e-karmada-none", "/x"))?;
+    let hidden = get(&karmada.sidecar, &user, &member_path(&own.name, "/x"))?;
+    let unknown = get(&karmada.sidecar, &user, &member_path("e2e-karmada-none", "/x"))?;
     ensure!((hidden.status(), unknown.status()) == (404, 404), "{} {}", hidden.text(), unknown.text());
     ensure!(own.requests("/x").is_empty());
-    let shown = get(&karmada, &user, "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters")?.text();
+    let shown = get(&karmada.sidecar, &user, "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters")?.text();
     let shown: Value = serde_json::from_str(&shown)?;
     let names: Vec<_> = shown["items"].as_array().context("no list")?.iter().collect();
     ensure!(names.len() == 1 && names[0]["metadata"]["name"] == JOINED, "{names:?}");
@@ -63,13 +62,13 @@ fn grant_of_karmada_opens_members_of_karmada_only() -> Result<()> {
 
     // Authorized by our own group. The member still refuses: Karmada grants impersonation only of users in its own rules.
     scene.let_in(&other, &[JOINED], EVERY_VERB)?;
-    let refused = get(&karmada, &other, &pods)?;
+    let refused = get(&karmada.sidecar, &other, &pods)?;
     ensure!(refused.status() == 403, "{}", refused.text());
     ensure!(refused.text().contains("e2e-karmada-other"), "{}", refused.text());
     ensure!(refused.head.value("x-kubectl-mc-hop") == Some("member impersonation"), "{:?}", refused.head);
     // Nor a host's administrator, for whom a group of ours stands.
     let admin = Caller::certificate("e2e-karmada-admin", &["system:masters"])?;
-    let refused = get(&karmada, &admin, &pods)?;
+    let refused = get(&karmada.sidecar, &admin, &pods)?;
     ensure!(
         refused.status() == 403 && refused.text().contains("kubectl-mc:host-admins"),
         "{}",
@@ -106,11 +105,11 @@ fn changes_and_attacks_by_clusters_end_watches() -> Result<()> {
         (json!({"insecureSkipTLSVerification": true}), &*attackers, "insecureSkipTLSVerification is refused"),
         (json!({"proxyHeader": {"x": "y"}}), server("m2")?, "spec.proxyHeader is not supported"),
     ] {
-        let watch = watch(&karmada, &user, &maps)?;
+        let watch = Watch::begin(&karmada.sidecar, &user, &maps)?;
         karmada.cluster(JOINED, server, &change)?;
         watch.ended()?;
         let off = eventually("the proxy is off", SOON, || {
-            let answer = get(&karmada, &user, &maps)?;
+            let answer = get(&karmada.sidecar, &user, &maps)?;
             ensure!(answer.status() == 503 && answer.text().contains(why), "{}", answer.text());
             Ok(Some(answer))
         })?;
@@ -121,26 +120,26 @@ fn changes_and_attacks_by_clusters_end_watches() -> Result<()> {
             Ok(Some(()))
         })?;
         karmada.cluster(JOINED, self::server("m2")?, &json!({}))?;
-        serves(&karmada, &user, &maps)?;
+        serves(&karmada.sidecar, &user, &maps)?;
     }
 
     // An attacker's server cannot prove to be the member: nothing is sent to it.
-    let watching = watch(&karmada, &user, &maps)?;
+    let watching = Watch::begin(&karmada.sidecar, &user, &maps)?;
     karmada.cluster(JOINED, &attackers, &json!({}))?;
     watching.ended()?;
-    let refused = get(&karmada, &user, &maps)?;
+    let refused = get(&karmada.sidecar, &user, &maps)?;
     ensure!(refused.status() == 503, "{}", refused.text());
     karmada.fleet.until(JOINED, "Reachable", "False", "TLSAuthority")?;
     ensure!(attacker.requests("").is_empty(), "the attacker was sent {:?}", attacker.requests(""));
     karmada.cluster(JOINED, server("m2")?, &json!({}))?;
-    serves(&karmada, &user, &maps)?;
+    serves(&karmada.sidecar, &user, &maps)?;
 
     // The Cluster is deleted.
-    let watching = watch(&karmada, &user, &maps)?;
+    let watching = Watch::begin(&karmada.sidecar, &user, &maps)?;
     karmada.unjoin(JOINED)?;
     watching.ended()?;
     eventually("the member is not registered any more", SOON, || {
-        let answer = get(&karmada, &user, &maps)?;
+        let answer = get(&karmada.sidecar, &user, &maps)?;
         ensure!(answer.status() == 404, "{}", answer.text());
         Ok(Some(()))
     })
@@ -160,17 +159,17 @@ fn name_in_both_inventories_is_a_conflict_that_is_shown() -> Result<()> {
         &attributes("proxy.kubectl-mc.dev"),
     )?;
     let path = member_path(&own.name, "/which");
-    serves(&karmada, &user, &path)?;
+    serves(&karmada.sidecar, &user, &path)?;
     karmada.join(&own.name, "m2")?;
     let conflict = karmada.fleet.until(&own.name, "UniqueName", "False", "Conflict")?;
     ensure!(conflict.message.ends_with(&format!("requests go by Secret {}.member", own.name)), "{conflict}");
     karmada.fleet.until(&own.name, "Ready", "True", "Conflict")?;
     let before = own.requests("/which").len();
-    serves(&karmada, &user, &path)?;
+    serves(&karmada.sidecar, &user, &path)?;
     ensure!(own.requests("/which").len() > before, "it is served by another");
     karmada.unjoin(&own.name)?;
     karmada.fleet.until(&own.name, "Ready", "True", "Ready")?;
-    serves(&karmada, &user, &path)
+    serves(&karmada.sidecar, &user, &path)
 }
 
 const JOINED: &str = "e2e-karmada";
@@ -193,47 +192,6 @@ fn grant_of_karmada(karmada: &Karmada, caller: &Caller, names: &[&str]) -> Resul
     let name = format!("e2e-{}", caller.user.replace(':', "-"));
     let group = "cluster.karmada.io";
     grant(&karmada.host, &name, caller, &rule(group, names), &attributes(group))
-}
-
-fn request(caller: &Caller, path: &str) -> String {
-    let authorization = caller.authorization();
-    format!("GET {path} HTTP/1.1\r\nHost: x\r\n{authorization}Connection: close\r\n\r\n")
-}
-
-fn endpoint(karmada: &Karmada, caller: &Caller) -> Result<Endpoint> {
-    karmada.sidecar.endpoint(caller.certificate.as_deref())
-}
-
-fn get(karmada: &Karmada, caller: &Caller, path: &str) -> Result<Response> {
-    endpoint(karmada, caller)?.exchange(request(caller, path).as_bytes())
-}
-
-fn serves(karmada: &Karmada, caller: &Caller, path: &str) -> Result<()> {
-    eventually("the member answers", SOON, || {
-        let answer = get(karmada, caller, path)?;
-        ensure!(answer.status() == 200, "{}", answer.text());
-        Ok(Some(()))
-    })
-}
-
-/// A watch that has begun.
-struct Watch(harness::http1::Connection);
-
-fn watch(karmada: &Karmada, caller: &Caller, path: &str) -> Result<Watch> {
-    let mut connection = endpoint(karmada, caller)?.connect()?;
-    connection.send(request(caller, &format!("{path}?watch=1")).as_bytes())?;
-    let head = connection.head()?;
-    ensure!(head.status == 200, "{head:?}");
-    Ok(Watch(connection))
-}
-
-impl Watch {
-    /// Waits for its end, for which a connection has less time than a revalidation would take.
-    fn ended(mut self) -> Result<()> {
-        self.0.set_patience(Duration::from_secs(10))?;
-        self.0.rest().context("the watch goes on")?;
-        Ok(())
-    }
 }
 
 /// With the member's path at the test's own sidecar for the server, as with a direct endpoint.

@@ -117,7 +117,7 @@ fn requests_of_both_paths_are_as_the_docs_say() -> Result<()> {
         let is_token = sent.iter().any(|request| !request.values("authorization").is_empty());
         Ok(if is_token { "sends it the member's token" } else { "sends it nothing" }.to_owned())
     })?;
-    // Nobody listens there.
+    // No server listens on this port.
     karmada.cluster(JOINED, "https://127.0.0.1:1", &json!({}))?;
     eventually("the sidecar has read it", SOON, || {
         let (status, text, _) = both[1].get(&user, "/version")?;

@@ -2,15 +2,15 @@
 //! host's kube-apiserver and directly.
 
 use std::path::Path;
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use harness::bed::bed;
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, ok};
-use harness::http1::{Endpoint, Response, member_path};
+use harness::http1::{Endpoint, member_path};
 use harness::karmada::server;
 use harness::kubeadmiral::{AGGREGATIONS, KubeAdmiral};
+use harness::plain_requests::{Watch, get, request, serves};
 use harness::scene::{EVERY_VERB, Scene, grant};
 use harness::tool::Tool;
 use harness::wait::{SOON, eventually};
@@ -61,7 +61,11 @@ fn kubectl_works_on_the_path_of_kubeadmiral() -> Result<()> {
     for caller in [&user, &admin] {
         for endpoint in [through_host(caller)?, directly(&admiral, caller)?] {
             let answer = endpoint.exchange(request(caller, &of_own).as_bytes())?;
-            ensure!(answer.status() == 404, "{}", answer.text());
+            let text = answer.text();
+            ensure!(
+                answer.status() == 404 && text.contains("aggregations.aggregated.kubeadmiral.io"),
+                "{text}"
+            );
         }
     }
     ensure!(own.requests("/x").is_empty());
@@ -74,9 +78,9 @@ fn kubectl_works_on_the_path_of_kubeadmiral() -> Result<()> {
         let answer = endpoint.exchange(request(&other, &version).as_bytes())?;
         ensure!(answer.status() == 403 && answer.text().contains("aggregations"), "{}", answer.text());
     }
-    let ours = get(&admiral, &user, &member_path(JOINED, "/version"))?;
+    let ours = get(&admiral.sidecar, &user, &member_path(JOINED, "/version"))?;
     ensure!(ours.status() == 200, "{}", ours.text());
-    let hidden = get(&admiral, &user, &member_path(&own.name, "/x"))?;
+    let hidden = get(&admiral.sidecar, &user, &member_path(&own.name, "/x"))?;
     ensure!(hidden.status() == 404, "{}", hidden.text());
     Ok(())
 }
@@ -100,36 +104,36 @@ fn attacks_by_federated_clusters_end_watches() -> Result<()> {
         (json!({}), &*format!("http://{attackers}"), "does not begin with https://"),
         (json!({"insecure": true}), &*attackers, "spec.insecure is refused"),
     ] {
-        let watching = watch(&admiral, &user, &maps)?;
+        let watching = Watch::begin(&admiral.sidecar, &user, &maps)?;
         admiral.cluster(JOINED, endpoint, &change)?;
-        ended(watching)?;
+        watching.ended()?;
         eventually("the proxy is off and the condition says why", SOON, || {
-            let answer = get(&admiral, &user, &maps)?;
+            let answer = get(&admiral.sidecar, &user, &maps)?;
             ensure!(answer.status() == 503 && answer.text().contains(why), "{}", answer.text());
             let condition = admiral.fleet.condition(JOINED, "CredentialValid")?;
             ensure!(condition.reason == "NoConnection" && condition.message.contains(why), "{condition}");
             Ok(Some(()))
         })?;
         admiral.cluster(JOINED, server("m2")?, &json!({}))?;
-        serves(&admiral, &user, &maps)?;
+        serves(&admiral.sidecar, &user, &maps)?;
     }
 
     // An attacker's server cannot prove to be the member: nothing is sent to it.
-    let watching = watch(&admiral, &user, &maps)?;
+    let watching = Watch::begin(&admiral.sidecar, &user, &maps)?;
     admiral.cluster(JOINED, &attackers, &json!({}))?;
-    ended(watching)?;
-    let refused = get(&admiral, &user, &maps)?;
+    watching.ended()?;
+    let refused = get(&admiral.sidecar, &user, &maps)?;
     ensure!(refused.status() == 503, "{}", refused.text());
     admiral.fleet.until(JOINED, "Reachable", "False", "TLSAuthority")?;
     ensure!(attacker.requests("").is_empty(), "the attacker was sent {:?}", attacker.requests(""));
     admiral.cluster(JOINED, server("m2")?, &json!({}))?;
-    serves(&admiral, &user, &maps)?;
+    serves(&admiral.sidecar, &user, &maps)?;
 
-    let watching = watch(&admiral, &user, &maps)?;
+    let watching = Watch::begin(&admiral.sidecar, &user, &maps)?;
     admiral.unjoin(JOINED)?;
-    ended(watching)?;
+    watching.ended()?;
     eventually("the member is not registered any more", SOON, || {
-        let answer = get(&admiral, &user, &maps)?;
+        let answer = get(&admiral.sidecar, &user, &maps)?;
         ensure!(answer.status() == 404, "{}", answer.text());
         Ok(Some(()))
     })
@@ -154,43 +158,10 @@ fn let_in(admiral: &KubeAdmiral, caller: &Caller, names: &[&str]) -> Result<()> 
     grant(&admiral.host, &name, caller, &rule, &attributes)
 }
 
-fn request(caller: &Caller, path: &str) -> String {
-    let authorization = caller.authorization();
-    format!("GET {path} HTTP/1.1\r\nHost: x\r\n{authorization}Connection: close\r\n\r\n")
-}
-
 fn through_host(caller: &Caller) -> Result<Endpoint> {
     Endpoint::cluster(&bed()?.host, caller.certificate.as_deref())
 }
 
 fn directly(admiral: &KubeAdmiral, caller: &Caller) -> Result<Endpoint> {
     admiral.sidecar.endpoint(caller.certificate.as_deref())
-}
-
-fn get(admiral: &KubeAdmiral, caller: &Caller, path: &str) -> Result<Response> {
-    directly(admiral, caller)?.exchange(request(caller, path).as_bytes())
-}
-
-fn serves(admiral: &KubeAdmiral, caller: &Caller, path: &str) -> Result<()> {
-    eventually("the member answers", SOON, || {
-        let answer = get(admiral, caller, path)?;
-        ensure!(answer.status() == 200, "{}", answer.text());
-        Ok(Some(()))
-    })
-}
-
-/// A watch that has begun.
-fn watch(admiral: &KubeAdmiral, caller: &Caller, path: &str) -> Result<harness::http1::Connection> {
-    let mut connection = directly(admiral, caller)?.connect()?;
-    connection.send(request(caller, &format!("{path}?watch=1")).as_bytes())?;
-    let head = connection.head()?;
-    ensure!(head.status == 200, "{head:?}");
-    Ok(connection)
-}
-
-/// Waits for the end of a watch, for which it has less time than a revalidation would take.
-fn ended(mut watch: harness::http1::Connection) -> Result<()> {
-    watch.set_patience(Duration::from_secs(10))?;
-    watch.rest().context("the watch goes on")?;
-    Ok(())
 }

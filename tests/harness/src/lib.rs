@@ -62,6 +62,7 @@ pub mod own_agent;
 pub mod own_fleet;
 pub mod own_sidecar;
 pub mod peer;
+pub mod plain_requests;
 pub mod private_network;
 pub mod prometheus;
 pub mod proxy_authority;

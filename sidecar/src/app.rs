@@ -108,7 +108,7 @@ impl Bound {
             log_format: _,
         } = config;
         let host = host_client::new(kubeconfig.as_deref()).await?;
-        let own_path = inventories.own_path();
+        let served_hub = inventories.served_hub();
         let readiness = Readiness::default();
         let replicas = Arc::new(ReplicaTls::default());
         let (endpoint_writer, endpoint) = watch::channel(None);
@@ -125,7 +125,7 @@ impl Bound {
                 let (shown, replicas) = (certificates.clone(), replicas.clone());
                 let endpoint = direct_server.map(|server| (server, endpoint_writer));
                 let made = SelfManaged::new(host.clone(), &namespace, endpoint, shown, replicas, pending);
-                let made = made.also_for(own_path);
+                let made = made.also_for(served_hub);
                 tokio::spawn(made.run());
                 certificates
             }
@@ -223,7 +223,7 @@ impl Bound {
             limits,
             inventory,
             registry,
-            documents: Documents::new(own_path),
+            documents: Documents::new(served_hub),
             rules,
             request_timeout,
             tunnels: Tunnels::new(metrics),

@@ -96,10 +96,10 @@ impl<'a> CertificateRotation<'a> {
         Ok(deleted)
     }
 
-    /// Has the host trust this bundle for our group, and for that of a hub where it is registered.
+    /// Has the host trust this bundle for the groups that the sidecar serves.
     async fn register(&self, bundle: &str) -> Result<(), ApplyError> {
-        for name in [API_SERVICE, &Origin::KubeAdmiral.api_service()] {
-            self.edit(&registration(name)?, |_| bundle.to_owned()).await?;
+        for name in registered(self.parameters) {
+            self.edit(&registration(&name)?, |_| bundle.to_owned()).await?;
         }
         Ok(())
     }
@@ -172,6 +172,11 @@ impl<'a> CertificateRotation<'a> {
     }
 }
 
+/// The names of the APIServices of this installation. The group of a hub that it does not serve may be another server's.
+fn registered(parameters: &Parameters) -> impl Iterator<Item = String> {
+    [API_SERVICE.to_owned()].into_iter().chain(parameters.served_hub().map(Origin::api_service))
+}
+
 fn registration(name: &str) -> Result<Object, ApplyError> {
     let api_version = "apiregistration.k8s.io/v1";
     Object::new(json!({"apiVersion": api_version, "kind": "APIService", "metadata": {"name": name}}))
@@ -232,6 +237,19 @@ mod tests {
 
     fn pem(text: &str) -> String {
         format!("-----BEGIN CERTIFICATE-----\n{text}\n{END}\n")
+    }
+
+    #[test]
+    fn api_service_of_another_server_is_left_alone() {
+        let names = |inventory: &[Origin]| {
+            let mut parameters = Parameters::new("image");
+            parameters.values.inventory = inventory.to_vec();
+            registered(&parameters).collect::<Vec<_>>()
+        };
+        let [own, karmada, kubeadmiral] = Origin::ALL;
+        assert_eq!(names(&[own]), [API_SERVICE]);
+        assert_eq!(names(&[own, karmada]), [API_SERVICE]);
+        assert_eq!(names(&[own, kubeadmiral]), [API_SERVICE, "v1alpha1.aggregated.kubeadmiral.io"]);
     }
 
     #[test]

@@ -58,6 +58,11 @@ impl Origin {
         !matches!(self, Self::MemberCluster)
     }
 
+    /// Whether the sidecar serves the API group of this hub. Karmada serves its group itself.
+    pub const fn has_served_group(self) -> bool {
+        matches!(self, Self::KubeAdmiral)
+    }
+
     /// The name of the project that keeps it, for messages.
     pub const fn title(self) -> &'static str {
         match self {

@@ -45,10 +45,10 @@ impl Default for Inventories {
 }
 
 impl Inventories {
-    /// The hub whose own API group is served. Karmada serves its group itself.
-    pub fn own_path(&self) -> Option<Origin> {
+    /// The hub whose API group the sidecar serves.
+    pub fn served_hub(&self) -> Option<Origin> {
         let hub = self.hub.as_ref().map(|hub| hub.origin);
-        hub.filter(|hub| *hub == Origin::KubeAdmiral)
+        hub.filter(|hub| hub.has_served_group())
     }
 
     pub fn has(&self, origin: Origin) -> bool {

@@ -23,8 +23,12 @@ impl Parameters {
 
     /// The registration of a hub's own group, where the sidecar serves it.
     pub(super) fn hub_registration(&self) -> Result<Option<Value>, Error> {
-        let is_served = self.values.inventory.contains(&Origin::KubeAdmiral);
-        is_served.then(|| self.registered(KUBEADMIRAL_REGISTRATION)).transpose()
+        self.served_hub().map(|_| self.registered(KUBEADMIRAL_REGISTRATION)).transpose()
+    }
+
+    /// The hub whose group the sidecar serves.
+    pub fn served_hub(&self) -> Option<Origin> {
+        self.values.inventory.iter().copied().find(|origin| origin.has_served_group())
     }
 
     /// The sidecar's flags for its inventories, if they differ from the defaults.

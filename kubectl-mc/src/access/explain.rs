@@ -52,7 +52,7 @@ pub(super) async fn run(
         }
     };
     let rules = Rules::of(host).await?;
-    let Registered { verdict: sidecar, learns, is_karmadas } = sidecar(host, cluster).await?;
+    let Registered { verdict: sidecar, learns, origin } = sidecar(host, cluster).await?;
     let mut question = Question {
         host,
         member: &member,
@@ -66,7 +66,7 @@ pub(super) async fn run(
     let fix = Fix::find(&question, &question.right.attributes).await;
     // No grant helps with what is not there.
     let grant = || if question.right.is_unknown() { question.resources() } else { fix.command() };
-    let right = ProxyRight { host, who: &who, is_self: user.is_none(), cluster, is_karmadas };
+    let right = ProxyRight { host, who: &who, is_self: user.is_none(), cluster, origin };
     hops.add("host authorization", right.verdict(verb, &grant).await?);
     hops.add("sidecar", sidecar);
     let asked = match user {
@@ -106,8 +106,8 @@ struct Registered {
     verdict: Verdict,
     /// Whether the sidecar gives rights there on demand.
     learns: bool,
-    /// Whether it is of Karmada's inventory.
-    is_karmadas: bool,
+    /// The inventory that it is in.
+    origin: Origin,
 }
 
 async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Registered, Failure> {
@@ -150,8 +150,8 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Registered, Failu
         ),
         _ => Verdict::Unknown(format!("you may not get the cluster: {}", answer.message()), None),
     };
-    let is_karmadas = object["metadata"]["labels"][names::INVENTORY] == Origin::Karmada.as_str();
-    Ok(Registered { verdict, learns, is_karmadas })
+    let origin = Origin::of_label(object["metadata"]["labels"][names::INVENTORY].as_str());
+    Ok(Registered { verdict, learns, origin })
 }
 
 const SELF_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";

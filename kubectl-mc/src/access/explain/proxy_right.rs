@@ -1,10 +1,9 @@
-//! The host's answer about `clusters/proxy` of the member, and of which API group the grant is. For members of Karmada's
-//! inventory a grant of Karmada's group counts too, but only at the sidecar's direct endpoint: the host's kube-apiserver
-//! checks the sidecar's own group before it forwards a request.
+//! The host's answer about the right on a member's proxy, and the API group of the grant. For members of a hub's inventory a
+//! grant in the hub's group counts too, but only at the sidecar's direct endpoint, or on the hub's own path: the host's
+//! kube-apiserver checks the group of the path before it forwards a request.
 
 use http::Method;
-use kubectl_mc_api::origin::KARMADA_GROUP;
-use kubectl_mc_api::{ClusterName, Origin, path};
+use kubectl_mc_api::{ClusterName, Origin};
 use serde_json::json;
 
 use super::hops::{self, Verdict};
@@ -19,8 +18,8 @@ pub(super) struct ProxyRight<'a> {
     pub(super) who: &'a Identity,
     pub(super) is_self: bool,
     pub(super) cluster: &'a ClusterName,
-    /// Whether the member is of Karmada's inventory.
-    pub(super) is_karmadas: bool,
+    /// The inventory that the member is in.
+    pub(super) origin: Origin,
 }
 
 /// An answer of the host's authorizer.
@@ -35,18 +34,19 @@ enum Answer {
 impl ProxyRight<'_> {
     pub(super) async fn verdict(&self, verb: &str, grant: &impl Fn() -> String) -> Result<Verdict, Failure> {
         let needed = hops::proxy_verb(verb);
-        let own = self.ask(needed, path::PROXY_GROUP, path::PROXY_VERSION).await?;
-        if !self.is_karmadas {
-            return Ok(of_own(&own, &format!("{needed} clusters/proxy of {}", self.cluster), grant));
+        let what = format!("{needed} clusters/proxy of {}", self.cluster);
+        let own = self.ask(needed, Origin::MemberCluster).await?;
+        if !self.origin.is_hub() {
+            return Ok(of_own(&own, &what, grant));
         }
-        let karmada = self.ask(needed, KARMADA_GROUP, Origin::Karmada.grant_version()).await?;
-        Ok(of_both(&own, &karmada, &format!("{needed} clusters/proxy of {}", self.cluster), grant))
+        let by_hub = self.ask(needed, self.origin).await?;
+        Ok(of_both(&own, self.origin, &by_hub, &what, grant))
     }
 
     /// Upgrades need create whatever their method.
-    async fn ask(&self, needed: &str, group: &str, version: &str) -> Result<Answer, Failure> {
+    async fn ask(&self, needed: &str, group: Origin) -> Result<Answer, Failure> {
         let attributes = json!({"resourceAttributes": {
-            "group": group, "version": version, "resource": "clusters",
+            "group": group.grant_group(), "version": group.grant_version(), "resource": group.grant_resource(),
             "subresource": "proxy", "name": self.cluster.as_str(), "verb": needed,
         }});
         // Every user may ask about their own rights.
@@ -77,24 +77,23 @@ fn of_own(own: &Answer, what: &str, grant: &impl Fn() -> String) -> Verdict {
     }
 }
 
-fn of_both(own: &Answer, karmada: &Answer, what: &str, grant: &impl Fn() -> String) -> Verdict {
-    let (ours, theirs) = (path::PROXY_GROUP, KARMADA_GROUP);
-    match (own, karmada) {
+fn of_both(own: &Answer, hub: Origin, by_hub: &Answer, what: &str, grant: &impl Fn() -> String) -> Verdict {
+    let (ours, theirs) = (Origin::MemberCluster.grant_group(), hub.grant_group());
+    match (own, by_hub) {
         (Answer::Allowed(reason), Answer::Allowed(_)) => {
             Verdict::yes(hops::with_reason(&format!("{what}, granted in {ours} and in {theirs}"), reason))
         }
         (Answer::Allowed(reason), _) => {
             Verdict::yes(hops::with_reason(&format!("{what}, granted in {ours}"), reason))
         }
-        (Answer::Refused(_), Answer::Allowed(reason)) => Verdict::no(
-            hops::with_reason(
-                &format!(
-                    "may not {what} through the host: the grant in {theirs} counts at the direct endpoint only"
-                ),
-                reason,
-            ),
-            grant(),
-        ),
+        (Answer::Refused(_), Answer::Allowed(reason)) => {
+            let places = match hub.has_served_group() {
+                true => "on the path of that group and at the direct endpoint",
+                false => "at the direct endpoint",
+            };
+            let why = format!("may not {what} through the host: the grant in {theirs} counts only {places}");
+            Verdict::no(hops::with_reason(&why, reason), grant())
+        }
         (Answer::Refused(reason), Answer::Refused(_)) => Verdict::no(
             hops::with_reason(&format!("may not {what}, neither in {ours} nor in {theirs}"), reason),
             grant(),
@@ -115,8 +114,8 @@ mod tests {
         Answer::Refused(reason.to_owned())
     }
 
-    fn both(own: &Answer, karmada: &Answer) -> (bool, String) {
-        match of_both(own, karmada, "get clusters/proxy of m1", &|| "grant it".to_owned()) {
+    fn both(own: &Answer, hub: Origin, by_hub: &Answer) -> (bool, String) {
+        match of_both(own, hub, by_hub, "get clusters/proxy of m1", &|| "grant it".to_owned()) {
             Verdict::Yes(why) => (true, why),
             Verdict::No(why, fix) => (false, format!("{why} ({fix})")),
             Verdict::Unknown(why, _) => (false, format!("? {why}")),
@@ -144,7 +143,7 @@ mod tests {
                 allowed("rule"),
                 (
                     false,
-                    "may not get clusters/proxy of m1 through the host: the grant in cluster.karmada.io counts at the direct endpoint only: rule (grant it)",
+                    "may not get clusters/proxy of m1 through the host: the grant in cluster.karmada.io counts only at the direct endpoint: rule (grant it)",
                 ),
             ),
             (
@@ -161,9 +160,12 @@ mod tests {
                 (false, "? you may not ask the host about others: no"),
             ),
         ] {
-            let (is_yes, why) = both(&own, &karmada);
+            let (is_yes, why) = both(&own, Origin::Karmada, &karmada);
             assert_eq!((is_yes, why.as_str()), expected);
         }
+        let (_, why) = both(&refused(""), Origin::KubeAdmiral, &allowed("rule"));
+        let expected = "the grant in aggregated.kubeadmiral.io counts only on the path of that group and at the direct endpoint";
+        assert!(why.contains(expected), "{why}");
     }
 
     #[test]

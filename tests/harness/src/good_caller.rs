@@ -106,9 +106,26 @@ impl Measured {
     }
 
     /// No request waited longer than [`MOST`].
-    pub fn is_served_soon(&self) -> Result<()> {
+    fn is_served_soon(&self) -> Result<()> {
+        self.is_served_within(MOST)
+    }
+
+    /// Requests were sent at half the pace of this measurement at least, or two a second, every one was answered by
+    /// 2xx.
+    pub fn is_served_beside(&self, time: Duration, other: &Self, others_time: Duration) -> Result<()> {
+        let seconds = time.as_secs_f64();
+        let pace = (other.waits.len() as f64 / others_time.as_secs_f64() / 2.0).min(2.0);
+        self.is_served((seconds * pace).max(1.0) as usize)
+    }
+
+    /// No request waited longer than [`MOST`], or twice as long as the longest of this measurement.
+    pub fn is_served_soon_beside(&self, other: &Self) -> Result<()> {
+        self.is_served_within(MOST.max(other.percentile(1.0) * 2))
+    }
+
+    fn is_served_within(&self, most: Duration) -> Result<()> {
         let (name, longest) = (&self.name, self.percentile(1.0));
-        ensure!(longest <= MOST, "{name}: a request waited {longest:?}, {self}");
+        ensure!(longest <= most, "{name}: a request waited {longest:?}, {self}");
         Ok(())
     }
 
@@ -209,8 +226,9 @@ fn success(status: u16) -> Result<()> {
     Ok(())
 }
 
-/// The longest wait that a good caller does not notice.
-pub const MOST: Duration = Duration::from_secs(2);
+/// The longest wait of a good caller on a busy machine: without its defences a sidecar has let them wait for 13 s and
+/// more.
+pub const MOST: Duration = Duration::from_secs(4);
 
 /// After which an answer is a failure, whenever it comes.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -242,7 +260,19 @@ mod tests {
     fn failure_or_long_wait_or_few_requests_are_errors() {
         assert!(measured(&[1, 2], &[]).is_well_served(2).is_ok());
         assert!(measured(&[1, 2], &[]).is_well_served(3).is_err());
-        assert!(measured(&[1, 2001], &[]).is_well_served(1).is_err());
+        assert!(measured(&[1, 4001], &[]).is_well_served(1).is_err());
         assert!(measured(&[1, 2], &["503"]).is_well_served(1).is_err());
+    }
+
+    #[test]
+    fn busy_machine_is_no_fault_of_the_attack() {
+        let second = Duration::from_secs(1);
+        let busy = measured(&[5_000, 5_000], &[]);
+        let attacked = measured(&[9_000], &[]);
+        assert!(attacked.is_served_beside(second, &busy, second).is_ok());
+        assert!(attacked.is_served_beside(second * 4, &busy, second * 2).is_err());
+        assert!(measured(&[], &["503"]).is_served_beside(second, &busy, second).is_err());
+        assert!(attacked.is_served_soon_beside(&busy).is_ok());
+        assert!(attacked.is_served_soon_beside(&measured(&[1_000], &[])).is_err());
     }
 }

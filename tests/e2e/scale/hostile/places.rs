@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use harness::hostile::unread::{Request, Stall, Unread};
 use harness::noise::MEBIBYTE;
 use harness::usage;
@@ -31,11 +31,29 @@ fn fault_46_trickling_bodies_free_their_places_in_time() -> Result<()> {
     Stall::ALL.into_iter().try_for_each(|stall| places_come_back("trickle", TRICKLE, stall))
 }
 
-/// Callers who do not read take all hundred places that their level has of a member. No other caller gets in until
-/// their deadline, and every caller does a second after it.
+/// With the first deadline before which the places can be taken here: a hundred handshakes on a busy machine take long.
 fn places_come_back(name: &str, rest: &str, stall: Stall) -> Result<()> {
-    let name = format!("{name}-{stall:?}").to_lowercase();
-    let timeout = format!("--request-timeout={}", DEADLINE.as_secs());
+    for deadline in DEADLINES {
+        if places_come_back_at(deadline, name, rest, stall)? == Outcome::InTime {
+            return Ok(());
+        }
+    }
+    bail!("{name}: the places could not be taken within {DEADLINES:?} seconds")
+}
+
+#[derive(PartialEq, Eq)]
+enum Outcome {
+    InTime,
+    /// The deadline came before all places were taken.
+    NeverFull,
+}
+
+/// Callers who do not read take all hundred places that their level has of a member. No other caller gets in until
+/// their deadline, in seconds, and every caller does soon after it.
+fn places_come_back_at(deadline: u64, name: &str, rest: &str, stall: Stall) -> Result<Outcome> {
+    let name = format!("{name}-{stall:?}-{deadline}").to_lowercase();
+    let timeout = format!("--request-timeout={deadline}");
+    let deadline = Duration::from_secs(deadline);
     let site = Site::start(&name, &[&timeout])?;
     let polite = site.admin("polite")?;
     let asked = |timeout: &str| {
@@ -54,17 +72,21 @@ fn places_come_back(name: &str, rest: &str, stall: Stall) -> Result<()> {
         let requests = vec![Request::get(site.path(rest)); places];
         flood.push(Unread::send(stall, &site.admin(caller)?, &requests)?);
         held += places;
-        eventually("the places are taken", SOON, || Ok((arrived().len() == held).then_some(())))?;
+        eventually("the places are taken", SOON, || {
+            Ok((arrived().len() == held || begun.elapsed() >= deadline).then_some(()))
+        })?;
     }
     let full = Instant::now();
     Unread::settle(&mut flood)?;
     let refused = asked("1s")?.status();
-    ensure!(begun.elapsed() < DEADLINE, "{name}: the test itself was too slow: {:?}", begun.elapsed());
+    if begun.elapsed() >= deadline {
+        return Ok(Outcome::NeverFull);
+    }
     ensure!(refused == 429, "{name}: the member is not full: {refused}");
 
     let over = |what: &str| {
-        let late = full.elapsed().saturating_sub(DEADLINE);
-        ensure!(late <= LATE, "{name}: {what} {late:.1?} after the deadline");
+        let late = full.elapsed().saturating_sub(deadline);
+        ensure!(late <= deadline / LATE, "{name}: {what} {late:.1?} after the deadline");
         Ok(())
     };
     let closed = eventually("the member's connections are closed", SOON, || {
@@ -84,10 +106,10 @@ fn places_come_back(name: &str, rest: &str, stall: Stall) -> Result<()> {
     // One for each of the hundred: what the member sent and the client did not take.
     ensure!(grown < 100 * MEBIBYTE, "{name}: it kept {} MiB for clients that do not read", grown / MEBIBYTE);
     drop(flood);
-    Ok(())
+    Ok(Outcome::InTime)
 }
 
-/// Long enough for a hundred handshakes on a small machine.
-const DEADLINE: Duration = Duration::from_secs(6);
-/// How late an end may be.
-const LATE: Duration = Duration::from_secs(1);
+/// In seconds; the first is long enough for a hundred handshakes on a small machine.
+const DEADLINES: [u64; 3] = [6, 12, 24];
+/// An end may be late by this part of the deadline.
+const LATE: u32 = 5;

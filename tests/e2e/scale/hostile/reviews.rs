@@ -79,7 +79,7 @@ fn beside(site: &Site, known: Caller, new: &[Caller], attack: impl FnOnce() -> A
     let cpu = usage::cpu(site.own.pid())?.saturating_sub(cpu);
     say(&format!("{tally}, {cpu:?} of the sidecar's; {known}"));
     asked.into_iter().collect::<Result<()>>()?;
-    known.is_well_served(100)
+    known.is_well_served(50)
 }
 
 /// Another address than that of the good callers.

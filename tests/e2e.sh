@@ -41,12 +41,13 @@ done
 cargo build-all --bins
 cargo test-all --test alert_rules --test chart --test krew_install
 cargo test-all --test e2e --no-run
-# What takes all that the machine has comes last, and alone; and so does what promises that something is done
-# within seconds, or that nobody notices it.
-export alone='agents::restart:: authority:: crowds:: fleet:: hostile:: killed_pods:: soak:: unified_auth::'
+# What promises that something is done within seconds, or without a request failing, comes after the others; what takes all
+# that the machine has comes last, and alone.
+export quiet='agents::restart:: authority:: fleet:: killed_pods:: unified_auth::'
+export alone='crowds:: hostile:: soak::'
 e2e() { # WHAT IS LEFT OUT
     local others=("$@") filter folder process processes=() status=0
-    for filter in $alone; do others+=(--skip "$filter"); done
+    for filter in $quiet $alone; do others+=(--skip "$filter"); done
     run() { cargo test-all --offline --test e2e -- "$@"; }
     # Those of installations and of members wait for one cluster most of the time: they are processes of their own beside
     # the others. Their output comes after theirs.
@@ -62,6 +63,8 @@ e2e() { # WHAT IS LEFT OUT
     cat "$folder"/*
     rm -r "$folder"
     [ "$status" = 0 ] || return "$status"
+    # shellcheck disable=SC2086 # several filters
+    run --test-threads 2 "$@" $quiet || return
     # shellcheck disable=SC2086 # several filters
     run --test-threads 1 --nocapture "$@" $alone
 }

@@ -25,7 +25,7 @@ use member::Members;
 
 #[test]
 fn every_request_arrives_as_its_caller_whatever_else_goes_wrong() -> Result<()> {
-    let wanted = count("SOAK_REQUESTS", 50_000);
+    let wanted = count("SOAK_REQUESTS", 20_000);
     let callers = Callers::welcome("e2e-soak")?;
     let (wrong, wrongs) = mpsc::channel();
     let members = Members::start("e2e-soak", callers.clone(), &wrong)?;

@@ -129,6 +129,10 @@ pub struct Serve {
     /// Karmada), kubeadmiral (FederatedClusters of KubeAdmiral). A name in several of them is served from the first.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "membercluster")]
     pub inventory: Vec<Origin>,
+    /// Let Clusters of Karmada name other Secrets than their own. Then everyone who may write a Cluster decides to which
+    /// server the token of any Secret in Karmada's namespace is sent.
+    #[arg(long)]
+    pub inventory_allow_refs: bool,
     /// Namespace of the Secrets of Karmada's Clusters, and of their heartbeat Leases.
     #[arg(long, value_name = "NAME", default_value = KARMADA_NAMESPACE)]
     pub karmada_namespace: String,

@@ -86,6 +86,7 @@ impl TryFrom<Serve> for Config {
             kubeconfig,
             namespace,
             inventory,
+            inventory_allow_refs,
             karmada_namespace,
             kubeadmiral_namespace,
             bind_address,
@@ -161,7 +162,7 @@ impl TryFrom<Serve> for Config {
         let admin_groups = sent::admin_groups(admin_groups);
         let webhook = AuthorizationWebhook::parse(authorization_webhook, bind_address, &karmada_namespace)?;
         let namespaces = [(Origin::Karmada, karmada_namespace), (Origin::KubeAdmiral, kubeadmiral_namespace)];
-        let inventories = self::inventories::parse(inventory, namespaces)?;
+        let inventories = self::inventories::parse(inventory, namespaces, inventory_allow_refs)?;
         Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
         Ok(Self {
             kubeconfig,

@@ -7,10 +7,17 @@ use crate::members::inventory::Inventories;
 use crate::members::inventory::hub::Hub;
 
 /// `namespaces` are those of the Secrets of each hub's registrations.
-pub(super) fn parse(order: Vec<Origin>, namespaces: [(Origin, String); 2]) -> Result<Inventories, Error> {
+pub(super) fn parse(
+    order: Vec<Origin>,
+    namespaces: [(Origin, String); 2],
+    allow_refs: bool,
+) -> Result<Inventories, Error> {
+    if allow_refs && !order.contains(&Origin::Karmada) {
+        return Err(Error::Flag("inventory-allow-refs: it needs karmada in --inventory".to_owned()));
+    }
     let hub = Origin::hub_of(&order).map_err(|error| Error::Flag(format!("inventory: {error}")))?;
     let named = namespaces.into_iter().find(|&(origin, _)| Some(origin) == hub);
-    let hub = named.map(|(origin, namespace)| Hub { origin, namespace });
+    let hub = named.map(|(origin, namespace)| Hub { origin, namespace, allow_refs });
     Ok(Inventories { order: order.into(), hub })
 }
 
@@ -38,9 +45,19 @@ mod tests {
             (&["--inventory=kubeadmiral", "--kubeadmiral-namespace=k"], Origin::KubeAdmiral, "k"),
         ] {
             let config = config(flags).unwrap();
-            let hub = Hub { origin, namespace: namespace.to_owned() };
+            let hub = Hub { origin, namespace: namespace.to_owned(), allow_refs: false };
             assert_eq!(config.inventories.hub, Some(hub), "{flags:?}");
             assert_eq!(config.authorization.hub, Some(origin), "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn references_are_allowed_for_karmada_only() {
+        let flags = ["--inventory=membercluster,karmada", "--inventory-allow-refs"];
+        assert!(config(&flags).unwrap().inventories.hub.unwrap().allow_refs);
+        for inventory in ["--inventory=membercluster", "--inventory=kubeadmiral"] {
+            let error = config(&[inventory, "--inventory-allow-refs"]).unwrap_err().to_string();
+            assert_eq!(error, "--inventory-allow-refs: it needs karmada in --inventory", "{inventory}");
         }
     }
 

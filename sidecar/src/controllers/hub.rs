@@ -37,6 +37,7 @@ pub(super) async fn run(context: Context, hub: Origin) {
         let mut pause = LONG;
         if let Some(wanted) = wanted.filter(|wanted| wanted.origin == hub) {
             tell_conflicts(&context, hub, &told);
+            tell_unbound(&context, &told);
             let changes = changes(&wanted, &told);
             if !changes.is_empty() {
                 let work = queue.begin();
@@ -68,6 +69,16 @@ fn tell_conflicts(context: &Context, hub: Origin, fleet: &Fleet) {
             source(registered.origin, cluster)
         );
         context.conditions.set(cluster, Aspect::UniqueName, Finding::no("Conflict", message));
+    }
+}
+
+/// The members whose registrations choose their Secrets, as `--inventory-allow-refs` permits.
+fn tell_unbound(context: &Context, fleet: &Fleet) {
+    for (cluster, registered) in fleet.iter() {
+        let Some(unbound) = registered.unbound() else { continue };
+        let message =
+            format!("{unbound} of Cluster {cluster}: the sidecar's flag --inventory-allow-refs permits it");
+        context.conditions.set(cluster, Aspect::SecretsBound, Finding::no("ChosenByReference", message));
     }
 }
 

@@ -172,6 +172,52 @@ fn name_in_both_inventories_is_a_conflict_that_is_shown() -> Result<()> {
     serves(&karmada.sidecar, &user, &path)
 }
 
+/// A Cluster may name other Secrets only where the flag permits it, and then the condition shows it.
+#[test]
+fn cluster_that_chooses_its_secrets_is_a_condition() -> Result<()> {
+    let karmada = Karmada::start("karmada-refs", RIGHTS, &["--inventory-allow-refs"])?;
+    let scene = Scene::on("m2", "karmada-refs")?;
+    let user = Caller::certificate("e2e-karmada-refs", &[])?;
+    karmada.join(JOINED, "m2")?;
+    Karmada::unified_auth("m2", &[&user.user], &[], &[])?;
+    scene.allow(&user)?;
+    grant_of_karmada(&karmada, &user, &[JOINED])?;
+    let maps = member_path(JOINED, &format!("/api/v1/namespaces/{}/configmaps", scene.name));
+    karmada.fleet.until(JOINED, "Ready", "True", "Ready")?;
+    serves(&karmada.sidecar, &user, &maps)?;
+    let has_condition = || -> Result<bool> {
+        let member =
+            karmada.host.get(&format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{JOINED}"))?;
+        let conditions = member["status"]["conditions"].as_array().context("no conditions")?.clone();
+        Ok(conditions.iter().any(|condition| condition["type"] == "SecretsBound"))
+    };
+    ensure!(!has_condition()?);
+
+    let token = karmada.host.get(&format!("/api/v1/namespaces/{NAMESPACE}/secrets/{JOINED}-impersonator"))?;
+    karmada.secret("e2e-karmada-chosen", &json!({"token": token["data"]["token"]}))?;
+    let chosen = json!({"impersonatorSecretRef": {"namespace": NAMESPACE, "name": "e2e-karmada-chosen"}});
+    karmada.cluster(JOINED, server("m2")?, &chosen)?;
+    let condition = karmada.fleet.until(JOINED, "SecretsBound", "False", "ChosenByReference")?;
+    let reference = format!("spec.impersonatorSecretRef is {NAMESPACE}/e2e-karmada-chosen");
+    ensure!(condition.message.contains(&reference), "{condition}");
+    serves(&karmada.sidecar, &user, &maps)?;
+    ensure!(karmada.sidecar.log()?.contains("the Cluster chooses Secrets by reference"));
+    // Secrets of other namespaces are not read.
+    let elsewhere = json!({"impersonatorSecretRef": {"namespace": "kube-system", "name": "x"}});
+    karmada.cluster(JOINED, server("m2")?, &elsewhere)?;
+    eventually("the proxy is off", SOON, || {
+        let answer = get(&karmada.sidecar, &user, &maps)?;
+        ensure!(
+            answer.status() == 503 && answer.text().contains("must be a Secret of namespace"),
+            "{}",
+            answer.text()
+        );
+        Ok(Some(()))
+    })?;
+    karmada.cluster(JOINED, server("m2")?, &json!({}))?;
+    eventually("the condition is gone", SOON, || Ok((!has_condition()?).then_some(())))
+}
+
 const JOINED: &str = "e2e-karmada";
 const RIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy/karmada.yaml");
 

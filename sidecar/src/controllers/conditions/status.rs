@@ -22,6 +22,8 @@ pub enum Aspect {
     AuthSynced,
     /// Whether one inventory alone registers the name: there only if another does, too.
     UniqueName,
+    /// Whether the member's name alone decides which Secrets its connection is from: there only if it does not.
+    SecretsBound,
 }
 
 /// How an aspect is, and why. The message must not change as long as nothing else does: each change is
@@ -49,8 +51,14 @@ pub(in super::super) struct Known {
 
 impl Aspect {
     /// In the order in which they are shown.
-    pub(in super::super) const ALL: [Self; 5] =
-        [Self::Connected, Self::Reachable, Self::CredentialValid, Self::AuthSynced, Self::UniqueName];
+    pub(in super::super) const ALL: [Self; 6] = [
+        Self::Connected,
+        Self::Reachable,
+        Self::CredentialValid,
+        Self::AuthSynced,
+        Self::UniqueName,
+        Self::SecretsBound,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -59,6 +67,7 @@ impl Aspect {
             Self::CredentialValid => "CredentialValid",
             Self::AuthSynced => "AuthSynced",
             Self::UniqueName => "UniqueName",
+            Self::SecretsBound => "SecretsBound",
         }
     }
 
@@ -67,6 +76,7 @@ impl Aspect {
         match self {
             Self::Connected => registered.is_via_agent(),
             Self::UniqueName => registered.in_two,
+            Self::SecretsBound => registered.unbound().is_some(),
             Self::Reachable | Self::CredentialValid | Self::AuthSynced => true,
         }
     }

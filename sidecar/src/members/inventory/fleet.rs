@@ -11,6 +11,7 @@ use kubectl_mc_api::names::MEMBER_UID;
 use kubectl_mc_api::{ClusterName, MemberCluster, Origin};
 
 use super::Cluster;
+use super::hub::UNBOUND;
 use crate::token::Credential;
 
 /// Every registered member.
@@ -79,6 +80,12 @@ impl Registered {
             [of_join, of_agent].into_iter().flatten().find_map(|annotations| annotations.get(MEMBER_UID));
         let told = self.member.status.as_ref().and_then(|status| status.uid.as_ref());
         uid.or(told).map(String::as_str)
+    }
+
+    /// The references of a hub's registration to Secrets that its name does not bind, in words.
+    pub fn unbound(&self) -> Option<&str> {
+        let annotations = self.connection.as_ref()?.metadata.annotations.as_ref()?;
+        annotations.get(UNBOUND).map(String::as_str).filter(|_| self.origin.is_hub())
     }
 
     /// Whether nothing was said of it since.

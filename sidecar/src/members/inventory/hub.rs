@@ -2,7 +2,7 @@
 //! say how a member is reached.
 //!
 //! A registration says where a credential goes, and those who write it may not be those who write Secrets. So the name
-//! of the registration is the only binding to Secrets, and a server whose authority is known is always verified.
+//! of the registration is the only binding to Secrets, unless `--inventory-allow-refs` lifts it for Karmada's, and a server whose authority is known is always verified.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +21,8 @@ pub struct Hub {
     pub origin: Origin,
     /// Where the Secrets of its registrations are.
     pub namespace: String,
+    /// Whether a registration may name other Secrets of that namespace than its own. Karmada's only.
+    pub allow_refs: bool,
 }
 
 /// What counts of an object that registers a member.
@@ -63,13 +65,21 @@ impl Registration {
     /// A field of the registration, or a Secret, is missing or refused.
     pub fn connection(
         &self,
-        namespace: &str,
+        hub: &Hub,
         name: &ClusterName,
         known: &impl Known,
     ) -> Result<BTreeMap<String, ByteString>, String> {
         match &self.spec {
-            Spec::Karmada(spec) => karmada::connection(namespace, name, spec, known),
-            Spec::KubeAdmiral(spec) => kubeadmiral::connection(namespace, name, spec, known),
+            Spec::Karmada(spec) => karmada::connection(hub, name, spec, known),
+            Spec::KubeAdmiral(spec) => kubeadmiral::connection(&hub.namespace, name, spec, known),
+        }
+    }
+
+    /// The references to Secrets that the name does not bind, in words; nothing if there are none.
+    pub fn unbound(&self, name: &ClusterName) -> Option<String> {
+        match &self.spec {
+            Spec::Karmada(spec) => karmada::unbound(name, spec),
+            Spec::KubeAdmiral(_) => None,
         }
     }
 }
@@ -83,10 +93,10 @@ pub trait Known {
 }
 
 /// Takes out of a Secret what is not used.
-pub fn reduce(origin: Origin, secret: &mut Secret) {
-    match origin {
+pub fn reduce(hub: &Hub, secret: &mut Secret) {
+    match hub.origin {
         Origin::MemberCluster => {}
-        Origin::Karmada => karmada::reduce(secret),
+        Origin::Karmada => karmada::reduce(secret, hub.allow_refs),
         Origin::KubeAdmiral => kubeadmiral::reduce(secret),
     }
 }
@@ -134,5 +144,7 @@ fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
     (!value.trim_ascii().is_empty()).then_some(value)
 }
 
+/// The annotation of a connection whose registration has references that its name does not bind.
+pub const UNBOUND: &str = "fleet.kubectl-mc.dev/unbound-references";
 /// The key of a member's Secret that turns verification off.
 const INSECURE: &str = "insecure-skip-tls-verify";

@@ -230,8 +230,10 @@ impl State {
             }
             Origin::MemberCluster => {}
             Origin::Karmada | Origin::KubeAdmiral => {
-                hub::reduce(origin, &mut secret);
-                self.hub(|hub| hub.secret(watcher::Event::Apply(secret)));
+                self.hub(|hub| {
+                    hub.reduce(&mut secret);
+                    hub.secret(watcher::Event::Apply(secret))
+                });
             }
         }
     }

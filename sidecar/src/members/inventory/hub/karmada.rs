@@ -3,7 +3,7 @@
 //!
 //! The names bind, as `karmadactl join` makes them: Secret `<cluster>` verifies the server and `<cluster>-impersonator` has the token,
 //! both in one namespace. A Cluster that names others, or would have a server that is known left unverified, is not
-//! used.
+//! used, unless `--inventory-allow-refs` lifts the binding by name.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use kube::{CustomResource, ResourceExt};
 use kubectl_mc_api::ClusterName;
 use serde::{Deserialize, Serialize};
 
-use super::{INSECURE, Known, entry, value};
+use super::{Hub, INSECURE, Known, entry, value};
 
 /// What counts of a Cluster of Karmada.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,22 +40,41 @@ pub struct Reference {
 }
 
 impl Reference {
-    fn check(&self, field: &str, namespace: &str, name: &str) -> Result<(), String> {
-        if self.namespace == namespace && self.name == name {
-            return Ok(());
+    /// The name of the Secret that a field of a Cluster refers to; `own` is the one that the Cluster's name binds.
+    fn secret(&self, field: &str, hub: &Hub, own: &str) -> Result<&str, String> {
+        let Hub { namespace, allow_refs, .. } = hub;
+        let is_here = self.namespace == *namespace && !self.name.is_empty();
+        let found = format!("spec.{field} is {}/{}", self.namespace, self.name);
+        match is_here {
+            true if *allow_refs || self.name == own => Ok(&self.name),
+            false if *allow_refs => Err(format!("{found}, and must be a Secret of namespace {namespace}")),
+            _ => Err(format!("{found}, and must be {namespace}/{own}")),
         }
-        Err(format!("spec.{field} is {}/{}, and must be {namespace}/{name}", self.namespace, self.name))
     }
+}
+
+/// The references of a Cluster to Secrets that its name does not bind, in words; nothing if there are none.
+pub(super) fn unbound(name: &ClusterName, spec: &ClusterSpec) -> Option<String> {
+    let refs = [
+        ("secretRef", &spec.secret_ref, name.to_string()),
+        ("impersonatorSecretRef", &spec.impersonator_secret_ref, impersonator_secret(name)),
+    ];
+    let unbound = refs.iter().filter_map(|(field, reference, own)| {
+        let Reference { namespace, name } = reference.as_ref()?;
+        (name != own).then(|| format!("spec.{field} is {namespace}/{name}"))
+    });
+    let unbound: Vec<_> = unbound.collect();
+    (!unbound.is_empty()).then(|| unbound.join(", "))
 }
 
 /// The data of a member's Secret that says the same as a Cluster, or why the Cluster cannot be used.
 pub(super) fn connection(
-    namespace: &str,
+    hub: &Hub,
     name: &ClusterName,
     spec: &ClusterSpec,
     known: &impl Known,
 ) -> Result<BTreeMap<String, ByteString>, String> {
-    let impersonator = impersonator_secret(name);
+    let (namespace, impersonator) = (&hub.namespace, impersonator_secret(name));
     if name.as_str().ends_with(IMPERSONATOR) {
         return Err(format!(
             "its name ends in {IMPERSONATOR}, so its Secret could be that of another Cluster"
@@ -66,10 +85,11 @@ pub(super) fn connection(
     }
     let reference = spec.impersonator_secret_ref.as_ref();
     let reference = reference.ok_or("spec.impersonatorSecretRef is missing")?;
-    reference.check("impersonatorSecretRef", namespace, &impersonator)?;
-    if let Some(reference) = &spec.secret_ref {
-        reference.check("secretRef", namespace, name.as_str())?;
-    }
+    let impersonator = reference.secret("impersonatorSecretRef", hub, &impersonator)?;
+    let authority = match &spec.secret_ref {
+        Some(reference) => reference.secret("secretRef", hub, name.as_str())?,
+        None => name.as_str(),
+    };
     if !spec.proxy_header.is_empty() {
         return Err("spec.proxyHeader is not supported".to_owned());
     }
@@ -79,26 +99,26 @@ pub(super) fn connection(
         _ => return Err("spec.apiEndpoint must begin with https://".to_owned()),
     };
     let mut data = BTreeMap::from([entry("server", server.as_bytes())]);
-    match known.secret(name.as_str()) {
+    match known.secret(authority) {
         Some(secret) => match value(secret, "caBundle") {
             // It is there whether or not the Cluster names it: who may only write Clusters cannot take it away.
             Some(_) if spec.insecure_skip_tls_verification => {
                 return Err(format!(
-                    "spec.insecureSkipTLSVerification is refused, because Secret {namespace}/{name} has a caBundle"
+                    "spec.insecureSkipTLSVerification is refused, because Secret {namespace}/{authority} has a caBundle"
                 ));
             }
             Some(bundle) => data.extend([entry("ca.crt", bundle)]),
             None if spec.insecure_skip_tls_verification => data.extend([entry(INSECURE, b"true")]),
-            None => return Err(format!("Secret {namespace}/{name} has no caBundle")),
+            None => return Err(format!("Secret {namespace}/{authority} has no caBundle")),
         },
         None if spec.secret_ref.is_some() => {
-            return Err(format!("Secret {namespace}/{name} does not exist"));
+            return Err(format!("Secret {namespace}/{authority} does not exist"));
         }
         // As Karmada does for a member in pull mode.
         None if spec.insecure_skip_tls_verification => data.extend([entry(INSECURE, b"true")]),
         None => {}
     }
-    let secret = known.secret(&impersonator);
+    let secret = known.secret(impersonator);
     let secret = secret.ok_or_else(|| format!("Secret {namespace}/{impersonator} does not exist"))?;
     let token = value(secret, "token");
     let token = token.ok_or_else(|| format!("Secret {namespace}/{impersonator} has no token"))?;
@@ -110,11 +130,15 @@ pub(super) fn connection(
 }
 
 /// What of a Secret of Karmada's is used, if anything. The token of Secret `<cluster>` may do everything on the member
-/// and is not kept.
-pub(super) fn reduce(secret: &mut Secret) {
-    let used = if secret.name_any().ends_with(IMPERSONATOR) { "token" } else { "caBundle" };
+/// and is not kept, unless Clusters may name any Secret.
+pub(super) fn reduce(secret: &mut Secret, allow_refs: bool) {
+    let used: &[&str] = match secret.name_any().ends_with(IMPERSONATOR) {
+        _ if allow_refs => &["token", "caBundle"],
+        true => &["token"],
+        false => &["caBundle"],
+    };
     if let Some(data) = &mut secret.data {
-        data.retain(|key, _| key == used);
+        data.retain(|key, _| used.contains(&key.as_str()));
     }
     secret.metadata.annotations = None;
 }

@@ -95,7 +95,6 @@ const TOKEN: &str = "service-account-token-data";
 
 #[cfg(test)]
 mod tests {
-    use kubectl_mc_api::Origin;
     use serde_json::{Value, json};
 
     use super::*;
@@ -117,7 +116,7 @@ mod tests {
     fn secret(data: &[(&str, &str)]) -> Secret {
         let data = data.iter().map(|(key, value)| entry(key, value.as_bytes())).collect();
         let mut secret = Secret { data: Some(data), ..Secret::default() };
-        super::super::reduce(Origin::KubeAdmiral, &mut secret);
+        super::reduce(&mut secret);
         secret
     }
 

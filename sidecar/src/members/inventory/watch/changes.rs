@@ -19,15 +19,15 @@ use crate::watch_backoff::WatchBackoff;
 
 /// What happens in the inventory of a hub; nothing without one.
 pub(super) fn of_hub(host: &kube::Client, hub: Option<&Hub>) -> impl Stream<Item = Change> + use<> {
-    let Some(Hub { origin, namespace }) = hub.cloned() else { return stream::empty().boxed() };
-    let clusters = match origin {
+    let Some(hub) = hub.cloned() else { return stream::empty().boxed() };
+    let clusters = match hub.origin {
         Origin::MemberCluster => stream::empty().boxed(),
         Origin::Karmada => registrations::<KarmadaCluster>(host).boxed(),
         Origin::KubeAdmiral => registrations::<FederatedCluster>(host).boxed(),
     };
-    let secrets = Api::<Secret>::namespaced(host.clone(), &namespace);
+    let secrets = Api::<Secret>::namespaced(host.clone(), &hub.namespace);
     let secrets = events(secrets, watcher::Config::default());
-    let secrets = secrets.map(move |event| event.modify(|secret| hub::reduce(origin, secret)));
+    let secrets = secrets.map(move |event| event.modify(|secret| hub::reduce(&hub, secret)));
     let changes = stream::select(clusters.map(Change::HubCluster), secrets.map(Change::HubSecret));
     let waited = sleep(HUB_TIMEOUT).map(|()| Change::WaitedForHub).into_stream();
     stream::select(changes, waited).boxed()

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 use kubectl_mc_api::{ClusterName, Origin};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::listed::Listed;
 use crate::members::inventory::fleet::{HubClusters, HubMembers};
@@ -67,6 +67,11 @@ impl FromHub {
         self.read_after(&event)
     }
 
+    /// Takes out of a Secret what is not used.
+    pub(super) fn reduce(&self, secret: &mut Secret) {
+        hub::reduce(&self.hub, secret);
+    }
+
     pub(super) fn secret(&mut self, event: Event<Secret>) -> bool {
         self.secrets.take(&event, |secret| secret.name_any().parse().ok());
         self.read_after(&event)
@@ -81,10 +86,19 @@ impl FromHub {
         let read = |(name, cluster): (&ClusterName, &Arc<Registration>)| {
             let now = self.read(name, cluster);
             match (before.remove(name), now) {
-                (Some(Ok(known)), Ok(now)) if known.uid() == now.uid() && known.data == now.data => {
+                (Some(Ok(known)), Ok(now))
+                    if known.uid() == now.uid()
+                        && known.data == now.data
+                        && known.metadata.annotations == now.metadata.annotations =>
+                {
                     (name.clone(), Ok(known))
                 }
-                (_, Ok(now)) => (name.clone(), Ok(Arc::new(now))),
+                (_, Ok(now)) => {
+                    if let Some(unbound) = now.annotations().get(hub::UNBOUND) {
+                        warn!(cluster = %name, unbound, "the Cluster chooses Secrets by reference, as --inventory-allow-refs permits");
+                    }
+                    (name.clone(), Ok(Arc::new(now)))
+                }
                 (before, Err(why)) => {
                     let why = format!("{} cannot be used: {why}", hub::source(self.hub.origin, name));
                     if before.is_none_or(|before| before.err().as_deref() != Some(&why)) {
@@ -107,11 +121,13 @@ impl FromHub {
 
     /// What a member's Secret would say. Its uid is the registration's: one that is made anew is another member.
     fn read(&self, name: &ClusterName, cluster: &Registration) -> Result<Secret, String> {
-        let data = cluster.connection(&self.hub.namespace, name, self)?;
+        let data = cluster.connection(&self.hub, name, self)?;
         let mut secret = Secret { data: Some(data), ..Secret::default() };
         secret.metadata.name = Some(hub::credential_secret(self.hub.origin, name));
         secret.metadata.namespace = Some(self.hub.namespace.clone());
         secret.metadata.uid.clone_from(&cluster.uid);
+        let unbound = cluster.unbound(name);
+        secret.metadata.annotations = unbound.map(|unbound| [(hub::UNBOUND.to_owned(), unbound)].into());
         Ok(secret)
     }
 }

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use kubectl_mc_api::Origin;
 use serde_json::{Value, json};
 
 use super::*;
@@ -25,7 +26,7 @@ fn secret(name: &str, data: &[(&str, &str)]) -> (String, Secret) {
     let mut secret = Secret::default();
     secret.metadata.name = Some(name.to_owned());
     secret.data = Some(data.iter().map(|(key, value)| entry(key, value.as_bytes())).collect());
-    reduce(&mut secret);
+    reduce(&mut secret, false);
     (name.to_owned(), secret)
 }
 
@@ -60,7 +61,15 @@ fn spec(changes: Value) -> ClusterSpec {
 }
 
 fn read(changes: Value, known: &Inventory) -> Result<BTreeMap<String, String>, String> {
-    let data = connection("karmada-cluster", &"m1".parse().unwrap(), &spec(changes), known)?;
+    read_by(false, changes, known)
+}
+
+fn hub(allow_refs: bool) -> Hub {
+    Hub { origin: Origin::Karmada, namespace: "karmada-cluster".to_owned(), allow_refs }
+}
+
+fn read_by(allow_refs: bool, changes: Value, known: &Inventory) -> Result<BTreeMap<String, String>, String> {
+    let data = connection(&hub(allow_refs), &"m1".parse().unwrap(), &spec(changes), known)?;
     Ok(data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).unwrap())).collect())
 }
 
@@ -115,6 +124,40 @@ fn each_bad_field_turns_the_proxy_off() {
     }
 }
 
+/// `--inventory-allow-refs` lifts the binding by name within the namespace, and nothing else.
+#[test]
+fn allowed_references_lead_to_other_secrets_of_the_namespace() {
+    let of_m2 = json!({
+        "secretRef": {"namespace": "karmada-cluster", "name": "m2"},
+        "impersonatorSecretRef": {"namespace": "karmada-cluster", "name": "m2-impersonator"},
+    });
+    assert_eq!(read_by(true, of_m2.clone(), &joined()).unwrap()["token"], "m2's");
+    assert!(read_by(false, of_m2.clone(), &joined()).is_err());
+    let name: ClusterName = "m1".parse().unwrap();
+    assert_eq!(
+        unbound(&name, &spec(of_m2)).unwrap(),
+        "spec.secretRef is karmada-cluster/m2, spec.impersonatorSecretRef is karmada-cluster/m2-impersonator"
+    );
+    assert_eq!(unbound(&name, &spec(json!({}))), None);
+    for (namespace, name) in [("kube-system", "m2"), ("", "m2"), ("karmada-cluster", "")] {
+        let changes = json!({"secretRef": {"namespace": namespace, "name": name}});
+        let why = read_by(true, changes, &joined()).unwrap_err();
+        assert_eq!(
+            why,
+            format!(
+                "spec.secretRef is {namespace}/{name}, and must be a Secret of namespace karmada-cluster"
+            )
+        );
+    }
+    for changes in [
+        json!({"apiEndpoint": "http://203.0.113.7"}),
+        json!({"insecureSkipTLSVerification": true}),
+        json!({"proxyHeader": {"x": "y"}}),
+    ] {
+        assert_eq!(read_by(true, changes.clone(), &joined()), read(changes, &joined()));
+    }
+}
+
 #[test]
 fn missing_secret_turns_the_proxy_off() {
     for (name, expected) in [
@@ -143,7 +186,7 @@ fn cluster_named_as_a_secret_of_another_is_not_used() {
     assert!(read(json!({}), &known).unwrap_err().contains("Cluster m1-impersonator"));
     let name: ClusterName = "m1-impersonator".parse().unwrap();
     let spec = spec(json!({"secretRef": {"namespace": "karmada-cluster", "name": "m1-impersonator"}}));
-    let why = connection("karmada-cluster", &name, &spec, &joined()).unwrap_err();
+    let why = connection(&hub(false), &name, &spec, &joined()).unwrap_err();
     assert!(why.contains("ends in -impersonator"), "{why}");
 }
 
@@ -161,7 +204,7 @@ fn what_is_read_makes_a_connection() {
     let mut known = joined();
     known.secrets.remove("m1");
     let spec = spec(json!({"secretRef": null, "proxyURL": "http://203.0.113.1:3128"}));
-    let data = connection("karmada-cluster", &"m1".parse().unwrap(), &spec, &known).unwrap();
+    let data = connection(&hub(false), &"m1".parse().unwrap(), &spec, &known).unwrap();
     let connection = Connection::parse(&data).unwrap();
     assert_eq!(connection.authorization().unwrap(), "Bearer m1's");
 }

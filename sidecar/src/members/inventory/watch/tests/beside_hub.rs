@@ -13,7 +13,7 @@ use crate::members::inventory::hub::kubeadmiral::FederatedCluster;
 fn with_karmada(order: &[Origin]) -> Host {
     let mut host = Host::new();
     host.state.inventories.order = order.into();
-    let hub = Hub { origin: Origin::Karmada, namespace: "karmada-cluster".to_owned() };
+    let hub = Hub { origin: Origin::Karmada, namespace: "karmada-cluster".to_owned(), allow_refs: false };
     host.state.hub = Some(FromHub::new(hub));
     host.listed()
 }
@@ -39,7 +39,7 @@ impl Host {
     fn token(&mut self, name: &str, token: &str) {
         let mut secret = secret(name, token);
         secret.metadata.name = Some(format!("{name}-impersonator"));
-        hub::reduce(Origin::Karmada, &mut secret);
+        self.state.hub.as_ref().unwrap().reduce(&mut secret);
         self.state.hub(|hub| hub.secret(Event::Apply(secret)));
     }
 
@@ -183,7 +183,8 @@ async fn label_of_karmada_alone_leads_nowhere() {
 fn with_kubeadmiral(endpoint: &str) -> Host {
     let mut host = Host::new();
     host.state.inventories.order = Arc::from([Origin::MemberCluster, Origin::KubeAdmiral]);
-    let hub = Hub { origin: Origin::KubeAdmiral, namespace: "kube-admiral-system".to_owned() };
+    let hub =
+        Hub { origin: Origin::KubeAdmiral, namespace: "kube-admiral-system".to_owned(), allow_refs: false };
     host.state.hub = Some(FromHub::new(hub));
     let mut host = host.listed().hub_listed();
     host.federated("u-1", endpoint);
@@ -212,7 +213,7 @@ impl Host {
         secret.metadata.name = Some("f1".to_owned());
         let data = [("service-account-token-data".to_owned(), ByteString(token.as_bytes().to_vec()))];
         secret.data = Some(data.into());
-        hub::reduce(Origin::KubeAdmiral, &mut secret);
+        self.state.hub.as_ref().unwrap().reduce(&mut secret);
         self.state.hub(|hub| hub.secret(Event::Apply(secret)));
     }
 }

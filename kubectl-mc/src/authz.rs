@@ -1,14 +1,20 @@
 //! `kubectl mc authz`: keeps the agents of another hub on this host to the objects of their own clusters.
 //!
-//! - [`rbac`]: the rights of one agent, by name
 //! - [`policies`]: admission policies for what no authorizer sees: names of new objects, owners
 //! - [`webhook`]: what leads from the host's kube-apiserver to the sidecar's webhook
-//! - [`generate`]: prints all of it
+//! - [`objects`]: all objects of the host
+//! - [`generate`]: prints them, and the files of a kube-apiserver
+//! - [`apply`], [`remove`]: writes and removes them
 //! - [`verify`]: asks the host what agents may do
+//! - [`token`]: enrolls one cluster, by the command of [`register_command`]
 
+mod apply;
 mod generate;
+mod objects;
 mod policies;
-mod rbac;
+mod register_command;
+mod remove;
+mod token;
 mod verify;
 mod webhook;
 
@@ -35,7 +41,10 @@ pub(crate) fn run(
         let host = Side { role: "host", at: connection::connect(&options, env).await? };
         match &arguments.command {
             AuthzCommand::Generate(arguments) => generate::run(arguments, &host, printer).await,
+            AuthzCommand::Apply(arguments) => apply::run(arguments, &host, printer).await,
             AuthzCommand::Verify(arguments) => verify::run(arguments, &host, printer).await,
+            AuthzCommand::Token(arguments) => token::run(arguments, &host, printer).await,
+            AuthzCommand::Remove(arguments) => remove::run(arguments, &host, printer).await,
         }
     })
 }
@@ -51,9 +60,14 @@ async fn clusters(arguments: &HubArgs, host: &Side) -> Result<Vec<String>, Failu
     } else {
         arguments.names.clone()
     };
+    Ok(checked(&names)?)
+}
+
+/// The names, if each is one of a cluster that has objects of its own.
+fn checked(names: &[String]) -> Result<Vec<String>, AuthzError> {
     match names.iter().find(|name| !subject::is_cluster(name)) {
-        Some(name) => Err(AuthzError::Name(name.clone()).into()),
-        None => Ok(names),
+        Some(name) => Err(AuthzError::Name(name.clone())),
+        None => Ok(names.to_vec()),
     }
 }
 
@@ -63,6 +77,8 @@ enum AuthzError {
     NoKarmada,
     #[error("{0:?} is no name of a cluster that has objects of its own in Karmada")]
     Name(String),
+    #[error("the system gives no random numbers")]
+    Random,
     #[error("invalid namespaces: {0}")]
     Layout(#[from] InvalidLayout),
 }
@@ -78,13 +94,13 @@ impl Explain for AuthzError {
                  rbac-generator"
                     .to_owned(),
             ),
-            Self::Layout(_) => None,
+            Self::Layout(_) | Self::Random => None,
         }
     }
 
     fn status(&self) -> ExitStatus {
         match self {
-            Self::NoKarmada => ExitStatus::Failed,
+            Self::NoKarmada | Self::Random => ExitStatus::Failed,
             Self::Name(_) | Self::Layout(_) => ExitStatus::Usage,
         }
     }

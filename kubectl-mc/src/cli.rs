@@ -32,7 +32,10 @@ pub(crate) use access::{
 };
 pub(crate) use agent::{AgentArgs, AgentTokenLife};
 pub(crate) use audit::AuditArgs;
-pub(crate) use authz::{AuthzArgs, AuthzCommand, AuthzGenerateArgs, AuthzVerifyArgs, Hub, HubArgs, Part};
+pub(crate) use authz::{
+    AuthzApplyArgs, AuthzArgs, AuthzCommand, AuthzGenerateArgs, AuthzRemoveArgs, AuthzTokenArgs,
+    AuthzVerifyArgs, Hub, HubArgs, ObjectsArgs, Part,
+};
 pub(crate) use compare::CompareArgs;
 pub(crate) use completion::{CompletionArgs, CompletionCommand, Shell, ShimArgs};
 pub(crate) use doctor::DoctorArgs;

@@ -9,6 +9,7 @@ mod authorization;
 mod cluster_authorization;
 mod cluster_authorization_attacks;
 mod cluster_authorization_policies;
+mod cluster_authorization_verbs;
 mod credentials;
 mod delegated_flags;
 mod drift;

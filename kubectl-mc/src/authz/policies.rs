@@ -21,6 +21,11 @@ pub(super) fn objects(layout: &Layout, version: KubernetesVersion) -> Vec<Value>
     objects
 }
 
+/// The policies of every version of a host, for their removal.
+pub(super) fn all(layout: &Layout) -> Vec<Value> {
+    objects(layout, MUTATING)
+}
+
 /// The policies that judge names, for `verify`.
 pub(super) const VALIDATING: [&str; 2] = [AGENTS, REGISTRATION];
 

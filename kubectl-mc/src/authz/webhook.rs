@@ -12,23 +12,25 @@ use crate::cluster::kubernetes_version::KubernetesVersion;
 /// The Service and the NetworkPolicy of the webhook.
 pub(super) fn objects(namespace: &str, port: NonZeroU16) -> [Value; 2] {
     let selector = json!({"app.kubernetes.io/name": SIDECAR});
+    let [mut service, mut policy] = names(namespace);
+    service["spec"] = json!({
+        "selector": selector,
+        "ports": [{"name": "authorize", "protocol": "TCP", "port": 443, "targetPort": port}],
+    });
+    policy["spec"] = json!({
+        "podSelector": {"matchLabels": selector},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"ports": [{"protocol": "TCP", "port": port}]}],
+    });
+    [service, policy]
+}
+
+/// The two without a spec, for their removal.
+pub(super) fn names(namespace: &str) -> [Value; 2] {
     let metadata = json!({"name": SERVICE, "namespace": namespace, "labels": {MANAGED_BY: KUBECTL_MC}});
     [
-        json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": metadata,
-            "spec": {
-                "selector": selector,
-                "ports": [{"name": "authorize", "protocol": "TCP", "port": 443, "targetPort": port}],
-            },
-        }),
-        json!({
-            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata,
-            "spec": {
-                "podSelector": {"matchLabels": selector},
-                "policyTypes": ["Ingress"],
-                "ingress": [{"ports": [{"protocol": "TCP", "port": port}]}],
-            },
-        }),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata}),
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata}),
     ]
 }
 

@@ -1,10 +1,14 @@
 //! The flags of `authz`.
 
 use std::num::NonZeroU16;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use kubectl_mc_api::go_duration::parse_flag;
 use kubectl_mc_api::names::NAMESPACE;
 use kubectl_mc_api::ownership::{AGENT_NAMESPACE, CLUSTER_NAMESPACE, InvalidLayout, Layout};
+
+use super::join::life;
 
 #[derive(Debug, Args)]
 #[command(disable_help_subcommand = true)]
@@ -18,9 +22,18 @@ pub(crate) enum AuthzCommand {
     /// Print what keeps each agent to its own cluster: RBAC, admission policies, and the host's configuration
     #[command(after_help = GENERATE_EXAMPLES)]
     Generate(AuthzGenerateArgs),
+    /// Apply the objects that `generate` prints
+    #[command(after_help = APPLY_EXAMPLES)]
+    Apply(AuthzApplyArgs),
     /// Check on the host what each agent may do, and show what is too wide or missing
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(AuthzVerifyArgs),
+    /// Create a bootstrap token for one cluster, and print the command that registers it
+    #[command(after_help = TOKEN_EXAMPLES)]
+    Token(AuthzTokenArgs),
+    /// Remove the objects of the host, or all rights of the agents of some clusters
+    #[command(after_help = REMOVE_EXAMPLES)]
+    Remove(AuthzRemoveArgs),
 }
 
 /// Whose agents.
@@ -69,19 +82,93 @@ pub(crate) enum ListClusters {
     Allow,
 }
 
+/// Which objects the host gets.
 #[derive(Debug, Args)]
-pub(crate) struct AuthzGenerateArgs {
+pub(crate) struct ObjectsArgs {
     #[command(flatten)]
     pub(crate) hub: HubArgs,
-    /// Print only the objects of the host, or one of the two files of its kube-apiserver
-    #[arg(long, value_name = "PART")]
-    pub(crate) only: Option<Part>,
     /// Namespace of the sidecar
     #[arg(long, short = 'n', value_name = "NAME", default_value = NAMESPACE)]
     pub(crate) namespace: String,
     /// Port of the webhook, as the sidecars have it in authorization-webhook-port
     #[arg(long, value_name = "PORT", default_value = "10270")]
     pub(crate) webhook_port: NonZeroU16,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuthzApplyArgs {
+    #[command(flatten)]
+    pub(crate) objects: ObjectsArgs,
+    /// Validate with a server-side dry run; change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Show a diff; change nothing
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) diff: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuthzRemoveArgs {
+    /// Clusters whose agents lose all rights on the host [default: remove the protection, and leave agents their rights]
+    #[arg(value_name = "CLUSTER")]
+    pub(crate) names: Vec<String>,
+    /// Hub whose agents are meant
+    #[arg(long = "for", value_name = "HUB")]
+    pub(crate) agents_of: Hub,
+    /// Namespace of the clusters' Secrets and heartbeat Leases
+    #[arg(long, value_name = "NAME", default_value = CLUSTER_NAMESPACE)]
+    pub(crate) cluster_namespace: String,
+    /// Namespace of the agents' election Leases
+    #[arg(long, value_name = "NAME", default_value = AGENT_NAMESPACE)]
+    pub(crate) agent_namespace: String,
+    /// Namespace of the sidecar
+    #[arg(long, short = 'n', value_name = "NAME", default_value = NAMESPACE)]
+    pub(crate) namespace: String,
+    /// Remove without asking for confirmation
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    /// Validate with a server-side dry run; delete nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Timeout for the deletion of each object
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_flag)]
+    pub(crate) timeout: Duration,
+}
+
+impl AuthzRemoveArgs {
+    pub(crate) fn layout(&self) -> Result<Layout, InvalidLayout> {
+        let (cluster_namespace, agent_namespace) =
+            (self.cluster_namespace.clone(), self.agent_namespace.clone());
+        Layout { cluster_namespace, agent_namespace, agents_list_clusters: false }.checked()
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuthzTokenArgs {
+    /// Cluster that is to be registered
+    #[arg(value_name = "CLUSTER")]
+    pub(crate) name: String,
+    /// Hub of the cluster
+    #[arg(long = "for", value_name = "HUB", default_value = "karmada")]
+    pub(crate) agents_of: Hub,
+    /// Lifetime of the token
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = life)]
+    pub(crate) ttl: Duration,
+    /// Address of the host in the printed command, HOST:PORT [default: that of ConfigMap kube-public/cluster-info, else of the kubeconfig]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) server: Option<String>,
+    /// Validate with a server-side dry run; create and print no token
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuthzGenerateArgs {
+    #[command(flatten)]
+    pub(crate) objects: ObjectsArgs,
+    /// Print only the objects of the host, or one of the two files of its kube-apiserver
+    #[arg(long, value_name = "PART")]
+    pub(crate) only: Option<Part>,
     /// URL at which the kube-apiserver reaches the webhook [default: the address of the printed Service]
     #[arg(long, value_name = "URL")]
     pub(crate) webhook_server: Option<String>,
@@ -118,6 +205,41 @@ Examples:
   kubectl mc authz generate --for karmada --without-webhook
 
 Nothing is changed. See docs/how-to/cluster-authorization.md.";
+
+const APPLY_EXAMPLES: &str = "\
+Takes over the rules of roles that `karmadactl register` wrote. The files of
+the kube-apiserver are not among the objects: `authz generate` prints them.
+
+Examples:
+  # What would change
+  kubectl mc authz apply --for karmada --diff
+
+  # RBAC, admission policies, and the way to the webhook of the sidecars
+  kubectl mc authz apply --for karmada
+
+  # A managed host: RBAC and admission policies only
+  kubectl mc authz apply --for karmada --without-webhook";
+
+const TOKEN_EXAMPLES: &str = "\
+The token is of groups system:bootstrappers:karmada:default-cluster-token and
+system:bootstrappers:karmada:cluster:CLUSTER. It is printed once. Karmada does
+not read the second group: it approves a certificate for any cluster's agent.
+
+Examples:
+  # A token for cluster m1, and the command that registers it
+  kubectl mc authz token m1 --ttl=1h";
+
+const REMOVE_EXAMPLES: &str = "\
+Without names, the agents keep the RBAC that they need. First put the
+authorization mode of the kube-apiserver back: it denies agents while it cannot
+ask the webhook.
+
+Examples:
+  # All rights and enrollment tokens of a stolen agent
+  kubectl mc authz remove --for karmada m1
+
+  # Admission policies, and the way to the webhook
+  kubectl mc authz remove --for karmada";
 
 const VERIFY_EXAMPLES: &str = "\
 Asks the host by SubjectAccessReviews what the agent of each cluster may do to

@@ -210,7 +210,12 @@ const VERBS: &[BuiltinVerb] = &[
         about: "Keep the agents of Karmada on this host to their own clusters",
         arguments: AuthzArgs::augment_args,
         clusters: Clusters::None,
-        effect: |_| Effect::Reads,
+        effect: |scanned| match scanned.word_after_verb() {
+            Some(word) if word == "apply" || word == "token" || word == "remove" => {
+                writes_unless_shown(scanned)
+            }
+            _ => Effect::Reads,
+        },
         hubs: Hubs::None,
         run: |matches, flags, env, printer| authz::run(&read(matches)?, flags, env, printer),
     },

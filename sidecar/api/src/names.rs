@@ -51,6 +51,8 @@ pub const ACCESS: &str = "fleet.kubectl-mc.dev/access";
 pub const ON_DEMAND: &str = "fleet.kubectl-mc.dev/learnt";
 /// Label of a MemberCluster that the leader keeps for a member of another inventory: the name of that inventory.
 pub const INVENTORY: &str = "fleet.kubectl-mc.dev/inventory";
+/// Label of the RBAC of a Karmada agent on the host: the name of its cluster.
+pub const KARMADA_AGENT: &str = "fleet.kubectl-mc.dev/karmada-agent";
 /// Annotation of the member's namespace: the uid of the host's kube-system.
 pub const HOST_UID: &str = "fleet.kubectl-mc.dev/host";
 /// Annotation of the member's namespace, and of objects that the plugin merges: the name of the cluster on the host.
@@ -131,7 +133,7 @@ mod tests {
         assert_eq!(API_SERVICE, format!("{}.{}", path::PROXY_VERSION, path::PROXY_GROUP));
         assert!(HOST_ADMINS.starts_with(PREFIX));
         let annotations = [HOST_UID, CLUSTER, MEMBER_UID, ENROLLMENT_UNTIL];
-        for name in [SECRET_TYPE, HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND, INVENTORY]
+        for name in [SECRET_TYPE, HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND, INVENTORY, KARMADA_AGENT]
             .into_iter()
             .chain(annotations)
         {

@@ -7,12 +7,14 @@
 //! - [`subject`]: the user names of agents, as `karmadactl register` writes them into certificates
 //! - [`table`]: what an agent needs, by kind, verb, place and name
 //! - [`generator`]: the same for the identity that `karmadactl register` uses to create an agent's RBAC
+//! - [`rbac`]: the roles and bindings that grant an agent what it needs
 //! - [`matrix`]: requests of every kind, verb and target, to test and to verify a host
 
 use std::fmt;
 
 pub mod generator;
 pub mod matrix;
+pub mod rbac;
 pub mod subject;
 pub mod table;
 

@@ -104,6 +104,13 @@ impl KarmadaHost {
         Ok(self)
     }
 
+    /// Lets the kube-apiserver take bootstrap tokens, as Karmada's does.
+    pub fn with_bootstrap_tokens(mut self) -> Result<Self> {
+        self.is_restarted = true;
+        self.cluster.restart_apiserver_with(&["--enable-bootstrap-token-auth=true"])?;
+        Ok(self)
+    }
+
     /// The sidecar with the webhook; flags after all others.
     pub fn start_webhook(&mut self, more: &[&str]) -> Result<()> {
         let flags = [

@@ -7,6 +7,11 @@ pub const PREFIX: &str = "system:karmada:agent:";
 /// The identity that creates the RBAC of a new agent. All registrations share it.
 pub const GENERATOR: &str = "system:karmada:agent:rbac-generator";
 
+/// The group of every bootstrap token of Karmada (karmada: `pkg/karmadactl/util/bootstraptoken/agent`).
+pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers:karmada:default-cluster-token";
+/// The group of a bootstrap token that enrolls one cluster, before the cluster's name.
+pub const BOOTSTRAP_OF_CLUSTER: &str = "system:bootstrappers:karmada:cluster:";
+
 /// A caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject<'a> {

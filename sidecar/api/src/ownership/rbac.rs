@@ -1,15 +1,17 @@
 //! The RBAC of one agent, from the table of what it needs. Names are those of `karmadactl register`, so that applying
-//! it narrows what a registration has granted.
+//! it narrows what a registration has granted. An agent has one ClusterRoleBinding, for the kinds without a namespace:
+//! the host compares each request with every ClusterRoleBinding, and with the RoleBindings of one namespace only.
 
 use std::collections::BTreeMap;
 
-use kubectl_mc_api::names::{KUBECTL_MC, MANAGED_BY};
-use kubectl_mc_api::ownership::table::{self, Names, Place, Row};
-use kubectl_mc_api::ownership::{Layout, execution_namespace, subject};
 use serde_json::{Value, json};
 
+use super::table::{self, Names, Place, Row};
+use super::{Layout, execution_namespace, subject};
+use crate::names::{KARMADA_AGENT, KUBECTL_MC, MANAGED_BY};
+
 /// Roles and bindings of the agent of this cluster.
-pub(super) fn objects(layout: &Layout, cluster: &str) -> Vec<Value> {
+pub fn objects(layout: &Layout, cluster: &str) -> Vec<Value> {
     let mut rules: BTreeMap<(String, &str), Vec<Value>> = BTreeMap::new();
     for row in table::AGENT.iter().filter(|row| row.subresource != APPROVAL) {
         let place = match row.place {
@@ -37,10 +39,7 @@ fn of_row(row: &Row, layout: &Layout, cluster: &str) -> Vec<Value> {
         names.is_none() || **verb == "create" || (lists_all && ["list", "watch"].contains(verb))
     };
     let (unnamed, named): (Vec<&&str>, Vec<&&str>) = row.verbs.iter().partition(is_unnamed);
-    let resource = match row.subresource {
-        "" => row.resource.to_owned(),
-        subresource => format!("{}/{subresource}", row.resource),
-    };
+    let resource = resource(row);
     let mut rules = Vec::new();
     if !named.is_empty() {
         rules.push(json!({
@@ -53,14 +52,21 @@ fn of_row(row: &Row, layout: &Layout, cluster: &str) -> Vec<Value> {
     rules
 }
 
+/// `works/status`
+fn resource(row: &Row) -> String {
+    match row.subresource {
+        "" => row.resource.to_owned(),
+        subresource => format!("{}/{subresource}", row.resource),
+    }
+}
+
 fn role_and_binding(namespace: &str, name: &str, cluster: &str, rules: &[Value]) -> [Value; 2] {
     let (role, binding) =
         if namespace.is_empty() { ("ClusterRole", "ClusterRoleBinding") } else { ("Role", "RoleBinding") };
-    let mut metadata = json!({"name": name, "labels": {MANAGED_BY: KUBECTL_MC}});
+    let mut metadata = json!({"name": name, "labels": {MANAGED_BY: KUBECTL_MC, KARMADA_AGENT: cluster}});
     if !namespace.is_empty() {
         metadata["namespace"] = namespace.into();
     }
-    const GROUP: &str = "rbac.authorization.k8s.io";
     let version = format!("{GROUP}/v1");
     [
         json!({"apiVersion": version, "kind": role, "metadata": metadata, "rules": rules}),
@@ -72,6 +78,7 @@ fn role_and_binding(namespace: &str, name: &str, cluster: &str, rules: &[Value])
     ]
 }
 
+const GROUP: &str = "rbac.authorization.k8s.io";
 /// Karmada grants it to the group of all agents, unless an administrator approves certificates by hand.
 const APPROVAL: &str = "selfclusteragent";
 

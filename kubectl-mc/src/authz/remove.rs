@@ -1,0 +1,65 @@
+//! `kubectl mc authz remove`: removes the protection of the host, or all rights of the agents of named clusters.
+
+use kubectl_mc_api::names::KARMADA_AGENT;
+use kubectl_mc_api::ownership::{Layout, rbac};
+use serde_json::{Value, json};
+
+use super::token::{SYSTEM, TOKEN_TYPE};
+use super::{AuthzError, checked, policies, webhook};
+use crate::apply::delete::Delete;
+use crate::cli::{AuthzRemoveArgs, Hub};
+use crate::confirm::confirm;
+use crate::error::Failure;
+use crate::exit::ExitStatus;
+use crate::join::side::Side;
+use crate::printer::Printer;
+
+pub(super) async fn run(
+    arguments: &AuthzRemoveArgs,
+    host: &Side,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let Hub::Karmada = arguments.agents_of;
+    let layout = arguments.layout().map_err(AuthzError::Layout)?;
+    let names = checked(&arguments.names)?;
+    let (objects, question) = if names.is_empty() {
+        let question = "Remove the admission policies that keep agents to their clusters?";
+        (protection(&layout, &arguments.namespace), question.to_owned())
+    } else {
+        let question = format!("Remove all rights of the agents of {}?", names.join(", "));
+        (rights(&layout, &names, host).await?, question)
+    };
+    if !arguments.yes && !arguments.dry_run {
+        confirm(&question, printer)?;
+    }
+    let delete = Delete { dry_run: arguments.dry_run, timeout: arguments.timeout };
+    let deleted = delete.all(host.target(), objects.into_iter()).await?;
+    let remark = if arguments.dry_run { " (server dry run)" } else { "" };
+    deleted.iter().for_each(|object| printer.out_line(&format!("{object} deleted{remark}")));
+    if deleted.is_empty() {
+        printer.note_line("nothing to remove");
+    }
+    Ok(ExitStatus::Success)
+}
+
+/// What `apply` makes, without the RBAC of agents.
+fn protection(layout: &Layout, namespace: &str) -> Vec<Value> {
+    webhook::names(namespace).into_iter().chain(policies::all(layout)).collect()
+}
+
+/// The RBAC of these agents, also as a registration wrote it, and tokens by which they could enroll again.
+async fn rights(layout: &Layout, clusters: &[String], host: &Side) -> Result<Vec<Value>, Failure> {
+    let mut objects = Vec::new();
+    for cluster in clusters {
+        let path = format!("/api/v1/namespaces/{SYSTEM}/secrets?labelSelector={KARMADA_AGENT}%3D{cluster}");
+        let tokens = host.readable(&path).await?.unwrap_or_default();
+        let tokens = tokens["items"].as_array().into_iter().flatten();
+        let tokens = tokens.filter(|secret| secret["type"] == TOKEN_TYPE).map(|secret| {
+            json!({"apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": secret["metadata"]["name"], "namespace": SYSTEM}})
+        });
+        objects.extend(tokens);
+        objects.extend(rbac::objects(layout, cluster));
+    }
+    Ok(objects)
+}

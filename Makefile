@@ -134,6 +134,10 @@ release: ## All files of a release in target/dist, from a clean checkout; IMAGE=
 	@tests/setup.sh --release
 	@krew/release.sh $(IMAGE)
 
+.PHONY: release-test
+release-test: ## Install the plugin of `make release` by krew itself (DIST: another folder than target/dist)
+	RELEASE_DIST="$(abspath $(or $(DIST),target/dist))" cargo test-all --test krew_install -- --ignored of_a_release
+
 .PHONY: image-test
 image-test: ## Look into the image, and run its programs (PLATFORMS=linux/amd64,linux/arm64: both, arm64 by qemu)
 	@tests/setup.sh $(if $(findstring arm64,$(PLATFORMS)),--arm64)

@@ -121,8 +121,8 @@ pub(crate) struct Flags {
     /// latter if it is reached [env: KUBECTL_MC_ROUTE; default: the configuration's, then auto]
     #[arg(long, value_name = "ROUTE", global = true, help_heading = OF_ALL)]
     pub(crate) route: Option<RouteChoice>,
-    /// Project of the host's hub: auto, own, karmada, kubeadmiral, clusternet, cluster-gateway, rancher, or
-    /// template=/PATH/{cluster}; auto takes kubectl-mc's own sidecar, else what the host serves
+    /// Project of the host's hub: auto, own, karmada, kubeadmiral, clusternet, cluster-gateway, rancher, ocm,
+    /// clusterprofile[=NAMESPACE] or template=/PATH/{cluster}; auto takes kubectl-mc's own sidecar, else what the host serves
     /// [env: KUBECTL_MC_HUB; default: the configuration's, then auto]
     #[arg(long, value_name = "HUB", value_parser = HubChoice::from_str, global = true, help_heading = OF_ALL)]
     pub(crate) hub: Option<HubChoice>,

@@ -25,7 +25,7 @@ use crate::suggestion;
 pub(crate) struct ConfigFile {
     /// The kubeconfig context of the host, when neither --context nor KUBECTL_MC_CONTEXT names one.
     pub(crate) host: Option<String>,
-    /// The project of the host's hub, as for --hub: auto, own, karmada, kubeadmiral, clusternet, cluster-gateway, rancher or template=/PATH/{cluster}.
+    /// The project of the host's hub, as for --hub: auto, own, karmada, kubeadmiral, clusternet, cluster-gateway, rancher, ocm, clusterprofile[=NAMESPACE] or template=/PATH/{cluster}.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) hub: Option<HubChoice>,

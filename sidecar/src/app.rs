@@ -21,6 +21,7 @@ use crate::config::{self, Certificate, Config};
 use crate::controllers::{self, Controllers, leader};
 use crate::endpoints::authorize;
 use crate::endpoints::clusters::Registry;
+use crate::endpoints::discovery::Documents;
 use crate::host_client;
 use crate::identity::authentication::token_review::{CacheMetrics, TokenReviews};
 use crate::identity::authentication::{self, Authenticator};
@@ -107,6 +108,7 @@ impl Bound {
             log_format: _,
         } = config;
         let host = host_client::new(kubeconfig.as_deref()).await?;
+        let own_path = inventories.own_path();
         let readiness = Readiness::default();
         let replicas = Arc::new(ReplicaTls::default());
         let (endpoint_writer, endpoint) = watch::channel(None);
@@ -123,6 +125,7 @@ impl Bound {
                 let (shown, replicas) = (certificates.clone(), replicas.clone());
                 let endpoint = direct_server.map(|server| (server, endpoint_writer));
                 let made = SelfManaged::new(host.clone(), &namespace, endpoint, shown, replicas, pending);
+                let made = made.also_for(own_path);
                 tokio::spawn(made.run());
                 certificates
             }
@@ -181,14 +184,14 @@ impl Bound {
         inventory::metrics::register_breakers(inventory.clone(), metrics);
         let (registry, writer) = Registry::new();
         let (fleet, told) = watch::channel(Arc::default());
-        let (karmada_clusters, told_of_karmada) = watch::channel(None);
+        let (hub_clusters, told_of_hub) = watch::channel(None);
         let controller_metrics = Arc::new(controllers::metrics::Metrics::register(metrics));
         let controllers = Controllers::start(
             controllers,
             host.clone(),
             &namespace,
             told,
-            told_of_karmada,
+            told_of_hub,
             controller_metrics,
             agent_tunnels.clone(),
         );
@@ -199,7 +202,7 @@ impl Bound {
             read,
             registry: writer,
             fleet,
-            karmada_clusters,
+            hub_clusters,
             metrics: inventory::Metrics::register(metrics),
             requests: request_metrics.by_member.clone(),
             tunnels: agent_tunnels.clone(),
@@ -220,6 +223,7 @@ impl Bound {
             limits,
             inventory,
             registry,
+            documents: Documents::new(own_path),
             rules,
             request_timeout,
             tunnels: Tunnels::new(metrics),

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use kubectl_mc_api::Origin;
 use kubectl_mc_api::direct::Server;
 use kubectl_mc_api::go_duration::{self, parse_flag};
-use kubectl_mc_api::origin::KARMADA_NAMESPACE;
+use kubectl_mc_api::origin::{KARMADA_NAMESPACE, KUBEADMIRAL_NAMESPACE};
 use kubectl_mc_api::token_life::RENEWAL_FRACTION;
 
 use crate::identity::impersonation::member::DEFAULT_OMITTED_EXTRA;
@@ -126,12 +126,15 @@ pub struct Serve {
     #[arg(long, value_name = "NAME")]
     pub namespace: Option<String>,
     /// Inventories to read members from: membercluster (MemberClusters and their Secrets), karmada (Clusters of
-    /// Karmada). A name in several of them is served from the first.
+    /// Karmada), kubeadmiral (FederatedClusters of KubeAdmiral). A name in several of them is served from the first.
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "membercluster")]
     pub inventory: Vec<Origin>,
     /// Namespace of the Secrets of Karmada's Clusters, and of their heartbeat Leases.
     #[arg(long, value_name = "NAME", default_value = KARMADA_NAMESPACE)]
     pub karmada_namespace: String,
+    /// Namespace of the Secrets of KubeAdmiral's FederatedClusters.
+    #[arg(long, value_name = "NAME", default_value = KUBEADMIRAL_NAMESPACE)]
+    pub kubeadmiral_namespace: String,
     /// Address on which to serve HTTPS.
     #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
     pub bind_address: IpAddr,
@@ -149,7 +152,7 @@ pub struct Serve {
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     pub tls_private_key_file: Option<PathBuf>,
     /// Issue the serving certificate from the CA in Secret mc-sidecar-ca, renew both, and keep the caBundle of the
-    /// APIService up to date.
+    /// APIServices up to date.
     #[arg(long, conflicts_with = "tls_cert_file")]
     pub rotate_server_certificates: bool,
     /// URL at which clients reach the sidecars past the host's API server. Its host is a name in the certificate of

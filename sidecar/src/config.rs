@@ -26,6 +26,7 @@ use crate::spans;
 
 mod audit;
 mod authorization_webhook;
+mod inventories;
 
 pub use authorization_webhook::AuthorizationWebhook;
 
@@ -86,6 +87,7 @@ impl TryFrom<Serve> for Config {
             namespace,
             inventory,
             karmada_namespace,
+            kubeadmiral_namespace,
             bind_address,
             secure_port,
             admin_bind_address,
@@ -158,7 +160,8 @@ impl TryFrom<Serve> for Config {
         }
         let admin_groups = sent::admin_groups(admin_groups);
         let webhook = AuthorizationWebhook::parse(authorization_webhook, bind_address, &karmada_namespace)?;
-        let inventories = Inventories { order: inventory.into(), karmada_namespace };
+        let namespaces = [(Origin::Karmada, karmada_namespace), (Origin::KubeAdmiral, kubeadmiral_namespace)];
+        let inventories = self::inventories::parse(inventory, namespaces)?;
         Trust::parse(&trust).map_err(|error| Error::Flag(error.to_string()))?;
         Ok(Self {
             kubeconfig,
@@ -178,7 +181,7 @@ impl TryFrom<Serve> for Config {
             anonymous_auth,
             token_ttl: delegated.authentication_token_webhook_cache_ttl,
             authorization: authorization::Config {
-                counts_karmada: inventories.has(Origin::Karmada),
+                hub: inventories.hub.as_ref().map(|hub| hub.origin),
                 ..self::authorization(delegated, priority_level_shares)?
             },
             inventories,
@@ -246,7 +249,7 @@ fn authorization(flags: Delegated, levels: Shares) -> Result<authorization::Conf
         allowed: flags.authorization_webhook_cache_authorized_ttl,
         denied: flags.authorization_webhook_cache_unauthorized_ttl,
     };
-    Ok(authorization::Config { always_allowed, ttl, levels: Some(levels), counts_karmada: false })
+    Ok(authorization::Config { always_allowed, ttl, levels: Some(levels), hub: None })
 }
 
 fn tracing(file: &Path) -> Result<spans::Config, Error> {

@@ -12,8 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::direct::Server;
+use kubectl_mc_api::{ClusterName, Origin};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
-use crate::members::inventory::fleet::{Fleet, KarmadaClusters};
+use crate::members::inventory::fleet::{Fleet, HubClusters};
 use crate::retry;
 use crate::tunnel::registry::AgentTunnels;
 
@@ -35,11 +35,12 @@ mod direct_endpoint;
 mod enrollment;
 mod events;
 pub mod health;
-mod karmada;
+mod hub;
 mod kube_error;
 pub mod leader;
 pub mod metrics;
 mod turn;
+mod work_queue;
 
 use conditions::{Aspect, Awaited, Conditions};
 use health::probe::Verdict;
@@ -53,8 +54,8 @@ pub struct Context {
     pub namespace: Arc<str>,
     /// What the host says of the members now; it changes when the host says something else.
     pub fleet: watch::Receiver<Arc<Fleet>>,
-    /// The Clusters of Karmada, if they count.
-    pub karmada_clusters: watch::Receiver<KarmadaClusters>,
+    /// The members that a hub registers, if they count.
+    pub hub_clusters: watch::Receiver<HubClusters>,
     /// The only way to write a member's status.
     pub conditions: Conditions,
     /// What members think of our credential, as far as they were asked.
@@ -130,7 +131,12 @@ const ALL: &[Controller] = &[
         aspect: Some(Aspect::Reachable),
         run: |context| Box::pin(health::run(context)),
     },
-    Controller { name: "karmada", aspect: None, run: |context| Box::pin(karmada::run(context)) },
+    Controller { name: "karmada", aspect: None, run: |context| Box::pin(hub::run(context, Origin::Karmada)) },
+    Controller {
+        name: "kubeadmiral",
+        aspect: None,
+        run: |context| Box::pin(hub::run(context, Origin::KubeAdmiral)),
+    },
 ];
 
 /// The value of `--controllers`, in kube-controller-manager's words: `*` is all, `name` one, `-name`
@@ -200,7 +206,7 @@ impl Controllers {
         host: kube::Client,
         namespace: &str,
         fleet: watch::Receiver<Arc<Fleet>>,
-        karmada_clusters: watch::Receiver<KarmadaClusters>,
+        hub_clusters: watch::Receiver<HubClusters>,
         metrics: Arc<Metrics>,
         tunnels: Arc<AgentTunnels>,
     ) -> Self {
@@ -223,7 +229,7 @@ impl Controllers {
                     host: host.clone(),
                     namespace: namespace.clone(),
                     fleet: fleet.clone(),
-                    karmada_clusters: karmada_clusters.clone(),
+                    hub_clusters: hub_clusters.clone(),
                     conditions,
                     verdicts: Arc::default(),
                     enrollments: Arc::default(),

@@ -4,7 +4,7 @@
 //! - [`config`]: the file of `--tracing-config-file`
 //! - [`request`]: the spans of one request, and the trace that they belong to
 //! - [`propagation`]: the trace in the headers of a request (W3C Trace Context)
-//! - [`export`]: the bounded queue of spans that are over, and their export
+//! - [`queue`]: the spans that are over, and [`export`]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +24,14 @@ use tracing::warn;
 mod config;
 mod export;
 mod propagation;
+mod queue;
 mod request;
 
 pub use config::{Config, Error as ConfigError};
 pub use request::{RequestSpan, ToMember};
 
-use export::{Metrics, Queue};
+use export::Metrics;
+use queue::Queue;
 
 /// Makes the spans of requests. Without a configuration there is none.
 #[derive(Debug)]
@@ -59,7 +61,7 @@ impl Tracer {
             .build();
         exporter.set_resource(&resource);
         let metrics = Metrics::register(registry);
-        let (queue, ended) = Queue::new(export::QUEUE_SIZE, &metrics);
+        let (queue, ended) = Queue::new(queue::SIZE, metrics.dropped("queue full"));
         let (stop, export) = (CancellationToken::new(), TaskTracker::new());
         export.spawn(export::run(ended, exporter, metrics, stop.clone()));
         export.close();
@@ -88,10 +90,8 @@ fn tracer(config: &Config, spans: impl SpanProcessor + 'static) -> SdkTracer {
 
 /// A tracer whose spans a test receives.
 #[cfg(test)]
-pub(crate) fn recorded(
-    sampling_rate: f64,
-) -> (Arc<Tracer>, tokio::sync::mpsc::Receiver<opentelemetry_sdk::trace::SpanData>) {
-    let (queue, ended) = Queue::new(10, &Metrics::register(&mut Registry::default()));
+pub(crate) fn recorded(sampling_rate: f64) -> (Arc<Tracer>, Arc<queue::Ended>) {
+    let (queue, ended) = Queue::new(10, Default::default());
     let config = Config { endpoint: String::new(), sampling_rate };
     let (stop, export) = (CancellationToken::new(), TaskTracker::new());
     (Arc::new(Tracer { tracer: tracer(&config, queue), stop, export }), ended)

@@ -4,14 +4,16 @@
 mod fix;
 mod hops;
 mod member;
+mod proxy_right;
 
 use http::Method;
-use kubectl_mc_api::{ClusterName, names, path};
+use kubectl_mc_api::{ClusterName, Origin, names, path};
 use serde_json::json;
 
 use self::fix::Fix;
 use self::hops::{Hops, Verdict};
 use self::member::{Question, Right};
+use self::proxy_right::ProxyRight;
 use super::identity::Identity;
 use super::rules::Rules;
 use super::through;
@@ -50,7 +52,7 @@ pub(super) async fn run(
         }
     };
     let rules = Rules::of(host).await?;
-    let (sidecar, learns) = sidecar(host, cluster).await?;
+    let Registered { verdict: sidecar, learns, is_karmadas } = sidecar(host, cluster).await?;
     let mut question = Question {
         host,
         member: &member,
@@ -64,8 +66,8 @@ pub(super) async fn run(
     let fix = Fix::find(&question, &question.right.attributes).await;
     // No grant helps with what is not there.
     let grant = || if question.right.is_unknown() { question.resources() } else { fix.command() };
-    let is_self = user.is_none();
-    hops.add("host authorization", host_authorization(host, &who, is_self, cluster, verb, &grant).await?);
+    let right = ProxyRight { host, who: &who, is_self: user.is_none(), cluster, is_karmadas };
+    hops.add("host authorization", right.verdict(verb, &grant).await?);
     hops.add("sidecar", sidecar);
     let asked = match user {
         Some(_) => question.of_another(&grant).await,
@@ -98,45 +100,17 @@ async fn whoami(host: &Side) -> Result<Identity, Failure> {
     Ok(Identity::of_review(&answer["status"]["userInfo"]))
 }
 
-/// The right on the member's proxy. Upgrades need create whatever their method.
-async fn host_authorization(
-    host: &Side,
-    who: &Identity,
-    is_self: bool,
-    cluster: &ClusterName,
-    verb: &str,
-    grant: &impl Fn() -> String,
-) -> Result<Verdict, Failure> {
-    let needed = hops::proxy_verb(verb);
-    let attributes = json!({"resourceAttributes": {
-        "group": path::PROXY_GROUP, "version": path::PROXY_VERSION, "resource": "clusters",
-        "subresource": "proxy", "name": cluster.as_str(), "verb": needed,
-    }});
-    // Every user may ask about their own rights.
-    let (path, review) = if is_self {
-        (SELF_REVIEWS, hops::self_review(&attributes))
-    } else {
-        (REVIEWS, who.review(&attributes))
-    };
-    let answer = host.send(Method::POST, path, Some(("application/json", &review))).await?;
-    if !answer.status.is_success() {
-        return Ok(Verdict::Unknown(
-            format!("you may not ask the host about others: {}", answer.message()),
-            None,
-        ));
-    }
-    let status = &answer.json()["status"];
-    let reason = status["reason"].as_str().unwrap_or_default();
-    let what = format!("{needed} clusters/proxy of {cluster}");
-    Ok(if status["allowed"] == true {
-        Verdict::yes(hops::with_reason(&what, reason))
-    } else {
-        Verdict::no(hops::with_reason(&format!("may not {what}"), reason), grant())
-    })
+/// What the sidecar knows of the member.
+struct Registered {
+    /// Whether it can be used.
+    verdict: Verdict,
+    /// Whether the sidecar gives rights there on demand.
+    learns: bool,
+    /// Whether it is of Karmada's inventory.
+    is_karmadas: bool,
 }
 
-/// Whether the sidecar knows the member and can use it, and whether it gives rights there on demand.
-async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<(Verdict, bool), Failure> {
+async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<Registered, Failure> {
     let view = format!("{}/{cluster}", path::CLUSTERS_PATH);
     let mut answer = host.send(Method::GET, &view, None).await?;
     let mut object = answer.json();
@@ -176,7 +150,8 @@ async fn sidecar(host: &Side, cluster: &ClusterName) -> Result<(Verdict, bool), 
         ),
         _ => Verdict::Unknown(format!("you may not get the cluster: {}", answer.message()), None),
     };
-    Ok((verdict, learns))
+    let is_karmadas = object["metadata"]["labels"][names::INVENTORY] == Origin::Karmada.as_str();
+    Ok(Registered { verdict, learns, is_karmadas })
 }
 
 const SELF_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";

@@ -19,7 +19,10 @@ impl HubChoice {
 
     /// The values without the form of a template.
     pub(crate) fn words() -> impl Iterator<Item = &'static str> {
-        [AUTO, "own"].into_iter().chain(Dialect::HUBS.iter().map(Dialect::word)).chain([TEMPLATE])
+        [AUTO, "own"]
+            .into_iter()
+            .chain(Dialect::HUBS.iter().chain(&Dialect::NAMED).map(Dialect::word))
+            .chain([TEMPLATE])
     }
 }
 
@@ -34,6 +37,7 @@ impl FromStr for HubChoice {
             InvalidDialect::Unknown(_) => {
                 format!("expected one of {}/PATH/{{cluster}}", Self::words().collect::<Vec<_>>().join(", "))
             }
+            error @ InvalidDialect::Namespace => error.to_string(),
             InvalidDialect::Template(error) => error.to_string(),
         })
     }

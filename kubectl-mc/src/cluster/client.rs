@@ -58,8 +58,7 @@ impl Reply {
 
     /// The same for an answer of a member behind this hub, or of a hop before it, to a request for this path of the member.
     pub(crate) fn refusal_before(&self, dialect: &Dialect, path: &str) -> Option<Refusal> {
-        // Only a template may lead to a sidecar, which marks its answers and a member's.
-        let is_marked = matches!(dialect, Dialect::Template(_)) && self.hop.is_some();
+        let is_marked = dialect.may_be_sidecar() && self.hop.is_some();
         if dialect.is_own() || is_marked {
             return self.refusal();
         }

@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 use jiff::Timestamp;
-use kubectl_mc_api::age;
-use kubectl_mc_api::dialect::View;
+use kubectl_mc_api::dialect::{self, Dialect, NotHere, View};
+use kubectl_mc_api::{ClusterName, age};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
@@ -91,7 +91,14 @@ pub(crate) fn list(
 
 /// The list of another project's hub, as the own sidecar would answer.
 fn of_hub(host: &ClusterContext, list: &Value, form: ListFormat) -> Value {
-    let View { clusters, ids, unusable } = host.hub.dialect.view(list);
+    let (profiles, not_here) = match &host.hub.dialect {
+        Dialect::ClusterProfile(_) => {
+            let (here, others) = dialect::on_host(list, &host.server);
+            (Some(json!({"items": here})), others)
+        }
+        _ => (None, Vec::new()),
+    };
+    let View { clusters, ids, unusable } = host.hub.dialect.view(profiles.as_ref().unwrap_or(list));
     host.hub.learn(ids);
     let unusable: Vec<_> = unusable.into_iter().map(|cluster| cluster.0).collect();
     let mut answer = match form {
@@ -101,7 +108,22 @@ fn of_hub(host: &ClusterContext, list: &Value, form: ListFormat) -> Value {
     if !unusable.is_empty() {
         answer[UNUSABLE] = unusable.into();
     }
+    if !not_here.is_empty() {
+        let not_here = not_here.into_iter().map(|NotHere { name, why }| json!({"name": name, "why": why}));
+        answer[NOT_HERE] = not_here.collect();
+    }
     answer
+}
+
+/// Why a cluster that the list names is not reached by the host's credential.
+pub(crate) fn not_here(answer: &Value, name: &ClusterName, host: &ClusterContext) -> Option<InventoryError> {
+    let others = answer[NOT_HERE].as_array()?;
+    let other = others.iter().find(|other| other["name"] == name.as_str())?;
+    Some(InventoryError::NotHere {
+        name: name.clone(),
+        why: other["why"].as_str().unwrap_or_default().into(),
+        kubectl_mc: host.kubectl_mc(),
+    })
 }
 
 /// A table with the columns of the own sidecar.
@@ -133,14 +155,23 @@ fn table(clusters: Vec<Value>) -> Value {
     })
 }
 
-/// The clusters of the hub that are left out, because no path can be made of their names.
+/// The clusters of the hub that are left out, because no path can be made of their names, or because they are elsewhere.
 pub(crate) fn unusable(answer: &Value) -> Option<String> {
-    let names = answer[UNUSABLE].as_array()?;
-    let names: Vec<_> = names.iter().map(|name| format!("{:?}", name.as_str().unwrap_or_default())).collect();
-    Some(format!("left out, because it is no name of a cluster: {}", names.join(", ")))
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of = |key: &str| answer[key].as_array().into_iter().flatten();
+    let names: Vec<_> = of(UNUSABLE).map(|name| format!("{:?}", text(name))).collect();
+    let names = (!names.is_empty())
+        .then(|| format!("left out, because it is no name of a cluster: {}", names.join(", ")));
+    let others = of(NOT_HERE).map(|other| {
+        let why = ServerText::from(text(&other["why"]));
+        format!("left out {:?}: {why}", text(&other["name"]))
+    });
+    let lines: Vec<_> = names.into_iter().chain(others).collect();
+    (!lines.is_empty()).then(|| lines.join("; "))
 }
 
 const UNUSABLE: &str = "unusable";
+const NOT_HERE: &str = "notHere";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InventoryError {
@@ -158,6 +189,8 @@ pub(crate) enum InventoryError {
     NoLabels { host: String },
     #[error(transparent)]
     OtherHub(#[from] OtherHub),
+    #[error("cannot reach {name}: {why}: the host's credential is sent to the host only")]
+    NotHere { name: ClusterName, why: ServerText, kubectl_mc: String },
     #[error("the command works on members of the host, and contexts are chosen")]
     MembersOnly,
     #[error(transparent)]
@@ -171,6 +204,10 @@ impl Explain for InventoryError {
             Self::NoList { .. } => Some("name the clusters: -C NAME,NAME".to_owned()),
             Self::NoLabels { .. } => Some("choose by -C NAMES, -C 'PATTERN-*' or --where".to_owned()),
             Self::Client { .. } | Self::Status { .. } | Self::Answer { .. } | Self::OtherHub(_) => None,
+            Self::NotHere { name, kubectl_mc, .. } => Some(format!(
+                "choose the context of that server by --context, or --hub=own if {name} is a member of this host; see: \
+                 {kubectl_mc} clusters"
+            )),
             Self::MembersOnly => Some("leave out --contexts, --context-selector and context:NAME".to_owned()),
             Self::Host(error) => error.hint(),
         }
@@ -181,7 +218,9 @@ impl Explain for InventoryError {
         match self {
             Self::Status { status: StatusCode::BAD_REQUEST, .. }
             | Self::Refused { refusal: Refusal { hop: Hop::Request, .. }, .. } => ExitStatus::Usage,
-            Self::MembersOnly | Self::NoList { .. } | Self::NoLabels { .. } => ExitStatus::Usage,
+            Self::MembersOnly | Self::NotHere { .. } | Self::NoList { .. } | Self::NoLabels { .. } => {
+                ExitStatus::Usage
+            }
             Self::Host(error) => error.status(),
             _ => ExitStatus::Failed,
         }

@@ -32,22 +32,22 @@ pub(super) fn run(
     if flags.chooses_contexts() {
         return contexts::run(arguments, flags, env, printer);
     }
-    let ClustersArgs { names, output, selector, no_headers, show_labels, sort_by, watch } = arguments;
+    let ClustersArgs { names, output, selector, no_headers, .. } = arguments;
+    let for_kubectl = served_by_kubectl(arguments).next();
     // A default cluster narrows nothing here, so its variable is not even read.
     let host = ClusterContext::load(&Settings::host_of(flags, env)?, env)?;
     let filter = FieldFilter::parse(&flags.r#where).map_err(SettingsError::Where)?;
-    let is_template = matches!(output, Some(Output::Template(_)));
     if !filter.is_empty()
-        && let Some(other) = not_filtered(arguments)
+        && let Some(other) = given_names(arguments).or(for_kubectl)
     {
         let hint = "--where takes the table, -o wide, json, yaml or name, and -l";
         return Err(Combination { flag: "--where", other, hint }.into());
     }
-    if !names.is_empty() || *show_labels || sort_by.is_some() || *watch || is_template {
+    if !names.is_empty() || for_kubectl.is_some() {
         if !host.hub.is_foreign() {
             return by_kubectl(arguments, &host, env);
         }
-        if let Some(given) = of_own_hub(arguments) {
+        if let Some(given) = for_kubectl {
             return Err(OfOwnHub::new(given, &host).into());
         }
     }
@@ -109,32 +109,21 @@ fn retain(answer: &mut Value, matches: impl Fn(&Value) -> bool) {
     }
 }
 
-/// What only kubectl can print of the own sidecar's list.
-fn of_own_hub(arguments: &ClustersArgs) -> Option<&'static str> {
+/// The given arguments that only kubectl serves, on the own sidecar's list.
+fn served_by_kubectl(arguments: &ClustersArgs) -> impl Iterator<Item = &'static str> {
     let ClustersArgs { names: _, output, selector: _, no_headers: _, show_labels, sort_by, watch } =
         arguments;
-    [
+    let given = [
         (*show_labels, "--show-labels"),
         (sort_by.is_some(), "--sort-by"),
         (*watch, "--watch"),
         (matches!(output, Some(Output::Template(_))), "a template"),
-    ]
-    .into_iter()
-    .find_map(|(is_given, name)| is_given.then_some(name))
+    ];
+    given.into_iter().filter_map(|(is_given, name)| is_given.then_some(name))
 }
 
-/// What kubectl prints, which knows no such filter.
-fn not_filtered(arguments: &ClustersArgs) -> Option<&'static str> {
-    let ClustersArgs { names, output, selector: _, no_headers: _, show_labels, sort_by, watch } = arguments;
-    [
-        (!names.is_empty(), "names of clusters"),
-        (*show_labels, "--show-labels"),
-        (sort_by.is_some(), "--sort-by"),
-        (*watch, "--watch"),
-        (matches!(output, Some(Output::Template(_))), "a template"),
-    ]
-    .into_iter()
-    .find_map(|(is_given, name)| is_given.then_some(name))
+fn given_names(arguments: &ClustersArgs) -> Option<&'static str> {
+    (!arguments.names.is_empty()).then_some("names of clusters")
 }
 
 /// kubectl lists what it has more to say of: names, watches, orders, labels and templates.

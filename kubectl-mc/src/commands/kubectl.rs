@@ -97,21 +97,25 @@ fn through<'a>(
     route::Request { wanted, login, scanned, env, now }.choose()
 }
 
-/// Looks up the ids that the paths of some hubs have in place of names. A name that the hub does not list is an error.
+/// Looks up the clusters of a hub whose list decides how one is reached. A name that the hub does not list is an error, and
+/// so is one that its list leads elsewhere.
 fn look_up<'a>(
     clusters: impl IntoIterator<Item = &'a ClusterName>,
     login: &Login<'_>,
     scanned: &Scanned,
     env: &Env,
 ) -> Result<(), Failure> {
-    if !login.found().hub.dialect.has_ids() || preflight::needs_no_server(scanned) {
+    if !login.found().hub.dialect.needs_list() || preflight::needs_no_server(scanned) {
         return Ok(());
     }
     let list = inventory::list(login.host()?, scanned, env, None, ListFormat::Objects)?;
     let known: Vec<_> =
         SelectedCluster::of_list(&list).iter().filter_map(|cluster| cluster.member().cloned()).collect();
     match clusters.into_iter().find(|name| !known.contains(name)) {
-        Some(name) => Err(SelectionError::Unknown { name: name.clone(), known }.into()),
+        Some(name) => match inventory::not_here(&list, name, login.found()) {
+            Some(error) => Err(error.into()),
+            None => Err(SelectionError::Unknown { name: name.clone(), known }.into()),
+        },
         None => Ok(()),
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use kubectl_mc_api::Origin;
 use kubectl_mc_api::manifests::{AUTHORITY, Certificates, Parameters, SERVED};
 use kubectl_mc_api::names::{API_SERVICE, SIDECAR};
 use serde_json::{Value, json};
@@ -40,7 +41,7 @@ impl<'a> CertificateRotation<'a> {
             // What is on the host is not what they show.
             Some(_) => Vec::new(),
         };
-        let is_registered = registration()?.get(host).await?.is_some();
+        let is_registered = registration(API_SERVICE)?.get(host).await?.is_some();
         Ok(Self { host, parameters, surplus, is_registered })
     }
 
@@ -59,7 +60,7 @@ impl<'a> CertificateRotation<'a> {
                 };
                 // Sidecars that make their own keep the host's bundle what the Secret's is.
                 if let Some(both) = self.edit(&self.secret(AUTHORITY)?, |bundle| with(bundle, &new)).await? {
-                    self.edit(&registration()?, |_| both.clone()).await?;
+                    self.register(&both).await?;
                 }
             }
             Certificates::SelfManaged => {
@@ -82,7 +83,7 @@ impl<'a> CertificateRotation<'a> {
         if let (Certificates::SelfManaged, Some(old)) = (certificates, &served)
             && let Some(own) = self.edit(&self.secret(AUTHORITY)?, |bundle| without(bundle, old)).await?
         {
-            self.edit(&registration()?, |_| own.clone()).await?;
+            self.register(&own).await?;
         }
         let deleted: Result<_, DeleteError> = delete.all(self.host, self.surplus.iter().cloned()).await;
         let deleted = deleted?;
@@ -90,9 +91,17 @@ impl<'a> CertificateRotation<'a> {
         // takes nothing out.
         let is_external = certificates != Certificates::SelfManaged && is_change;
         if let Some(new) = self.given().or(served).filter(|_| is_external) {
-            self.edit(&registration()?, |_| new.clone()).await?;
+            self.register(&new).await?;
         }
         Ok(deleted)
+    }
+
+    /// Has the host trust this bundle for our group, and for that of a hub where it is registered.
+    async fn register(&self, bundle: &str) -> Result<(), ApplyError> {
+        for name in [API_SERVICE, &Origin::KubeAdmiral.api_service()] {
+            self.edit(&registration(name)?, |_| bundle.to_owned()).await?;
+        }
+        Ok(())
     }
 
     /// The authority of an existing Secret, which the values name.
@@ -163,9 +172,9 @@ impl<'a> CertificateRotation<'a> {
     }
 }
 
-fn registration() -> Result<Object, ApplyError> {
+fn registration(name: &str) -> Result<Object, ApplyError> {
     let api_version = "apiregistration.k8s.io/v1";
-    Object::new(json!({"apiVersion": api_version, "kind": "APIService", "metadata": {"name": API_SERVICE}}))
+    Object::new(json!({"apiVersion": api_version, "kind": "APIService", "metadata": {"name": name}}))
 }
 
 /// Whether cert-manager has done its work; else what it says.

@@ -103,14 +103,14 @@ pub(crate) async fn of_other_certificates(
     labelled(host, candidates).await
 }
 
-/// Ours in a cluster that belongs to a direct endpoint or to Karmada's inventory, if this installation has none or less
-/// of it.
+/// Ours in a cluster that belongs to a direct endpoint or to a hub's inventory, if this installation has none or less of
+/// it.
 pub(crate) async fn of_other_values(
     cluster: NamedCluster<'_>,
     parameters: &Parameters,
 ) -> Result<Vec<Value>, Failure> {
     let mut candidates = parameters.without_direct().map_err(InstallError::Manifest)?;
-    candidates.extend(parameters.without_karmada().map_err(InstallError::Manifest)?);
+    candidates.extend(parameters.without_hubs().map_err(InstallError::Manifest)?);
     labelled(cluster, candidates).await
 }
 
@@ -210,5 +210,5 @@ fn parameters(namespace: &str) -> Parameters {
     parameters.values.metrics.pod_monitor.enabled = true;
     parameters.values.metrics.rules.enabled = true;
     parameters.values.metrics.dashboard.enabled = true;
-    parameters.with_direct_endpoint().with_karmada()
+    parameters.with_direct_endpoint().with_hubs()
 }

@@ -109,8 +109,10 @@ async fn install(
         return Ok(());
     }
 
-    // The group is registered when a sidecar serves it: an APIService without a server disturbs every client.
-    let mut registration = objects.pop();
+    // The groups are registered when a sidecar serves them: an APIService without a server disturbs every client.
+    let is_registration = |object: &serde_json::Value| object["kind"] == "APIService";
+    let mut registrations =
+        objects.split_off(objects.iter().position(is_registration).unwrap_or(objects.len()));
     let is_program = |object: &serde_json::Value| object["kind"] == "Deployment";
     let program = objects.iter().position(is_program).map(|at| objects.split_off(at));
     let step = progress.step("applying");
@@ -121,7 +123,7 @@ async fn install(
         step.done();
         if plan.parameters.values.certificates == Certificates::SelfManaged {
             // cert-manager would take the sidecars' own authority out again.
-            applied.extend(applying.all(host.target(HOST), registration.take()).await?);
+            applied.extend(applying.all(host.target(HOST), std::mem::take(&mut registrations)).await?);
         }
     }
     applied.extend(applying.all(host.target(HOST), program.into_iter().flatten()).await?);
@@ -147,7 +149,7 @@ async fn install(
     let delete = Delete { dry_run: false, timeout: arguments.timeout };
     let surplus = [handover.finish(delete).await?, unexposed.delete(delete).await?].concat();
     surplus.iter().for_each(|one| printer.out_line(&format!("{one} deleted")));
-    report(&applying.all(host.target(HOST), registration).await?, printer);
+    report(&applying.all(host.target(HOST), registrations).await?, printer);
     let mut step = progress.step("waiting for the host to reach the sidecars");
     wait::registration(&host.client, plan.reach(), &deadline, &mut step).await?;
     step.done();

@@ -57,7 +57,7 @@ pub(crate) async fn with_new_address(
     }
 }
 
-/// What is left of a direct endpoint, or of Karmada's inventory, that this installation does not have.
+/// What is left of a direct endpoint, or of a hub's inventory, that this installation does not have.
 pub(crate) struct Unexposed<'a> {
     /// Each cluster that runs a part of it.
     surplus: Vec<(NamedCluster<'a>, Vec<Value>)>,

@@ -16,6 +16,7 @@ use super::endpoint::{self, Endpoint};
 use super::proxy_tls;
 use super::refusals::{self, Variables};
 use super::{bindable_roles, token_policy};
+use crate::cli::JoinArgs;
 
 /// The registration: a name with labels, and the uid by which the cluster is known again.
 pub(crate) fn member_cluster(name: &ClusterName, labels: &[(String, String)], uid: Option<&str>) -> Value {
@@ -101,7 +102,29 @@ pub(crate) struct MemberSide<'a> {
     pub(crate) refusals: &'a Variables,
 }
 
-impl MemberSide<'_> {
+static NO_REFUSALS: Variables = Variables::new();
+
+impl<'a> MemberSide<'a> {
+    /// Of a member that nothing has been read of: as if it had nothing of ours.
+    pub(crate) fn unread(
+        cluster: &'a ClusterName,
+        host_uid: Option<&'a str>,
+        arguments: &JoinArgs,
+        bindable_roles: &'a BTreeSet<String>,
+    ) -> Self {
+        Self {
+            cluster,
+            host_uid,
+            host_admins: !arguments.no_host_admins,
+            validates: true,
+            foreign_namespace: false,
+            keeps_policy: false,
+            token_life: arguments.token_duration,
+            bindable_roles,
+            refusals: &NO_REFUSALS,
+        }
+    }
+
     /// The objects in the order in which they are applied.
     pub(crate) fn objects(&self, manifest: Vec<Value>) -> Vec<Value> {
         let Self {
@@ -204,7 +227,6 @@ mod tests {
     }
 
     static NONE: BTreeSet<String> = BTreeSet::new();
-    static NO_VARIABLES: Variables = Variables::new();
 
     fn side(name: &ClusterName) -> MemberSide<'_> {
         MemberSide {
@@ -216,7 +238,7 @@ mod tests {
             keeps_policy: false,
             token_life: Duration::from_secs(3600),
             bindable_roles: &NONE,
-            refusals: &NO_VARIABLES,
+            refusals: &NO_REFUSALS,
         }
     }
 

@@ -158,18 +158,19 @@ fn identity(names: &Names<'_>, host: &HostSurvey, member: &MemberSurvey) -> Opti
     let joined = by_uid.or(by_note).is_some();
     let taken = host.cluster(cluster);
     if let Some(taken) = taken.filter(|_| !joined) {
+        let hub = Origin::of_label(taken["metadata"]["labels"][INVENTORY].as_str());
         let (what, hint) = match objects::uid_of(taken) {
-            _ if taken["metadata"]["labels"][INVENTORY] == Origin::Karmada.as_str() => (
-                "Karmada registers it",
-                "choose another name, or take it out of Karmada first: karmadactl unjoin",
+            _ if hub.is_hub() => (
+                format!("{} registers it", hub.title()),
+                format!("choose another name, or take it out of {} first: {}", hub.title(), hub.removal()),
             ),
-            Some(_) => ("another cluster has it", "choose another name"),
+            Some(_) => ("another cluster has it".to_owned(), "choose another name".to_owned()),
             None => (
-                "it was registered by hand",
-                "choose another name, or delete that MemberCluster and its Secret first",
+                "it was registered by hand".to_owned(),
+                "choose another name, or delete that MemberCluster and its Secret first".to_owned(),
             ),
         };
-        return Some(Finding::Refused(format!("the name {cluster} is taken: {what}"), hint.to_owned()));
+        return Some(Finding::Refused(format!("the name {cluster} is taken: {what}"), hint));
     }
     // A join marks the namespace before it makes the account, so these accounts were made by hand: for another host perhaps.
     if member.has_account && note(HOST_UID).is_none() && !joined {

@@ -16,7 +16,6 @@ use super::bindable_roles;
 use super::endpoint::Endpoint;
 use super::manifest;
 use super::objects::MemberSide;
-use super::refusals::Variables;
 use super::token_policy;
 use crate::apply::diff::documents;
 use crate::cli::JoinArgs;
@@ -57,17 +56,7 @@ impl Halves<'_> {
         let Self { name, arguments, agent, member_kubectl: kubectl, host_uid, .. } = self;
         let JoinArgs { no_host_admins, token_duration, bindable_roles, .. } = arguments;
         let roles = bindable_roles.clone().unwrap_or_default();
-        let side = MemberSide {
-            cluster: name,
-            host_uid: *host_uid,
-            host_admins: !no_host_admins,
-            validates: true,
-            foreign_namespace: false,
-            keeps_policy: false,
-            token_life: *token_duration,
-            bindable_roles: &roles,
-            refusals: &Variables::new(),
-        };
+        let side = MemberSide::unread(name, *host_uid, arguments, &roles);
         let objects = side.objects(manifest::member()?);
         let token = |account, life: Duration| {
             format!("$({kubectl} -n {NAMESPACE} create token {account} --duration={}s)", life.as_secs())

@@ -52,9 +52,11 @@ async fn unjoin(
 ) -> Result<ExitStatus, Failure> {
     let UnjoinArgs { dry_run, yes, .. } = arguments;
     let registered = host.get(&path::member_cluster(name)).await?;
-    let labels = registered.as_ref().map(|registered| &registered["metadata"]["labels"]);
-    if labels.is_some_and(|labels| labels[INVENTORY] == Origin::Karmada.as_str()) {
-        return Err(UnjoinError::OfKarmada(name.clone()).into());
+    let label =
+        registered.as_ref().and_then(|registered| registered["metadata"]["labels"][INVENTORY].as_str());
+    let hub = Origin::of_label(label);
+    if hub.is_hub() {
+        return Err(UnjoinError::OfHub { hub, name: name.clone() }.into());
     }
     let namespace = survey::namespace(host).await?;
     let is_there = registered.is_some() || cleanup::has_secrets(host, &namespace, name).await?;
@@ -210,8 +212,8 @@ enum UnjoinError {
         "removing {0} needs the member's administrator: the sidecar's account there cannot delete itself"
     )]
     MemberUnnamed(ClusterName),
-    #[error("{0} is a member of Karmada")]
-    OfKarmada(ClusterName),
+    #[error("{name} is a member of {}", .hub.title())]
+    OfHub { hub: Origin, name: ClusterName },
     #[error("{name} is not joined to the {host}")]
     Unknown { name: ClusterName, host: String },
     #[error("the {member}, is not {name}: {is}")]
@@ -225,7 +227,7 @@ impl Explain for UnjoinError {
                 "choose its kubeconfig context by --member-context=NAME, or use --force if the member no longer exists"
                     .to_owned(),
             ),
-            Self::OfKarmada(name) => Some(format!("take it out of Karmada: karmadactl unjoin {name}")),
+            Self::OfHub { hub, name } => Some(format!("take it out of {}: {} {name}", hub.title(), hub.removal())),
             Self::Unknown { .. } => Some("`kubectl mc clusters` lists the clusters".to_owned()),
             Self::Other { name, .. } => Some(format!(
                 "choose the context of {name} by --member-context=NAME; --force without --member-context removes it from the host only"
@@ -237,7 +239,7 @@ impl Explain for UnjoinError {
         match self {
             Self::MemberUnnamed(_) => ExitStatus::Usage,
             Self::Unknown { .. } => ExitStatus::NoSuchCluster,
-            Self::OfKarmada(_) | Self::Other { .. } => ExitStatus::Failed,
+            Self::OfHub { .. } | Self::Other { .. } => ExitStatus::Failed,
         }
     }
 }

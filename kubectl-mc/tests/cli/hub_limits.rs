@@ -288,7 +288,7 @@ fn completion_knows_the_hubs_and_their_clusters() {
     let words = karmada().bed().run(&["__complete", "--hub", ""]).out;
     assert!(
         words.starts_with(
-            "auto\nown\nkarmada\nkubeadmiral\nclusternet\ncluster-gateway\nrancher\ntemplate=\n"
+            "auto\nown\nkarmada\nkubeadmiral\nclusternet\ncluster-gateway\nrancher\nclusterprofile\nocm\ntemplate=\n"
         ),
         "{words}"
     );

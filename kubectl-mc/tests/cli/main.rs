@@ -21,6 +21,7 @@ mod fleet;
 mod fleet_per_cluster;
 mod fleet_writes;
 mod hub_limits;
+mod hub_profiles;
 mod hubs;
 mod install;
 mod keep;

@@ -4,6 +4,7 @@
 //! Names and ids in a hub's list are data of the hub. What is not one plain path segment (RFC 3986, 3.3) is refused, so no
 //! object of a hub leads a request out of the hub's proxy.
 
+mod profile;
 mod segment;
 mod template;
 mod view;
@@ -11,6 +12,7 @@ mod view;
 use std::fmt;
 use std::str::FromStr;
 
+pub use profile::{NotHere, on_host};
 pub use segment::{InvalidSegment, Segment};
 pub use template::{InvalidTemplate, OtherServer, Template};
 pub use view::{Unusable, View};
@@ -28,6 +30,10 @@ pub enum Dialect {
     Clusternet,
     ClusterGateway,
     Rancher,
+    /// kubectl-mc's own sidecar, whose members are listed from ClusterProfiles: of all namespaces, or of one.
+    ClusterProfile(Option<Segment>),
+    /// The user server of OCM's cluster-proxy, which the context names. It has no list.
+    Ocm,
     /// A path that the user gives. It has no list.
     Template(Template),
 }
@@ -45,6 +51,8 @@ impl Dialect {
     /// The hubs of other projects, in the order in which discovery looks for them.
     pub const HUBS: [Self; 5] =
         [Self::Karmada, Self::KubeAdmiral, Self::Clusternet, Self::ClusterGateway, Self::Rancher];
+    /// Those that are used only where the user names them.
+    pub const NAMED: [Self; 2] = [Self::ClusterProfile(None), Self::Ocm];
 
     /// The value of a flag.
     pub fn word(&self) -> &'static str {
@@ -55,6 +63,8 @@ impl Dialect {
             Self::Clusternet => "clusternet",
             Self::ClusterGateway => "cluster-gateway",
             Self::Rancher => "rancher",
+            Self::ClusterProfile(_) => CLUSTER_PROFILE,
+            Self::Ocm => "ocm",
             Self::Template(_) => "template",
         }
     }
@@ -68,6 +78,8 @@ impl Dialect {
             Self::Clusternet => "Clusternet",
             Self::ClusterGateway => "cluster-gateway",
             Self::Rancher => "Rancher",
+            Self::ClusterProfile(_) => "ClusterProfiles",
+            Self::Ocm => "OCM's cluster-proxy",
             Self::Template(_) => "the template",
         }
     }
@@ -88,7 +100,7 @@ impl Dialect {
         Self::HUBS.into_iter().find(|hub| is_served(hub) && is_hub(hub))
     }
 
-    /// What the hub lists its clusters as; none for a template.
+    /// What the hub lists its clusters as; none for OCM and a template.
     pub fn resource(&self) -> Option<Resource> {
         let (group, version, name) = match self {
             Self::Own => (path::PROXY_GROUP, path::PROXY_VERSION, path::CLUSTERS),
@@ -97,7 +109,8 @@ impl Dialect {
             Self::Clusternet => ("clusters.clusternet.io", "v1beta1", "managedclusters"),
             Self::ClusterGateway => ("cluster.core.oam.dev", "v1alpha1", "clustergateways"),
             Self::Rancher => ("management.cattle.io", "v3", "clusters"),
-            Self::Template(_) => return None,
+            Self::ClusterProfile(_) => ("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles"),
+            Self::Ocm | Self::Template(_) => return None,
         };
         Some(Resource { group, version, name })
     }
@@ -107,12 +120,16 @@ impl Dialect {
         let Resource { group, version, name } = self.resource()?;
         // Rancher's own objects are in the cluster that Rancher runs in.
         let root = if *self == Self::Rancher { "/k8s/clusters/local" } else { "" };
-        Some(format!("{root}/apis/{group}/{version}/{name}"))
+        let place = match self {
+            Self::ClusterProfile(Some(namespace)) => format!("namespaces/{namespace}/"),
+            _ => String::new(),
+        };
+        Some(format!("{root}/apis/{group}/{version}/{place}{name}"))
     }
 
     /// Whether the hub selects clusters by labels. cluster-gateway's list has none and ignores a selector.
     pub fn has_labels(&self) -> bool {
-        !matches!(self, Self::ClusterGateway | Self::Template(_))
+        !matches!(self, Self::ClusterGateway | Self::Ocm | Self::Template(_))
     }
 
     /// Whether changes of the list can be watched object by object: the name of an object tells its cluster.
@@ -125,15 +142,28 @@ impl Dialect {
         matches!(self, Self::Clusternet | Self::Rancher)
     }
 
+    /// Whether the list decides if a named cluster is reached, and how.
+    pub fn needs_list(&self) -> bool {
+        self.has_ids() || matches!(self, Self::ClusterProfile(_))
+    }
+
+    /// Whether kubectl-mc's own sidecar may be behind the path, which marks its answers and a member's.
+    pub fn may_be_sidecar(&self) -> bool {
+        matches!(self, Self::ClusterProfile(_) | Self::Template(_))
+    }
+
     /// What stands before and after a cluster in the path of its API.
     fn around(&self) -> (&str, &str) {
         match self {
-            Self::Own => ("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/", "/proxy"),
+            Self::Own | Self::ClusterProfile(_) => {
+                ("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/", "/proxy")
+            }
             Self::Karmada => ("/apis/cluster.karmada.io/v1alpha1/clusters/", "/proxy"),
             Self::KubeAdmiral => ("/apis/aggregated.kubeadmiral.io/v1alpha1/aggregations/", "/proxy"),
             Self::Clusternet => ("/apis/proxies.clusternet.io/v1alpha1/sockets/", "/proxy/direct"),
             Self::ClusterGateway => ("/apis/cluster.core.oam.dev/v1alpha1/clustergateways/", "/proxy"),
             Self::Rancher => ("/k8s/clusters/", ""),
+            Self::Ocm => ("/", ""),
             Self::Template(template) => template.around(),
         }
     }
@@ -199,7 +229,12 @@ impl FromStr for Dialect {
         if let Some(template) = text.strip_prefix("template=") {
             return Ok(Self::Template(template.parse()?));
         }
-        let known = [Self::Own].into_iter().chain(Self::HUBS).find(|hub| hub.word() == text);
+        if let Some(namespace) = text.strip_prefix(CLUSTER_PROFILE).and_then(|rest| rest.strip_prefix('=')) {
+            let namespace = namespace.parse().map_err(|_| InvalidDialect::Namespace)?;
+            return Ok(Self::ClusterProfile(Some(namespace)));
+        }
+        let known =
+            [Self::Own].into_iter().chain(Self::HUBS).chain(Self::NAMED).find(|hub| hub.word() == text);
         known.ok_or_else(|| InvalidDialect::Unknown(text.to_owned()))
     }
 }
@@ -208,6 +243,7 @@ impl fmt::Display for Dialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Template(template) => write!(f, "template={template}"),
+            Self::ClusterProfile(Some(namespace)) => write!(f, "{CLUSTER_PROFILE}={namespace}"),
             _ => f.write_str(self.word()),
         }
     }
@@ -217,9 +253,13 @@ impl fmt::Display for Dialect {
 pub enum InvalidDialect {
     #[error("unknown hub {0:?}")]
     Unknown(String),
+    #[error("clusterprofile=NAMESPACE needs the name of a namespace")]
+    Namespace,
     #[error(transparent)]
     Template(#[from] InvalidTemplate),
 }
+
+const CLUSTER_PROFILE: &str = "clusterprofile";
 
 #[cfg(test)]
 mod tests;

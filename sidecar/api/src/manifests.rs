@@ -4,7 +4,7 @@
 pub mod agent;
 mod direct;
 mod endpoints;
-mod karmada;
+mod hub;
 mod metrics;
 mod pod;
 pub mod values;
@@ -79,13 +79,14 @@ impl Parameters {
         other
     }
 
-    /// All objects on a host that runs the sidecar itself, in the order to apply them; the registration with
-    /// the host's kube-apiserver comes last.
+    /// All objects on a host that runs the sidecar itself, in the order to apply them; the registrations with
+    /// the host's kube-apiserver come last, our own group after that of a hub.
     pub fn host(&self) -> Result<Vec<Value>, Error> {
         let mut objects = self.registry()?;
         objects.extend(self.pod_monitor()?);
         objects.extend(self.program()?);
-        objects.push(self.registration()?);
+        objects.extend(self.hub_registration()?);
+        objects.push(self.registered(REGISTRATION)?);
         Ok(labelled(objects, &LABELS))
     }
 
@@ -112,7 +113,8 @@ impl Parameters {
             }
         }
         objects.push(service);
-        objects.push(self.registration()?);
+        objects.extend(self.hub_registration()?);
+        objects.push(self.registered(REGISTRATION)?);
         Ok(labelled(objects, &LABELS))
     }
 
@@ -175,7 +177,7 @@ impl Parameters {
             objects.extend(self.all(AUTHORITY_SECRET)?);
         }
         objects.extend(self.direct_publication()?);
-        objects.extend(self.karmada()?);
+        objects.extend(self.hub_rights()?);
         Ok(objects)
     }
 
@@ -241,8 +243,9 @@ impl Parameters {
         Ok(pod::deployment(self, self.one(DEPLOYMENT)?))
     }
 
-    fn registration(&self) -> Result<Value, Error> {
-        let mut registration = self.one(REGISTRATION)?;
+    /// The registration of a group, with what the issuer of the serving certificate needs.
+    fn registered(&self, text: &str) -> Result<Value, Error> {
+        let mut registration = self.one(text)?;
         match self.values.certificates {
             Certificates::SelfManaged => {}
             Certificates::CertManager => {

@@ -1,4 +1,5 @@
-//! The inventories on the host that members are registered in: kubectl-mc's own and Karmada's.
+//! The inventories on the host that members are registered in: kubectl-mc's own, and that of a hub of another project. A
+//! hub has an API group of its own for the proxy to its members.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,9 +8,9 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::MemberCluster;
 use crate::names::INVENTORY;
-use crate::path::PROXY_GROUP;
+use crate::path::{CLUSTERS, CLUSTERS_PATH, PROXY_GROUP};
+use crate::{ClusterName, MemberCluster};
 
 /// The inventory that a member's connection is from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -20,14 +21,19 @@ pub enum Origin {
     MemberCluster,
     /// A Cluster of Karmada and its Secrets. The leader keeps a MemberCluster for it, which has label [`INVENTORY`].
     Karmada,
+    /// A FederatedCluster of KubeAdmiral and its Secret. The leader keeps a MemberCluster for it, as for Karmada.
+    KubeAdmiral,
 }
 
 impl Origin {
+    pub const ALL: [Self; 3] = [Self::MemberCluster, Self::Karmada, Self::KubeAdmiral];
+
     /// The name of the inventory, in flags and as the value of label [`INVENTORY`].
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::MemberCluster => "membercluster",
             Self::Karmada => "karmada",
+            Self::KubeAdmiral => "kubeadmiral",
         }
     }
 
@@ -38,17 +44,92 @@ impl Origin {
 
     /// The inventory that labels of a MemberCluster name.
     pub fn of_labels(labels: &BTreeMap<String, String>) -> Self {
-        let value = labels.get(INVENTORY).map(String::as_str);
-        if value == Some(Self::Karmada.as_str()) { Self::Karmada } else { Self::MemberCluster }
+        Self::of_label(labels.get(INVENTORY).map(String::as_str))
     }
 
-    /// The API group whose `clusters/proxy` grants access to members of this inventory only. Grants in
-    /// [`PROXY_GROUP`] count for members of every inventory.
+    /// The inventory that the value of label [`INVENTORY`] names.
+    pub fn of_label(value: Option<&str>) -> Self {
+        let hub = Self::ALL.into_iter().find(|origin| origin.is_hub() && value == Some(origin.as_str()));
+        hub.unwrap_or_default()
+    }
+
+    /// Whether another project keeps it.
+    pub const fn is_hub(self) -> bool {
+        !matches!(self, Self::MemberCluster)
+    }
+
+    /// The name of the project that keeps it, for messages.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::MemberCluster => "kubectl-mc",
+            Self::Karmada => "Karmada",
+            Self::KubeAdmiral => "KubeAdmiral",
+        }
+    }
+
+    /// The kind of the objects that register members in it.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::MemberCluster => "MemberCluster",
+            Self::Karmada => "Cluster",
+            Self::KubeAdmiral => "FederatedCluster",
+        }
+    }
+
+    /// The command that takes a member out of it, without the name, for messages.
+    pub const fn removal(self) -> &'static str {
+        match self {
+            Self::MemberCluster => "kubectl mc unjoin",
+            Self::Karmada => "karmadactl unjoin",
+            Self::KubeAdmiral => "kubectl delete federatedcluster",
+        }
+    }
+
+    /// The API group with the proxy to members of this inventory only. Grants in [`PROXY_GROUP`] count for members of
+    /// every inventory.
     pub const fn grant_group(self) -> &'static str {
         match self {
             Self::MemberCluster => PROXY_GROUP,
             Self::Karmada => KARMADA_GROUP,
+            Self::KubeAdmiral => KUBEADMIRAL_GROUP,
         }
+    }
+
+    /// The version of that group. All have the same.
+    pub const fn grant_version(self) -> &'static str {
+        GRANT_VERSION
+    }
+
+    /// The resource of that group whose subresource `proxy` grants access.
+    pub const fn grant_resource(self) -> &'static str {
+        match self {
+            Self::MemberCluster | Self::Karmada => CLUSTERS,
+            Self::KubeAdmiral => "aggregations",
+        }
+    }
+
+    /// The collection of that resource, below the host's root.
+    pub const fn collection(self) -> &'static str {
+        match self {
+            Self::MemberCluster => CLUSTERS_PATH,
+            Self::Karmada => "/apis/cluster.karmada.io/v1alpha1/clusters",
+            Self::KubeAdmiral => "/apis/aggregated.kubeadmiral.io/v1alpha1/aggregations",
+        }
+    }
+
+    /// The path of a member's API root in that group, without a trailing slash.
+    pub fn member_root(self, cluster: &ClusterName) -> String {
+        format!("{}/{cluster}/proxy", self.collection())
+    }
+
+    /// The name of the APIService that hands the group to the sidecar.
+    pub fn api_service(self) -> String {
+        format!("{}.{}", self.grant_version(), self.grant_group())
+    }
+
+    /// The inventory whose group this is.
+    pub fn of_group(group: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|origin| origin.grant_group() == group)
     }
 }
 
@@ -62,20 +143,56 @@ impl FromStr for Origin {
     type Err = UnknownInventory;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        [Self::MemberCluster, Self::Karmada]
-            .into_iter()
-            .find(|origin| origin.as_str() == text)
-            .ok_or(UnknownInventory)
+        Self::ALL.into_iter().find(|origin| origin.as_str() == text).ok_or(UnknownInventory)
     }
 }
 
 /// A name of no inventory.
 #[derive(Debug, thiserror::Error)]
-#[error("it is neither membercluster nor karmada")]
+#[error("it is none of membercluster, karmada and kubeadmiral")]
 pub struct UnknownInventory;
 
-/// The API group of Karmada's Clusters, and the version that is read.
+/// The API group of Karmada's Clusters, and of the proxy to them.
 pub const KARMADA_GROUP: &str = "cluster.karmada.io";
-pub const KARMADA_VERSION: &str = "v1alpha1";
 /// The namespace on Karmada's API server where `karmadactl join` stores the Secrets of members.
 pub const KARMADA_NAMESPACE: &str = "karmada-cluster";
+/// The API group that KubeAdmiral's clients expect for the proxy to members. KubeAdmiral itself does not serve it.
+pub const KUBEADMIRAL_GROUP: &str = "aggregated.kubeadmiral.io";
+/// The namespace of the Secrets of KubeAdmiral's FederatedClusters.
+pub const KUBEADMIRAL_NAMESPACE: &str = "kube-admiral-system";
+pub const GRANT_VERSION: &str = "v1alpha1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::Dialect;
+    use crate::path::PROXY_VERSION;
+
+    #[test]
+    fn paths_are_those_of_the_dialects() {
+        let name: ClusterName = "m1".parse().unwrap();
+        let dialects = [Dialect::Own, Dialect::Karmada, Dialect::KubeAdmiral];
+        for (origin, dialect) in Origin::ALL.into_iter().zip(dialects) {
+            assert_eq!(origin.member_root(&name), dialect.root(&"m1".parse().unwrap()), "{origin}");
+            assert_eq!(dialect.proxied(), Some((origin.grant_resource(), origin.grant_group())));
+            let of_group = format!("/apis/{}/{}", origin.grant_group(), origin.grant_version());
+            assert_eq!(origin.collection(), format!("{of_group}/{}", origin.grant_resource()));
+            assert_eq!(Origin::of_group(origin.grant_group()), Some(origin));
+            assert_eq!(origin.as_str().parse::<Origin>().unwrap(), origin);
+        }
+        assert_eq!(GRANT_VERSION, PROXY_VERSION);
+    }
+
+    #[test]
+    fn label_names_a_hub_and_nothing_else() {
+        for (value, origin) in [
+            (None, Origin::MemberCluster),
+            (Some("membercluster"), Origin::MemberCluster),
+            (Some("other"), Origin::MemberCluster),
+            (Some("karmada"), Origin::Karmada),
+            (Some("kubeadmiral"), Origin::KubeAdmiral),
+        ] {
+            assert_eq!(Origin::of_label(value), origin, "{value:?}");
+        }
+    }
+}

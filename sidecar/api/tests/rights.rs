@@ -19,6 +19,11 @@ fn the_rights_for_karmada_are_these_and_no_other() -> Result<(), Box<dyn Error>>
 }
 
 #[test]
+fn the_rights_for_kubeadmiral_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
+    compare(&["kubeadmiral.yaml"], "kubeadmiral.txt")
+}
+
+#[test]
 fn the_rights_on_a_member_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
     compare(&["member.yaml"], "member.txt")
 }

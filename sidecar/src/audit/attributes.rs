@@ -35,7 +35,7 @@ impl Attributes {
         let is_long_running = info.is_long_running(query);
         let is_public = matches!(info.route, Route::Discovery(_) | Route::Health(_));
         let (verb, cluster, object, path) = match &info.route {
-            Route::Proxy(cluster, path) => {
+            Route::Proxy(_, cluster, path) => {
                 let (verb, object) = path.object(method, query).unzip();
                 let verb = verb.map_or_else(of_method, str::to_owned);
                 (verb, Some(cluster.clone()), object, path.decoded())

@@ -28,6 +28,7 @@ use tracing::warn;
 use super::Context;
 use super::conditions::{Aspect, Finding};
 use super::turn::Turn;
+use super::work_queue::{WorkQueue, Working};
 use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::retry;
 
@@ -51,6 +52,7 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
             rbac: HostRbac::default(),
             observed: ObservedUsers::default(),
             members: HashMap::new(),
+            queue: context.metrics.queue("access"),
             context,
         };
         let mut syncs = JoinSet::new();
@@ -72,7 +74,7 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
                     Err(_) => return,
                 },
                 Some(done) = syncs.join_next() => match done {
-                    Ok((cluster, outcome)) => access.done(&cluster, outcome),
+                    Ok((cluster, work, outcome)) => access.done(&cluster, work, outcome),
                     // Its member is synced again when it is looked at next.
                     Err(error) => warn!(error = %error, "access sync failed"),
                 },
@@ -85,6 +87,7 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
 
 struct Access {
     context: Context,
+    queue: WorkQueue,
     /// What the host said when it was looked at last.
     told: Arc<Fleet>,
     rbac: HostRbac,
@@ -162,20 +165,22 @@ impl Access {
 
     /// Begins the syncs that are due. Nothing is, until all of the host's rules were read: half of them
     /// would take rights away.
-    fn begin(&mut self, syncs: &mut JoinSet<(ClusterName, Outcome)>) {
+    fn begin(&mut self, syncs: &mut JoinSet<(ClusterName, Working, Outcome)>) {
         if !(self.rbac.is_synced() && self.observed.is_synced()) {
             return self.postpone();
         }
         let now = Instant::now();
         for (cluster, member) in &mut self.members {
-            if syncs.len() >= MAX_UNDER_WAY {
-                break;
-            }
             let Some(registered) = self.told.get(cluster) else { continue };
             if !member.turn.is_due(now) {
                 continue;
             }
-            member.turn.begin(retry::jittered(self.context.settings.member_resync_period));
+            if syncs.len() >= MAX_UNDER_WAY {
+                member.turn.wait(&self.queue);
+                continue;
+            }
+            let resync = retry::jittered(self.context.settings.member_resync_period);
+            let work = member.turn.begin(resync, &self.queue).begin();
             let sync = Sync {
                 cluster: cluster.clone(),
                 host: self.context.host.clone(),
@@ -190,7 +195,8 @@ impl Access {
             };
             syncs.spawn(async move {
                 let cluster = sync.cluster.clone();
-                (cluster, sync.run().await)
+                let outcome = sync.run().await;
+                (cluster, work, outcome)
             });
         }
     }
@@ -201,10 +207,11 @@ impl Access {
         self.members.values_mut().for_each(|member| member.turn.postpone(soon));
     }
 
-    fn done(&mut self, cluster: &ClusterName, outcome: Outcome) {
+    fn done(&mut self, cluster: &ClusterName, work: Working, outcome: Outcome) {
         let Some(member) = self.members.get_mut(cluster) else { return };
         let Outcome { finding, retry } = outcome;
-        self.context.metrics.reconciled("access", member.turn.done(retry), retry);
+        member.turn.done(retry);
+        work.done(retry);
         self.context.conditions.set(cluster, Aspect::AuthSynced, finding);
     }
 }
@@ -224,14 +231,20 @@ fn is_same(before: &Registered, now: &Registered) -> bool {
 
 /// The Secret of the member's manager.
 fn manager(cluster: &ClusterName, registered: &Registered) -> Result<Arc<Secret>, Finding> {
-    registered.manager.clone().ok_or_else(|| {
-        if registered.origin == Origin::Karmada {
-            let message = "Karmada keeps the rights on the member, by its own rules";
-            return Finding::unknown("KeptByKarmada", message);
+    registered.manager.clone().ok_or_else(|| match registered.origin {
+        Origin::MemberCluster => {
+            let secret = cluster.manager_secret();
+            let message = format!("there is no Secret {secret}: nothing keeps the rights on the member");
+            Finding::unknown("NoManager", message)
         }
-        let secret = cluster.manager_secret();
-        let message = format!("there is no Secret {secret}: nothing keeps the rights on the member");
-        Finding::unknown("NoManager", message)
+        Origin::Karmada => {
+            let message = "Karmada keeps the rights on the member, by its own rules";
+            Finding::unknown("KeptByKarmada", message)
+        }
+        Origin::KubeAdmiral => {
+            let message = "KubeAdmiral's credential may impersonate every caller on the member";
+            Finding::unknown("KeptByKubeAdmiral", message)
+        }
     })
 }
 

@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
 use super::turn::Turn;
+use super::work_queue::{WorkQueue, Working};
 use super::{Context, kube_error};
 use crate::members::inventory::fleet::Fleet;
 use crate::retry;
@@ -78,15 +79,16 @@ pub(super) fn run(context: Context) -> Pin<Box<dyn Future<Output = ()> + Send>> 
 
 /// What one task did.
 enum Done {
-    Host(host::Objects, Result<host::Synced, String>),
+    Host(Working, host::Objects, Result<host::Synced, String>),
     /// With the grants that it was about.
-    Member(ClusterName, Arc<Grants>, member::Outcome),
+    Member(Working, ClusterName, Arc<Grants>, member::Outcome),
     /// Whether one could not be written.
-    Statuses(bool),
+    Statuses(Working, bool),
 }
 
 struct Controller {
     context: Context,
+    queue: WorkQueue,
     fleet: Arc<Fleet>,
     registry: Registry,
     accesses: BTreeMap<String, Arc<ClusterAccess>>,
@@ -116,6 +118,7 @@ struct Member {
 impl Controller {
     fn new(context: Context) -> Self {
         Self {
+            queue: context.metrics.queue(NAME),
             context,
             fleet: Arc::default(),
             registry: Registry::default(),
@@ -235,7 +238,7 @@ impl Controller {
         let now = Instant::now();
         let resync = self.context.settings.member_resync_period;
         if self.host.is_due(now) {
-            self.host.begin(retry::jittered(resync));
+            let work = self.host.begin(retry::jittered(resync), &self.queue).begin();
             let (client, wanted) = (self.context.host.clone(), self.wanted.host.clone());
             let namespace = self.context.namespace.clone();
             under_way.spawn(async move {
@@ -243,7 +246,7 @@ impl Controller {
                     Ok(synced) => synced.map_err(|error| kube_error::message(&error)),
                     Err(_) => Err("the host did not answer in time".to_owned()),
                 };
-                Done::Host(wanted, synced)
+                Done::Host(work, wanted, synced)
             });
         }
         // Those that wait for the longest time come first: members that do not answer keep no others waiting.
@@ -251,15 +254,17 @@ impl Controller {
         due.sort_by_key(|(_, member)| member.turn.due());
         for (cluster, member) in due {
             if under_way.len() >= MAX_UNDER_WAY {
-                break;
+                member.turn.wait(&self.queue);
+                continue;
             }
-            member.turn.begin(retry::jittered(resync));
+            let work = member.turn.begin(retry::jittered(resync), &self.queue).begin();
             let Some(manager) = self.fleet.get(cluster).and_then(|registered| registered.manager.clone())
             else {
                 let message = format!("there is no Secret {}", cluster.manager_secret());
                 let state = State::unknown("NoManager", message);
                 member.states = member.grants.keys().map(|access| (access.clone(), state.clone())).collect();
                 member.turn.done(false);
+                work.done(false);
                 self.writes.hurry(now + WRITE_DELAY);
                 continue;
             };
@@ -267,11 +272,11 @@ impl Controller {
             let tunnels = self.context.tunnels.clone();
             under_way.spawn(async move {
                 let outcome = member::sync(&cluster, &manager, &grants, &tunnels).await;
-                Done::Member(cluster, grants, outcome)
+                Done::Member(work, cluster, grants, outcome)
             });
         }
         if self.writes.is_due(now) {
-            self.writes.begin(LONG);
+            let work = self.writes.begin(LONG, &self.queue).begin();
             let states = self.members.iter().map(|(cluster, member)| (cluster, &member.states));
             let statuses =
                 Statuses::new(&self.accesses, &self.wanted, states, &self.on_host, &self.context.namespace);
@@ -279,7 +284,7 @@ impl Controller {
             let host = self.context.host.clone();
             under_way.spawn(async move {
                 let failed = timeout(TIMEOUT, changed.write(&host)).await;
-                Done::Statuses(failed.map_or(true, |failed| !failed.is_empty()))
+                Done::Statuses(work, failed.map_or(true, |failed| !failed.is_empty()))
             });
         }
     }
@@ -310,7 +315,7 @@ impl Controller {
     fn done(&mut self, done: Done) {
         let now = Instant::now();
         match done {
-            Done::Host(written, Ok(host::Synced { failures, left })) => {
+            Done::Host(work, written, Ok(host::Synced { failures, left })) => {
                 for (object, error) in &left {
                     warn!(object, error, "cannot delete an RBAC object of a ClusterAccess on the host");
                 }
@@ -318,25 +323,29 @@ impl Controller {
                     warn!(access, error, "cannot write the host's RBAC objects of a ClusterAccess");
                 }
                 let retry = !(failures.is_empty() && left.is_empty());
-                self.context.metrics.reconciled(NAME, self.host.done(retry), retry);
+                self.host.done(retry);
+                work.done(retry);
                 self.on_host = HostSide { written, failures };
             }
-            Done::Host(_, Err(error)) => {
+            Done::Host(work, _, Err(error)) => {
                 warn!(error, "cannot keep the host's RBAC objects of ClusterAccesses");
                 let all = self.wanted.host.keys().map(|access| (access.clone(), error.clone()));
                 self.on_host.failures = all.collect();
-                self.context.metrics.reconciled(NAME, self.host.done(true), true);
+                self.host.done(true);
+                work.done(true);
             }
-            Done::Member(cluster, used, member::Outcome { states, retry }) => {
+            Done::Member(work, cluster, used, member::Outcome { states, retry }) => {
                 let Some(member) = self.members.get_mut(&cluster) else { return };
                 // Of a grant that was changed meanwhile nothing is known yet.
                 let grants = member.grants.clone();
                 let is_of_now = |access: &String| used.get(access) == grants.get(access);
                 member.states = states.into_iter().filter(|(access, _)| is_of_now(access)).collect();
-                self.context.metrics.reconciled(NAME, member.turn.done(retry), retry);
+                member.turn.done(retry);
+                work.done(retry);
             }
-            Done::Statuses(failed) => {
-                self.context.metrics.reconciled(NAME, self.writes.done(failed), failed);
+            Done::Statuses(work, failed) => {
+                self.writes.done(failed);
+                work.done(failed);
                 return;
             }
         }

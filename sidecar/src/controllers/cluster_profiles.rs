@@ -32,6 +32,7 @@ pub(super) async fn run(mut context: Context) {
     };
     let mut profiles = Profiles::new(context.host.clone(), &context.namespace, server);
     let mut resync = Instant::now();
+    let queue = context.metrics.queue("cluster-profiles");
     loop {
         let fleet = context.fleet.borrow_and_update().clone();
         let members = fleet.values().filter(|registered| registered.is_of(&context.namespace));
@@ -39,7 +40,10 @@ pub(super) async fn run(mut context: Context) {
         if is_due {
             resync = Instant::now() + RESYNC;
         }
-        if let Err(error) = profiles.sync(members, is_due).await {
+        let work = queue.begin();
+        let synced = profiles.sync(members, is_due).await;
+        work.done(synced.is_err());
+        if let Err(error) = synced {
             warn!(error = format!("{error:#}"), "cannot write ClusterProfiles");
             profiles.wanted = None;
         }

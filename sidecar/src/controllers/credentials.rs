@@ -22,6 +22,7 @@ use tracing::{info, warn};
 
 use super::Context;
 use super::conditions::{Aspect, Finding};
+use super::work_queue::WorkQueue;
 use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::retry;
 
@@ -63,7 +64,8 @@ pub(super) async fn run(context: Context) {
     let mut enrollments = context.enrollments.subscribe();
     fleet.mark_changed();
     let turns = Arc::new(Semaphore::new(MAX_UNDER_WAY));
-    let mut keeper = Keeper { turns, context, kept: HashMap::new(), under_way: JoinSet::new() };
+    let queue = context.metrics.queue("credentials");
+    let mut keeper = Keeper { queue, turns, context, kept: HashMap::new(), under_way: JoinSet::new() };
     let mut wait = Duration::ZERO;
     loop {
         tokio::select! {
@@ -104,6 +106,7 @@ impl Now {
 
 struct Keeper {
     context: Context,
+    queue: WorkQueue,
     turns: Arc<Semaphore>,
     kept: HashMap<ClusterName, Tracked>,
     under_way: JoinSet<Ended>,
@@ -225,13 +228,13 @@ impl Keeper {
         kept.held_mut(which).not_before = Some(now.steady + UNDER_WAY);
         let tunnels = self.context.tunnels.clone();
         let renewal = Renewal { cluster: cluster.clone(), secret: secret.clone(), token, manager, tunnels };
-        let (context, turns) = (self.context.clone(), self.turns.clone());
+        let (context, turns, queued) = (self.context.clone(), self.turns.clone(), self.queue.add(now.steady));
         self.under_way.spawn(async move {
             let _turn = turns.acquire().await;
-            let begun = Instant::now();
+            let work = queued.begin();
             let result = renewal.run(&context.host, &context.namespace).await;
             context.metrics.renewed(result.is_ok());
-            context.metrics.reconciled("credentials", begun.elapsed(), result.is_err());
+            work.done(result.is_err());
             Ended { cluster, which, secret, result }
         });
     }

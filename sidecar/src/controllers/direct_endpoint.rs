@@ -20,9 +20,13 @@ pub(super) async fn run(context: Context) {
     if !context.settings.publishes_direct_endpoint {
         std::future::pending::<()>().await;
     }
+    let queue = context.metrics.queue("direct-endpoint");
     let publication = Publication::new(context.host);
     loop {
-        let pause = match publication.step().await {
+        let work = queue.begin();
+        let step = publication.step().await;
+        work.done(step.is_err());
+        let pause = match step {
             Ok(State::Published) => INTERVAL,
             Ok(State::Incomplete) => SOON,
             Err(error) => {

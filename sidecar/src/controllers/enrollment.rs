@@ -16,6 +16,7 @@ use tracing::{info, warn};
 
 use super::Context;
 use super::turn::Turn;
+use super::work_queue::WorkQueue;
 use crate::members::inventory::fleet::Fleet;
 
 mod answer;
@@ -28,6 +29,7 @@ pub(super) async fn run(context: Context) {
     let mut every = interval(INTERVAL);
     let mut enroller = Enroller {
         turns: Arc::new(Semaphore::new(MAX_UNDER_WAY)),
+        queue: context.metrics.queue("enrollment"),
         context,
         waiting: HashMap::new(),
         under_way: JoinSet::new(),
@@ -45,6 +47,7 @@ pub(super) async fn run(context: Context) {
 
 struct Enroller {
     context: Context,
+    queue: WorkQueue,
     turns: Arc<Semaphore>,
     waiting: HashMap<ClusterName, Waiting>,
     under_way: JoinSet<(ClusterName, Result<(), Error>)>,
@@ -76,7 +79,7 @@ impl Enroller {
             let is_connected = tunnels.oldest(&cluster).is_some() || elsewhere.contains_key(&cluster);
             let waiting = self.waiting.get_mut(&cluster).filter(|_| is_connected);
             let Some((waiting, registered)) = waiting.zip(fleet.get(&cluster).cloned()) else { continue };
-            waiting.turn.begin(LONGEST);
+            let queued = waiting.turn.begin(LONGEST, &self.queue);
             let attempt = Attempt {
                 cluster: cluster.clone(),
                 registered,
@@ -88,7 +91,10 @@ impl Enroller {
             let turns = self.turns.clone();
             self.under_way.spawn(async move {
                 let _turn = turns.acquire().await;
-                (cluster, attempt.run().await)
+                let work = queued.begin();
+                let result = attempt.run().await;
+                work.done(result.is_err());
+                (cluster, result)
             });
         }
     }
@@ -124,8 +130,7 @@ impl Enroller {
 
     fn ended(&mut self, cluster: &ClusterName, result: Result<(), Error>) {
         if let Some(waiting) = self.waiting.get_mut(cluster) {
-            let took = waiting.turn.done(result.is_err());
-            self.context.metrics.reconciled("enrollment", took, result.is_err());
+            waiting.turn.done(result.is_err());
         }
         match result {
             Ok(()) => info!(%cluster, "the member's agent has enrolled it"),

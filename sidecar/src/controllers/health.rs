@@ -15,11 +15,12 @@ use kubectl_mc_api::names::ENROLLMENT_UNTIL;
 use kubectl_mc_api::{ClusterName, Origin};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Context;
 use super::conditions::{Aspect, Finding};
+use super::work_queue::WorkQueue;
 use crate::members::inventory::fleet::{Fleet, Registered};
 use crate::random;
 use crate::tunnel::registry::AgentTunnels;
@@ -38,6 +39,7 @@ pub(super) async fn run(context: Context) {
         turns: Arc::new(Semaphore::new(MAX_UNDER_WAY)),
         monitored: HashMap::new(),
         spread: true,
+        queue: context.metrics.queue("health"),
         context,
     };
     while fleet.changed().await.is_ok() {
@@ -48,6 +50,7 @@ pub(super) async fn run(context: Context) {
 
 struct Monitor {
     context: Context,
+    queue: WorkQueue,
     turns: Arc<Semaphore>,
     monitored: HashMap<ClusterName, Monitored>,
     /// Members that are there at the beginning are not all asked at once.
@@ -115,6 +118,7 @@ impl Monitor {
         };
         let asked = Asked {
             context: self.context.clone(),
+            queue: self.queue.clone(),
             cluster: cluster.clone(),
             upstream,
             turns: self.turns.clone(),
@@ -166,7 +170,9 @@ impl ProbeTarget {
                 })
             }
             Self::Unconnected(Origin::MemberCluster, why) => Err(Finding::unknown("NoSecret", &**why)),
-            Self::Unconnected(Origin::Karmada, why) => Err(Finding::unknown("NoConnection", &**why)),
+            Self::Unconnected(Origin::Karmada | Origin::KubeAdmiral, why) => {
+                Err(Finding::unknown("NoConnection", &**why))
+            }
         }
     }
 }
@@ -174,6 +180,7 @@ impl ProbeTarget {
 /// A member and how it is asked.
 struct Asked {
     context: Context,
+    queue: WorkQueue,
     cluster: ClusterName,
     upstream: Arc<Upstream>,
     turns: Arc<Semaphore>,
@@ -187,10 +194,13 @@ impl Asked {
         }
         let (mut reachable, mut accepted) = (Steady::new(DOWN, UP), Steady::new(REFUSED, 1));
         loop {
+            let queued = self.queue.add(Instant::now());
             let Ok(turn) = self.turns.acquire().await else { return };
+            let work = queued.begin();
             // In a box, so that what a probe needs is not kept for every member between two.
             let probe = Box::pin(probe::probe(&self.upstream)).await;
             drop(turn);
+            work.done(false);
             self.tell(&probe, &mut reachable, &mut accepted);
             // So that those who are asked together do not stay together.
             sleep(period.mul_f64(JITTER.mul_add(random::fraction() - 0.5, 1.0))).await;
@@ -271,7 +281,8 @@ mod tests {
         let (_told, context) = context();
         let (upstream, cluster) = (upstream(), "m1".parse().unwrap());
         let probing = size_of_val(&probe::probe(&upstream));
-        let asked = Asked { context, cluster, upstream, turns: Arc::new(Semaphore::new(1)) };
+        let (queue, turns) = (context.metrics.queue("health"), Arc::new(Semaphore::new(1)));
+        let asked = Asked { context, queue, cluster, upstream, turns };
         let waiting = size_of_val(&asked.run_with_restarts(true));
         assert!(waiting < 1024 && waiting < probing, "{waiting} bytes, and {probing} for a probe");
     }

@@ -1,7 +1,4 @@
-//! Metrics of the controllers, and of the members that are registered, which the leader reports. A reconciliation counts as the
-//! work of a work queue (client-go: `util/workqueue/metrics.go`).
-
-use std::time::Duration;
+//! Metrics of the controllers, and of the members that are registered, which the leader reports.
 
 use jiff::Timestamp;
 use kubectl_mc_api::ClusterName;
@@ -9,17 +6,16 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use super::work_queue::{self, WorkQueue};
 use crate::metrics::own;
 
 /// The controllers' metrics.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Metrics {
     leader: Family<NameLabels, Gauge>,
-    work: Family<NameLabels, Histogram, fn() -> Histogram>,
-    retries: Family<NameLabels, Counter>,
+    work: work_queue::Metrics,
     restarts: Family<ControllerLabels, Counter>,
     reachable: Family<MemberLabels, Gauge>,
     renewals: Family<ResultLabels, Counter>,
@@ -52,40 +48,13 @@ struct ControllerLabels {
     controller: &'static str,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        // Upstream's: 10 ns to 10 s.
-        let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(1e-8, 10.0, 10));
-        Self {
-            leader: Family::default(),
-            work: Family::new_with_constructor(histogram),
-            retries: Family::default(),
-            restarts: Family::default(),
-            reachable: Family::default(),
-            renewals: Family::default(),
-            expiry: Family::default(),
-        }
-    }
-}
-
 impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
+        let metrics = Self { work: work_queue::Metrics::register(registry), ..Self::default() };
         registry.register(
             "leader_election_master_status",
             "1 if this replica is the leader and runs the controllers",
             metrics.leader.clone(),
-        );
-        registry.register_with_unit(
-            "workqueue_work_duration",
-            "Time of the reconciliations of a controller",
-            Unit::Seconds,
-            metrics.work.clone(),
-        );
-        registry.register(
-            "workqueue_retries",
-            "Reconciliations that failed, in part or as a whole, and are retried",
-            metrics.retries.clone(),
         );
         let registry = own(registry);
         registry.register("controller_restarts", "Restarts of a controller", metrics.restarts.clone());
@@ -113,13 +82,9 @@ impl Metrics {
         self.leader.get_or_create_owned(&NameLabels { name: lease.to_owned() })
     }
 
-    /// Counts a reconciliation.
-    pub fn reconciled(&self, controller: &'static str, took: Duration, retry: bool) {
-        let labels = NameLabels { name: controller.to_owned() };
-        self.work.get_or_create(&labels).observe(took.as_secs_f64());
-        if retry {
-            self.retries.get_or_create(&labels).inc();
-        }
+    /// What measures the reconciliations of a controller.
+    pub(super) fn queue(&self, controller: &'static str) -> WorkQueue {
+        self.work.queue(controller)
     }
 
     /// Counts a renewal.

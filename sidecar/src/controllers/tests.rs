@@ -69,7 +69,7 @@ pub(super) fn context() -> (watch::Sender<Arc<Fleet>>, Context) {
         host,
         namespace: Arc::from("ns"),
         fleet,
-        karmada_clusters: watch::channel(None).1,
+        hub_clusters: watch::channel(None).1,
         conditions,
         verdicts: Arc::default(),
         enrollments: Arc::default(),

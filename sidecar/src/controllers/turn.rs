@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::work_queue::{Queued, WorkQueue};
 use crate::retry;
 
 #[derive(Debug)]
 pub(super) struct Turn {
     due: Instant,
     under_way: bool,
-    begun: Instant,
+    /// While it is due and waits for a place.
+    queued: Option<Queued>,
     /// How long is waited after the next failure.
     pause: Duration,
 }
@@ -18,13 +20,12 @@ pub(super) struct Turn {
 impl Turn {
     /// Due at once.
     pub(super) fn now() -> Self {
-        let now = Instant::now();
-        Self { due: now, under_way: false, begun: now, pause: FIRST_PAUSE }
+        Self { due: Instant::now(), under_way: false, queued: None, pause: FIRST_PAUSE }
     }
 
     /// Due at once, as if nothing had failed; what is under way goes on.
     pub(super) fn restart(&mut self) {
-        *self = Self { under_way: self.under_way, begun: self.begun, ..Self::now() };
+        *self = Self { under_way: self.under_way, queued: self.queued.take(), ..Self::now() };
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {
@@ -48,17 +49,25 @@ impl Turn {
     /// Due then at the earliest.
     pub(super) fn postpone(&mut self, at: Instant) {
         self.due = self.due.max(at);
+        self.queued = None;
+    }
+
+    /// It is due, and waits for a place.
+    pub(super) fn wait(&mut self, queue: &WorkQueue) {
+        let due = self.due;
+        self.queued.get_or_insert_with(|| queue.add(due));
     }
 
     /// Whatever changes from now on makes it due again before that time has passed.
-    pub(super) fn begin(&mut self, again: Duration) {
+    pub(super) fn begin(&mut self, again: Duration, queue: &WorkQueue) -> Queued {
+        self.wait(queue);
         self.under_way = true;
-        self.begun = Instant::now();
-        self.due = self.begun + again;
+        let due = std::mem::replace(&mut self.due, Instant::now() + again);
+        self.queued.take().unwrap_or_else(|| queue.add(due))
     }
 
-    /// Ends what is under way, and returns how long it took.
-    pub(super) fn done(&mut self, retry: bool) -> Duration {
+    /// Ends what is under way.
+    pub(super) fn done(&mut self, retry: bool) {
         self.under_way = false;
         if retry {
             self.hurry(Instant::now() + retry::jittered(self.pause));
@@ -66,7 +75,6 @@ impl Turn {
         } else {
             self.pause = FIRST_PAUSE;
         }
-        self.begun.elapsed()
     }
 }
 
@@ -76,12 +84,17 @@ const LAST_PAUSE: Duration = Duration::from_secs(60);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers::work_queue::Metrics;
+
+    fn queue() -> WorkQueue {
+        Metrics::default().queue("access")
+    }
 
     #[tokio::test(start_paused = true)]
     async fn pause_doubles_up_to_a_minute_and_success_resets_it() {
-        let mut turn = Turn::now();
+        let (mut turn, queue) = (Turn::now(), queue());
         let mut pause_after = |retry| {
-            turn.begin(Duration::from_secs(3600));
+            turn.begin(Duration::from_secs(3600), &queue);
             assert!(turn.next().is_none() && !turn.is_due(Instant::now() + Duration::from_secs(7200)));
             turn.done(retry);
             turn.due() - Instant::now()
@@ -96,11 +109,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn change_while_it_is_under_way_makes_it_due_again() {
-        let mut turn = Turn::now();
-        turn.begin(Duration::from_secs(3600));
+        let (mut turn, queue) = (Turn::now(), queue());
+        turn.begin(Duration::from_secs(3600), &queue);
         turn.hurry(Instant::now());
         assert!(!turn.is_due(Instant::now()));
         turn.done(false);
         assert!(turn.is_due(Instant::now()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turn_is_queued_from_its_wait_until_its_place() {
+        let (mut turn, queue) = (Turn::now(), queue());
+        turn.wait(&queue);
+        turn.wait(&queue);
+        turn.restart();
+        assert_eq!(queue.depth(), 1);
+        turn.postpone(Instant::now() + Duration::from_secs(1));
+        assert_eq!(queue.depth(), 0);
+        turn.wait(&queue);
+        let queued = turn.begin(Duration::from_secs(3600), &queue);
+        assert_eq!(queue.depth(), 1);
+        let _work = queued.begin();
+        assert_eq!(queue.depth(), 0);
     }
 }

@@ -1,10 +1,9 @@
 //! What is served here, for the host's aggregator and for clients: groups and resources, OpenAPI and
 //! the version. The host waits for these before it deletes a namespace, so nothing here asks anybody:
-//! every document is built once, from constants.
-
-use std::sync::LazyLock;
+//! every document is built once, at the start.
 
 use http::{HeaderMap, Response, StatusCode};
+use kubectl_mc_api::Origin;
 
 use crate::endpoints::clusters::accept;
 use crate::request::body::Body;
@@ -17,71 +16,111 @@ mod version;
 
 use published::{JSON, Published};
 
-/// Answers a request for one of the documents, or says that the client has it already.
-pub fn respond(document: Document, headers: &HeaderMap) -> Response<Body> {
-    match document {
-        Document::Groups => groups(headers),
-        Document::Group => DOCUMENTS.group.respond(headers),
-        Document::Resources => DOCUMENTS.resources.respond(headers),
-        Document::Version => DOCUMENTS.version.respond(headers),
-        Document::OpenApiV3Index => DOCUMENTS.openapi_v3_index.respond(headers),
-        Document::OpenApiV2 => json_only(&DOCUMENTS.openapi_v2, headers),
-        Document::OpenApiV3 => json_only(&DOCUMENTS.openapi_v3, headers),
+/// The documents for the API groups that are served.
+pub struct Documents {
+    list: Published,
+    aggregated_v2: Published,
+    aggregated_v2beta1: Published,
+    openapi_v2: Published,
+    openapi_v3_index: Published,
+    version: Published,
+    groups: Vec<OfGroup>,
+}
+
+/// The documents for one API group.
+struct OfGroup {
+    origin: Origin,
+    group: Published,
+    resources: Published,
+    openapi_v3: Published,
+}
+
+impl Documents {
+    /// Those for our own group, and for the one that belongs to a hub.
+    pub fn new(hub: Option<Origin>) -> Self {
+        let served: Vec<_> = [Origin::MemberCluster].into_iter().chain(hub).collect();
+        let groups: Vec<_> = served.iter().map(|&origin| OfGroup::new(origin)).collect();
+        let hashes = groups.iter().map(|group| (group.origin, group.openapi_v3.hash()));
+        Self {
+            list: Published::new(JSON, &groups::list(&served)),
+            aggregated_v2: Published::new(groups::AGGREGATED_V2, &groups::aggregated("v2", &served)),
+            aggregated_v2beta1: Published::new(
+                groups::AGGREGATED_V2BETA1,
+                &groups::aggregated("v2beta1", &served),
+            ),
+            openapi_v2: Published::new(JSON, &openapi::v2(&served)),
+            openapi_v3_index: Published::new(JSON, &openapi::v3_index(hashes)),
+            version: Published::new(JSON, &version::info()),
+            groups,
+        }
+    }
+
+    /// Whether the group that belongs to this inventory is served.
+    pub fn has_group(&self, origin: Origin) -> bool {
+        self.of_group(origin).is_some()
+    }
+
+    /// Answers a request for one of the documents, or says that the client has it already.
+    pub fn respond(&self, document: Document, headers: &HeaderMap) -> Response<Body> {
+        match document {
+            Document::Groups => self.groups(headers),
+            Document::Version => self.version.respond(headers),
+            Document::OpenApiV3Index => self.openapi_v3_index.respond(headers),
+            Document::OpenApiV2 => json_only(&self.openapi_v2, headers),
+            Document::Group(origin) | Document::Resources(origin) | Document::OpenApiV3(origin) => {
+                match (document, self.of_group(origin)) {
+                    (Document::Group(_), Some(of_group)) => of_group.group.respond(headers),
+                    (Document::Resources(_), Some(of_group)) => of_group.resources.respond(headers),
+                    (_, Some(of_group)) => json_only(&of_group.openapi_v3, headers),
+                    (_, None) => empty(StatusCode::NOT_FOUND),
+                }
+            }
+        }
+    }
+
+    /// `/apis` is one of three documents; the plain one is for clients that ask for neither of the others.
+    fn groups(&self, headers: &HeaderMap) -> Response<Body> {
+        let aggregated = |clause: &accept::Clause<'_>| {
+            let conversion = clause.takes("application", "json").then(|| clause.conversion()).flatten()?;
+            match conversion {
+                ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(&self.aggregated_v2),
+                ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => Some(&self.aggregated_v2beta1),
+                _ => None,
+            }
+        };
+        let clauses = accept::clauses(headers);
+        clauses.iter().find_map(aggregated).unwrap_or(&self.list).respond(headers)
+    }
+
+    fn of_group(&self, origin: Origin) -> Option<&OfGroup> {
+        self.groups.iter().find(|group| group.origin == origin)
     }
 }
 
-/// `/apis` is one of three documents; the plain one is for who asks for neither of the others.
-fn groups(headers: &HeaderMap) -> Response<Body> {
-    let aggregated = |clause: &accept::Clause<'_>| {
-        let conversion = clause.takes("application", "json").then(|| clause.conversion()).flatten()?;
-        match conversion {
-            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(&DOCUMENTS.aggregated_v2),
-            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => {
-                Some(&DOCUMENTS.aggregated_v2beta1)
-            }
-            _ => None,
+impl OfGroup {
+    fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            group: Published::new(JSON, &groups::group(origin)),
+            resources: Published::new(JSON, &groups::resources(origin)),
+            openapi_v3: Published::new(JSON, &openapi::v3(origin)),
         }
-    };
-    let clauses = accept::clauses(headers);
-    clauses.iter().find_map(aggregated).unwrap_or(&DOCUMENTS.groups).respond(headers)
+    }
 }
 
-/// The aggregator reads JSON. Who takes nothing but protobuf asks it, not us.
+/// The aggregator reads JSON. A client that takes nothing but protobuf asks the host.
 fn json_only(document: &Published, headers: &HeaderMap) -> Response<Body> {
     if accept::clauses(headers).iter().any(|clause| clause.takes("application", "json")) {
         return document.respond(headers);
     }
+    empty(StatusCode::NOT_ACCEPTABLE)
+}
+
+fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::Empty);
-    *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
+    *response.status_mut() = status;
     response
 }
-
-struct Documents {
-    groups: Published,
-    aggregated_v2: Published,
-    aggregated_v2beta1: Published,
-    group: Published,
-    resources: Published,
-    openapi_v2: Published,
-    openapi_v3: Published,
-    openapi_v3_index: Published,
-    version: Published,
-}
-
-static DOCUMENTS: LazyLock<Documents> = LazyLock::new(|| {
-    let openapi_v3 = Published::new(JSON, &openapi::v3());
-    Documents {
-        groups: Published::new(JSON, &groups::list()),
-        aggregated_v2: Published::new(groups::AGGREGATED_V2, &groups::aggregated("v2")),
-        aggregated_v2beta1: Published::new(groups::AGGREGATED_V2BETA1, &groups::aggregated("v2beta1")),
-        group: Published::new(JSON, &groups::group()),
-        resources: Published::new(JSON, &groups::resources()),
-        openapi_v2: Published::new(JSON, &openapi::v2()),
-        openapi_v3_index: Published::new(JSON, &openapi::v3_index(openapi_v3.hash())),
-        openapi_v3,
-        version: Published::new(JSON, &version::info()),
-    }
-});
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kubectl_mc_api::{ClusterName, Origin, path};
+use kubectl_mc_api::{ClusterName, Origin};
 use tracing::warn;
 
 use crate::identity::review_metrics::ReviewMetrics;
@@ -29,8 +29,8 @@ use subject_access_review::{Decision, SubjectAccessReviews, Ttl};
 pub struct Authorizer {
     always_allowed: AlwaysAllowed,
     reviews: SubjectAccessReviews,
-    /// Whether grants of Karmada's group count for Karmada's members.
-    counts_karmada: bool,
+    /// The hub whose members its own grants open as well.
+    hub: Option<Origin>,
     metrics: Metrics,
 }
 
@@ -41,8 +41,8 @@ pub struct Config {
     pub ttl: Ttl,
     /// The shares of the priority levels in the reviews under way.
     pub levels: Option<Shares>,
-    /// Whether grants of Karmada's group count for Karmada's members.
-    pub counts_karmada: bool,
+    /// The hub whose members its own grants open as well.
+    pub hub: Option<Origin>,
 }
 
 /// For whom the host is asked, each of whom has a share of the reviews under way.
@@ -106,9 +106,9 @@ impl Authorizer {
     }
 
     pub fn with(host: kube::Client, config: Config) -> Self {
-        let Config { always_allowed, ttl, levels, counts_karmada } = config;
+        let Config { always_allowed, ttl, levels, hub } = config;
         let reviews = SubjectAccessReviews::new(host, ttl, levels);
-        Self { always_allowed, reviews, counts_karmada, metrics: Metrics::default() }
+        Self { always_allowed, reviews, hub, metrics: Metrics::default() }
     }
 
     /// Counts what it does there.
@@ -136,7 +136,8 @@ impl Authorizer {
         info: &RequestInfo,
     ) -> Result<Allowed, Error> {
         let EffectiveUser { identity, mut rights } = subject;
-        let (mut reason, mut only_for) = (Arc::default(), None);
+        // The group of a hub has the hub's members only, whatever rights the caller has.
+        let (mut reason, mut only_for) = (Arc::default(), Some(info.group()).filter(|group| group.is_hub()));
         let asker = Asker::Caller(caller);
         for attributes in Attributes::of(info) {
             if self.always_allowed.allows(&attributes) {
@@ -148,12 +149,12 @@ impl Authorizer {
                     attributes
                 }
                 Err(denied @ Error::Denied(_)) => {
-                    let other = self.of_karmada(&attributes).ok_or_else(|| denied.clone())?;
+                    let (hub, other) = self.of_hub(&attributes).ok_or_else(|| denied.clone())?;
                     reason = match self.check(&identity, &other, asker).await {
                         Err(Error::Denied(_)) => return Err(denied),
                         decided => decided?,
                     };
-                    only_for = Some(Origin::Karmada);
+                    only_for = Some(hub);
                     other
                 }
                 Err(error) => return Err(error),
@@ -163,10 +164,15 @@ impl Authorizer {
         Ok(Allowed { identity, rights: rights.into(), only_for, reason })
     }
 
-    /// The right in Karmada's group that counts as well, for members of Karmada's. The host is asked for it whether or
-    /// not the member is one of these: the time that a refusal takes tells nothing of the member.
-    pub fn of_karmada(&self, attributes: &Attributes) -> Option<Attributes> {
-        self.counts_karmada.then(|| attributes.of_karmada()).flatten()
+    /// The right in a hub's group that counts as well, for members of the hub. The host is asked for it whether or not the
+    /// member is one of these: the time that a refusal takes tells nothing of the member.
+    pub fn of_hub(&self, attributes: &Attributes) -> Option<(Origin, Attributes)> {
+        self.hub.and_then(|hub| Some((hub, attributes.of_hub(hub)?)))
+    }
+
+    /// The hub whose members its own grants open as well.
+    pub fn hub(&self) -> Option<Origin> {
+        self.hub
     }
 
     /// How many decisions are kept, of requests and of lists.
@@ -253,10 +259,11 @@ impl Attributes {
     /// and a WebSocket's method is GET. It needs the method's own verb too, as through the host.
     fn of(info: &RequestInfo) -> impl Iterator<Item = Self> {
         let (first, second) = match &info.route {
-            Route::Proxy(cluster, _) => Self::subresource(info, cluster, "proxy"),
-            Route::Attach(cluster) => Self::subresource(info, cluster, "attach"),
+            Route::Proxy(group, cluster, _) => Self::subresource(info, *group, cluster, "proxy"),
+            Route::Attach(cluster) => Self::subresource(info, Origin::MemberCluster, cluster, "attach"),
             Route::Clusters(cluster) => {
-                (Self::cluster(info.verb, cluster.as_ref().or(info.selected.as_ref()), ""), None)
+                let cluster = cluster.as_ref().or(info.selected.as_ref());
+                (Self::cluster(info.verb, Origin::MemberCluster, cluster, ""), None)
             }
             // The verb of a path that names no resource is the method.
             Route::Debug(debug) => {
@@ -272,20 +279,21 @@ impl Attributes {
 
     fn subresource(
         info: &RequestInfo,
+        group: Origin,
         cluster: &ClusterName,
         subresource: &'static str,
     ) -> (Self, Option<Self>) {
         let verb = info.authorized_verb();
         let upgrade = (info.upgrade.is_some() && verb != Verb::Create)
-            .then(|| Self::cluster(Verb::Create, Some(cluster), subresource));
-        (Self::cluster(verb, Some(cluster), subresource), upgrade)
+            .then(|| Self::cluster(Verb::Create, group, Some(cluster), subresource));
+        (Self::cluster(verb, group, Some(cluster), subresource), upgrade)
     }
 
-    fn cluster(verb: Verb, cluster: Option<&ClusterName>, subresource: &'static str) -> Self {
+    fn cluster(verb: Verb, group: Origin, cluster: Option<&ClusterName>, subresource: &'static str) -> Self {
         Self::Resource {
             verb: verb.as_str(),
-            group: path::PROXY_GROUP,
-            resource: path::CLUSTERS,
+            group: group.grant_group(),
+            resource: group.grant_resource(),
             subresource: subresource.into(),
             namespace: "".into(),
             name: cluster.map(|name| name.as_str().to_owned()).unwrap_or_default(),
@@ -294,19 +302,19 @@ impl Attributes {
 
     /// The right to read in a member, or in all of them.
     pub fn entry(cluster: Option<&ClusterName>) -> Self {
-        Self::cluster(Verb::Get, cluster, "proxy")
+        Self::cluster(Verb::Get, Origin::MemberCluster, cluster, "proxy")
     }
 
-    /// The same right to a member's proxy in Karmada's group.
-    fn of_karmada(&self) -> Option<Self> {
+    /// The same right to a member's proxy in a hub's group.
+    fn of_hub(&self, hub: Origin) -> Option<Self> {
         match self {
-            Self::Resource { verb, group: path::PROXY_GROUP, resource, subresource, namespace, name }
-                if subresource == "proxy" =>
+            Self::Resource { verb, group, resource: _, subresource, namespace, name }
+                if *group == Origin::MemberCluster.grant_group() && subresource == "proxy" =>
             {
                 Some(Self::Resource {
                     verb,
-                    group: Origin::Karmada.grant_group(),
-                    resource,
+                    group: hub.grant_group(),
+                    resource: hub.grant_resource(),
                     subresource: subresource.clone(),
                     namespace: namespace.clone(),
                     name: name.clone(),

@@ -1,11 +1,10 @@
-//! The members that requests can be sent to, read from the host's MemberClusters and Secrets, and from Karmada's Clusters,
-//! by [`watch`].
+//! The members that requests can be sent to, read from the host's MemberClusters and Secrets, and from the objects of
+//! a [`hub`], by [`watch`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use kubectl_mc_api::origin::KARMADA_NAMESPACE;
 use kubectl_mc_api::{ClusterName, Origin};
 
 use crate::identity::Identity;
@@ -14,11 +13,12 @@ use crate::members::cluster::Cluster;
 use crate::members::on_demand_access::{Answer, OnDemandAccess};
 
 pub mod fleet;
-pub mod karmada;
+pub mod hub;
 pub mod metrics;
 pub mod renewal;
 pub mod watch;
 
+use hub::Hub;
 pub use metrics::Metrics;
 use renewal::Renewals;
 
@@ -34,17 +34,23 @@ pub struct Inventory {
 pub struct Inventories {
     /// A name in several of them is served from the first.
     pub order: Arc<[Origin]>,
-    /// Where the Secrets of Karmada's Clusters are.
-    pub karmada_namespace: String,
+    /// The hub among them.
+    pub hub: Option<Hub>,
 }
 
 impl Default for Inventories {
     fn default() -> Self {
-        Self { order: Arc::from([Origin::MemberCluster]), karmada_namespace: KARMADA_NAMESPACE.to_owned() }
+        Self { order: Arc::from([Origin::MemberCluster]), hub: None }
     }
 }
 
 impl Inventories {
+    /// The hub whose own API group is served. Karmada serves its group itself.
+    pub fn own_path(&self) -> Option<Origin> {
+        let hub = self.hub.as_ref().map(|hub| hub.origin);
+        hub.filter(|hub| *hub == Origin::KubeAdmiral)
+    }
+
     pub fn has(&self, origin: Origin) -> bool {
         self.order.contains(&origin)
     }

@@ -13,7 +13,6 @@ use hyper::body::Incoming;
 use crate::audit::Trail;
 use crate::endpoints::clusters;
 use crate::endpoints::clusters::Viewer;
-use crate::endpoints::discovery;
 use crate::identity::authentication::By;
 use crate::identity::impersonation;
 use crate::metrics;
@@ -32,7 +31,7 @@ use crate::request::proxy;
 use crate::request::proxy::Draft;
 use crate::request::record::Record;
 use crate::request::redirect;
-use crate::request::request_info::{Health, RequestInfo, Route};
+use crate::request::request_info::{self, Health, RequestInfo, Route};
 use crate::request::services::Services;
 use crate::request::status;
 use crate::request::upgrade;
@@ -123,9 +122,12 @@ async fn respond(
     head?;
     let info = RequestInfo::parse(&request)?;
     record.understood(&info, request.uri().query());
+    if !services.documents.has_group(info.group()) {
+        return Err(request_info::Error::NotFound(request.uri().path().to_owned()).into());
+    }
     // These wait for nobody, neither host nor member.
     match &info.route {
-        Route::Discovery(document) => return Ok(discovery::respond(*document, request.headers())),
+        Route::Discovery(document) => return Ok(services.documents.respond(*document, request.headers())),
         Route::Health(health) => return Ok(self::health(services, *health)),
         Route::Metrics | Route::Debug(_) | Route::Clusters(_) | Route::Proxy(..) | Route::Attach(_) => {}
     }
@@ -188,8 +190,8 @@ async fn respond(
     let allowed = services.authorizer.authorize(subject, user, &info).await?;
     record.allowed(allowed.reason());
 
-    let (name, path) = match &info.route {
-        Route::Proxy(name, path) => (name, path),
+    let (group, name, path) = match &info.route {
+        Route::Proxy(group, name, path) => (*group, name, path),
         Route::Clusters(name) => {
             let (authorizer, identity) = (services.authorizer.clone(), allowed.identity().clone());
             let viewer = Viewer { authorizer, identity, caller: user };
@@ -231,7 +233,7 @@ async fn respond(
         _ => proxy::forward(inventory, &cluster, draft, due).await?,
     };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        let location = redirect::checked(&response, name, path, by)?;
+        let location = redirect::checked(&response, group, name, path, by)?;
         headers::clean_response(response.headers_mut(), path.is_inner_proxy());
         if let Some(location) = location {
             response.headers_mut().insert(header::LOCATION, location);

@@ -110,7 +110,7 @@ impl Record {
             entry.kind = Some(kind);
             entry.is_upgrade = info.upgrade.is_some();
             entry.is_member_discovery = info.is_member_discovery();
-            if let Route::Proxy(cluster, _) | Route::Attach(cluster) = &info.route {
+            if let Route::Proxy(_, cluster, _) | Route::Attach(cluster) = &info.route {
                 entry.cluster = Some(cluster.clone());
             }
             if let Some(trail) = &mut entry.trail {

@@ -3,7 +3,7 @@
 //! aggregator passes no redirects on at all (apimachinery: `util/proxy`, `RejectForwardingRedirects`).
 
 use http::{HeaderValue, Response, header};
-use kubectl_mc_api::{ClusterName, path};
+use kubectl_mc_api::{ClusterName, Origin};
 
 use crate::identity::authentication::By;
 use crate::request::request_info::MemberPath;
@@ -16,6 +16,7 @@ use crate::upstream::Error;
 /// The redirect leaves the program, or the caller would not get it.
 pub fn checked<B>(
     response: &Response<B>,
+    group: Origin,
     cluster: &ClusterName,
     requested: &MemberPath,
     by: By,
@@ -24,7 +25,7 @@ pub fn checked<B>(
     let Some(location) = response.headers().get(header::LOCATION).filter(|_| status.is_redirection()) else {
         return Ok(None);
     };
-    let within = within(requested, location).map(|location| path::member_root(cluster) + location);
+    let within = within(requested, location).map(|location| group.member_root(cluster) + location);
     let Some(location) = within else {
         return Err(Error::Redirect { cluster: cluster.clone(), status });
     };
@@ -54,7 +55,13 @@ mod tests {
     fn location_of(requested: &str, location: &str, by: By) -> Result<Option<String>, Error> {
         let response = Response::builder().status(StatusCode::FOUND).header(header::LOCATION, location);
         let requested = MemberPath::parse(requested).unwrap();
-        let found = checked(&response.body(()).unwrap(), &"m1".parse().unwrap(), &requested, by)?;
+        let found = checked(
+            &response.body(()).unwrap(),
+            Origin::MemberCluster,
+            &"m1".parse().unwrap(),
+            &requested,
+            by,
+        )?;
         Ok(found.map(|location| location.to_str().unwrap().to_owned()))
     }
 
@@ -114,6 +121,9 @@ mod tests {
         let response =
             Response::builder().header(header::LOCATION, "https://elsewhere.example/").body(()).unwrap();
         let requested = MemberPath::parse(UI).unwrap();
-        assert_eq!(checked(&response, &"m1".parse().unwrap(), &requested, By::Token).unwrap(), None);
+        assert_eq!(
+            checked(&response, Origin::MemberCluster, &"m1".parse().unwrap(), &requested, By::Token).unwrap(),
+            None
+        );
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use http::{HeaderMap, Method, Request, Version, header};
-use kubectl_mc_api::{ClusterName, InvalidClusterName, path};
+use kubectl_mc_api::{ClusterName, InvalidClusterName, Origin, path};
 
 use crate::request::field_selector;
 use crate::request::protocol::{NotAllowed, Protocol};
@@ -42,9 +42,10 @@ pub enum Route {
     Debug(Debug),
     /// The read-only view of the inventory; `None` is the collection.
     Clusters(Option<ClusterName>),
-    /// A member's API. Below `selfreviews` it is what a review of the caller needs: everybody may enter there by the
-    /// host's rules (ClusterRole `kubectl-mc-self-reviews`), so the right is the same as below `proxy`.
-    Proxy(ClusterName, MemberPath),
+    /// A member's API, in the API group that belongs to an inventory. Below `selfreviews` it is what a review of the
+    /// caller needs: everybody may enter there by the host's rules (ClusterRole `kubectl-mc-self-reviews`), so the right
+    /// is the same as below `proxy`.
+    Proxy(Origin, ClusterName, MemberPath),
     /// The tunnel of a member's agent.
     Attach(ClusterName),
 }
@@ -55,15 +56,15 @@ pub enum Document {
     /// `/apis`
     Groups,
     /// `/apis/<group>`
-    Group,
+    Group(Origin),
     /// `/apis/<group>/<version>`
-    Resources,
+    Resources(Origin),
     /// `/openapi/v2`
     OpenApiV2,
     /// `/openapi/v3`
     OpenApiV3Index,
     /// `/openapi/v3/apis/<group>/<version>`
-    OpenApiV3,
+    OpenApiV3(Origin),
     /// `/version`
     Version,
 }
@@ -72,9 +73,9 @@ impl Document {
     /// The path, without the group.
     pub const fn path(self) -> &'static str {
         match self {
-            Self::Groups | Self::Group | Self::Resources => "/apis",
+            Self::Groups | Self::Group(_) | Self::Resources(_) => "/apis",
             Self::OpenApiV2 => "/openapi/v2",
-            Self::OpenApiV3Index | Self::OpenApiV3 => "/openapi/v3",
+            Self::OpenApiV3Index | Self::OpenApiV3(_) => "/openapi/v3",
             Self::Version => "/version",
         }
     }
@@ -162,7 +163,7 @@ impl RequestInfo {
     /// nothing: callers who may read a member may ask it what else they may do.
     pub fn authorized_verb(&self) -> Verb {
         match &self.route {
-            Route::Proxy(_, path)
+            Route::Proxy(_, _, path)
                 if self.verb == Verb::Create && self.upgrade.is_none() && path.is_self_review() =>
             {
                 Verb::Get
@@ -171,16 +172,27 @@ impl RequestInfo {
         }
     }
 
+    /// The inventory whose API group the request is about.
+    pub fn group(&self) -> Origin {
+        match self.route {
+            Route::Proxy(group, ..)
+            | Route::Discovery(
+                Document::Group(group) | Document::Resources(group) | Document::OpenApiV3(group),
+            ) => group,
+            _ => Origin::MemberCluster,
+        }
+    }
+
     /// Whether this is one of kubectl's discovery calls to a member. kubectl hides a JSON Status
     /// that answers one, so errors of ours are plain text there.
     pub fn is_member_discovery(&self) -> bool {
-        matches!(&self.route, Route::Proxy(_, path) if path.is_discovery())
+        matches!(&self.route, Route::Proxy(_, _, path) if path.is_discovery())
     }
 
     /// Whether the request has no natural end (apiserver: `filters/longrunning.go`, by the inner path).
     pub fn is_long_running(&self, query: Option<&str>) -> bool {
         match &self.route {
-            Route::Proxy(_, path) => {
+            Route::Proxy(_, _, path) => {
                 self.upgrade.is_some() || path.is_long_running(self.verb == Verb::Get, query)
             }
             // A kube-apiserver takes any subresource of this name for one.
@@ -194,7 +206,8 @@ impl Route {
     fn parse(target: &str) -> Result<Self, Error> {
         // A path-cleaning reader would see another path than we do: refuse what invites cleaning.
         let Some(rest) = target.strip_prefix(path::CLUSTERS_PATH) else {
-            return Self::fixed(target).ok_or_else(|| Error::NotFound(target.to_owned()));
+            let route = Self::fixed(target).map(Ok).or_else(|| Self::of_hub(target));
+            return route.unwrap_or_else(|| Err(Error::NotFound(target.to_owned())));
         };
         let Some(rest) = rest.strip_prefix('/') else {
             let collection = rest.is_empty();
@@ -211,22 +224,37 @@ impl Route {
         let name: ClusterName = name.parse()?;
         match rest {
             None | Some("") => Ok(Self::Clusters(Some(name))),
-            Some("proxy") => Ok(Self::Proxy(name, MemberPath::root())),
+            Some("proxy") => Ok(Self::Proxy(Origin::MemberCluster, name, MemberPath::root())),
             Some("attach") => Ok(Self::Attach(name)),
             Some(rest) => {
                 let not_found = || Error::NotFound(target.to_owned());
                 if let Some(inner) = rest.strip_prefix("proxy/") {
-                    return Ok(Self::Proxy(name, MemberPath::parse(inner)?));
+                    return Ok(Self::Proxy(Origin::MemberCluster, name, MemberPath::parse(inner)?));
                 }
                 let inner = rest.strip_prefix(path::SELF_REVIEWS).and_then(|rest| rest.strip_prefix('/'));
                 let path = MemberPath::parse(inner.ok_or_else(not_found)?)?;
-                path.is_below_self_reviews().then_some(Self::Proxy(name, path)).ok_or_else(not_found)
+                let is_review = path.is_below_self_reviews();
+                let route = Self::Proxy(Origin::MemberCluster, name, path);
+                is_review.then_some(route).ok_or_else(not_found)
             }
         }
     }
 
+    /// A member's API in the API group of a hub.
+    fn of_hub(target: &str) -> Option<Result<Self, Error>> {
+        let hubs = Origin::ALL.into_iter().filter(|origin| origin.is_hub());
+        let (hub, rest) = hubs
+            .filter_map(|hub| Some((hub, target.strip_prefix(hub.collection())?.strip_prefix('/')?)))
+            .next()?;
+        let (name, rest) = rest.split_once('/')?;
+        let path = match rest {
+            "proxy" => Ok(MemberPath::root()),
+            rest => MemberPath::parse(rest.strip_prefix("proxy/")?),
+        };
+        Some(name.parse().map_err(Error::from).and_then(|name| Ok(Self::Proxy(hub, name, path?))))
+    }
+
     fn fixed(target: &str) -> Option<Self> {
-        let group = |path: &str| path.strip_prefix('/')?.strip_prefix(path::PROXY_GROUP).map(str::to_owned);
         Some(match target {
             "/apis" | "/apis/" => Self::Discovery(Document::Groups),
             "/openapi/v2" => Self::Discovery(Document::OpenApiV2),
@@ -238,15 +266,19 @@ impl Route {
             "/debug/state" => Self::Debug(Debug::State),
             "/debug/flags/v" => Self::Debug(Debug::LogLevel),
             _ => {
-                let (document, rest) = match target.strip_prefix("/openapi/v3") {
-                    Some(rest) => (Document::OpenApiV3, rest),
-                    None => (Document::Resources, target),
-                };
-                match (document, group(rest.strip_prefix("/apis")?)?.trim_end_matches('/')) {
-                    (document, version) if version.strip_prefix('/') == Some(path::PROXY_VERSION) => {
-                        Self::Discovery(document)
+                let rest = target.strip_prefix("/openapi/v3");
+                let (is_openapi, rest) = (rest.is_some(), rest.unwrap_or(target));
+                let rest = rest.strip_prefix("/apis/")?;
+                let (group, version) = rest.split_once('/').unwrap_or((rest, ""));
+                let group = Origin::of_group(group)?;
+                match version.trim_end_matches('/') {
+                    "" if !is_openapi => Self::Discovery(Document::Group(group)),
+                    version if version == group.grant_version() && is_openapi => {
+                        Self::Discovery(Document::OpenApiV3(group))
                     }
-                    (Document::Resources, "") => Self::Discovery(Document::Group),
+                    version if version == group.grant_version() => {
+                        Self::Discovery(Document::Resources(group))
+                    }
                     _ => return None,
                 }
             }

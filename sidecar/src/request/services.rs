@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::Auditor;
 use crate::endpoints::clusters::Registry;
+use crate::endpoints::discovery::Documents;
 use crate::identity::authentication::Authenticator;
 use crate::identity::authorization::{Allowed, Authorizer};
 use crate::identity::impersonation::member;
@@ -34,6 +35,8 @@ pub struct Services {
     pub limits: Arc<Limits>,
     pub inventory: Arc<Inventory>,
     pub registry: Registry,
+    /// What is served, for discovery.
+    pub documents: Documents,
     pub rules: member::Rules,
     pub request_timeout: Duration,
     pub tunnels: Tunnels,

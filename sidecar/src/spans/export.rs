@@ -1,20 +1,16 @@
-//! Spans that are over: a bounded queue, and their export in batches. A span without room is dropped and counted, so that
-//! no request waits for the collector.
+//! Exports the queued spans in batches, and counts them.
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use opentelemetry::Context;
-use opentelemetry_sdk::error::OTelSdkResult;
-use opentelemetry_sdk::trace::{Span, SpanData, SpanExporter, SpanProcessor};
+use opentelemetry_sdk::trace::SpanExporter;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::queue::Ended;
 use crate::metrics::own;
 
 #[derive(Clone, Debug, Default)]
@@ -40,46 +36,14 @@ impl Metrics {
         metrics
     }
 
-    fn dropped(&self, reason: &'static str) -> Counter {
+    pub(super) fn dropped(&self, reason: &'static str) -> Counter {
         self.dropped.get_or_create_owned(&Reason { reason })
-    }
-}
-
-/// Where a span goes when it is over.
-#[derive(Debug)]
-pub(super) struct Queue {
-    spans: Sender<SpanData>,
-    dropped: Counter,
-}
-
-impl Queue {
-    pub(super) fn new(size: usize, metrics: &Metrics) -> (Self, Receiver<SpanData>) {
-        let (spans, ended) = channel(size);
-        (Self { spans, dropped: metrics.dropped("queue full") }, ended)
-    }
-}
-
-impl SpanProcessor for Queue {
-    fn on_start(&self, _: &mut Span, _: &Context) {}
-
-    fn on_end(&self, span: SpanData) {
-        if self.spans.try_send(span).is_err() {
-            self.dropped.inc();
-        }
-    }
-
-    fn force_flush(&self) -> OTelSdkResult {
-        Ok(())
-    }
-
-    fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
-        Ok(())
     }
 }
 
 /// Exports spans until `stop`, and then those that are queued.
 pub(super) async fn run(
-    mut ended: Receiver<SpanData>,
+    ended: Arc<Ended>,
     exporter: impl SpanExporter,
     metrics: Metrics,
     stop: CancellationToken,
@@ -87,18 +51,13 @@ pub(super) async fn run(
     let failed = metrics.dropped("export failed");
     let mut is_failing = false;
     loop {
-        let mut batch = Vec::with_capacity(MAX_BATCH);
-        // Cancel-safe: received spans are in the batch.
+        // Cancel-safe: nothing is taken before.
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            () = fill(&mut batch, &mut ended) => {}
+            () = ended.filled() => {}
         }
-        while batch.len() < MAX_BATCH
-            && let Ok(span) = ended.try_recv()
-        {
-            batch.push(span);
-        }
+        let batch = ended.take();
         if batch.is_empty() {
             return;
         }
@@ -121,35 +80,17 @@ pub(super) async fn run(
     }
 }
 
-/// Waits for a span, and then for a full batch or for a while.
-async fn fill(batch: &mut Vec<SpanData>, ended: &mut Receiver<SpanData>) {
-    if ended.recv_many(batch, MAX_BATCH).await == 0 {
-        return;
-    }
-    // Cancel-safe, as `recv_many` is.
-    tokio::select! {
-        () = sleep(MAX_WAIT) => {}
-        () = async {
-            while batch.len() < MAX_BATCH && ended.recv_many(batch, MAX_BATCH - batch.len()).await > 0 {}
-        } => {}
-    }
-}
-
-/// Spans that wait for their export, the default of OpenTelemetry's SDKs: about 2 MiB.
-pub(super) const QUEUE_SIZE: usize = 2048;
-/// Spans in one export, the default of the SDKs.
-const MAX_BATCH: usize = 512;
-/// How long a span waits for others, the default of the SDKs.
-const MAX_WAIT: Duration = Duration::from_secs(5);
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use opentelemetry::trace::{Tracer, TracerProvider};
-    use opentelemetry_sdk::error::OTelSdkError;
-    use opentelemetry_sdk::trace::SdkTracerProvider;
+    use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
+    use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData};
     use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
     use tokio::time::Instant;
 
+    use super::super::queue::{MAX_BATCH, MAX_WAIT, Queue, SIZE};
     use super::*;
 
     /// Passes on the sizes of batches, or fails.
@@ -165,9 +106,9 @@ mod tests {
         }
     }
 
-    /// Ends so many spans in a queue of this size.
-    fn ended(spans: usize, size: usize, metrics: &Metrics) -> (SdkTracerProvider, Receiver<SpanData>) {
-        let (queue, ended) = Queue::new(size, metrics);
+    /// Ends so many spans.
+    fn ended(spans: usize) -> (SdkTracerProvider, Arc<Ended>) {
+        let (queue, ended) = Queue::new(SIZE, Counter::default());
         let provider = SdkTracerProvider::builder().with_span_processor(queue).build();
         for _ in 0..spans {
             drop(provider.tracer("").start("span"));
@@ -178,7 +119,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn spans_are_exported_together_after_a_while() {
         let metrics = Metrics::default();
-        let (_provider, ended) = ended(MAX_BATCH + 3, QUEUE_SIZE, &metrics);
+        let (_provider, ended) = ended(MAX_BATCH + 3);
         let (sender, mut sizes) = unbounded_channel();
         let begin = Instant::now();
         tokio::spawn(run(ended, Batches(Some(sender)), metrics.clone(), CancellationToken::new()));
@@ -189,17 +130,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn span_without_room_is_dropped_and_counted() {
-        let metrics = Metrics::default();
-        let (_provider, mut ended) = ended(5, 2, &metrics);
-        assert_eq!(metrics.dropped("queue full").get(), 3);
-        assert!(ended.try_recv().is_ok() && ended.try_recv().is_ok() && ended.try_recv().is_err());
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn queued_spans_are_exported_at_the_end() {
         let metrics = Metrics::default();
-        let (_provider, ended) = ended(MAX_BATCH + 1, QUEUE_SIZE, &metrics);
+        let (_provider, ended) = ended(MAX_BATCH + 1);
         let (sender, mut sizes) = unbounded_channel();
         let stop = CancellationToken::new();
         stop.cancel();
@@ -212,7 +145,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failed_export_is_counted() {
         let metrics = Metrics::default();
-        let (_provider, ended) = ended(4, QUEUE_SIZE, &metrics);
+        let (_provider, ended) = ended(4);
         let stop = CancellationToken::new();
         stop.cancel();
         run(ended, Batches(None), metrics.clone(), stop).await;

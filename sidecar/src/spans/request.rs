@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
-use kubectl_mc_api::path::CLUSTERS_PATH;
 use kubectl_mc_api::{ClusterName, Hop};
 use opentelemetry::trace::{
     Link, Span as _, SpanContext, SpanKind, Status, TraceContextExt, TraceId, Tracer as _,
@@ -68,11 +67,11 @@ impl RequestSpan {
         let (rest, cluster) = match &info.route {
             Route::Clusters(None) => ("", None),
             Route::Clusters(Some(_)) => ("/{:name}", None),
-            Route::Proxy(cluster, _) => ("/{:name}/proxy", Some(cluster)),
+            Route::Proxy(_, cluster, _) => ("/{:name}/proxy", Some(cluster)),
             Route::Attach(cluster) => ("/{:name}/attach", Some(cluster)),
             Route::Discovery(_) | Route::Health(_) | Route::Metrics | Route::Debug(_) => return,
         };
-        self.name = format!("{} {CLUSTERS_PATH}{rest}", self.method);
+        self.name = format!("{} {}{rest}", self.method, info.group().collection());
         self.cluster = cluster.cloned();
     }
 

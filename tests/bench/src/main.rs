@@ -9,6 +9,7 @@
 //! - [`observability`]: the cost of audit events and of traces
 //! - [`agents`]: a member by its agent, direct and through konnectivity; [`agent_fleet`]: thousands of agents
 //! - [`controllers`]: what members cost that nobody asks for, [`access_index`]: what their rights do
+//! - [`hubs`]: the sidecar beside the server of another hub, on the same members
 //! - [`visible_clusters`]: what it costs to show each caller their own clusters
 //! - [`many_clusters`]: the plugin's figures of scale; [`pods`]: what it gets
 //! - [`role`], [`member`], [`bare`]: what this program is when it starts itself
@@ -34,6 +35,7 @@ mod agents;
 mod bare;
 mod controllers;
 mod fleet;
+mod hubs;
 mod isolation;
 mod machine;
 mod many_clusters;
@@ -103,6 +105,8 @@ enum Figure {
     Routes,
     Agents,
     AgentFleet,
+    /// Needs a bed with Karmada's server: `testbed run --karmada host`; no other figure does
+    Hubs,
 }
 
 fn main() -> ExitCode {
@@ -137,6 +141,13 @@ fn run(cli: &Cli) -> Result<()> {
         let [lists, beside] = visible_clusters::measure(*quick)?;
         print("Lists of 1,000 clusters", &lists)?;
         print("Another caller beside such lists", &beside)?;
+    }
+    if only.contains(&Figure::Hubs) {
+        print("Hubs: one small ConfigMap of a member of Karmada", &hubs::measure(*quick)?)?;
+        print("Hubs: start of a sidecar with many members", &hubs::start(*quick)?)?;
+    }
+    if only.iter().all(|&figure| figure == Figure::Hubs) && !only.is_empty() {
+        return Ok(());
     }
     let site = Site::new()?;
     if wanted(Figure::Plugin) {

@@ -88,6 +88,11 @@ impl Ways {
 }
 
 impl Way {
+    /// To a member below a server, as the caller of a token.
+    pub(crate) fn at(name: &'static str, server: String, ca: &Path, token: &str, pids: Vec<u32>) -> Self {
+        Self { name, server, ca: ca.to_owned(), token: token.to_owned(), act_as: None, pids }
+    }
+
     /// The same by another sidecar.
     pub(crate) fn by(&self, sidecar: &Sidecar) -> Self {
         let (_, path) = self.server.split_once(CLUSTERS).unwrap_or_default();

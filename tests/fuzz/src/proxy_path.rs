@@ -3,7 +3,7 @@
 //! however it is spelt, or lose a byte on its way.
 
 use http::{Request, Uri, header};
-use kubectl_mc_api::path;
+use kubectl_mc_api::{Origin, path};
 use percent_encoding::percent_decode;
 use sidecar::request::request_info::{RequestInfo, Route, Verb};
 
@@ -27,8 +27,8 @@ pub fn run(input: &[u8]) {
     for path in [raw, &decoded] {
         agrees(&info, method, path);
     }
-    if let Route::Proxy(name, member) = &info.route {
-        passes_unchanged(raw, name.as_str(), member.as_str());
+    if let Route::Proxy(group, name, member) = &info.route {
+        passes_unchanged(raw, *group, name.as_str(), member.as_str());
         assert_eq!(info.upgrade, None, "nobody asked for an upgrade");
     }
     // Nothing of it may fail, whatever it says.
@@ -38,14 +38,16 @@ pub fn run(input: &[u8]) {
 
 fn agrees(info: &RequestInfo, method: &str, path: &str) {
     let upstream = Upstream::read(method, path).expect("the host would not read it at all");
-    let of_clusters = upstream.is_resource(path::PROXY_GROUP, path::PROXY_VERSION, path::CLUSTERS)
-        && upstream.namespace.is_empty();
+    let group = info.group();
+    let of_clusters =
+        upstream.is_resource(group.grant_group(), group.grant_version(), group.grant_resource())
+            && upstream.namespace.is_empty();
     match &info.route {
-        Route::Proxy(name, member) => {
+        Route::Proxy(group, name, member) => {
             assert!(of_clusters, "{upstream:?}");
             assert_eq!(upstream.name, name.as_str());
             match upstream.subresource {
-                path::SELF_REVIEWS => only_reviews(method, member.as_str()),
+                path::SELF_REVIEWS if !group.is_hub() => only_reviews(method, member.as_str()),
                 subresource => assert_eq!(subresource, "proxy"),
             }
             assert_eq!(upstream.verb, info.verb.as_str());
@@ -92,8 +94,8 @@ const REVIEWS: [(&str, &str); 3] = [
     ("authorization.k8s.io", "selfsubjectrulesreviews"),
 ];
 
-fn passes_unchanged(raw: &str, name: &str, member: &str) {
-    let cluster = format!("{}/{name}", path::CLUSTERS_PATH);
+fn passes_unchanged(raw: &str, group: Origin, name: &str, member: &str) {
+    let cluster = format!("{}/{name}", group.collection());
     let passes = |subresource| raw == format!("{cluster}/{subresource}{member}");
     let is_root = raw == format!("{cluster}/proxy") && member == "/";
     assert!(passes("proxy") || passes(path::SELF_REVIEWS) || is_root, "{raw} became {member}");

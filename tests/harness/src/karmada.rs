@@ -1,4 +1,5 @@
-//! Karmada's inventory on the bed's host: the definition of its Cluster, and members as `karmadactl join` and Karmada's
+//! Karmada's inventory on the bed's host: its own aggregated API server, where the bed has one for the host (`--karmada host`),
+//! else a definition of its Cluster; and members as `karmadactl join` and Karmada's
 //! unified-auth controller make them (karmada-io/karmada: `pkg/util/credential.go`, `pkg/controllers/unifiedauth`).
 
 use anyhow::{Context, Result};
@@ -28,7 +29,9 @@ impl Karmada {
     /// `rights` is the manifest of what the sidecar may do besides.
     pub fn start(name: &str, rights: &str, flags: &[&str]) -> Result<Self> {
         let (turn, host, fleet) = (Turn::take("karmada")?, host()?, OwnFleet::new(name)?);
-        host.apply(&format!("{DEFINITIONS}/clusters.cluster.karmada.io"), &definition())?;
+        if bed()?.host.karmada.is_none() {
+            host.apply(&format!("{DEFINITIONS}/clusters.cluster.karmada.io"), &definition())?;
+        }
         namespace(&host)?;
         Tool::admin(&bed()?.host)?.ok(&["apply", "-f", rights])?;
         eventually("Karmada's Clusters are served", SOON, || host.get(CLUSTERS).map(Some))?;
@@ -124,9 +127,13 @@ fn namespace(api: &Api) -> Result<()> {
     Ok(())
 }
 
-/// The token of a service account that is made, and the authority beside it, both encoded.
 fn account(api: &Api, name: &str) -> Result<(Value, Value)> {
-    let path = |kind: &str| format!("/api/v1/namespaces/{NAMESPACE}/{kind}/{name}");
+    account_in(api, NAMESPACE, name)
+}
+
+/// The token of a service account that is made, and the authority beside it, both encoded.
+pub(crate) fn account_in(api: &Api, namespace: &str, name: &str) -> Result<(Value, Value)> {
+    let path = |kind: &str| format!("/api/v1/namespaces/{namespace}/{kind}/{name}");
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
     api.apply(&path("serviceaccounts"), &account)?;
     let annotations = json!({"kubernetes.io/service-account.name": name});
@@ -145,7 +152,7 @@ fn cluster_path(name: &str) -> String {
     format!("{CLUSTERS}/{name}")
 }
 
-/// What of the schema matters here; Karmada serves the kind by an aggregated API server.
+/// What of the schema matters here. Karmada serves the kind by an aggregated API server.
 fn definition() -> Value {
     let text = json!({"type": "string"});
     let reference = json!({"type": "object", "properties": {"namespace": text, "name": text}});

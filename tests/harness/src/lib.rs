@@ -26,6 +26,7 @@
 //!   own; [`konnectivity`]: a proxy whose agent is at the member
 //! - [`oidc`]: issuers of ID tokens; [`openid_provider`]: a real one, and a person who logs in to it
 //! - [`prometheus`]: a real one that scrapes sidecars; [`monitoring`]: the alert rules and the dashboard
+//! - [`kubeadmiral`]: members of KubeAdmiral's inventory
 //! - [`karmada_host`]: a host whose kube-apiserver asks the authorization webhook about the agents of Karmada
 //! - [`relay`]: a way that can be cut and mended
 //! - [`turn`]: one test at a time; [`wait`]: until something is so; [`noise`]: bytes that tell when one is lost
@@ -49,6 +50,7 @@ pub mod http2;
 pub mod karmada;
 pub mod karmada_host;
 pub mod konnectivity;
+pub mod kubeadmiral;
 pub mod leftovers;
 pub mod managed;
 pub mod monitoring;

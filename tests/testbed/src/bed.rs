@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::certificates::{Authority, ClientCertificate};
 use crate::control_plane;
+use crate::karmada;
 use crate::process::MARK;
 use crate::registration;
 
@@ -109,6 +110,10 @@ pub struct Cluster {
     pub audit_log: PathBuf,
     /// Its node's name.
     pub node: Option<String>,
+    /// Its etcd, for programs that keep their objects there too.
+    pub etcd: String,
+    /// Karmada's aggregated API server, where the bed was asked for one.
+    pub karmada: Option<Karmada>,
 }
 
 impl Cluster {
@@ -154,6 +159,34 @@ impl Cluster {
     /// machine's. That file may be written anew while it runs.
     pub fn restart_apiserver_with_hosts(&self, hosts: &str, flags: &[&str]) -> Result<()> {
         control_plane::restart_apiserver(&self.dir, &self.server, &self.ca_certificate, Some(hosts), flags)
+    }
+}
+
+/// Karmada's aggregated API server of a cluster: it serves `cluster.karmada.io`.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Karmada {
+    /// `https://address:port` of the server itself; it takes the cluster's certificates and tokens.
+    pub url: String,
+    pub ca_certificate: PathBuf,
+    pub log: PathBuf,
+    /// Its folder.
+    pub dir: PathBuf,
+}
+
+impl Karmada {
+    /// Stops it, until it is restarted.
+    pub fn stop(&self) -> Result<()> {
+        karmada::stop(self)
+    }
+
+    /// Stops it and starts it again with flags more, until it is restarted again; `!--flag` takes one out.
+    pub fn restart_with(&self, flags: &[&str]) -> Result<()> {
+        karmada::restart_with(self, flags)
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Result<u32> {
+        karmada::pid(self)
     }
 }
 

@@ -60,6 +60,9 @@ pub(crate) struct Bed {
     /// Give this cluster a node
     #[arg(long, value_name = "CLUSTER")]
     node: Vec<String>,
+    /// Let Karmada's own aggregated API server serve Clusters on this cluster (built the first time, which takes minutes)
+    #[arg(long, value_name = "CLUSTER")]
+    karmada: Vec<String>,
     /// Start this mc-sidecar before the host and register the members with it
     #[arg(long, value_name = "PATH")]
     sidecar: Option<PathBuf>,
@@ -76,7 +79,17 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn wanted(self) -> Wanted {
-        let Self { members, member, spare, node, sidecar, sidecar_image, tracing, loopback } = self;
-        Wanted { members, member, spares: spare, nodes: node, sidecar, sidecar_image, loopback, tracing }
+        let Self { members, member, spare, node, karmada, sidecar, sidecar_image, tracing, loopback } = self;
+        Wanted {
+            members,
+            member,
+            spares: spare,
+            nodes: node,
+            karmada,
+            sidecar,
+            sidecar_image,
+            loopback,
+            tracing,
+        }
     }
 }

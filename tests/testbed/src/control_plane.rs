@@ -85,6 +85,8 @@ pub(crate) fn start(site: &Site<'_>, plan: &ClusterPlan) -> Result<Cluster> {
         ca_key: authority.key,
         audit_log: dir.join("audit.log"),
         node: plan.node.then(|| plan.name.clone()),
+        etcd: format!("http://{}", ports.etcd),
+        karmada: None,
         dir,
     })
 }
@@ -323,7 +325,14 @@ mod tests {
     }
 
     fn apiserver_of(name: &str, spare: bool, loopback: bool) -> Vec<String> {
-        let plan = ClusterPlan { name: name.into(), version: "v1.36.3".into(), index: 1, node: false, spare };
+        let plan = ClusterPlan {
+            name: name.into(),
+            version: "v1.36.3".into(),
+            index: 1,
+            node: false,
+            karmada: false,
+            spare,
+        };
         apiserver_as_planned(&plan, loopback)
     }
 
@@ -351,7 +360,7 @@ mod tests {
         let flag = "--requestheader-uid-headers=X-Remote-Uid";
         let of = |version: &str| {
             let (name, version) = ("m2".into(), version.into());
-            let plan = ClusterPlan { name, version, index: 2, node: false, spare: false };
+            let plan = ClusterPlan { name, version, index: 2, node: false, karmada: false, spare: false };
             has(&apiserver_as_planned(&plan, false), flag)
         };
         assert_eq!(["v1.30.0", "v1.31.9", "v1.32.0", "v1.36.3"].map(of), [false, false, true, true]);

@@ -3,7 +3,7 @@
 //!
 //! - [`bed`]: what a test sees: [`Bed`], [`Cluster`], [`Sidecar`]
 //! - [`plan`]: what is to be started, from the command line's words
-//! - [`start`]: starting it: [`network`], [`control_plane`], [`node`], [`registration`]
+//! - [`start`]: starting it: [`network`], [`control_plane`], [`node`], [`karmada`], [`registration`]
 //! - [`owner`]: who answers for a bed, and [`teardown`] when that one is gone
 //! - [`programs`], [`images`]: what is built once and kept; [`packages`], [`limits`]: what the machine must have
 //! - [`process`], [`certificates`], [`kubectl`], [`probe`], [`wait`], [`progress`]: the tools of all these
@@ -12,6 +12,7 @@ pub mod bed;
 pub mod certificates;
 mod control_plane;
 pub mod images;
+mod karmada;
 mod kubeconfig;
 mod kubectl;
 mod limits;
@@ -29,5 +30,5 @@ pub mod start;
 pub mod teardown;
 mod wait;
 
-pub use bed::{Bed, Cluster, Sidecar};
+pub use bed::{Bed, Cluster, Karmada, Sidecar};
 pub use certificates::ClientCertificate;

@@ -19,6 +19,8 @@ pub struct Wanted {
     pub spares: Vec<String>,
     /// Clusters with a node.
     pub nodes: Vec<String>,
+    /// Clusters with Karmada's aggregated API server.
+    pub karmada: Vec<String>,
     pub sidecar: Option<PathBuf>,
     /// An archive of its image for the nodes of spares; without it, one is packed of the program.
     pub sidecar_image: Option<PathBuf>,
@@ -57,6 +59,8 @@ pub(crate) struct ClusterPlan {
     /// Its place among the bed's clusters; addresses and ports follow from it.
     pub(crate) index: u8,
     pub(crate) node: bool,
+    /// Karmada's aggregated API server serves its Clusters.
+    pub(crate) karmada: bool,
     /// It is registered nowhere.
     pub(crate) spare: bool,
 }
@@ -71,7 +75,8 @@ impl ClusterPlan {
 impl Plan {
     /// `namespaces`: whether this user may make network namespaces.
     pub(crate) fn new(wanted: &Wanted, namespaces: bool) -> Result<Self> {
-        let Wanted { members, member, spares, nodes, sidecar, sidecar_image, loopback, tracing } = wanted;
+        let Wanted { members, member, spares, nodes, karmada, sidecar, sidecar_image, loopback, tracing } =
+            wanted;
         let mut versions = BTreeMap::new();
         for number in 1..=*members {
             versions.insert(format!("m{number}"), DEFAULT_VERSION.to_owned());
@@ -93,8 +98,12 @@ impl Plan {
         if clusters.len() > MAX_CLUSTERS {
             bail!("too many clusters: {}: at most {MAX_CLUSTERS}", clusters.len());
         }
-        if let Some(unknown) = nodes.iter().find(|node| !clusters.iter().any(|(name, _)| name == *node)) {
+        let is_unknown = |wanted: &&String| !clusters.iter().any(|(name, _)| name == *wanted);
+        if let Some(unknown) = nodes.iter().find(is_unknown) {
             bail!("a node for a cluster that is not there: {unknown}");
+        }
+        if let Some(unknown) = karmada.iter().find(is_unknown) {
+            bail!("Karmada for a cluster that is not there: {unknown}");
         }
 
         let loopback = *loopback || !namespaces;
@@ -108,6 +117,7 @@ impl Plan {
         let clusters = clusters
             .map(|(index, (name, version))| ClusterPlan {
                 node: !loopback && nodes.contains(&name),
+                karmada: karmada.contains(&name),
                 spare: usize::from(index) >= first_spare,
                 name,
                 version,
@@ -235,6 +245,16 @@ mod tests {
         let plan = Plan::new(&Wanted { nodes: vec!["m2".into(), "host".into()], ..wanted() }, true).unwrap();
         assert_eq!(plan.clusters.iter().map(|cluster| cluster.node).collect::<Vec<_>>(), [true, false, true]);
         assert!(Plan::new(&Wanted { nodes: vec!["m7".into()], ..wanted() }, true).is_err());
+    }
+
+    #[test]
+    fn karmada_goes_to_a_cluster_that_is_there() {
+        let spares = vec!["k3".into()];
+        let plan = Plan::new(&Wanted { spares, karmada: vec!["k3".into()], ..wanted() }, true).unwrap();
+        let karmada: Vec<_> = plan.clusters.iter().map(|cluster| cluster.karmada).collect();
+        assert_eq!(karmada, [false, false, false, true]);
+        let refused = Plan::new(&Wanted { karmada: vec!["k3".into()], ..wanted() }, true);
+        assert_eq!(refused.unwrap_err().to_string(), "Karmada for a cluster that is not there: k3");
     }
 
     #[test]

@@ -34,6 +34,10 @@ const COLLECTOR: &str = "otlp-collector";
 const PROFILE_CONSUMER: &str = "cluster-profile-consumer";
 const KONNECTIVITY: [&str; 2] = ["konnectivity-server", "konnectivity-agent"];
 const PROMETHEUS: [&str; 2] = ["prometheus", "promtool"];
+/// The server of Karmada's Clusters, which beds start where they are asked to.
+const KARMADA_SERVER: &str = "karmada-aggregated-apiserver";
+/// Programs that are used with it.
+const KARMADA_CLIENTS: [&str; 2] = ["karmadactl", "karmada-agent"];
 
 /// Where the tree is; this crate is only ever used from it.
 pub(crate) fn root() -> &'static Path {
@@ -92,6 +96,22 @@ pub fn build_krew() -> Result<[PathBuf; 3]> {
 pub fn build_prometheus() -> Result<[PathBuf; 2]> {
     build_from(&root().join("tests/prometheus"), DEFAULT_VERSION, &PROMETHEUS)?;
     Ok(prometheus())
+}
+
+/// Builds Karmada's aggregated API server, which takes minutes the first time.
+pub(crate) fn build_karmada() -> Result<()> {
+    build_from(&root().join("tests/karmada"), DEFAULT_VERSION, &[KARMADA_SERVER])
+}
+
+/// Where Karmada's aggregated API server is in a bed that has one.
+pub(crate) fn karmada_server() -> PathBuf {
+    path(DEFAULT_VERSION, KARMADA_SERVER)
+}
+
+/// Builds karmadactl and karmada-agent, and says where they are.
+pub fn build_karmada_clients() -> Result<[PathBuf; 2]> {
+    build_from(&root().join("tests/karmada"), DEFAULT_VERSION, &KARMADA_CLIENTS)?;
+    Ok(KARMADA_CLIENTS.map(|program| path(DEFAULT_VERSION, program)))
 }
 
 /// Where Prometheus and promtool are once everything is built.
@@ -214,6 +234,9 @@ fn package(program: &str) -> String {
         CERT_MANAGER | OPENID_PROVIDER | COLLECTOR | PROFILE_CONSUMER => ".".to_owned(),
         "konnectivity-server" => "sigs.k8s.io/apiserver-network-proxy/cmd/server".to_owned(),
         "konnectivity-agent" => "sigs.k8s.io/apiserver-network-proxy/cmd/agent".to_owned(),
+        KARMADA_SERVER => "github.com/karmada-io/karmada/cmd/aggregated-apiserver".to_owned(),
+        "karmadactl" => "github.com/karmada-io/karmada/cmd/karmadactl".to_owned(),
+        "karmada-agent" => "github.com/karmada-io/karmada/cmd/agent".to_owned(),
         "prometheus" | "promtool" => format!("github.com/prometheus/prometheus/cmd/{program}"),
         "etcd" => "go.etcd.io/etcd/server/v3".to_owned(),
         UPSTREAM_TESTS => "k8s.io/kubernetes/test/e2e".to_owned(),

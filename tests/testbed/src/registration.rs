@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 
@@ -186,25 +186,26 @@ fn serve_group(site: &Site<'_>, host: &Kubectl, address: SocketAddr, authority: 
             spec.remove("selector");
         }
         service["spec"]["ports"][0]["targetPort"] = address.port().into();
-        objects.push(endpoints(address.ip(), address.port()));
+        objects.push(endpoints(NAMESPACE, NAME, address));
     }
     objects.extend([service, api_service]);
     host.apply(&objects)?;
     host.run(&["wait", "--for=condition=Available", API_SERVICE, "--timeout=60s"]).map(drop)
 }
 
-fn endpoints(address: IpAddr, port: u16) -> Value {
+/// Where a Service without pods leads to.
+pub(crate) fn endpoints(namespace: &str, name: &str, address: SocketAddr) -> Value {
     json!({
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {
-            "name": NAME,
-            "namespace": NAMESPACE,
-            "labels": {"kubernetes.io/service-name": NAME, "endpointslice.kubernetes.io/managed-by": "testbed"},
+            "name": name,
+            "namespace": namespace,
+            "labels": {"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": "testbed"},
         },
         "addressType": "IPv4",
-        "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
-        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [address.ip()], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": address.port(), "protocol": "TCP"}],
     })
 }
 

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::bed::{Bed, Cluster};
 use crate::control_plane::{self, Site};
+use crate::karmada;
 use crate::limits;
 use crate::network;
 use crate::node;
@@ -47,6 +48,9 @@ pub fn check(wanted: &Wanted) -> Result<Ready> {
         if cluster.node {
             programs::build(&cluster.version, programs::NODE)?;
         }
+    }
+    if plan.clusters.iter().any(|cluster| cluster.karmada) {
+        programs::build_karmada()?;
     }
     for line in &plan.skipped {
         say(format_args!("skipped: {line}"));
@@ -115,13 +119,16 @@ fn start_cluster(site: &Site<'_>, plan: &ClusterPlan, sidecar: Option<&SidecarIm
         let prepared = plan.node.then(|| {
             scope.spawn(|| step(at(name, "containerd and images"), || node::prepare(site, plan, sidecar)))
         });
-        let cluster = step(at(name, "control plane"), || control_plane::start(site, plan))?;
+        let mut cluster = step(at(name, "control plane"), || control_plane::start(site, plan))?;
         let kubectl = site.kubectl(&cluster.kubeconfig);
         if let Some(prepared) = prepared {
             let prepared = join(prepared)?;
             step(at(name, "node"), || node::join(site, plan, &prepared, &cluster))?;
         }
         step(at(name, "controllers"), || control_plane::controllers_work(&kubectl))?;
+        if plan.karmada {
+            cluster.karmada = Some(step(at(name, "Karmada"), || karmada::start(site, plan, &cluster))?);
+        }
         Ok(cluster)
     })
 }

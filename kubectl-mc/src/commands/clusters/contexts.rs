@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Combination;
+use super::{Combination, given_names, served_by_kubectl};
 use crate::cli::{ClustersArgs, Flags, Output};
 use crate::cluster::cluster_id::KubeconfigContext;
 use crate::cluster::context;
@@ -85,18 +85,9 @@ fn object(context: &KubeconfigContext) -> Value {
 
 /// The first given argument that only the host's list knows.
 fn of_members(arguments: &ClustersArgs, flags: &Flags) -> Option<&'static str> {
-    let ClustersArgs { names, output, selector, no_headers: _, show_labels, sort_by, watch } = arguments;
-    [
-        (!names.is_empty(), "names of clusters"),
-        (selector.is_some(), "--selector"),
-        (!flags.r#where.is_empty(), "--where"),
-        (*show_labels, "--show-labels"),
-        (sort_by.is_some(), "--sort-by"),
-        (*watch, "--watch"),
-        (matches!(output, Some(Output::Template(_))), "a template"),
-    ]
-    .into_iter()
-    .find_map(|(is_given, name)| is_given.then_some(name))
+    let selector = arguments.selector.is_some().then_some("--selector");
+    let filter = (!flags.r#where.is_empty()).then_some("--where");
+    given_names(arguments).or(selector).or(filter).or_else(|| served_by_kubectl(arguments).next())
 }
 
 const HINT: &str = "-C NAMES chooses contexts by name, and --context-selector narrows the contexts by server, user and namespace";

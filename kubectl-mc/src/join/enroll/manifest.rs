@@ -9,7 +9,6 @@ use crate::cli::JoinArgs;
 use crate::error::Failure;
 use crate::join::agent::plan::AgentPlan;
 use crate::join::objects::MemberSide;
-use crate::join::refusals::Variables;
 use crate::join::{manifest, token_policy};
 
 /// Everything but the token.
@@ -28,19 +27,8 @@ impl<'a> Manifest<'a> {
         host_uid: &str,
         until: Timestamp,
     ) -> Result<Self, Failure> {
-        let JoinArgs { no_host_admins, token_duration, bindable_roles, .. } = arguments;
-        let roles = bindable_roles.clone().unwrap_or_default();
-        let side = MemberSide {
-            cluster: name,
-            host_uid: Some(host_uid).filter(|uid| !uid.is_empty()),
-            host_admins: !no_host_admins,
-            validates: true,
-            foreign_namespace: false,
-            keeps_policy: false,
-            token_life: *token_duration,
-            bindable_roles: &roles,
-            refusals: &Variables::new(),
-        };
+        let roles = arguments.bindable_roles.clone().unwrap_or_default();
+        let side = MemberSide::unread(name, Some(host_uid).filter(|uid| !uid.is_empty()), arguments, &roles);
         let (validating, mut before): (Vec<_>, Vec<_>) = side
             .objects(manifest::member()?)
             .into_iter()

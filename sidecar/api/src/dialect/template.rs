@@ -71,7 +71,7 @@ impl fmt::Display for Template {
 
 /// Where a request goes: the part of a URL that two servers differ by.
 #[derive(PartialEq, Eq)]
-struct Origin {
+pub(super) struct Origin {
     scheme: &'static str,
     host: String,
     port: u16,
@@ -79,7 +79,7 @@ struct Origin {
 
 impl Origin {
     /// That of a URL without a user: a user would be a credential of its own.
-    fn of(url: &str) -> Option<Self> {
+    pub(super) fn of(url: &str) -> Option<Self> {
         let (server, _) = split_url(url)?;
         let (scheme, authority, port) = match server.split_once("://")? {
             ("https", authority) => ("https", authority, 443),
@@ -111,7 +111,7 @@ impl Origin {
 }
 
 /// The scheme with the authority, and the path, of a URL.
-fn split_url(url: &str) -> Option<(&str, &str)> {
+pub(super) fn split_url(url: &str) -> Option<(&str, &str)> {
     let authority = url.find("://")? + "://".len();
     let end = url[authority..].find('/').map_or(url.len(), |at| authority + at);
     Some(url.split_at(end))

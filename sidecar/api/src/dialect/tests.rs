@@ -7,7 +7,8 @@ use crate::ClusterName;
 fn every() -> Vec<Dialect> {
     let templates = ["/clusters/{cluster}", "/a/c-{cluster}-x/proxy", "https://host:8443/k8s/{cluster}/api"];
     let templates = templates.map(|template| Dialect::Template(template.parse().unwrap()));
-    [Dialect::Own].into_iter().chain(Dialect::HUBS).chain(templates).collect()
+    let profiles = Dialect::ClusterProfile(Some("fleet".parse().unwrap()));
+    [Dialect::Own, profiles].into_iter().chain(Dialect::HUBS).chain(Dialect::NAMED).chain(templates).collect()
 }
 
 #[test]
@@ -36,10 +37,24 @@ fn each_hub_has_its_paths() {
             "/apis/cluster.core.oam.dev/v1alpha1/clustergateways/m1/proxy",
         ),
         ("rancher", "/k8s/clusters/local/apis/management.cattle.io/v3/clusters", "/k8s/clusters/m1"),
+        (
+            "clusterprofile",
+            "/apis/multicluster.x-k8s.io/v1alpha1/clusterprofiles",
+            "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy",
+        ),
+        (
+            "clusterprofile=fleet",
+            "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/fleet/clusterprofiles",
+            "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/m1/proxy",
+        ),
     ] {
         let dialect: Dialect = dialect.parse().unwrap();
         assert_eq!(dialect.list_path().as_deref(), Some(list));
         assert_eq!(dialect.root(&cluster), root);
+    }
+    assert_eq!((Dialect::Ocm.list_path(), Dialect::Ocm.root(&cluster)), (None, "/m1".to_owned()));
+    for namespace in ["", "a/b", "..", "a?b"] {
+        assert!(format!("clusterprofile={namespace}").parse::<Dialect>().is_err(), "{namespace}");
     }
     let own: ClusterName = "m1".parse().unwrap();
     assert_eq!(Dialect::Own.root(&(&own).into()), crate::path::member_root(&own));
@@ -144,6 +159,8 @@ fn discovery_finds_the_first_hub() {
     assert_eq!(found(&["core.kubeadmiral.io"]), Some(Dialect::KubeAdmiral));
     assert_eq!(found(&["cluster.core.oam.dev"]), Some(Dialect::ClusterGateway));
     assert_eq!(found(&["apps"]), None);
+    // They say only where a member is, and any host may have them.
+    assert_eq!(found(&["multicluster.x-k8s.io"]), None);
     assert_eq!(found(&["cluster.karmada.io", "proxy.kubectl-mc.dev"]), None);
     // A member of a Rancher has some of its CRDs.
     assert_eq!(found(&["management.cattle.io"]), None);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::{Dialect, Segment};
+use super::{Dialect, Segment, profile};
 use crate::{ClusterName, path};
 
 /// The clusters of a hub.
@@ -86,10 +86,12 @@ impl Dialect {
             Self::Clusternet => (&status["k8sVersion"], &status["apiserverURL"]),
             Self::ClusterGateway => (&Value::Null, &spec["access"]["endpoint"]["const"]["address"]),
             Self::Rancher => (&status["version"]["gitVersion"], &status["apiEndpoint"]),
-            Self::Template(_) => (&Value::Null, &Value::Null),
+            Self::ClusterProfile(_) => (&status["version"]["kubernetes"], profile::server(item)),
+            Self::Ocm | Self::Template(_) => (&Value::Null, &Value::Null),
         };
         let conditions = match self {
             Self::ClusterGateway => health(status),
+            Self::ClusterProfile(_) => profile::conditions(conditions(status)),
             _ => conditions(status),
         };
         let mut metadata = json!({"name": name});

@@ -27,6 +27,7 @@ pub struct Values {
     pub list_for: Vec<String>,
     pub inventory: Vec<Origin>,
     pub karmada_namespace: String,
+    pub kubeadmiral_namespace: String,
     pub service_account: ServiceAccount,
     pub resources: Map<String, Value>,
     pub node_selector: BTreeMap<String, String>,

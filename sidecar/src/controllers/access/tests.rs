@@ -21,6 +21,7 @@ fn access(members: usize) -> Access {
         (name.parse().unwrap(), registered)
     };
     let mut access = Access {
+        queue: context.metrics.queue("access"),
         context,
         told: Arc::default(),
         rbac: HostRbac::default(),
@@ -49,11 +50,13 @@ async fn no_more_members_are_synced_at_once_than_there_are_places() {
         access.begin(&mut syncs);
         // Of all that are due, as many as there is place for.
         assert_eq!(syncs.len(), MAX_UNDER_WAY.min(3 * MAX_UNDER_WAY - synced), "after {synced}");
+        let without_a_place = (3 * MAX_UNDER_WAY - synced).saturating_sub(MAX_UNDER_WAY);
+        assert_eq!(usize::try_from(access.queue.depth()), Ok(without_a_place), "after {synced}");
         // Those without a place are no reason to look again before one is done.
         assert!(access.next(syncs.len()) > Instant::now(), "after {synced}");
         let Some(done) = syncs.join_next().await else { break };
-        let (cluster, outcome) = done.unwrap();
-        access.done(&cluster, outcome);
+        let (cluster, work, outcome) = done.unwrap();
+        access.done(&cluster, work, outcome);
         synced += 1;
     }
     assert_eq!(synced, 3 * MAX_UNDER_WAY);

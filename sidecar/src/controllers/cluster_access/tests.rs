@@ -85,7 +85,7 @@ async fn members_without_a_place_are_no_reason_to_look_again() {
     controller.begin(&mut under_way);
     assert!(under_way.len() >= MAX_UNDER_WAY);
     // What is found is written after a while.
-    controller.writes.begin(LONG);
+    controller.writes.begin(LONG, &controller.queue.clone());
     assert!(controller.next(under_way.len()) > Instant::now());
     let mut synced = 0;
     while let Some(done) = under_way.join_next().await {

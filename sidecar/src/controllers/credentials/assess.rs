@@ -2,15 +2,15 @@
 //! accepted it.
 
 use jiff::Timestamp;
+use kubectl_mc_api::ClusterName;
 use kubectl_mc_api::enrollment::Enrollment;
 use kubectl_mc_api::names::ENROLLMENT_UNTIL;
-use kubectl_mc_api::{ClusterName, Origin};
 
 use super::Held;
 use crate::controllers::conditions::Finding;
 use crate::controllers::health::probe::Verdict;
 use crate::members::inventory::fleet::Registered;
-use crate::members::inventory::karmada::impersonator_secret;
+use crate::members::inventory::hub::credential_secret;
 use crate::token::Credential;
 
 /// Why a token is not renewed.
@@ -55,16 +55,13 @@ impl Known<'_> {
 
     /// The Secret with the credential.
     fn secret(&self) -> String {
-        match self.registered.origin {
-            Origin::MemberCluster => self.cluster.member_secret(),
-            Origin::Karmada => impersonator_secret(self.cluster),
-        }
+        credential_secret(self.registered.origin, self.cluster)
     }
 
     /// Why there is nothing that a member could accept.
     fn unusable(&self) -> Option<Finding> {
         let secret = self.secret();
-        if let (Err(why), Origin::Karmada) = (&self.registered.way, self.registered.origin) {
+        if let (Err(why), true) = (&self.registered.way, self.registered.origin.is_hub()) {
             return Some(Finding::no("NoConnection", &**why));
         }
         if self.registered.connection.is_none() {
@@ -125,8 +122,10 @@ impl Known<'_> {
     fn accepted(&self) -> Finding {
         let kind = self.kind();
         let accepts = format!("the member accepts the {kind}");
-        if self.registered.origin == Origin::Karmada {
-            let message = format!("{accepts} in Secret {}, which Karmada keeps", self.secret());
+        if let hub = self.registered.origin
+            && hub.is_hub()
+        {
+            let message = format!("{accepts} in Secret {}, which {} keeps", self.secret(), hub.title());
             return Finding::yes("Accepted", message);
         }
         let Credential::Token(token) = &self.member.credential else {

@@ -76,6 +76,7 @@ fn waiting(registered: Registered) -> usize {
     let (_told, context) = context();
     let mut enroller = Enroller {
         turns: Arc::new(Semaphore::new(1)),
+        queue: context.metrics.queue("enrollment"),
         context,
         waiting: HashMap::new(),
         under_way: JoinSet::new(),
@@ -112,6 +113,7 @@ async fn failure_is_forgotten_when_the_enrollment_is_opened_again() {
     let failures = context.enrollments.subscribe();
     let mut enroller = Enroller {
         turns: Arc::new(Semaphore::new(1)),
+        queue: context.metrics.queue("enrollment"),
         context,
         waiting: HashMap::new(),
         under_way: JoinSet::new(),

@@ -3,8 +3,8 @@
 //! caller their own clusters, and an answer about any other cluster is the same as about one that does not exist.
 //!
 //! One unnamed question is enough for a caller who may enter all of them. Else there is one for each cluster, a few at
-//! a time; the decisions are kept, and shared between lists, by the authorizer. Karmada's members are seen by the same
-//! right in Karmada's group as well.
+//! a time; the decisions are kept, and shared between lists, by the authorizer. Members of a hub are seen by the same right
+//! in the hub's group as well.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -40,12 +40,12 @@ impl Viewer {
         clusters: impl Iterator<Item = (Arc<str>, Origin)>,
     ) -> Result<Visible, authorization::Error> {
         let asker = Asker::Listing(self.caller);
-        if self.enters(None, Origin::MemberCluster, asker).await? {
+        if self.enters(&Attributes::entry(None), asker).await? {
             return Ok(Visible::All);
         }
-        let enters_karmadas = self.enters(None, Origin::Karmada, asker).await?;
+        let (hub, enters_hubs) = (self.authorizer.hub(), self.enters_by_hub(None, asker).await?);
         let entered = stream::iter(clusters).map(async |(name, origin)| {
-            let of_all = enters_karmadas && origin == Origin::Karmada;
+            let of_all = enters_hubs && Some(origin) == hub;
             let enters = match name.parse().ok() {
                 _ if of_all => true,
                 Some(cluster) => self.enters_one(&cluster, origin, asker).await?,
@@ -64,15 +64,14 @@ impl Viewer {
         origin: Origin,
     ) -> Result<bool, authorization::Error> {
         let asker = Asker::Caller(self.caller);
-        if self.enters(None, Origin::MemberCluster, asker).await?
-            || self.enters(Some(name), Origin::MemberCluster, asker).await?
+        if self.enters(&Attributes::entry(None), asker).await?
+            || self.enters(&Attributes::entry(Some(name)), asker).await?
         {
             return Ok(true);
         }
         // Asked whatever it is of, so that the time that an answer takes tells nothing.
-        let enters = self.enters(None, Origin::Karmada, asker).await?
-            || self.enters(Some(name), Origin::Karmada, asker).await?;
-        Ok(enters && origin == Origin::Karmada)
+        let enters = self.enters_by_hub(None, asker).await? || self.enters_by_hub(Some(name), asker).await?;
+        Ok(enters && Some(origin) == self.authorizer.hub())
     }
 
     async fn enters_one(
@@ -81,23 +80,24 @@ impl Viewer {
         origin: Origin,
         asker: Asker,
     ) -> Result<bool, authorization::Error> {
-        Ok(self.enters(Some(name), Origin::MemberCluster, asker).await?
-            || (origin == Origin::Karmada && self.enters(Some(name), origin, asker).await?))
+        Ok(self.enters(&Attributes::entry(Some(name)), asker).await?
+            || (Some(origin) == self.authorizer.hub() && self.enters_by_hub(Some(name), asker).await?))
     }
 
-    /// Whether the viewer has the right by the group that grants access to members of this inventory.
-    async fn enters(
+    /// Whether the viewer has the right by the group of a hub.
+    async fn enters_by_hub(
         &self,
         cluster: Option<&ClusterName>,
-        by: Origin,
         asker: Asker,
     ) -> Result<bool, authorization::Error> {
-        let mut right = Attributes::entry(cluster);
-        if by == Origin::Karmada {
-            let Some(other) = self.authorizer.of_karmada(&right) else { return Ok(false) };
-            right = other;
+        match self.authorizer.of_hub(&Attributes::entry(cluster)) {
+            Some((_, right)) => self.enters(&right, asker).await,
+            None => Ok(false),
         }
-        match self.authorizer.check(&self.identity, &right, asker).await {
+    }
+
+    async fn enters(&self, right: &Attributes, asker: Asker) -> Result<bool, authorization::Error> {
+        match self.authorizer.check(&self.identity, right, asker).await {
             Ok(_) => Ok(true),
             Err(authorization::Error::Denied(_)) => Ok(false),
             Err(error) => Err(error),

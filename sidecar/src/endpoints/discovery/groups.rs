@@ -1,7 +1,7 @@
-//! `/apis` and below: the group, its one version and its resources (apimachinery: `APIGroup`,
+//! `/apis` and below: each group, its one version and its resources (apimachinery: `APIGroup`,
 //! `APIResourceList`; `apidiscovery.k8s.io`).
 
-use kubectl_mc_api::path::{CLUSTERS, PROXY_GROUP, PROXY_GROUP_VERSION, PROXY_VERSION};
+use kubectl_mc_api::Origin;
 use serde_json::{Value, json};
 
 /// An aggregator compares these with what it asked for, to the letter.
@@ -9,30 +9,33 @@ pub(super) const AGGREGATED_V2: &str = "application/json;g=apidiscovery.k8s.io;v
 pub(super) const AGGREGATED_V2BETA1: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
-pub(super) fn list() -> Value {
-    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group()]})
+pub(super) fn list(served: &[Origin]) -> Value {
+    let groups: Vec<_> = served.iter().map(|&origin| group(origin)).collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-pub(super) fn group() -> Value {
-    let version = json!({"groupVersion": PROXY_GROUP_VERSION, "version": PROXY_VERSION});
+pub(super) fn group(origin: Origin) -> Value {
+    let version = json!({"groupVersion": group_version(origin), "version": origin.grant_version()});
     json!({
         "kind": "APIGroup",
         "apiVersion": "v1",
-        "name": PROXY_GROUP,
+        "name": origin.grant_group(),
         "versions": [version],
         "preferredVersion": version,
     })
 }
 
 /// A subresource comes after its resource, or the aggregator cannot tell whose it is.
-pub(super) fn resources() -> Value {
+pub(super) fn resources(origin: Origin) -> Value {
+    let (resource, kind) = (origin.grant_resource(), kind(origin));
     json!({
         "kind": "APIResourceList",
         "apiVersion": "v1",
-        "groupVersion": PROXY_GROUP_VERSION,
+        "groupVersion": group_version(origin),
         "resources": [
-            {"name": CLUSTERS, "singularName": SINGULAR, "namespaced": false, "kind": KIND, "verbs": READ},
-            {"name": format!("{CLUSTERS}/proxy"), "singularName": "", "namespaced": false, "kind": KIND,
+            {"name": resource, "singularName": singular(origin), "namespaced": false, "kind": kind,
+             "verbs": verbs(origin)},
+            {"name": format!("{resource}/proxy"), "singularName": "", "namespaced": false, "kind": kind,
              "verbs": CONNECT},
         ],
     })
@@ -40,31 +43,61 @@ pub(super) fn resources() -> Value {
 
 /// All of the above in one. A `responseKind` that is null stops older clients
 /// (kubernetes/kubernetes#118361).
-pub(super) fn aggregated(version: &str) -> Value {
-    let kind = json!({"group": PROXY_GROUP, "version": PROXY_VERSION, "kind": KIND});
+pub(super) fn aggregated(version: &str, served: &[Origin]) -> Value {
+    let items: Vec<_> = served.iter().map(|&origin| aggregated_group(origin)).collect();
     json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": format!("apidiscovery.k8s.io/{version}"),
         "metadata": {},
-        "items": [{
-            "metadata": {"name": PROXY_GROUP, "creationTimestamp": null},
-            "versions": [{
-                "version": PROXY_VERSION,
-                "resources": [{
-                    "resource": CLUSTERS,
-                    "responseKind": kind,
-                    "scope": "Cluster",
-                    "singularResource": SINGULAR,
-                    "verbs": READ,
-                    "subresources": [{"subresource": "proxy", "responseKind": kind, "verbs": CONNECT}],
-                }],
-                "freshness": "Current",
+        "items": items,
+    })
+}
+
+fn aggregated_group(origin: Origin) -> Value {
+    let (group, version) = (origin.grant_group(), origin.grant_version());
+    let kind = json!({"group": group, "version": version, "kind": kind(origin)});
+    json!({
+        "metadata": {"name": group, "creationTimestamp": null},
+        "versions": [{
+            "version": version,
+            "resources": [{
+                "resource": origin.grant_resource(),
+                "responseKind": kind,
+                "scope": "Cluster",
+                "singularResource": singular(origin),
+                "verbs": verbs(origin),
+                "subresources": [{"subresource": "proxy", "responseKind": kind, "verbs": CONNECT}],
             }],
+            "freshness": "Current",
         }],
     })
 }
 
-const KIND: &str = "Cluster";
-const SINGULAR: &str = "cluster";
-const READ: [&str; 3] = ["get", "list", "watch"];
+fn group_version(origin: Origin) -> String {
+    format!("{}/{}", origin.grant_group(), origin.grant_version())
+}
+
+/// The kind of the resource with the proxy.
+pub(super) const fn kind(origin: Origin) -> &'static str {
+    match origin {
+        Origin::MemberCluster | Origin::Karmada => "Cluster",
+        Origin::KubeAdmiral => "Aggregations",
+    }
+}
+
+const fn singular(origin: Origin) -> &'static str {
+    match origin {
+        Origin::MemberCluster | Origin::Karmada => "cluster",
+        Origin::KubeAdmiral => "aggregations",
+    }
+}
+
+/// What can be done with the resource itself. KubeAdmiral's has nothing but the proxy.
+const fn verbs(origin: Origin) -> &'static [&'static str] {
+    match origin {
+        Origin::MemberCluster => &["get", "list", "watch"],
+        Origin::Karmada | Origin::KubeAdmiral => &[],
+    }
+}
+
 const CONNECT: [&str; 5] = ["create", "delete", "get", "patch", "update"];

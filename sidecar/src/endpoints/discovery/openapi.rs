@@ -1,12 +1,13 @@
-//! OpenAPI of the group, version 2 for the host's merged document and version 3 for who reads it
+//! OpenAPI of the groups, version 2 for the host's merged document and version 3 for who reads it
 //! from here: `kubectl explain clusters.proxy.kubectl-mc.dev`.
 //!
 //! The host takes the security definitions over with the rest, so both documents have them. The
 //! schemas have names of their own: where the host knows another one by the same name, it renames.
 
-use kubectl_mc_api::path::{CLUSTERS_PATH, PROXY_GROUP, PROXY_GROUP_VERSION, PROXY_VERSION};
+use kubectl_mc_api::Origin;
 use serde_json::{Map, Value, json};
 
+use super::groups;
 use super::version::{GIT_COMMIT, GIT_VERSION};
 
 mod schemas;
@@ -18,31 +19,38 @@ enum Edition {
     V3,
 }
 
-pub(super) fn v2() -> Value {
+pub(super) fn v2(served: &[Origin]) -> Value {
+    let paths: Map<_, _> = served.iter().flat_map(|&origin| Edition::V2.paths(origin)).collect();
     json!({
         "swagger": "2.0",
         "info": info(),
-        "paths": Edition::V2.paths(),
+        "paths": paths,
         "definitions": schemas::all(Edition::V2),
         "securityDefinitions": security(),
         "security": [{"BearerToken": []}],
     })
 }
 
-pub(super) fn v3() -> Value {
+pub(super) fn v3(origin: Origin) -> Value {
+    // A group of a hub has no objects.
+    let schemas = if origin.is_hub() { json!({}) } else { schemas::all(Edition::V3) };
     json!({
         "openapi": "3.0.0",
         "info": info(),
-        "paths": Edition::V3.paths(),
-        "components": {"schemas": schemas::all(Edition::V3), "securitySchemes": security()},
+        "paths": Edition::V3.paths(origin),
+        "components": {"schemas": schemas, "securitySchemes": security()},
         "security": [{"BearerToken": []}],
     })
 }
 
 /// Clients keep a document for as long as its hash stays.
-pub(super) fn v3_index(hash: &str) -> Value {
-    let path = format!("apis/{PROXY_GROUP_VERSION}");
-    json!({"paths": {path: {"serverRelativeURL": format!("/openapi/v3/apis/{PROXY_GROUP_VERSION}?hash={hash}")}}})
+pub(super) fn v3_index<'a>(hashes: impl Iterator<Item = (Origin, &'a str)>) -> Value {
+    let documents = hashes.map(|(origin, hash)| {
+        let path = format!("apis/{}/{}", origin.grant_group(), origin.grant_version());
+        let url = format!("/openapi/v3/{path}?hash={hash}");
+        (path, json!({"serverRelativeURL": url}))
+    });
+    json!({"paths": documents.collect::<Map<_, _>>()})
 }
 
 impl Edition {
@@ -54,40 +62,61 @@ impl Edition {
         json!({"$ref": format!("#/{parent}/{}", schemas::name(schema))})
     }
 
-    fn paths(self) -> Value {
-        let cluster = format!("{CLUSTERS_PATH}/{{name}}");
-        let parameters: Vec<_> = LIST_OPTIONS.iter().map(|option| self.query(option)).collect();
-        let list = self.operation("list", "list or watch the clusters", "listCluster", Some("ClusterList"));
-        let get = self.operation("get", "read the specified cluster", "readCluster", Some("Cluster"));
-        let proxy = |suffix| Value::Object(self.proxy(suffix));
+    fn paths(self, origin: Origin) -> Map<String, Value> {
+        let collection = origin.collection();
+        let cluster = format!("{collection}/{{name}}");
+        let proxy = |suffix| Value::Object(self.proxy(origin, suffix));
         let (name, path) = (self.in_path(NAME), self.in_path(PATH));
-        json!({
-            CLUSTERS_PATH: {"get": with(list, "parameters", json!(parameters))},
-            format!("{cluster}/proxy"): with(proxy(""), "parameters", json!([name])),
-            format!("{cluster}/proxy/{{path}}"): with(proxy("WithPath"), "parameters", json!([name, path])),
-            cluster: {"get": get, "parameters": [name]},
-        })
+        let mut paths = Map::new();
+        paths.insert(format!("{cluster}/proxy"), with(proxy(""), "parameters", json!([name])));
+        let below = with(proxy("WithPath"), "parameters", json!([name, path]));
+        paths.insert(format!("{cluster}/proxy/{{path}}"), below);
+        if !origin.is_hub() {
+            let of = |action, description, id, answer| {
+                self.operation(origin, action, description, id, Some(answer))
+            };
+            let parameters: Vec<_> = LIST_OPTIONS.iter().map(|option| self.query(option)).collect();
+            let list = of("list", "list or watch the clusters", "listCluster", "ClusterList");
+            let list = json!({"get": with(list, "parameters", json!(parameters))});
+            paths.insert(collection.to_owned(), list);
+            let get = of("get", "read the specified cluster", "readCluster", "Cluster");
+            paths.insert(cluster, json!({"get": get, "parameters": [name]}));
+        }
+        paths
     }
 
-    fn proxy(self, suffix: &str) -> Map<String, Value> {
+    fn proxy(self, origin: Origin, suffix: &str) -> Map<String, Value> {
+        let kind = groups::kind(origin);
         let operation = |method: &str| {
             let description = format!("send {} requests to the API of the cluster", method.to_uppercase());
-            let operation =
-                self.operation("connect", &description, &format!("{method}ClusterProxy{suffix}"), None);
+            let operation = self.operation(
+                origin,
+                "connect",
+                &description,
+                &format!("{method}{kind}Proxy{suffix}"),
+                None,
+            );
             (method.to_owned(), operation)
         };
         ["get", "post", "put", "patch", "delete"].map(operation).into_iter().collect()
     }
 
-    fn operation(self, action: &str, description: &str, id: &str, answer: Option<&str>) -> Value {
+    fn operation(
+        self,
+        origin: Origin,
+        action: &str,
+        description: &str,
+        id: &str,
+        answer: Option<&str>,
+    ) -> Value {
         let schema = answer.map_or_else(|| json!({"type": "string"}), |answer| self.reference(answer));
         let media_type = if answer.is_some() { "application/json" } else { "*/*" };
         let mut operation = json!({
             "description": description,
             "operationId": id,
-            "tags": [TAG],
+            "tags": [tag(origin)],
             "x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": kind("Cluster"),
+            "x-kubernetes-group-version-kind": gvk(origin, groups::kind(origin)),
         });
         let ok = match self {
             Self::V2 => {
@@ -129,8 +158,22 @@ fn security() -> Value {
     }})
 }
 
+/// A kind of our own group.
 fn kind(kind: &str) -> Value {
-    json!({"group": PROXY_GROUP, "version": PROXY_VERSION, "kind": kind})
+    gvk(Origin::MemberCluster, kind)
+}
+
+fn gvk(origin: Origin, kind: &str) -> Value {
+    json!({"group": origin.grant_group(), "version": origin.grant_version(), "kind": kind})
+}
+
+/// As Kubernetes writes a group version there.
+fn tag(origin: Origin) -> &'static str {
+    match origin {
+        Origin::MemberCluster => "proxyKubectlMcDev_v1alpha1",
+        Origin::Karmada => "clusterKarmadaIo_v1alpha1",
+        Origin::KubeAdmiral => "aggregatedKubeadmiralIo_v1alpha1",
+    }
 }
 
 fn with(mut object: Value, key: &str, value: Value) -> Value {
@@ -138,7 +181,6 @@ fn with(mut object: Value, key: &str, value: Value) -> Value {
     object
 }
 
-const TAG: &str = "proxyKubectlMcDev_v1alpha1";
 const NAME: (&str, &str) = ("name", "name of the cluster");
 const PATH: (&str, &str) = ("path", "path below the root of the cluster's API");
 

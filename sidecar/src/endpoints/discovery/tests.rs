@@ -6,17 +6,17 @@ use super::*;
 
 const ALL: [Document; 7] = [
     Document::Groups,
-    Document::Group,
-    Document::Resources,
+    Document::Group(Origin::MemberCluster),
+    Document::Resources(Origin::MemberCluster),
     Document::OpenApiV2,
     Document::OpenApiV3Index,
-    Document::OpenApiV3,
+    Document::OpenApiV3(Origin::MemberCluster),
     Document::Version,
 ];
 
 fn get(document: Document, headers: &[(http::HeaderName, &str)]) -> Response<Body> {
     let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
-    respond(document, &headers)
+    Documents::new(None).respond(document, &headers)
 }
 
 fn json(response: Response<Body>) -> Value {
@@ -81,10 +81,10 @@ fn aggregated_discovery_lists_resource_and_subresource() {
 
 #[test]
 fn plain_discovery_says_the_same() {
-    let group = json(get(Document::Group, &[]));
+    let group = json(get(Document::Group(Origin::MemberCluster), &[]));
     assert_eq!(group["name"], "proxy.kubectl-mc.dev");
     assert_eq!(group["preferredVersion"]["groupVersion"], "proxy.kubectl-mc.dev/v1alpha1");
-    let resources = json(get(Document::Resources, &[]));
+    let resources = json(get(Document::Resources(Origin::MemberCluster), &[]));
     let short: Vec<_> = resources["resources"]
         .as_array()
         .unwrap()
@@ -101,7 +101,7 @@ fn plain_discovery_says_the_same() {
 
 #[test]
 fn openapi_is_json_for_whoever_takes_json() {
-    for document in [Document::OpenApiV2, Document::OpenApiV3] {
+    for document in [Document::OpenApiV2, Document::OpenApiV3(Origin::MemberCluster)] {
         let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
         assert_eq!(get(document, &[(ACCEPT, protobuf)]).status(), StatusCode::NOT_ACCEPTABLE);
         let either = format!("{protobuf}, application/json");
@@ -115,7 +115,7 @@ fn the_index_leads_to_the_document_by_its_hash() {
     let url = index["paths"]["apis/proxy.kubectl-mc.dev/v1alpha1"]["serverRelativeURL"].as_str().unwrap();
     let (path, hash) = url.split_once("?hash=").unwrap();
     assert_eq!(path, "/openapi/v3/apis/proxy.kubectl-mc.dev/v1alpha1");
-    assert_eq!(get(Document::OpenApiV3, &[]).headers()[ETAG], format!("\"{hash}\""));
+    assert_eq!(get(Document::OpenApiV3(Origin::MemberCluster), &[]).headers()[ETAG], format!("\"{hash}\""));
 }
 
 /// What `kubectl explain` follows: path, operation, kind, schema, properties.
@@ -123,7 +123,7 @@ fn the_index_leads_to_the_document_by_its_hash() {
 fn openapi_explains_clusters() {
     for (document, schemas, security) in [
         (Document::OpenApiV2, "/definitions", "/securityDefinitions"),
-        (Document::OpenApiV3, "/components/schemas", "/components/securitySchemes"),
+        (Document::OpenApiV3(Origin::MemberCluster), "/components/schemas", "/components/securitySchemes"),
     ] {
         let document = json(get(document, &[]));
         let path = "/apis/proxy.kubectl-mc.dev/v1alpha1/clusters";
@@ -150,7 +150,7 @@ fn openapi_explains_clusters() {
 /// Whether the schemas and the objects have drifted apart.
 #[test]
 fn openapi_knows_every_field_that_a_cluster_shows() {
-    let document = json(get(Document::OpenApiV3, &[]));
+    let document = json(get(Document::OpenApiV3(Origin::MemberCluster), &[]));
     let schema =
         |name: &str| &document["components"]["schemas"][format!("dev.kubectl-mc.proxy.v1alpha1.{name}")];
     for (name, fields) in [
@@ -168,11 +168,72 @@ fn openapi_knows_every_field_that_a_cluster_shows() {
     }
 }
 
+/// What a kube-apiserver's aggregator and kubectl read of the group that belongs to a hub.
+#[test]
+fn group_of_kubeadmiral_is_described_whole() {
+    let documents = Documents::new(Some(Origin::KubeAdmiral));
+    let get = |document, accept: &str| {
+        let headers = [(ACCEPT, accept.parse().unwrap())].into_iter().collect();
+        json(documents.respond(document, &headers))
+    };
+    let (plain, group) = ("application/json", "aggregated.kubeadmiral.io");
+    let names = |list: &Value, name: &str| -> Vec<Value> {
+        list.as_array().unwrap().iter().map(|group| group.pointer(name).unwrap().clone()).collect()
+    };
+    let both = [json!("proxy.kubectl-mc.dev"), json!(group)];
+    assert_eq!(names(&get(Document::Groups, plain)["groups"], "/name"), both);
+    let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let aggregated = get(Document::Groups, v2);
+    assert_eq!(names(&aggregated["items"], "/metadata/name"), both);
+    let kind = json!({"group": group, "version": "v1alpha1", "kind": "Aggregations"});
+    let resource = &aggregated["items"][1]["versions"][0]["resources"][0];
+    assert_eq!(
+        (&resource["resource"], &resource["verbs"], &resource["subresources"][0]["responseKind"]),
+        (&json!("aggregations"), &json!([]), &kind)
+    );
+    assert_eq!(get(Document::Group(Origin::KubeAdmiral), plain)["name"], group);
+    let resources = get(Document::Resources(Origin::KubeAdmiral), plain)["resources"].clone();
+    assert_eq!(names(&resources, "/name"), [json!("aggregations"), json!("aggregations/proxy")]);
+    let index = get(Document::OpenApiV3Index, plain)["paths"].clone();
+    assert_eq!(index.as_object().unwrap().len(), 2);
+    let of_both = get(Document::OpenApiV2, plain);
+    let proxy = format!("/apis/{group}/v1alpha1/aggregations/{{name}}/proxy");
+    for document in [get(Document::OpenApiV3(Origin::KubeAdmiral), plain), of_both.clone()] {
+        let operation = &document["paths"][&proxy]["get"];
+        assert_eq!(operation["operationId"], "getAggregationsProxy");
+        assert_eq!(operation["x-kubernetes-group-version-kind"], kind);
+    }
+    let mut ids: Vec<_> = of_both["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|path| path.as_object().unwrap().values())
+        .filter_map(|operation| operation["operationId"].as_str())
+        .collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all, "each operation has an id of its own");
+}
+
+#[test]
+fn group_of_a_hub_is_served_where_the_hub_counts() {
+    for (hub, served) in [(None, false), (Some(Origin::KubeAdmiral), true)] {
+        let documents = Documents::new(hub);
+        assert!(documents.has_group(Origin::MemberCluster) && !documents.has_group(Origin::Karmada));
+        assert_eq!(documents.has_group(Origin::KubeAdmiral), served);
+        for document in [Document::Group, Document::Resources, Document::OpenApiV3] {
+            let status = documents.respond(document(Origin::KubeAdmiral), &HeaderMap::new()).status();
+            assert_eq!(status == StatusCode::OK, served);
+        }
+    }
+}
+
 #[test]
 fn the_version_is_our_own() {
     let info = json(get(Document::Version, &[]));
     assert_eq!(info["gitVersion"], concat!("v", env!("CARGO_PKG_VERSION")));
-    let documented = json(get(Document::OpenApiV3, &[]))["info"].clone();
+    let documented = json(get(Document::OpenApiV3(Origin::MemberCluster), &[]))["info"].clone();
     assert_eq!(
         (&documented["version"], &documented["x-git-commit"]),
         (&info["gitVersion"], &info["gitCommit"])

@@ -70,7 +70,12 @@ mod tests {
     fn a_denial_reads_as_the_apiservers_own() {
         let denied = Denied {
             user: "jane".to_owned(),
-            attributes: Attributes::cluster(Verb::Get, Some(&"m1".parse().unwrap()), "proxy"),
+            attributes: Attributes::cluster(
+                Verb::Get,
+                kubectl_mc_api::Origin::MemberCluster,
+                Some(&"m1".parse().unwrap()),
+                "proxy",
+            ),
             reason: "no".into(),
         };
         assert_eq!(

@@ -12,7 +12,7 @@ use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::api::Api;
-use kubectl_mc_api::{origin, path};
+use kubectl_mc_api::Origin;
 use tokio::time::timeout;
 
 use super::{Asker, Attributes};
@@ -198,11 +198,9 @@ fn spec(identity: &Identity, attributes: &Attributes) -> SubjectAccessReviewSpec
 /// The version that an apiserver's own request for a group's resource names, if any
 /// (apiserver: `filters/impersonation`, which gives none for users, groups and service accounts).
 fn version(group: &str) -> Option<&'static str> {
-    match group {
-        path::PROXY_GROUP => Some(path::PROXY_VERSION),
-        origin::KARMADA_GROUP => Some(origin::KARMADA_VERSION),
-        "authentication.k8s.io" => Some("v1"),
-        _ => None,
+    match Origin::of_group(group) {
+        Some(origin) => Some(origin.grant_version()),
+        None => (group == "authentication.k8s.io").then_some("v1"),
     }
 }
 

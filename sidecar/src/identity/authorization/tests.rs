@@ -5,8 +5,10 @@ use super::*;
 use crate::fake_host::host;
 
 fn rights(method: &str, rest: &str, upgrade: Option<&str>) -> Vec<String> {
-    let mut request =
-        Request::builder().method(method).uri(format!("{}{rest}", path::CLUSTERS_PATH)).header("host", "h");
+    let mut request = Request::builder()
+        .method(method)
+        .uri(format!("{}{rest}", kubectl_mc_api::path::CLUSTERS_PATH))
+        .header("host", "h");
     if let Some(protocol) = upgrade {
         request = request.header("connection", "Upgrade").header("upgrade", protocol);
         request = request.header("sec-websocket-key", "a2V5").header("sec-websocket-version", "13");
@@ -86,7 +88,7 @@ fn an_upgrade_needs_create_whatever_its_method() {
 async fn asked(
     uri: &str,
     allowed: &'static [&'static str],
-    counts_karmada: bool,
+    hub: Option<Origin>,
 ) -> (Vec<String>, Result<Option<Origin>, Error>) {
     let (sender, asked) = std::sync::mpsc::channel();
     let (client, _) = host(move |review| {
@@ -100,9 +102,10 @@ async fn asked(
         sender.send(known).unwrap();
         (201, json!({"kind": "SubjectAccessReview", "metadata": {}, "spec": {}, "status": status}))
     });
-    let authorizer = Authorizer::with(client, Config { counts_karmada, ..Config::default() });
+    let authorizer = Authorizer::with(client, Config { hub, ..Config::default() });
     let jane = Arc::new(Identity { user: "jane".to_owned(), ..Identity::default() });
-    let uri = format!("{}{uri}", path::CLUSTERS_PATH);
+    let own = format!("{}{uri}", kubectl_mc_api::path::CLUSTERS_PATH);
+    let uri = if uri.starts_with("/apis/") { uri } else { &own };
     let request = Request::builder().uri(uri).header("host", "h").header("connection", "Upgrade");
     let request = request.header("upgrade", "SPDY/3.1");
     let info = RequestInfo::parse(&request.body(()).unwrap()).unwrap();
@@ -112,27 +115,30 @@ async fn asked(
 
 const OWN: &str = "proxy.kubectl-mc.dev";
 const KARMADAS: &str = "cluster.karmada.io";
+const KARMADA: Option<Origin> = Some(Origin::Karmada);
+const ADMIRALS: &str = "aggregated.kubeadmiral.io";
+const KUBEADMIRAL: Option<Origin> = Some(Origin::KubeAdmiral);
 
 #[tokio::test]
 async fn grant_of_karmada_counts_for_members_of_karmada_only() {
-    let (rights, only_for) = asked("/m1/proxy/x", &[OWN], true).await;
+    let (rights, only_for) = asked("/m1/proxy/x", &[OWN], KARMADA).await;
     assert_eq!(rights, [format!("get {OWN}"), format!("create {OWN}")], "a second question after a yes");
     assert_eq!(only_for.unwrap(), None);
-    let (rights, only_for) = asked("/m1/proxy/x", &[KARMADAS], true).await;
+    let (rights, only_for) = asked("/m1/proxy/x", &[KARMADAS], KARMADA).await;
     let expected = ["get", "create"].map(|verb| [OWN, KARMADAS].map(|group| format!("{verb} {group}")));
     assert_eq!(rights, expected.concat());
     assert_eq!(only_for.unwrap(), Some(Origin::Karmada));
     // One right by each group is enough, and is for Karmada's members only.
     let (_, only_for) =
-        asked("/m1/proxy/x", &["get proxy.kubectl-mc.dev", "create cluster.karmada.io"], true).await;
+        asked("/m1/proxy/x", &["get proxy.kubectl-mc.dev", "create cluster.karmada.io"], KARMADA).await;
     assert_eq!(only_for.unwrap(), Some(Origin::Karmada));
 }
 
 #[tokio::test]
 async fn refusal_names_our_own_group() {
-    for counts_karmada in [false, true] {
-        let (rights, refused) = asked("/m1/proxy/x", &[], counts_karmada).await;
-        assert_eq!(rights.len(), if counts_karmada { 2 } else { 1 });
+    for hub in [None, KARMADA] {
+        let (rights, refused) = asked("/m1/proxy/x", &[], hub).await;
+        assert_eq!(rights.len(), if hub.is_some() { 2 } else { 1 });
         let refused = refused.unwrap_err().to_string();
         assert!(
             refused.contains("clusters.proxy.kubectl-mc.dev") && !refused.contains("karmada"),
@@ -143,7 +149,37 @@ async fn refusal_names_our_own_group() {
 
 #[tokio::test]
 async fn grant_of_karmada_does_not_count_by_default() {
-    assert!(asked("/m1/proxy/x", &[KARMADAS], false).await.1.is_err());
+    assert!(asked("/m1/proxy/x", &[KARMADAS], None).await.1.is_err());
     // Nor ever for an agent's tunnel.
-    assert!(asked("/m1/attach", &[KARMADAS], true).await.1.is_err());
+    assert!(asked("/m1/attach", &[KARMADAS], KARMADA).await.1.is_err());
+}
+
+#[tokio::test]
+async fn path_of_kubeadmiral_needs_its_own_group() {
+    let path = "/apis/aggregated.kubeadmiral.io/v1alpha1/aggregations/m1/proxy/x";
+    let (rights, only_for) = asked(path, &[ADMIRALS], KUBEADMIRAL).await;
+    assert_eq!(rights, ["get", "create"].map(|verb| format!("{verb} {ADMIRALS}")));
+    assert_eq!(only_for.unwrap(), KUBEADMIRAL);
+    let (rights, refused) = asked(path, &[OWN, KARMADAS], KUBEADMIRAL).await;
+    assert_eq!(rights, [format!("get {ADMIRALS}")], "our own group counts on our own path only");
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.starts_with("aggregations.aggregated.kubeadmiral.io \"m1\" is forbidden"), "{refused}");
+}
+
+#[tokio::test]
+async fn group_of_kubeadmiral_never_opens_members_of_ours() {
+    // Whatever rights the caller has: the administrators of the host are asked for nothing.
+    let request = Request::builder().uri("/apis/aggregated.kubeadmiral.io/v1alpha1/aggregations/m1/proxy");
+    let info = RequestInfo::parse(&request.header("host", "h").body(()).unwrap()).unwrap();
+    let (client, asked_of_host) = host(|_| unreachable!());
+    let authorizer = Authorizer::with(client, Config { hub: KUBEADMIRAL, ..Config::default() });
+    let admin = Identity { user: "root".to_owned(), groups: vec![MASTERS.to_owned()], ..Identity::default() };
+    let allowed = authorizer.authorize(Arc::new(admin).into(), Caller::of_hash(1), &info).await;
+    assert_eq!(allowed.unwrap().only_for(), KUBEADMIRAL);
+    assert_eq!(asked_of_host.load(std::sync::atomic::Ordering::SeqCst), 0);
+    // On our own path a right of the hub's group is for the hub's members.
+    let (rights, only_for) = asked("/m1/proxy/x", &[ADMIRALS], KUBEADMIRAL).await;
+    assert_eq!(rights.len(), 4);
+    assert_eq!(only_for.unwrap(), KUBEADMIRAL);
+    assert!(asked("/m1/proxy/x", &[ADMIRALS], KARMADA).await.1.is_err());
 }

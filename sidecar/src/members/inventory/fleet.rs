@@ -16,8 +16,15 @@ use crate::token::Credential;
 /// Every registered member.
 pub type Fleet = HashMap<ClusterName, Registered>;
 
-/// The labels of each Cluster that Karmada registers; nothing before they are read, or if they do not count.
-pub type KarmadaClusters = Option<Arc<BTreeMap<ClusterName, BTreeMap<String, String>>>>;
+/// The members that a hub registers; nothing before they are read, or if no hub counts.
+pub type HubClusters = Option<Arc<HubMembers>>;
+
+/// The labels of each member that a hub registers.
+#[derive(Debug)]
+pub struct HubMembers {
+    pub origin: Origin,
+    pub labels: BTreeMap<ClusterName, BTreeMap<String, String>>,
+}
 
 /// A member and what belongs to it.
 #[derive(Clone, Debug)]
@@ -29,7 +36,7 @@ pub struct Registered {
     pub is_read: bool,
     /// Whether another inventory registers a member of this name, too.
     pub in_two: bool,
-    /// `<name>.member`, or what Karmada says in its words.
+    /// `<name>.member`, or what a hub's objects say in its words.
     pub connection: Option<Arc<Secret>>,
     /// `<name>.manager`
     pub manager: Option<Arc<Secret>>,
@@ -46,9 +53,9 @@ impl Registered {
     }
 
     /// Whether the sidecars of this namespace have what is needed to serve it, or to say why it is not served: its Secret,
-    /// or Karmada's inventory.
+    /// or the hub's inventory.
     pub fn is_claimed(&self) -> bool {
-        self.connection.is_some() || (self.origin == Origin::Karmada && self.is_read)
+        self.connection.is_some() || (self.origin.is_hub() && self.is_read)
     }
 
     /// Whether the member's agent opens the connections to it.

@@ -12,13 +12,13 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::Inventories;
-use super::karmada::impersonator_secret;
+use super::hub::credential_secret;
 use crate::ttl_cache::TtlCache;
 
 /// Reads members' Secrets, each at most once in [`INTERVAL`] however many ask.
 pub struct Renewals {
     secrets: Api<Secret>,
-    of_karmada: Api<Secret>,
+    of_hub: Api<Secret>,
     read: TtlCache<ClusterName, ()>,
     watch: mpsc::Sender<Read>,
 }
@@ -40,8 +40,9 @@ impl Renewals {
     ) -> (Self, mpsc::Receiver<Read>) {
         let (watch, read) = mpsc::channel(QUEUED);
         let secrets = Api::namespaced(host.clone(), namespace);
-        let of_karmada = Api::namespaced(host, &inventories.karmada_namespace);
-        (Self { secrets, of_karmada, read: TtlCache::new(MAX_KEPT, INTERVAL), watch }, read)
+        let hub = inventories.hub.as_ref().map_or(namespace, |hub| &hub.namespace);
+        let of_hub = Api::namespaced(host, hub);
+        (Self { secrets, of_hub, read: TtlCache::new(MAX_KEPT, INTERVAL), watch }, read)
     }
 
     /// Returns when the watch knows what the host says now, or when that cannot be known.
@@ -50,10 +51,8 @@ impl Renewals {
     }
 
     async fn read_now(&self, origin: Origin, cluster: &ClusterName) {
-        let (secrets, name) = match origin {
-            Origin::MemberCluster => (&self.secrets, cluster.member_secret()),
-            Origin::Karmada => (&self.of_karmada, impersonator_secret(cluster)),
-        };
+        let secrets = if origin.is_hub() { &self.of_hub } else { &self.secrets };
+        let name = credential_secret(origin, cluster);
         info!(%cluster, "the member refused the sidecar's credential: rereading its Secret");
         let read = async {
             // One that is not there any more is the watch's to tell.

@@ -1,4 +1,4 @@
-//! Follows the host's MemberClusters and the Secrets of the sidecar's namespace, and Karmada's inventory if it counts:
+//! Follows the host's MemberClusters and the Secrets of the sidecar's namespace, and the inventory of a hub if it counts:
 //! the only writer of the inventory and of the registry behind `clusters`.
 
 use std::collections::HashMap;
@@ -8,14 +8,13 @@ use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
-use kubectl_mc_api::member_cluster::{Forwarded, Forwarding};
 use kubectl_mc_api::names::SECRET_TYPE;
 use kubectl_mc_api::{ClusterName, MemberCluster, Origin};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
-use super::fleet::{Fleet, KarmadaClusters, Registered};
-use super::karmada;
+use super::fleet::{Fleet, HubClusters, Registered};
+use super::hub::{self, Known};
 use super::renewal::Read;
 use super::{Inventories, Inventory, Member, Members, Metrics};
 use crate::endpoints::clusters;
@@ -27,12 +26,12 @@ use crate::request::metrics::{ByMember, OfMember};
 use crate::tunnel::registry::AgentTunnels;
 
 mod changes;
-mod from_karmada;
+mod from_hub;
 mod listed;
 mod way;
 
-use changes::{Change, events, of_karmada, version};
-use from_karmada::FromKarmada;
+use changes::{Change, events, of_hub, version};
+use from_hub::FromHub;
 use listed::Listed;
 use way::Way;
 
@@ -46,7 +45,7 @@ pub struct Watch {
     pub read: mpsc::Receiver<Read>,
     pub registry: clusters::Writer,
     pub fleet: watch::Sender<Arc<Fleet>>,
-    pub karmada_clusters: watch::Sender<KarmadaClusters>,
+    pub hub_clusters: watch::Sender<HubClusters>,
     pub metrics: Metrics,
     pub requests: Arc<ByMember>,
     pub tunnels: Arc<AgentTunnels>,
@@ -65,7 +64,7 @@ pub async fn run(host: kube::Client, watch: Watch) {
         mut read,
         registry,
         fleet,
-        karmada_clusters,
+        hub_clusters,
         metrics,
         requests,
         tunnels,
@@ -80,21 +79,21 @@ pub async fn run(host: kube::Client, watch: Watch) {
         events(secrets, of_members).map(Change::Secret),
     );
     let read = stream::poll_fn(move |cx| read.poll_recv(cx)).map(Change::Read);
-    let events = stream::select(stream::select(events, read), of_karmada(&host, &inventories));
+    let events = stream::select(stream::select(events, read), of_hub(&host, inventories.hub.as_ref()));
     let mut events = std::pin::pin!(events);
     let mut state = State {
         inventory,
-        karmada: inventories.has(Origin::Karmada).then(|| FromKarmada::new(&inventories.karmada_namespace)),
+        hub: inventories.hub.clone().map(FromHub::new),
         inventories,
         registry,
         fleet,
-        karmada_clusters,
+        hub_clusters,
         metrics,
         requests,
         tunnels,
         limits,
         pending: Some(pending),
-        waits_for_karmada: true,
+        waits_for_hub: true,
         members: Listed::default(),
         members_version: 0,
         secrets: Listed::default(),
@@ -112,9 +111,9 @@ pub async fn run(host: kube::Client, watch: Watch) {
             }
             Change::Member(event) => state.member(event),
             Change::Secret(event) => state.secret(event),
-            Change::KarmadaCluster(event) => state.karmada(|karmada| karmada.cluster(event)),
-            Change::KarmadaSecret(event) => state.karmada(|karmada| karmada.secret(event)),
-            Change::WaitedForKarmada => state.waited_for_karmada(),
+            Change::HubCluster(event) => state.hub(|hub| hub.cluster(event)),
+            Change::HubSecret(event) => state.hub(|hub| hub.secret(event)),
+            Change::WaitedForHub => state.waited_for_hub(),
             Change::Read(Read { origin, secret, applied }) => {
                 state.read(origin, secret);
                 let _ = applied.send(());
@@ -126,17 +125,17 @@ pub async fn run(host: kube::Client, watch: Watch) {
 struct State {
     inventory: Arc<Inventory>,
     inventories: Inventories,
-    karmada: Option<FromKarmada>,
+    hub: Option<FromHub>,
     registry: clusters::Writer,
     fleet: watch::Sender<Arc<Fleet>>,
-    karmada_clusters: watch::Sender<KarmadaClusters>,
+    hub_clusters: watch::Sender<HubClusters>,
     metrics: Metrics,
     requests: Arc<ByMember>,
     tunnels: Arc<AgentTunnels>,
     limits: Arc<MemberLimits>,
     pending: Option<Pending>,
-    /// Whether a replica that starts is not ready before Karmada's inventory is read.
-    waits_for_karmada: bool,
+    /// Whether a replica that starts is not ready before the hub's inventory is read.
+    waits_for_hub: bool,
     members: Listed<MemberCluster>,
     /// What the members' resourceVersion was just before they were listed.
     members_version: u64,
@@ -191,19 +190,19 @@ impl State {
         }
     }
 
-    fn karmada(&mut self, take: impl FnOnce(&mut FromKarmada) -> bool) {
-        let Some(karmada) = &mut self.karmada else { return };
-        if take(karmada) {
+    fn hub(&mut self, take: impl FnOnce(&mut FromHub) -> bool) {
+        let Some(hub) = &mut self.hub else { return };
+        if take(hub) {
             self.publish();
         }
     }
 
-    /// Members of other inventories are served without Karmada's, which may be out of order for long.
-    fn waited_for_karmada(&mut self) {
-        if self.karmada.as_ref().is_some_and(|karmada| !karmada.is_synced()) {
-            warn!("Karmada's Clusters and their Secrets cannot be read yet: their members are off");
+    /// Members of other inventories are served without the hub's, which may be out of order for long.
+    fn waited_for_hub(&mut self) {
+        if let Some(hub) = self.hub.as_ref().filter(|hub| !hub.is_synced()) {
+            warn!(inventory = %hub.origin(), "the hub's inventory cannot be read yet: its members are off");
         }
-        self.waits_for_karmada = false;
+        self.waits_for_hub = false;
         self.publish();
     }
 
@@ -217,7 +216,9 @@ impl State {
                 let cluster = ClusterName::of_member_secret(&name);
                 cluster.and_then(|cluster| self.secrets.objects.get(&cluster)).map(AsRef::as_ref)
             }
-            Origin::Karmada => self.karmada.as_ref().and_then(|known| karmada::Known::secret(known, &name)),
+            Origin::Karmada | Origin::KubeAdmiral => {
+                self.hub.as_ref().and_then(|hub| Known::secret(hub, &name))
+            }
         };
         let known = known.and_then(version);
         if known.is_none_or(|known: u64| version(&secret).is_none_or(|read| read <= known)) {
@@ -228,9 +229,9 @@ impl State {
                 self.secret(watcher::Event::Apply(secret));
             }
             Origin::MemberCluster => {}
-            Origin::Karmada => {
-                karmada::reduce(&mut secret);
-                self.karmada(|karmada| karmada.secret(watcher::Event::Apply(secret)));
+            Origin::Karmada | Origin::KubeAdmiral => {
+                hub::reduce(origin, &mut secret);
+                self.hub(|hub| hub.secret(watcher::Event::Apply(secret)));
             }
         }
     }
@@ -243,26 +244,29 @@ impl State {
     ) -> (Origin, Result<Arc<Secret>, Arc<str>>) {
         let registered_in = Origin::of(member);
         for &origin in &*self.inventories.order {
-            match (origin, &self.karmada) {
-                (Origin::MemberCluster, _) if registered_in == origin => {
-                    let secret = self.secrets.objects.get(name).cloned();
-                    let missing = || Arc::from(format!("{} does not exist", karmada::source(origin, name)));
-                    return (origin, secret.ok_or_else(missing));
+            if origin == Origin::MemberCluster {
+                if registered_in != origin {
+                    continue;
                 }
-                (Origin::Karmada, Some(karmada)) if !karmada.is_synced() => {
-                    let why = "Karmada's Clusters and their Secrets are not read yet";
+                let secret = self.secrets.objects.get(name).cloned();
+                let missing = || Arc::from(format!("{} does not exist", hub::source(origin, name)));
+                return (origin, secret.ok_or_else(missing));
+            }
+            match &self.hub {
+                Some(hub) if !hub.is_synced() => {
+                    let why = format!("{}'s inventory and its Secrets are not read yet", origin.title());
                     return (registered_in, Err(Arc::from(why)));
                 }
-                (Origin::Karmada, Some(karmada)) => {
-                    if let Some(connection) = karmada.connection(name) {
+                Some(hub) => {
+                    if let Some(connection) = hub.connection(name) {
                         return (origin, connection.clone());
                     }
                 }
-                (Origin::MemberCluster | Origin::Karmada, _) => {}
+                None => {}
             }
         }
         let why = match self.inventories.has(registered_in) {
-            true => format!("{} does not exist", karmada::source(registered_in, name)),
+            true => format!("{} does not exist", hub::source(registered_in, name)),
             false => format!("the sidecar's flag --inventory does not have {registered_in}"),
         };
         (registered_in, Err(Arc::from(why)))
@@ -286,11 +290,8 @@ impl State {
                 Err(why) => Err(why.clone()),
                 Ok(secret) => {
                     let (unreachable, tunnels) = (&self.metrics.unreachable, &self.tunnels);
-                    let source = karmada::source(origin, name);
-                    let uid = match origin {
-                        Origin::MemberCluster => member.uid(),
-                        Origin::Karmada => secret.uid(),
-                    };
+                    let source = hub::source(origin, name);
+                    let uid = if origin.is_hub() { secret.uid() } else { member.uid() };
                     let mut way =
                         Way::next(ways.remove(name), name, uid, &source, secret, unreachable, tunnels);
                     way.reported(member);
@@ -301,7 +302,7 @@ impl State {
                     });
                     let cluster = way.upstream.clone().map(|upstream| {
                         let (name, gone) = (name.clone(), way.gone.clone());
-                        let forwarded = forwarded(member, origin);
+                        let forwarded = hub::forwarded(member, origin);
                         let managed = manager.is_some();
                         let Share { bounds, waiters, requests } = share.clone();
                         let cluster = Cluster {
@@ -321,8 +322,10 @@ impl State {
                     cluster
                 }
             };
-            let in_two = Origin::of(member) != Origin::Karmada
-                && self.karmada.as_ref().is_some_and(|karmada| karmada.connection(name).is_some());
+            let in_two = self
+                .hub
+                .as_ref()
+                .is_some_and(|hub| hub.origin() != Origin::of(member) && hub.connection(name).is_some());
             let registered = Registered {
                 member: member.clone(),
                 origin,
@@ -340,27 +343,19 @@ impl State {
         self.metrics.members.set(members.len() as f64);
         self.fleet.send_replace(Arc::new(fleet));
         // After the members that there are.
-        if let Some(labels) = self.karmada.as_ref().and_then(|karmada| karmada.labels().clone()) {
-            self.karmada_clusters.send_if_modified(|known| {
-                let is_other = known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &labels));
-                *known = Some(labels);
+        if let Some(clusters) = self.hub.as_ref().and_then(|hub| hub.clusters().cloned()) {
+            self.hub_clusters.send_if_modified(|known| {
+                let is_other = known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &clusters));
+                *known = Some(clusters);
                 is_other
             });
         }
         self.inventory.members.store(Arc::new(Some(members)));
         // After the snapshot: who attaches meanwhile is found here, or does not find the member there.
         self.tunnels.retain(|name| self.members.objects.contains_key(name));
-        if !self.waits_for_karmada || self.karmada.as_ref().is_none_or(FromKarmada::is_synced) {
+        if !self.waits_for_hub || self.hub.as_ref().is_none_or(FromHub::is_synced) {
             self.pending.take();
         }
-    }
-}
-
-/// What of a caller's identity is passed to a member. Karmada's impersonator may impersonate no uid and no extra.
-fn forwarded(member: &MemberCluster, origin: Origin) -> Forwarded {
-    match (origin, &member.spec.impersonation) {
-        (Origin::Karmada, None) => Forwarded { uid: Forwarding::Omit, extra: Forwarding::Omit },
-        _ => member.forwarded(),
     }
 }
 

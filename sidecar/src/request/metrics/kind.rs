@@ -4,7 +4,7 @@
 use std::fmt::Error;
 
 use http::Method;
-use kubectl_mc_api::path;
+use kubectl_mc_api::Origin;
 use prometheus_client::encoding::{EncodeLabel, EncodeLabelSet, LabelSetEncoder};
 
 use crate::request::request_info::{RequestInfo, Route};
@@ -36,7 +36,7 @@ enum Verb {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Object {
-    Proxy,
+    Proxy(Origin),
     Attach,
     Cluster,
     Clusters,
@@ -50,10 +50,10 @@ impl Kind {
     pub fn of(info: &RequestInfo, method: &Method, query: Option<&str>) -> Self {
         let is_long_running = info.is_long_running(query);
         let (verb, object) = match &info.route {
-            Route::Proxy(..) if info.upgrade.is_some() => (Verb::Connect, Object::Proxy),
-            Route::Proxy(_, path) => {
+            Route::Proxy(group, ..) if info.upgrade.is_some() => (Verb::Connect, Object::Proxy(*group)),
+            Route::Proxy(group, _, path) => {
                 let verb = path.verb(method, query).map_or_else(|| Verb::of_method(method), Verb::of);
-                (verb, Object::Proxy)
+                (verb, Object::Proxy(*group))
             }
             Route::Attach(_) => (Verb::Connect, Object::Attach),
             Route::Clusters(Some(_)) => (Verb::of(info.verb.as_str()), Object::Cluster),
@@ -125,7 +125,7 @@ impl Object {
     /// Upstream's scope, and the subresource. Upstream's subresource of a path that names no resource is that path.
     const fn labels(self) -> (&'static str, &'static str) {
         match self {
-            Self::Proxy => ("resource", "proxy"),
+            Self::Proxy(_) => ("resource", "proxy"),
             Self::Attach => ("resource", "attach"),
             Self::Cluster => ("resource", ""),
             Self::Clusters => ("cluster", ""),
@@ -135,12 +135,18 @@ impl Object {
     }
 }
 
+/// Group, version and resource.
+const fn labels_of(group: Origin) -> [&'static str; 3] {
+    [group.grant_group(), group.grant_version(), group.grant_resource()]
+}
+
 impl EncodeLabelSet for Kind {
     fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), Error> {
         let (scope, subresource) = self.object.labels();
         let [group, version, resource] = match self.object {
             Object::Path(_) | Object::Unknown => [""; 3],
-            _ => [path::PROXY_GROUP, path::PROXY_VERSION, path::CLUSTERS],
+            Object::Proxy(group) => labels_of(group),
+            Object::Attach | Object::Cluster | Object::Clusters => labels_of(Origin::MemberCluster),
         };
         for label in [
             ("verb", self.verb.as_str()),

@@ -23,7 +23,7 @@ fn proxy_path_splits_into_cluster_and_member_path() {
         ("/proxy/api/v1/namespaces/a%2Fb", "/api/v1/namespaces/a%2Fb"),
         ("/proxy/x/proxy/y", "/x/proxy/y"),
     ] {
-        let Route::Proxy(name, path) = route(&format!("{M1}{rest}")) else { panic!("{rest}") };
+        let Route::Proxy(_, name, path) = route(&format!("{M1}{rest}")) else { panic!("{rest}") };
         assert_eq!((name.as_str(), path.as_str()), ("m1", inner));
     }
 }
@@ -40,7 +40,9 @@ fn self_reviews_are_what_a_review_needs_and_no_more() {
         "/openapi/v3",
         "/version",
     ] {
-        let Route::Proxy(name, path) = route(&format!("{M1}/selfreviews{inner}")) else { panic!("{inner}") };
+        let Route::Proxy(_, name, path) = route(&format!("{M1}/selfreviews{inner}")) else {
+            panic!("{inner}")
+        };
         assert_eq!((name.as_str(), path.as_str()), ("m1", inner));
     }
     for inner in [
@@ -145,12 +147,12 @@ fn clusters_are_read_and_never_written() {
 fn the_static_documents_are_found() {
     for (target, document) in [
         ("/apis", Document::Groups),
-        ("/apis/proxy.kubectl-mc.dev", Document::Group),
-        ("/apis/proxy.kubectl-mc.dev/", Document::Group),
-        ("/apis/proxy.kubectl-mc.dev/v1alpha1", Document::Resources),
+        ("/apis/proxy.kubectl-mc.dev", Document::Group(Origin::MemberCluster)),
+        ("/apis/proxy.kubectl-mc.dev/", Document::Group(Origin::MemberCluster)),
+        ("/apis/proxy.kubectl-mc.dev/v1alpha1", Document::Resources(Origin::MemberCluster)),
         ("/openapi/v2", Document::OpenApiV2),
         ("/openapi/v3", Document::OpenApiV3Index),
-        ("/openapi/v3/apis/proxy.kubectl-mc.dev/v1alpha1", Document::OpenApiV3),
+        ("/openapi/v3/apis/proxy.kubectl-mc.dev/v1alpha1", Document::OpenApiV3(Origin::MemberCluster)),
         ("/version", Document::Version),
     ] {
         assert_eq!(route(target), Route::Discovery(document), "{target}");
@@ -276,4 +278,47 @@ fn fault_28_absolute_target_is_refused_over_http1() {
 #[test]
 fn fault_32_a_target_with_raw_utf8_is_refused() {
     assert!(matches!(parse("GET", &format!("{M1}/proxy/api/v1/namespaces/é")), Err(Error::Framing(_))));
+}
+
+#[test]
+fn group_of_a_hub_has_the_proxy_and_nothing_else() {
+    let collection = "/apis/aggregated.kubeadmiral.io/v1alpha1/aggregations";
+    for (rest, inner) in [("", "/"), ("/", "/"), ("/api/v1/pods", "/api/v1/pods")] {
+        let target = format!("{collection}/m1/proxy{rest}");
+        let Route::Proxy(Origin::KubeAdmiral, name, path) = route(&target) else { panic!("{rest}") };
+        assert_eq!((name.as_str(), path.decoded().as_ref()), ("m1", inner), "{rest}");
+    }
+    let Route::Proxy(Origin::Karmada, ..) = route("/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy/x")
+    else {
+        panic!("the group of Karmada")
+    };
+    for rest in [
+        "",
+        "/",
+        "/m1",
+        "/m1/",
+        "/m1/status",
+        "/m1/attach",
+        "/m1/selfreviews/version",
+        "/m1/proxyx",
+        "s/m1/proxy",
+    ] {
+        let request =
+            Request::builder().uri(format!("{collection}{rest}")).header("host", "h").body(()).unwrap();
+        assert!(matches!(RequestInfo::parse(&request), Err(Error::NotFound(_))), "{rest}");
+    }
+    for rest in
+        ["/M1/proxy", "/m.1/proxy", "//proxy", "/m1/proxy/a/../b", "/m1/proxy/%2e%2e/b", "/%6d1/proxy"]
+    {
+        let request =
+            Request::builder().uri(format!("{collection}{rest}")).header("host", "h").body(()).unwrap();
+        assert!(RequestInfo::parse(&request).is_err(), "{rest}");
+    }
+    for (target, document) in [
+        ("/apis/aggregated.kubeadmiral.io", Document::Group(Origin::KubeAdmiral)),
+        ("/apis/aggregated.kubeadmiral.io/v1alpha1", Document::Resources(Origin::KubeAdmiral)),
+        ("/openapi/v3/apis/aggregated.kubeadmiral.io/v1alpha1", Document::OpenApiV3(Origin::KubeAdmiral)),
+    ] {
+        assert_eq!(route(target), Route::Discovery(document), "{target}");
+    }
 }

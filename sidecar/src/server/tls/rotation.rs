@@ -1,6 +1,6 @@
 //! A serving certificate that no one has to bring (`--rotate-server-certificates`): each replica makes its own,
 //! signed by the authority in Secret `mc-sidecar-ca`, which the first replica makes and any replica renews, and
-//! keeps the APIService's `caBundle` what the Secret says. Replicas agree by the Secret alone: a write is for
+//! keeps the `caBundle` of the APIServices in sync with the Secret. Replicas agree by the Secret alone: a write is for
 //! the version that was read, so one of two wins, and the other reads what it wrote.
 //!
 //! A change of signers, in this order, so that the host never meets a certificate that it cannot verify: the
@@ -15,6 +15,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{Api, Patch, PatchParams};
+use kubectl_mc_api::Origin;
 use kubectl_mc_api::direct::{Publication, Server};
 use kubectl_mc_api::manifests::AUTHORITY;
 use kubectl_mc_api::names::{self, API_SERVICE, SIDECAR};
@@ -33,6 +34,8 @@ use crate::server::tls::replicas::ReplicaTls;
 pub struct SelfManaged {
     secrets: Api<Secret>,
     registrations: Api<APIService>,
+    /// The APIService of a hub's group, beside our own.
+    of_hub: Option<String>,
     names: Vec<String>,
     shown: Arc<ServingCertificate>,
     replicas: Arc<ReplicaTls>,
@@ -41,7 +44,7 @@ pub struct SelfManaged {
     /// The bundle that other replicas are known by.
     known_by: String,
     leaf: Option<Leaf>,
-    /// Since when the APIService has had the bundle, as far as this replica knows.
+    /// Since when the APIServices have had the bundle, as far as this replica knows.
     published: Option<Instant>,
     /// Until the first certificate is there.
     pending: Option<Pending>,
@@ -67,6 +70,7 @@ impl SelfManaged {
         Self {
             secrets: Api::namespaced(host.clone(), namespace),
             registrations: Api::all(host),
+            of_hub: None,
             names: names(namespace, endpoint.as_ref().map(|(server, _)| server)),
             endpoint,
             shown,
@@ -76,6 +80,11 @@ impl SelfManaged {
             published: None,
             pending: Some(pending),
         }
+    }
+
+    /// With the APIService of a hub's group.
+    pub fn also_for(self, hub: Option<Origin>) -> Self {
+        Self { of_hub: hub.map(Origin::api_service), ..self }
     }
 
     /// Until the process ends.
@@ -138,28 +147,39 @@ impl SelfManaged {
         }
     }
 
-    /// Makes the APIService trust the bundle.
+    /// Makes the APIServices trust the bundle.
     async fn publish(&mut self, authority: &Authority) -> anyhow::Result<Published> {
-        let found = self.registrations.get_opt(API_SERVICE).await;
-        let Some(found) = found.with_context(|| format!("APIService {API_SERVICE} cannot be read"))? else {
+        let bundle = ByteString(authority.bundle.clone().into_bytes());
+        let mut published = self.publish_to(API_SERVICE, &bundle).await?;
+        if let Some(name) = &self.of_hub
+            && self.publish_to(name, &bundle).await? == Published::Now
+        {
+            published = Published::Now;
+        }
+        match published {
+            Published::Before => _ = self.published.get_or_insert_with(Instant::now),
             // It is registered when the first replicas are ready.
-            self.published = None;
+            Published::Nowhere | Published::Now => self.published = None,
+        }
+        Ok(published)
+    }
+
+    async fn publish_to(&self, name: &str, bundle: &ByteString) -> anyhow::Result<Published> {
+        let found = self.registrations.get_opt(name).await;
+        let Some(found) = found.with_context(|| format!("APIService {name} cannot be read"))? else {
             return Ok(Published::Nowhere);
         };
-        let bundle = ByteString(authority.bundle.clone().into_bytes());
-        if found.spec.and_then(|spec| spec.ca_bundle).as_ref() == Some(&bundle) {
-            self.published.get_or_insert_with(Instant::now);
+        if found.spec.and_then(|spec| spec.ca_bundle).as_ref() == Some(bundle) {
             return Ok(Published::Before);
         }
-        self.published = None;
         let patch = json!({
             "metadata": {"resourceVersion": found.metadata.resource_version},
             "spec": {"caBundle": bundle},
         });
-        match self.registrations.patch(API_SERVICE, &by_us(), &Patch::Merge(patch)).await {
-            Ok(_) => info!("updated the caBundle of the APIService"),
+        match self.registrations.patch(name, &by_us(), &Patch::Merge(patch)).await {
+            Ok(_) => info!(name, "updated the caBundle of the APIService"),
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
-            Err(error) => return Err(error).context(format!("APIService {API_SERVICE} cannot be written")),
+            Err(error) => return Err(error).context(format!("APIService {name} cannot be written")),
         }
         Ok(Published::Now)
     }

@@ -64,7 +64,7 @@ fn of_karmada(entered: &'static [&'static str]) -> (Viewer, Arc<std::sync::atomi
         )
     });
     let identity = Arc::new(Identity { user: "jane".to_owned(), ..Identity::default() });
-    let config = authorization::Config { counts_karmada: true, ..authorization::Config::default() };
+    let config = authorization::Config { hub: Some(Origin::Karmada), ..authorization::Config::default() };
     let authorizer = Arc::new(Authorizer::with(client, config));
     (Viewer { authorizer, identity, caller: Caller::of_hash(1) }, asked)
 }

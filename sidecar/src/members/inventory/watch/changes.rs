@@ -11,37 +11,55 @@ use kubectl_mc_api::{MemberCluster, Origin};
 use tokio::time::sleep;
 use tracing::warn;
 
-use crate::members::inventory::Inventories;
-use crate::members::inventory::karmada::{self, KarmadaCluster};
+use crate::members::inventory::hub::karmada::KarmadaCluster;
+use crate::members::inventory::hub::kubeadmiral::FederatedCluster;
+use crate::members::inventory::hub::{self, Hub, Registration};
 use crate::members::inventory::renewal::Read;
 use crate::watch_backoff::WatchBackoff;
 
-/// What happens in Karmada's inventory; nothing if it does not count.
-pub(super) fn of_karmada(
-    host: &kube::Client,
-    inventories: &Inventories,
-) -> impl Stream<Item = Change> + use<> {
-    if !inventories.has(Origin::Karmada) {
-        return stream::empty().left_stream();
-    }
-    let clusters = Api::<KarmadaCluster>::all(host.clone());
-    let secrets = Api::<Secret>::namespaced(host.clone(), &inventories.karmada_namespace);
-    let secrets = events(secrets, watcher::Config::default()).map(|event| event.modify(karmada::reduce));
-    let changes = stream::select(
-        events(clusters, watcher::Config::default()).map(Change::KarmadaCluster),
-        secrets.map(Change::KarmadaSecret),
-    );
-    let waited = sleep(KARMADA_TIMEOUT).map(|()| Change::WaitedForKarmada).into_stream();
-    stream::select(changes, waited).right_stream()
+/// What happens in the inventory of a hub; nothing without one.
+pub(super) fn of_hub(host: &kube::Client, hub: Option<&Hub>) -> impl Stream<Item = Change> + use<> {
+    let Some(Hub { origin, namespace }) = hub.cloned() else { return stream::empty().boxed() };
+    let clusters = match origin {
+        Origin::MemberCluster => stream::empty().boxed(),
+        Origin::Karmada => registrations::<KarmadaCluster>(host).boxed(),
+        Origin::KubeAdmiral => registrations::<FederatedCluster>(host).boxed(),
+    };
+    let secrets = Api::<Secret>::namespaced(host.clone(), &namespace);
+    let secrets = events(secrets, watcher::Config::default());
+    let secrets = secrets.map(move |event| event.modify(|secret| hub::reduce(origin, secret)));
+    let changes = stream::select(clusters.map(Change::HubCluster), secrets.map(Change::HubSecret));
+    let waited = sleep(HUB_TIMEOUT).map(|()| Change::WaitedForHub).into_stream();
+    stream::select(changes, waited).boxed()
+}
+
+/// What happens to the objects of one kind that register members.
+fn registrations<K>(host: &kube::Client) -> impl Stream<Item = watcher::Event<Registration>> + use<K>
+where
+    K: kube::Resource<DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned
+        + Into<Registration>
+        + Send
+        + 'static,
+{
+    events(Api::<K>::all(host.clone()), watcher::Config::default()).map(|event| match event {
+        watcher::Event::Init => watcher::Event::Init,
+        watcher::Event::InitApply(object) => watcher::Event::InitApply(object.into()),
+        watcher::Event::InitDone => watcher::Event::InitDone,
+        watcher::Event::Apply(object) => watcher::Event::Apply(object.into()),
+        watcher::Event::Delete(object) => watcher::Event::Delete(object.into()),
+    })
 }
 
 /// What happens on the host.
 pub(super) enum Change {
     Member(watcher::Event<MemberCluster>),
     Secret(watcher::Event<Secret>),
-    KarmadaCluster(watcher::Event<KarmadaCluster>),
-    KarmadaSecret(watcher::Event<Secret>),
-    WaitedForKarmada,
+    HubCluster(watcher::Event<Registration>),
+    HubSecret(watcher::Event<Secret>),
+    WaitedForHub,
     Read(Read),
 }
 
@@ -72,5 +90,5 @@ where
     })
 }
 
-/// How long a replica that starts waits for Karmada before it serves the other members.
-const KARMADA_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a replica that starts waits for the hub's inventory before it serves the other members.
+const HUB_TIMEOUT: Duration = Duration::from_secs(10);

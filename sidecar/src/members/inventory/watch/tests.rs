@@ -17,7 +17,7 @@ use crate::readiness::{Part, Readiness};
 use crate::request::limits::{Caller, MemberLimits, MemberSize, Size};
 use crate::upstream::grant::Lacking;
 
-mod beside_karmada;
+mod beside_hub;
 
 const ONE: Size = Size::new(1, 0);
 const ONE_EACH: MemberSize = MemberSize { in_flight: ONE, watches: ONE };
@@ -45,11 +45,11 @@ impl Host {
             tunnels: AgentTunnels::none(),
             inventory: Arc::new(Inventory::new(renewals, OnDemandAccess::new(client, "ns"))),
             inventories: Inventories::default(),
-            karmada: None,
+            hub: None,
             registry,
             fleet: watch::Sender::default(),
-            karmada_clusters: watch::Sender::default(),
-            waits_for_karmada: true,
+            hub_clusters: watch::Sender::default(),
+            waits_for_hub: true,
             metrics: Metrics::default(),
             limits: MemberLimits::new(ONE_EACH),
             pending: Some(readiness.pending(Part::Members)),

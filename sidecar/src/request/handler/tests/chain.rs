@@ -7,10 +7,12 @@ use arc_swap::ArcSwap;
 use futures_util::FutureExt;
 use http::HeaderName;
 use http_body_util::Full;
+use kubectl_mc_api::Origin;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::endpoints::clusters::Registry;
+use crate::endpoints::discovery::Documents;
 use crate::fake_host::host;
 use crate::identity::authentication::token_review::TokenReviews;
 use crate::identity::authentication::{self, Authenticator};
@@ -39,6 +41,8 @@ pub(super) struct Flags {
     cors: bool,
     /// Every path is allowed without asking the host.
     always_allowed: bool,
+    /// The hub whose group is served.
+    hub: Option<Origin>,
 }
 
 /// jane's token is `jane` and bob's `bob`; a token called `broken` the host cannot review. Everybody may do
@@ -80,6 +84,7 @@ pub(super) fn app(flags: Flags, front_proxy: &FrontProxy) -> (Arc<Services>, imp
         limits: Arc::new(Limits::new(size, size, 0, 0, 0)),
         inventory: Arc::new(Inventory::new(renewals, OnDemandAccess::new(client, "ns"))),
         registry: Registry::new().0,
+        documents: Documents::new(flags.hub),
         rules: member::Rules::default(),
         request_timeout: std::time::Duration::from_secs(60),
         tunnels: Tunnels::new(&mut metrics),

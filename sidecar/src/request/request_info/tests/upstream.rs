@@ -53,7 +53,7 @@ fn member_paths_are_long_running_as_upstream_has_it() {
             return Err(Difference::RefusedByUpstream);
         }
         assert_eq!(outcome, row.outcome, "{row:?}");
-        let Route::Proxy(_, path) = info.route else { panic!("{row:?}") };
+        let Route::Proxy(_, _, path) = info.route else { panic!("{row:?}") };
         let is_inner_proxy = matches!(row.resource, Some(["", "nodes" | "pods" | "services", "proxy"]));
         assert_eq!(path.is_inner_proxy(), is_inner_proxy, "{row:?}");
         Ok(())

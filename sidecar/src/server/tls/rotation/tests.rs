@@ -14,13 +14,18 @@ use crate::readiness::{Part, Readiness};
 struct Host {
     secret: Value,
     registration: Option<Value>,
+    of_hub: Option<Value>,
     writes: usize,
 }
 
 impl Host {
     fn answer(&mut self, method: &Method, path: &str, body: &Value) -> (u16, Value) {
         let secret = path.ends_with("/secrets/mc-sidecar-ca");
-        let object = if secret { Some(&mut self.secret) } else { self.registration.as_mut() };
+        let object = match () {
+            () if secret => Some(&mut self.secret),
+            () if path.ends_with(API_SERVICE) => self.registration.as_mut(),
+            () => self.of_hub.as_mut(),
+        };
         let Some(object) = object else { return status(404, "NotFound") };
         if method == Method::GET {
             return (200, object.clone());
@@ -120,6 +125,24 @@ async fn replicas_that_begin_at_once_agree_on_one_authority() {
     assert!(readiness.is_ready());
     assert_eq!(host.lock().unwrap().writes, 2, "the Secret once and the bundle once");
     assert_eq!(bundle(&host), host.lock().unwrap().secret["data"]["ca.crt"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_of_a_hub_has_the_same_bundle() {
+    let (host, readiness) = (host(), Readiness::default());
+    register(&host);
+    let mut replica = replica(&host, &readiness).also_for(Some(Origin::KubeAdmiral));
+    settle(&mut replica).await;
+    assert!(host.lock().unwrap().of_hub.is_none(), "it is not registered");
+    let registration = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1alpha1.aggregated.kubeadmiral.io", "resourceVersion": "0"},
+        "spec": {"groupPriorityMinimum": 100, "versionPriority": 10},
+    });
+    host.lock().unwrap().of_hub = Some(registration);
+    settle(&mut replica).await;
+    let of_hub = host.lock().unwrap().of_hub.clone().unwrap();
+    assert_eq!(of_hub["spec"]["caBundle"], bundle(&host));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,9 @@
-//! Registers the members of Karmada's inventory: one MemberCluster for each Cluster, with its labels and label
+//! Registers the members of a hub's inventory: one MemberCluster for each registration, with its labels and label
 //! `fleet.kubectl-mc.dev/inventory`. So one collection has every member, with one resourceVersion, and all that is known
-//! of members is kept in one place. It holds no address and no credential: each replica reads these from Karmada's
+//! of members is kept in one place. It holds no address and no credential: each replica reads these from the hub's
 //! objects of the same name, so who may write a MemberCluster cannot change where a member's requests go.
 //!
-//! The controller changes no MemberCluster without this label. Where Karmada has a Cluster of the same name, condition
+//! The controller changes no MemberCluster without this label. Where the hub registers a member of the same name, condition
 //! `UniqueName` reports the conflict.
 
 use std::collections::BTreeMap;
@@ -13,36 +13,37 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Resource, ResourceExt};
-use kubectl_mc_api::member_cluster::{Forwarding, Impersonation, MemberClusterSpec};
+use kubectl_mc_api::member_cluster::MemberClusterSpec;
 use kubectl_mc_api::names::{FLEET_GROUP, INVENTORY};
 use kubectl_mc_api::{ClusterName, MemberCluster, Origin};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::Context;
 use super::conditions::{Aspect, FIELD_MANAGER, Finding};
-use crate::members::inventory::fleet::Fleet;
-use crate::members::inventory::karmada::source;
+use crate::members::inventory::fleet::{Fleet, HubMembers};
+use crate::members::inventory::hub::{impersonation, source};
 
 type Labels = BTreeMap<String, String>;
 
-/// Follows both inventories.
-pub(super) async fn run(context: Context) {
-    let (mut clusters, mut fleet) = (context.karmada_clusters.clone(), context.fleet.clone());
+/// Follows both inventories, if the hub is this one.
+pub(super) async fn run(context: Context, hub: Origin) {
+    let (mut clusters, mut fleet) = (context.hub_clusters.clone(), context.fleet.clone());
     let members: Api<MemberCluster> = Api::all(context.host.clone());
+    let queue = context.metrics.queue(hub.as_str());
     loop {
         let (wanted, told) = (clusters.borrow_and_update().clone(), fleet.borrow_and_update().clone());
         let mut pause = LONG;
-        if let Some(wanted) = wanted {
-            tell_conflicts(&context, &told);
+        if let Some(wanted) = wanted.filter(|wanted| wanted.origin == hub) {
+            tell_conflicts(&context, hub, &told);
             let changes = changes(&wanted, &told);
             if !changes.is_empty() {
-                let begun = Instant::now();
-                let done = changes.into_iter().map(|change| change.run(&members));
+                let work = queue.begin();
+                let done = changes.into_iter().map(|change| change.run(hub, &members));
                 let done: Vec<bool> = stream::iter(done).buffer_unordered(MAX_UNDER_WAY).collect().await;
                 let failed = done.contains(&false);
-                context.metrics.reconciled("karmada", begun.elapsed(), failed);
+                work.done(failed);
                 if failed {
                     pause = PAUSE;
                 }
@@ -58,10 +59,12 @@ pub(super) async fn run(context: Context) {
     }
 }
 
-fn tell_conflicts(context: &Context, fleet: &Fleet) {
+fn tell_conflicts(context: &Context, hub: Origin, fleet: &Fleet) {
     for (cluster, registered) in fleet.iter().filter(|(_, registered)| registered.in_two) {
         let message = format!(
-            "a MemberCluster and a Cluster of Karmada have this name: requests go by {}",
+            "a MemberCluster and a {} of {} have this name: requests go by {}",
+            hub.kind(),
+            hub.title(),
             source(registered.origin, cluster)
         );
         context.conditions.set(cluster, Aspect::UniqueName, Finding::no("Conflict", message));
@@ -76,63 +79,64 @@ enum Change {
     Delete(Arc<MemberCluster>),
 }
 
-fn changes(clusters: &BTreeMap<ClusterName, Labels>, fleet: &Fleet) -> Vec<Change> {
+fn changes(hub: &HubMembers, fleet: &Fleet) -> Vec<Change> {
+    let HubMembers { origin, labels: clusters } = hub;
     let mut changes = Vec::new();
     for (name, labels) in clusters {
-        let labels = wanted(labels);
+        let labels = wanted(*origin, labels);
         match fleet.get(name).map(|registered| &registered.member) {
             None => changes.push(Change::Create(name.clone(), labels)),
-            Some(member) if Origin::of(member) != Origin::Karmada || member.labels() == &labels => {}
+            Some(member) if Origin::of(member) != *origin || member.labels() == &labels => {}
             Some(member) => changes.push(Change::Label(member.clone(), labels)),
         }
     }
     let members = fleet.iter().filter(|(name, registered)| {
-        Origin::of(&registered.member) == Origin::Karmada && !clusters.contains_key(*name)
+        Origin::of(&registered.member) == *origin && !clusters.contains_key(*name)
     });
     changes.extend(members.map(|(_, registered)| Change::Delete(registered.member.clone())));
     changes
 }
 
-/// The labels of a Cluster and our own, which no Cluster sets.
-fn wanted(labels: &Labels) -> Labels {
+/// The labels of a registration and our own, which no registration sets.
+fn wanted(hub: Origin, labels: &Labels) -> Labels {
     let own = |key: &str| key.split_once('/').is_some_and(|(prefix, _)| prefix == FLEET_GROUP);
     let labels = labels.iter().filter(|(key, _)| !own(key));
-    let mark = (INVENTORY.to_owned(), Origin::Karmada.to_string());
+    let mark = (INVENTORY.to_owned(), hub.to_string());
     labels.map(|(key, value)| (key.clone(), value.clone())).chain([mark]).collect()
 }
 
 impl Change {
     /// Says whether it is done, or need not be.
-    async fn run(self, members: &Api<MemberCluster>) -> bool {
+    async fn run(self, hub: Origin, members: &Api<MemberCluster>) -> bool {
         let (name, verb) = match &self {
             Self::Create(name, _) => (name.to_string(), "create"),
             Self::Label(member, _) => (member.name_any(), "label"),
             Self::Delete(member) => (member.name_any(), "delete"),
         };
-        match timeout(TIMEOUT, self.write(members)).await {
+        match timeout(TIMEOUT, self.write(hub, members)).await {
             Ok(Ok(())) => {
-                info!(cluster = name, verb, "the member follows Karmada's Cluster");
+                info!(cluster = name, verb, inventory = %hub, "the member follows the hub");
                 true
             }
             // Another writer was faster; the watch delivers the result.
             Ok(Err(kube::Error::Api(error))) if matches!(error.code, 404 | 409) => true,
             Ok(Err(error)) => {
-                warn!(cluster = name, verb, error = %error, "cannot write the MemberCluster of Karmada's Cluster");
+                warn!(cluster = name, verb, inventory = %hub, error = %error, "cannot write the MemberCluster of a hub's member");
                 false
             }
             Err(_) => {
-                warn!(cluster = name, verb, "writing the MemberCluster of Karmada's Cluster timed out");
+                warn!(cluster = name, verb, inventory = %hub, "writing the MemberCluster of a hub's member timed out");
                 false
             }
         }
     }
 
-    async fn write(self, members: &Api<MemberCluster>) -> Result<(), kube::Error> {
+    async fn write(self, hub: Origin, members: &Api<MemberCluster>) -> Result<(), kube::Error> {
         match self {
             Self::Create(name, labels) => {
                 let params =
                     PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-                members.create(&params, &registration(&name, labels)).await?;
+                members.create(&params, &registration(hub, &name, labels)).await?;
             }
             Self::Label(member, labels) => {
                 let params =
@@ -150,12 +154,9 @@ impl Change {
     }
 }
 
-/// Karmada's impersonator may impersonate users, groups and service accounts, and no uid or extra. Who lets it may say so
-/// in the spec, which is not written again.
-fn registration(name: &ClusterName, labels: Labels) -> MemberCluster {
-    let impersonation =
-        Impersonation { uid: Forwarding::Omit, extra: Forwarding::Omit, ..Impersonation::default() };
-    let spec = MemberClusterSpec { impersonation: Some(impersonation) };
+/// An administrator may change the spec, which is not written again.
+fn registration(hub: Origin, name: &ClusterName, labels: Labels) -> MemberCluster {
+    let spec = MemberClusterSpec { impersonation: impersonation(hub) };
     let mut member = MemberCluster::new(name.as_str(), spec);
     member.meta_mut().labels = Some(labels);
     member
@@ -172,7 +173,7 @@ fn label_patch(member: &MemberCluster, labels: &Labels) -> Value {
     })
 }
 
-/// A host with 1,000 Clusters is followed in some seconds.
+/// A host with 1,000 registrations is followed in some seconds.
 const MAX_UNDER_WAY: usize = 8;
 const MOMENT: Duration = Duration::from_millis(50);
 /// Before what could not be written is tried again.
@@ -182,6 +183,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
+    use kubectl_mc_api::member_cluster::Forwarding;
+
     use super::*;
     use crate::members::inventory::fleet::Registered;
 
@@ -220,6 +223,7 @@ mod tests {
         ];
         let clusters =
             clusters.map(|(name, of_it)| (name.parse().unwrap(), labels(of_it))).into_iter().collect();
+        let clusters = HubMembers { origin: Origin::Karmada, labels: clusters };
         let fleet = fleet(&[
             ("same", &[("env", "prod"), MARK]),
             ("labelled", &[("env", "test"), ("tier", "1"), MARK]),
@@ -248,10 +252,14 @@ mod tests {
     }
 
     #[test]
-    fn registration_forwards_neither_uid_nor_extra() {
-        let member = registration(&"m1".parse().unwrap(), labels(&[MARK]));
-        let forwarded = member.forwarded();
-        assert_eq!((forwarded.uid, forwarded.extra), (Forwarding::Omit, Forwarding::Omit));
-        assert_eq!(Origin::of(&member), Origin::Karmada);
+    fn registration_forwards_what_the_hub_may_impersonate() {
+        for (hub, passed) in [(Origin::Karmada, Forwarding::Omit), (Origin::KubeAdmiral, Forwarding::Forward)]
+        {
+            let name = "m1".parse().unwrap();
+            let member = registration(hub, &name, wanted(hub, &labels(&[("env", "prod")])));
+            let forwarded = member.forwarded();
+            assert_eq!((forwarded.uid, forwarded.extra), (passed, passed), "{hub}");
+            assert_eq!(Origin::of(&member), hub);
+        }
     }
 }

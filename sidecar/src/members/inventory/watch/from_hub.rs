@@ -1,4 +1,4 @@
-//! Karmada's Clusters and their Secrets, as the watch tells them, and the connections that follow.
+//! The registrations of a hub and their Secrets, as the watch tells them, and the connections that follow.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,30 +10,34 @@ use kubectl_mc_api::{ClusterName, Origin};
 use tracing::info;
 
 use super::listed::Listed;
-use crate::members::inventory::fleet::KarmadaClusters;
-use crate::members::inventory::karmada::{self, KarmadaCluster, Known};
+use crate::members::inventory::fleet::{HubClusters, HubMembers};
+use crate::members::inventory::hub::{self, Hub, Known, Registration};
 
-pub(super) struct FromKarmada {
-    namespace: String,
-    clusters: Listed<KarmadaCluster>,
+pub(super) struct FromHub {
+    hub: Hub,
+    clusters: Listed<Registration>,
     /// By their own names, which are DNS labels too.
     secrets: Listed<Secret>,
     /// As long as nothing changes that matters, a connection is the same object.
     connections: HashMap<ClusterName, Connection>,
-    labels: KarmadaClusters,
+    known: HubClusters,
 }
 
 type Connection = Result<Arc<Secret>, Arc<str>>;
 
-impl FromKarmada {
-    pub(super) fn new(namespace: &str) -> Self {
+impl FromHub {
+    pub(super) fn new(hub: Hub) -> Self {
         Self {
-            namespace: namespace.to_owned(),
+            hub,
             clusters: Listed::default(),
             secrets: Listed::default(),
             connections: HashMap::new(),
-            labels: None,
+            known: None,
         }
+    }
+
+    pub(super) fn origin(&self) -> Origin {
+        self.hub.origin
     }
 
     /// Whether both lists were read once.
@@ -41,30 +45,30 @@ impl FromKarmada {
         self.clusters.synced && self.secrets.synced
     }
 
-    /// The connection of a Cluster, or why there is none; nothing without a Cluster of this name.
+    /// The connection of a member, or why there is none; nothing without a registration of this name.
     pub(super) fn connection(&self, name: &ClusterName) -> Option<&Connection> {
         self.connections.get(name)
     }
 
-    /// The labels of each Cluster; nothing before they are known.
-    pub(super) fn labels(&self) -> &KarmadaClusters {
-        &self.labels
+    /// The labels of each member; nothing before they are known.
+    pub(super) fn clusters(&self) -> Option<&Arc<HubMembers>> {
+        self.known.as_ref()
     }
 
-    /// Takes what the watch says, and says whether that matters: Karmada writes a Cluster's status every few seconds.
-    pub(super) fn cluster(&mut self, event: Event<KarmadaCluster>) -> bool {
+    /// Takes what the watch says, and says whether that matters: hubs write the status of a registration often.
+    pub(super) fn cluster(&mut self, event: Event<Registration>) -> bool {
         if let Event::Apply(cluster) = &event
-            && let Some(name) = name(cluster)
-            && self.clusters.objects.get(&name).is_some_and(|known| is_same(known, cluster))
+            && let Ok(name) = cluster.name.parse()
+            && self.clusters.objects.get(&name).is_some_and(|known| **known == *cluster)
         {
             return false;
         }
-        self.clusters.take(&event, name);
+        self.clusters.take(&event, |cluster| cluster.name.parse().ok());
         self.read_after(&event)
     }
 
     pub(super) fn secret(&mut self, event: Event<Secret>) -> bool {
-        self.secrets.take(&event, name);
+        self.secrets.take(&event, |secret| secret.name_any().parse().ok());
         self.read_after(&event)
     }
 
@@ -74,7 +78,7 @@ impl FromKarmada {
             return false;
         }
         let mut before = std::mem::take(&mut self.connections);
-        let read = |(name, cluster): (&ClusterName, &Arc<KarmadaCluster>)| {
+        let read = |(name, cluster): (&ClusterName, &Arc<Registration>)| {
             let now = self.read(name, cluster);
             match (before.remove(name), now) {
                 (Some(Ok(known)), Ok(now)) if known.uid() == now.uid() && known.data == now.data => {
@@ -82,7 +86,7 @@ impl FromKarmada {
                 }
                 (_, Ok(now)) => (name.clone(), Ok(Arc::new(now))),
                 (before, Err(why)) => {
-                    let why = format!("{} cannot be used: {why}", karmada::source(Origin::Karmada, name));
+                    let why = format!("{} cannot be used: {why}", hub::source(self.hub.origin, name));
                     if before.is_none_or(|before| before.err().as_deref() != Some(&why)) {
                         info!(cluster = %name, why, "the proxy to the member is off");
                     }
@@ -92,28 +96,27 @@ impl FromKarmada {
         };
         let connections = self.clusters.objects.iter().map(read).collect();
         self.connections = connections;
-        let labels = |cluster: &KarmadaCluster| cluster.metadata.labels.clone().unwrap_or_default();
         let clusters = self.clusters.objects.iter();
         let labels: BTreeMap<_, _> =
-            clusters.map(|(name, cluster)| (name.clone(), labels(cluster))).collect();
-        if self.labels.as_deref() != Some(&labels) {
-            self.labels = Some(Arc::new(labels));
+            clusters.map(|(name, cluster)| (name.clone(), cluster.labels.clone())).collect();
+        if self.known.as_ref().is_none_or(|known| known.labels != labels) {
+            self.known = Some(Arc::new(HubMembers { origin: self.hub.origin, labels }));
         }
         true
     }
 
-    /// What a member's Secret would say. Its uid is the Cluster's: one that is made anew is another member.
-    fn read(&self, name: &ClusterName, cluster: &KarmadaCluster) -> Result<Secret, String> {
-        let data = karmada::connection(&self.namespace, name, &cluster.spec, self)?;
+    /// What a member's Secret would say. Its uid is the registration's: one that is made anew is another member.
+    fn read(&self, name: &ClusterName, cluster: &Registration) -> Result<Secret, String> {
+        let data = cluster.connection(&self.hub.namespace, name, self)?;
         let mut secret = Secret { data: Some(data), ..Secret::default() };
-        secret.metadata.name = Some(karmada::impersonator_secret(name));
-        secret.metadata.namespace = Some(self.namespace.clone());
-        secret.metadata.uid = cluster.uid();
+        secret.metadata.name = Some(hub::credential_secret(self.hub.origin, name));
+        secret.metadata.namespace = Some(self.hub.namespace.clone());
+        secret.metadata.uid.clone_from(&cluster.uid);
         Ok(secret)
     }
 }
 
-impl Known for FromKarmada {
+impl Known for FromHub {
     fn has_cluster(&self, name: &str) -> bool {
         name.parse().is_ok_and(|name: ClusterName| self.clusters.objects.contains_key(&name))
     }
@@ -121,14 +124,4 @@ impl Known for FromKarmada {
     fn secret(&self, name: &str) -> Option<&Secret> {
         self.secrets.objects.get(&name.parse().ok()?).map(AsRef::as_ref)
     }
-}
-
-fn name<T: ResourceExt>(object: &T) -> Option<ClusterName> {
-    object.name_any().parse().ok()
-}
-
-fn is_same(before: &KarmadaCluster, after: &KarmadaCluster) -> bool {
-    before.spec == after.spec
-        && before.metadata.labels == after.metadata.labels
-        && before.metadata.uid == after.metadata.uid
 }

@@ -1,42 +1,46 @@
-//! Members of Karmada's inventory beside our own.
+//! Members of a hub's inventory beside our own.
 
+use kubectl_mc_api::member_cluster::Forwarding;
 use kubectl_mc_api::names::INVENTORY;
 use serde_json::json;
 
 use super::*;
-use crate::members::inventory::karmada::{self, KarmadaCluster};
+use crate::members::inventory::hub::Hub;
+use crate::members::inventory::hub::karmada::KarmadaCluster;
+use crate::members::inventory::hub::kubeadmiral::FederatedCluster;
 
 /// A host with member m1 of our own, whose lists were read; Karmada's were not.
 fn with_karmada(order: &[Origin]) -> Host {
     let mut host = Host::new();
     host.state.inventories.order = order.into();
-    host.state.karmada = Some(FromKarmada::new("karmada-cluster"));
+    let hub = Hub { origin: Origin::Karmada, namespace: "karmada-cluster".to_owned() };
+    host.state.hub = Some(FromHub::new(hub));
     host.listed()
 }
 
 const BOTH: [Origin; 2] = [Origin::MemberCluster, Origin::Karmada];
 
 impl Host {
-    /// Karmada's lists are read: nothing is in them.
-    fn karmada_listed(mut self) -> Self {
+    /// The hub's lists are read: nothing is in them.
+    fn hub_listed(mut self) -> Self {
         for event in [Event::Init, Event::InitDone] {
-            self.state.karmada(|karmada| karmada.cluster(event));
+            self.state.hub(|hub| hub.cluster(event));
         }
         for event in [Event::Init, Event::InitDone] {
-            self.state.karmada(|karmada| karmada.secret(event));
+            self.state.hub(|hub| hub.secret(event));
         }
         self
     }
 
     fn cluster(&mut self, cluster: KarmadaCluster) {
-        self.state.karmada(|karmada| karmada.cluster(Event::Apply(cluster)));
+        self.state.hub(|hub| hub.cluster(Event::Apply(cluster.into())));
     }
 
     fn token(&mut self, name: &str, token: &str) {
         let mut secret = secret(name, token);
         secret.metadata.name = Some(format!("{name}-impersonator"));
-        karmada::reduce(&mut secret);
-        self.state.karmada(|karmada| karmada.secret(Event::Apply(secret)));
+        hub::reduce(Origin::Karmada, &mut secret);
+        self.state.hub(|hub| hub.secret(Event::Apply(secret)));
     }
 
     /// A Cluster of Karmada with its Secret and its MemberCluster.
@@ -72,19 +76,19 @@ fn mirrored(name: &str) -> MemberCluster {
 
 #[tokio::test]
 async fn member_of_karmada_is_served_beside_our_own() {
-    let host = with_karmada(&BOTH).karmada_listed().joined("k1");
+    let host = with_karmada(&BOTH).hub_listed().joined("k1");
     let k1 = host.find("k1").unwrap();
     assert_eq!(k1.origin, Origin::Karmada);
     assert_eq!((k1.forwarded.uid, k1.forwarded.extra), (Forwarding::Omit, Forwarding::Omit));
     assert_eq!(k1.upstream.connection().authorization().unwrap(), "Bearer first");
     assert_eq!(host.find("m1").unwrap().origin, Origin::MemberCluster);
-    let known = host.state.karmada_clusters.borrow().clone().unwrap();
-    assert_eq!(known.keys().map(ClusterName::as_str).collect::<Vec<_>>(), ["k1"]);
+    let known = host.state.hub_clusters.borrow().clone().unwrap();
+    assert_eq!(known.labels.keys().map(ClusterName::as_str).collect::<Vec<_>>(), ["k1"]);
 }
 
 #[tokio::test]
 async fn grant_of_karmada_finds_members_of_karmada_only() {
-    let host = with_karmada(&BOTH).karmada_listed().joined("k1");
+    let host = with_karmada(&BOTH).hub_listed().joined("k1");
     let find = |name: &str| host.state.inventory.find_in(Some(Origin::Karmada), &name.parse().unwrap());
     assert!(find("k1").is_ok());
     assert!(matches!(find("m1"), Err(Error::Unknown(_))));
@@ -92,7 +96,7 @@ async fn grant_of_karmada_finds_members_of_karmada_only() {
 
 #[tokio::test]
 async fn changes_of_karmada_take_effect_at_once() {
-    let mut host = with_karmada(&BOTH).karmada_listed().joined("k1");
+    let mut host = with_karmada(&BOTH).hub_listed().joined("k1");
     let first = host.find("k1").unwrap();
     // Karmada writes the status all the time.
     host.cluster(cluster("k1", "u-1", "https://203.0.113.8"));
@@ -108,14 +112,14 @@ async fn changes_of_karmada_take_effect_at_once() {
     assert!(moved.gone.is_cancelled(), "another Cluster of the same name ends what is open");
     let last = host.find("k1").unwrap();
     let gone = cluster("k1", "u-2", "https://203.0.113.9");
-    host.state.karmada(|karmada| karmada.cluster(Event::Delete(gone)));
+    host.state.hub(|hub| hub.cluster(Event::Delete(gone.into())));
     assert!(last.gone.is_cancelled());
     assert!(host.find("k1").unwrap_err().to_string().ends_with("Cluster k1 of Karmada does not exist"));
 }
 
 #[tokio::test]
 async fn cluster_that_cannot_be_used_is_off_and_says_why() {
-    let mut host = with_karmada(&BOTH).karmada_listed().joined("k1");
+    let mut host = with_karmada(&BOTH).hub_listed().joined("k1");
     let before = host.find("k1").unwrap();
     host.cluster(cluster("k1", "u-1", "http://203.0.113.8"));
     assert!(before.gone.is_cancelled());
@@ -129,13 +133,13 @@ async fn cluster_that_cannot_be_used_is_off_and_says_why() {
 #[tokio::test]
 async fn name_in_both_inventories_is_served_from_the_first() {
     for order in [BOTH, [Origin::Karmada, Origin::MemberCluster]] {
-        let mut host = with_karmada(&order).karmada_listed().joined("k1");
+        let mut host = with_karmada(&order).hub_listed().joined("k1");
         assert!(!host.in_two("m1") && !host.in_two("k1"));
         host.cluster(cluster("m1", "u-1", "https://203.0.113.8"));
         host.token("m1", "karmada's");
         assert_eq!(host.find("m1").unwrap().origin, order[0]);
         assert!(host.in_two("m1"));
-        host.state.karmada(|karmada| karmada.cluster(Event::Delete(cluster("m1", "u-1", ""))));
+        host.state.hub(|hub| hub.cluster(Event::Delete(cluster("m1", "u-1", "").into())));
         assert_eq!(host.find("m1").unwrap().origin, Origin::MemberCluster);
         assert!(!host.in_two("m1"));
     }
@@ -147,11 +151,11 @@ async fn members_of_karmada_wait_for_karmada_and_others_do_not() {
     host.state.member(Event::Apply(mirrored("k1")));
     assert!(host.find("m1").is_ok());
     assert!(host.find("k1").unwrap_err().to_string().contains("not read yet"));
-    assert!(host.state.karmada_clusters.borrow().is_none(), "nothing is deleted for what is not read");
+    assert!(host.state.hub_clusters.borrow().is_none(), "nothing is deleted for what is not read");
     assert!(!host.readiness.is_ready());
-    host.state.waited_for_karmada();
+    host.state.waited_for_hub();
     assert!(host.readiness.is_ready());
-    assert!(with_karmada(&BOTH).karmada_listed().readiness.is_ready());
+    assert!(with_karmada(&BOTH).hub_listed().readiness.is_ready());
 }
 
 #[tokio::test]
@@ -160,7 +164,7 @@ async fn member_of_an_inventory_that_does_not_count_is_off() {
     host.state.member(Event::Apply(mirrored("k1")));
     let error = host.find("k1").unwrap_err().to_string();
     assert!(error.contains("the sidecar's flag --inventory does not have karmada"), "{error}");
-    let host = with_karmada(&[Origin::Karmada]).karmada_listed();
+    let host = with_karmada(&[Origin::Karmada]).hub_listed();
     let error = host.find("m1").unwrap_err().to_string();
     assert!(error.contains("--inventory does not have membercluster"), "{error}");
 }
@@ -168,7 +172,76 @@ async fn member_of_an_inventory_that_does_not_count_is_off() {
 /// A writer of MemberClusters can name neither a server nor a credential.
 #[tokio::test]
 async fn label_of_karmada_alone_leads_nowhere() {
-    let mut host = with_karmada(&BOTH).karmada_listed();
+    let mut host = with_karmada(&BOTH).hub_listed();
     host.state.member(Event::Apply(mirrored("m1")));
     assert!(host.find("m1").unwrap_err().to_string().contains("Cluster m1 of Karmada does not exist"));
+}
+
+/// A host with member m1 of our own and FederatedCluster f1 of KubeAdmiral.
+fn with_kubeadmiral(endpoint: &str) -> Host {
+    let mut host = Host::new();
+    host.state.inventories.order = Arc::from([Origin::MemberCluster, Origin::KubeAdmiral]);
+    let hub = Hub { origin: Origin::KubeAdmiral, namespace: "kube-admiral-system".to_owned() };
+    host.state.hub = Some(FromHub::new(hub));
+    let mut host = host.listed().hub_listed();
+    host.federated("u-1", endpoint);
+    host.admirals("first");
+    let mut mirrored = member("f1");
+    mirrored.metadata.labels = Some([(INVENTORY.to_owned(), "kubeadmiral".to_owned())].into());
+    host.state.member(Event::Apply(mirrored));
+    host
+}
+
+impl Host {
+    fn federated(&mut self, uid: &str, endpoint: &str) {
+        let cluster = json!({
+            "apiVersion": "core.kubeadmiral.io/v1alpha1", "kind": "FederatedCluster",
+            "metadata": {"name": "f1", "uid": uid, "labels": {"env": "prod"}},
+            "spec": {
+                "apiEndpoint": endpoint, "insecure": true, "useServiceAccount": true, "secretRef": {"name": "f1"},
+            },
+        });
+        let cluster: FederatedCluster = serde_json::from_value(cluster).unwrap();
+        self.state.hub(|hub| hub.cluster(Event::Apply(cluster.into())));
+    }
+
+    fn admirals(&mut self, token: &str) {
+        let mut secret = Secret::default();
+        secret.metadata.name = Some("f1".to_owned());
+        let data = [("service-account-token-data".to_owned(), ByteString(token.as_bytes().to_vec()))];
+        secret.data = Some(data.into());
+        hub::reduce(Origin::KubeAdmiral, &mut secret);
+        self.state.hub(|hub| hub.secret(Event::Apply(secret)));
+    }
+}
+
+#[tokio::test]
+async fn member_of_kubeadmiral_is_served_with_its_whole_identity() {
+    let host = with_kubeadmiral("203.0.113.8:6443");
+    let f1 = host.find("f1").unwrap();
+    assert_eq!(f1.origin, Origin::KubeAdmiral);
+    assert_eq!((f1.forwarded.uid, f1.forwarded.extra), (Forwarding::Forward, Forwarding::Forward));
+    assert_eq!(f1.upstream.connection().authorization().unwrap(), "Bearer first");
+    let find = |name: &str| host.state.inventory.find_in(Some(Origin::KubeAdmiral), &name.parse().unwrap());
+    assert!(find("f1").is_ok());
+    assert!(matches!(find("m1"), Err(Error::Unknown(_))));
+    let known = host.state.hub_clusters.borrow().clone().unwrap();
+    assert_eq!((known.origin, known.labels.len()), (Origin::KubeAdmiral, 1));
+}
+
+#[tokio::test]
+async fn changes_of_kubeadmiral_take_effect_at_once() {
+    let mut host = with_kubeadmiral("203.0.113.8");
+    let first = host.find("f1").unwrap();
+    host.admirals("second");
+    let rotated = host.find("f1").unwrap();
+    assert_eq!(rotated.upstream.connection().authorization().unwrap(), "Bearer second");
+    assert!(!first.gone.is_cancelled(), "a new token ends nothing");
+    host.federated("u-1", "203.0.113.9");
+    assert!(rotated.gone.is_cancelled(), "another server ends what is open");
+    let moved = host.find("f1").unwrap();
+    host.federated("u-1", "http://203.0.113.9");
+    assert!(moved.gone.is_cancelled());
+    let error = host.find("f1").unwrap_err().to_string();
+    assert!(error.contains("FederatedCluster f1 of KubeAdmiral cannot be used: spec.apiEndpoint"), "{error}");
 }

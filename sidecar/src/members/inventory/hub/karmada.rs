@@ -1,8 +1,7 @@
 //! How a member is reached that Karmada registers: its Cluster and the Secrets that belong to it, as the data of a
 //! member's Secret. No IO happens here.
 //!
-//! A Cluster says where a credential goes, and those who write it may not be those who write Secrets. So the names bind,
-//! as `karmadactl join` makes them: Secret `<cluster>` verifies the server and `<cluster>-impersonator` has the token,
+//! The names bind, as `karmadactl join` makes them: Secret `<cluster>` verifies the server and `<cluster>-impersonator` has the token,
 //! both in one namespace. A Cluster that names others, or would have a server that is known left unverified, is not
 //! used.
 
@@ -11,8 +10,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{CustomResource, ResourceExt};
-use kubectl_mc_api::{ClusterName, Origin};
+use kubectl_mc_api::ClusterName;
 use serde::{Deserialize, Serialize};
+
+use super::{INSECURE, Known, entry, value};
 
 /// What counts of a Cluster of Karmada.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,16 +48,8 @@ impl Reference {
     }
 }
 
-/// What is known of Karmada's inventory at one moment.
-pub trait Known {
-    /// Whether there is a Cluster of this name.
-    fn has_cluster(&self, name: &str) -> bool;
-    /// The Secret of this name in Karmada's namespace.
-    fn secret(&self, name: &str) -> Option<&Secret>;
-}
-
 /// The data of a member's Secret that says the same as a Cluster, or why the Cluster cannot be used.
-pub fn connection(
+pub(super) fn connection(
     namespace: &str,
     name: &ClusterName,
     spec: &ClusterSpec,
@@ -118,7 +111,7 @@ pub fn connection(
 
 /// What of a Secret of Karmada's is used, if anything. The token of Secret `<cluster>` may do everything on the member
 /// and is not kept.
-pub fn reduce(secret: &mut Secret) {
+pub(super) fn reduce(secret: &mut Secret) {
     let used = if secret.name_any().ends_with(IMPERSONATOR) { "token" } else { "caBundle" };
     if let Some(data) = &mut secret.data {
         data.retain(|key, _| key == used);
@@ -127,29 +120,11 @@ pub fn reduce(secret: &mut Secret) {
 }
 
 /// The Secret with the token by which a member of Karmada's lets callers be impersonated.
-pub fn impersonator_secret(name: &ClusterName) -> String {
+pub(super) fn impersonator_secret(name: &ClusterName) -> String {
     format!("{name}{IMPERSONATOR}")
 }
 
-/// What says how a member is reached, for messages.
-pub fn source(origin: Origin, name: &ClusterName) -> String {
-    match origin {
-        Origin::MemberCluster => format!("Secret {}", name.member_secret()),
-        Origin::Karmada => format!("Cluster {name} of Karmada"),
-    }
-}
-
-fn entry(key: &str, value: &[u8]) -> (String, ByteString) {
-    (key.to_owned(), ByteString(value.to_vec()))
-}
-
-fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
-    let value = &secret.data.as_ref()?.get(key)?.0;
-    (!value.trim_ascii().is_empty()).then_some(value)
-}
-
 const IMPERSONATOR: &str = "-impersonator";
-const INSECURE: &str = "insecure-skip-tls-verify";
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,274 @@
+//! Measures the reconciliations of a controller by the metrics of a work queue (client-go: `util/workqueue/metrics.go`). A
+//! reconciliation is [`Queued`] once it is due, until it has a place among those that run at the same time; then it is
+//! [`Working`]. One that is dropped, because its member or the leadership is gone, leaves the gauges.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use tokio::time::Instant;
+
+/// The metrics of all controllers' queues.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    depth: Family<Name, Gauge>,
+    adds: Family<Name, Counter>,
+    waited: Family<Name, Histogram, fn() -> Histogram>,
+    worked: Family<Name, Histogram, fn() -> Histogram>,
+    retries: Family<Name, Counter>,
+    running: Running,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Name {
+    name: &'static str,
+}
+
+/// The queue of one controller.
+#[derive(Clone, Debug)]
+pub(super) struct WorkQueue(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: &'static str,
+    depth: Gauge,
+    adds: Counter,
+    waited: Histogram,
+    worked: Histogram,
+    retries: Counter,
+    running: Running,
+}
+
+/// A reconciliation that is due.
+#[derive(Debug)]
+pub(super) struct Queued {
+    queue: WorkQueue,
+    since: Instant,
+}
+
+/// A reconciliation that runs.
+#[derive(Debug)]
+pub(super) struct Working {
+    queue: WorkQueue,
+    id: u64,
+    begun: Instant,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        // Upstream's: 10 ns to 10 s.
+        let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(1e-8, 10.0, 10));
+        Self {
+            depth: Family::default(),
+            adds: Family::default(),
+            waited: Family::new_with_constructor(histogram),
+            worked: Family::new_with_constructor(histogram),
+            retries: Family::default(),
+            running: Running::default(),
+        }
+    }
+}
+
+impl Metrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let text = "Reconciliations that are due and wait for a place";
+        registry.register("workqueue_depth", text, metrics.depth.clone());
+        let text = "Reconciliations that became due";
+        registry.register("workqueue_adds", text, metrics.adds.clone());
+        let text = "Time from when a reconciliation is due until it begins";
+        registry.register_with_unit("workqueue_queue_duration", text, Unit::Seconds, metrics.waited.clone());
+        let text = "Time of the reconciliations of a controller";
+        registry.register_with_unit("workqueue_work_duration", text, Unit::Seconds, metrics.worked.clone());
+        let text = "Reconciliations that failed, in part or as a whole, and are retried";
+        registry.register("workqueue_retries", text, metrics.retries.clone());
+        registry.register_collector(Box::new(metrics.running.clone()));
+        metrics
+    }
+
+    /// The queue of a controller, whose series begin now.
+    pub(super) fn queue(&self, name: &'static str) -> WorkQueue {
+        let label = Name { name };
+        self.running.with(|running| _ = running.of.entry(name).or_default());
+        WorkQueue(Arc::new(Inner {
+            name,
+            depth: self.depth.get_or_create_owned(&label),
+            adds: self.adds.get_or_create_owned(&label),
+            waited: self.waited.get_or_create_owned(&label),
+            worked: self.worked.get_or_create_owned(&label),
+            retries: self.retries.get_or_create_owned(&label),
+            running: self.running.clone(),
+        }))
+    }
+}
+
+impl WorkQueue {
+    /// Adds a reconciliation that is due since then.
+    pub(super) fn add(&self, since: Instant) -> Queued {
+        self.0.adds.inc();
+        self.0.depth.inc();
+        Queued { queue: self.clone(), since }
+    }
+
+    #[cfg(test)]
+    pub(super) fn depth(&self) -> i64 {
+        self.0.depth.get()
+    }
+
+    /// Begins one that waits for no others.
+    pub(super) fn begin(&self) -> Working {
+        self.add(Instant::now()).begin()
+    }
+}
+
+impl Queued {
+    pub(super) fn begin(self) -> Working {
+        let (queue, begun) = (self.queue.clone(), Instant::now());
+        queue.0.waited.observe(begun.saturating_duration_since(self.since).as_secs_f64());
+        let id = queue.0.running.with(|running| running.begin(queue.0.name, begun));
+        Working { queue, id, begun }
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.queue.0.depth.dec();
+    }
+}
+
+impl Working {
+    /// Counts a reconciliation that is over. `retry`: it failed, in part or as a whole, and is done again.
+    pub(super) fn done(self, retry: bool) {
+        self.queue.0.worked.observe(self.begun.elapsed().as_secs_f64());
+        if retry {
+            self.queue.0.retries.inc();
+        }
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let queue = &self.queue.0;
+        queue.running.with(|running| _ = running.of.get_mut(queue.name).and_then(|of| of.remove(&self.id)));
+    }
+}
+
+/// When each running reconciliation began, by controller.
+#[derive(Clone, Debug, Default)]
+struct Running(
+    #[expect(clippy::disallowed_types, reason = "held for a change, and never over an await")]
+    Arc<std::sync::Mutex<Begun>>,
+);
+
+#[derive(Debug, Default)]
+struct Begun {
+    next: u64,
+    of: BTreeMap<&'static str, HashMap<u64, Instant>>,
+}
+
+impl Begun {
+    fn begin(&mut self, name: &'static str, at: Instant) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.of.entry(name).or_default().insert(id, at);
+        id
+    }
+}
+
+impl Running {
+    fn with<T>(&self, on: impl FnOnce(&mut Begun) -> T) -> T {
+        on(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Collector for Running {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let now = Instant::now();
+        let measured: Vec<_> = self.with(|running| {
+            let took = |of: &HashMap<u64, Instant>| -> Vec<Duration> {
+                of.values().map(|&begun| now.saturating_duration_since(begun)).collect()
+            };
+            running.of.iter().map(|(&name, of)| (name, took(of))).collect()
+        });
+        let mut gauge = |name, help, value: fn(&[Duration]) -> Duration| {
+            let kind = prometheus_client::metrics::MetricType::Gauge;
+            let mut family = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), kind)?;
+            for (name, took) in &measured {
+                let gauge = ConstGauge::new(value(took).as_secs_f64());
+                gauge.encode(family.encode_family(&Name { name })?)?;
+            }
+            Ok(())
+        };
+        let text = "Time that the reconciliations that run have taken so far, in sum";
+        gauge("workqueue_unfinished_work", text, |took| took.iter().sum())?;
+        let text = "Time that the reconciliation that runs for the longest time has taken so far";
+        gauge("workqueue_longest_running_processor", text, |took| {
+            took.iter().max().copied().unwrap_or_default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(registry: &Registry) -> String {
+        let text = crate::metrics::text(registry);
+        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket"));
+        let short = lines.map(|line| line.replace("workqueue_", "").replace("{name=\"access\"}", ""));
+        short.collect::<Vec<_>>().join(", ")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reconciliation_moves_each_metric() {
+        let mut registry = Registry::default();
+        let queue = Metrics::register(&mut registry).queue("access");
+        let pass = |seconds| tokio::time::advance(Duration::from_secs(seconds));
+        let (first, second) = (queue.add(Instant::now()), queue.add(Instant::now()));
+        pass(2).await;
+        let first = first.begin();
+        pass(3).await;
+        assert_eq!(
+            values(&registry),
+            "depth 1, adds_total 2, queue_duration_seconds_sum 2.0, queue_duration_seconds_count 1, \
+             work_duration_seconds_sum 0.0, work_duration_seconds_count 0, retries_total 0, \
+             unfinished_work_seconds 3.0, longest_running_processor_seconds 3.0"
+        );
+        let second = second.begin();
+        pass(1).await;
+        assert!(
+            values(&registry).ends_with("unfinished_work_seconds 5.0, longest_running_processor_seconds 4.0")
+        );
+        first.done(true);
+        second.done(false);
+        assert_eq!(
+            values(&registry),
+            "depth 0, adds_total 2, queue_duration_seconds_sum 7.0, queue_duration_seconds_count 2, \
+             work_duration_seconds_sum 5.0, work_duration_seconds_count 2, retries_total 1, \
+             unfinished_work_seconds 0.0, longest_running_processor_seconds 0.0"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dropped_reconciliation_leaves_the_gauges() {
+        let mut registry = Registry::default();
+        let queue = Metrics::register(&mut registry).queue("access");
+        let (queued, working) = (queue.add(Instant::now()), queue.begin());
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(
+            values(&registry).contains("depth 1, ")
+                && values(&registry).contains("unfinished_work_seconds 2.0")
+        );
+        drop((queued, working));
+        let text = values(&registry);
+        assert!(text.contains("depth 0, ") && text.contains("unfinished_work_seconds 0.0"), "{text}");
+        assert!(text.contains("work_duration_seconds_count 0"), "{text}");
+    }
+}

@@ -38,9 +38,10 @@ lint: ## Format, clippy (of the plugin also for macOS and Windows), dependencies
 	cargo deny --log-level error check bans licenses sources
 	cargo build-all --quiet --bins
 	tests/cli-reference.sh | diff -u docs/reference/cli.md -
-	for picture in path terminal quickstart quickstart-session quickstart-explain; do for theme in light dark; do \
+	for picture in path quickstart quickstart-session quickstart-explain; do for theme in light dark; do \
 		tests/diagrams.py $$picture $$theme | diff -u docs/images/$$picture-$$theme.svg -; \
 	done; done
+	for theme in light dark; do tests/recording.py svg $$theme | diff -u docs/images/recording-$$theme.svg -; done
 	for table in requests queries; do \
 		tests/request-info/generate.sh $$table | diff -u tests/request-info/$$table.tsv -; \
 	done
@@ -133,6 +134,15 @@ release: ## All files of a release in target/dist, from a clean checkout; IMAGE=
 	@test -n "$(IMAGE)" || { echo "IMAGE=NAME is needed" >&2; exit 2; }
 	@tests/setup.sh --release
 	@krew/release.sh $(IMAGE)
+
+.PHONY: release-test
+release-test: ## Install the plugin of `make release` by krew itself (DIST: another folder than target/dist)
+	RELEASE_DIST="$(abspath $(or $(DIST),target/dist))" cargo test-all --test krew_install -- --ignored of_a_release
+
+.PHONY: recording
+recording: kubernetes ## Record the terminal of README.md in a test bed: docs/images/recording.cast and its pictures
+	$(TESTBED) run --members 3 --node m1 --node m2 --node m3 --sidecar target/debug/mc-sidecar -- tests/recording.py record
+	tests/recording.py --write
 
 .PHONY: image-test
 image-test: ## Look into the image, and run its programs (PLATFORMS=linux/amd64,linux/arm64: both, arm64 by qemu)

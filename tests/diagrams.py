@@ -93,12 +93,6 @@ def screen(lines, width, title, c):
     return svg(width, 30 + 20 * len(lines), title, parts, c)
 
 
-def terminal(c):
-    """The session of terminal.txt."""
-    lines = (IMAGES / "terminal.txt").read_text().splitlines()
-    return screen(lines, 720, "kubectl mc lists clusters and merges the pods of several into one table", c)
-
-
 def quickstart(c):
     """The clusters of the quickstart: what reaches what, and by which address."""
     parts = [rectangle(262, 12, 606, 276, c["frame"], c["line"])]
@@ -134,7 +128,6 @@ def quickstart_explain(c):
 
 PICTURES = {
     "path": path,
-    "terminal": terminal,
     "quickstart": quickstart,
     "quickstart-session": quickstart_session,
     "quickstart-explain": quickstart_explain,

@@ -27,6 +27,11 @@ pub(crate) enum ExitStatus {
 }
 
 impl ExitStatus {
+    /// The code of a child. A code that does not fit, such as 0xC000013A (Ctrl-C on Windows), and none, is 1.
+    pub(crate) fn of_child(code: Option<i32>) -> Self {
+        Self::Child(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    }
+
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Success => 0,
@@ -46,5 +51,26 @@ impl ExitStatus {
 impl From<ExitStatus> for ExitCode {
     fn from(status: ExitStatus) -> Self {
         Self::from(status.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_of_a_child_never_becomes_success() {
+        // Windows has codes of 32 bits: 256 and 0xC000013A would be 0 and 58 if they were cut.
+        for (code, expected) in [
+            (Some(0), 0),
+            (Some(7), 7),
+            (Some(255), 255),
+            (Some(256), 1),
+            (Some(-1), 1),
+            (Some(0xC000_013A_u32.cast_signed()), 1),
+            (None, 1),
+        ] {
+            assert_eq!(ExitStatus::of_child(code).code(), expected, "{code:?}");
+        }
     }
 }

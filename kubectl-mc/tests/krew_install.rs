@@ -67,6 +67,22 @@ impl Krew {
         let index = self.path("index");
         succeed(self.command(script("index.sh")).arg(self.path("dist/mc.yaml")).arg(&index)).map(drop)
     }
+
+    /// What README tells a newcomer to do; then the plugin runs and completes.
+    fn install_from_the_index(&self) -> Result<()> {
+        let index = format!("file://{}", self.path("index").display());
+        self.kubectl(&["krew", "index", "add", "kubectl-mc", &index])?;
+        let told = self.kubectl(&["krew", "install", "kubectl-mc/mc"])?;
+        ensure!(
+            told.contains("kubectl mc clusters") && told.contains("kubectl mc completion install"),
+            "{told}"
+        );
+        ensure!(self.kubectl(&["mc", "version", "--client"])?.contains(env!("CARGO_PKG_VERSION")));
+        self.kubectl(&["mc", "completion", "install"])?;
+        let completed = self.kubectl(&["__complete", "mc", "doct"])?;
+        ensure!(completed.contains("doctor"), "{completed}");
+        Ok(())
+    }
 }
 
 #[test]
@@ -100,20 +116,7 @@ fn krew_installs_upgrades_and_removes_the_plugin_by_its_index() -> Result<()> {
     succeed(Command::new("strip").arg(&program))?;
     krew.package(&format!("{}-{target}", std::env::consts::ARCH), &program)?;
     krew.publish()?;
-
-    krew.kubectl(&[
-        "krew",
-        "index",
-        "add",
-        "kubectl-mc",
-        &format!("file://{}", krew.path("index").display()),
-    ])?;
-    let told = krew.kubectl(&["krew", "install", "kubectl-mc/mc"])?;
-    ensure!(told.contains("kubectl mc clusters") && told.contains("kubectl mc completion install"), "{told}");
-    ensure!(krew.kubectl(&["mc", "version", "--client"])?.contains(env!("CARGO_PKG_VERSION")));
-    krew.kubectl(&["mc", "completion", "install"])?;
-    let completes = || krew.kubectl(&["__complete", "mc", "doct"]);
-    ensure!(completes()?.contains("doctor"), "{}", completes()?);
+    krew.install_from_the_index()?;
 
     // The next release, whose archive is the same.
     let manifest = krew.path("dist/mc.yaml");
@@ -121,6 +124,7 @@ fn krew_installs_upgrades_and_removes_the_plugin_by_its_index() -> Result<()> {
         .replace(concat!("version: v", env!("CARGO_PKG_VERSION")), "version: v999.0.0");
     fs::write(&manifest, next)?;
     krew.publish()?;
+    let completes = || krew.kubectl(&["__complete", "mc", "doct"]);
     let told = krew.kubectl(&["krew", "upgrade", "mc"])?;
     ensure!(
         fs::read_link(krew.path("krew/bin/kubectl-mc"))?.to_string_lossy().contains("v999.0.0"),
@@ -134,6 +138,37 @@ fn krew_installs_upgrades_and_removes_the_plugin_by_its_index() -> Result<()> {
         fs::read_dir(krew.path("krew/bin"))?.map(|entry| entry.map(|it| it.file_name())).collect();
     ensure!(left.is_empty(), "{left:?}");
     Ok(())
+}
+
+#[test]
+#[ignore = "`make release-test` runs it on the files of `make release`"]
+fn krew_installs_the_archives_of_a_release() -> Result<()> {
+    let dist = std::env::var_os("RELEASE_DIST").context("RELEASE_DIST names no folder of a release")?;
+    let dist = Path::new(&dist);
+    let krew = Krew::new()?;
+    succeed(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(dist))?;
+    let sums = fs::read_to_string(dist.join("SHA256SUMS"))?;
+    let manifest = fs::read_to_string(dist.join("mc.yaml"))?;
+    let value: serde_json::Value = serde_saphyr::from_str(&manifest)?;
+    let platforms = value.pointer("/spec/platforms").and_then(serde_json::Value::as_array);
+    let platforms = platforms.context("the manifest has no platforms")?;
+    let mut published = None;
+    for platform in platforms {
+        let text = |key: &str| platform[key].as_str().with_context(|| format!("{key} of {platform}"));
+        let (folder, name) = text("uri")?.rsplit_once('/').context("a URI without a path")?;
+        // krew compares the archive of this machine with the manifest; the others have only this.
+        let line = format!("{}  {name}\n", text("sha256")?);
+        ensure!(sums.contains(&line), "{name} of mc.yaml is not that of SHA256SUMS:\n{sums}");
+        fs::copy(dist.join(name), krew.path("dist").join(name))?;
+        ensure!(*published.get_or_insert(folder) == folder, "the archives are in several places");
+    }
+    // The archives as they are; only the place from which they are fetched is another.
+    let manifest = manifest.replace(published.context("no archive")?, &krew.url);
+    fs::write(krew.path("dist/mc.yaml"), manifest)?;
+    let said = succeed(krew.command(&krew.validator).arg("-manifest").arg(krew.path("dist/mc.yaml")))?;
+    ensure!(said.contains(&format!("all {} spec.platforms installed fine", platforms.len())), "{said}");
+    krew.publish()?;
+    krew.install_from_the_index()
 }
 
 fn script(name: &str) -> PathBuf {

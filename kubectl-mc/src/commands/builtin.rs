@@ -80,7 +80,7 @@ const VERBS: &[BuiltinVerb] = &[
         name: "env",
         about: "Print the environment with which other tools use a cluster",
         arguments: EnvArgs::augment_args,
-        clusters: Clusters::Choice,
+        clusters: Clusters::Tool,
         effect: |_| Effect::Reads,
         hubs: Hubs::Any,
         run: |matches, flags, env, printer| kubeconfig::environment(&read(matches)?, flags, env, printer),
@@ -89,7 +89,7 @@ const VERBS: &[BuiltinVerb] = &[
         name: "shell",
         about: "Start a shell, or run a command, in which other tools use a cluster",
         arguments: ShellArgs::augment_args,
-        clusters: Clusters::Choice,
+        clusters: Clusters::Tool,
         effect: |_| Effect::Opens,
         hubs: Hubs::Any,
         run: |matches, flags, env, printer| kubeconfig::shell(&read(matches)?, flags, env, printer),
@@ -273,7 +273,7 @@ pub(super) fn parser() -> Command {
             if clusters == Clusters::ByName && flag.get_id() == "cluster" {
                 return flag.help("Name of the cluster, instead of the argument");
             }
-            if clusters == Clusters::Choice && flag.get_id() == "cluster" {
+            if matches!(clusters, Clusters::Choice | Clusters::Tool) && flag.get_id() == "cluster" {
                 return flag.help(
                     "Clusters: names, globs, /regexes/, @sets, !exclusions; repeated or separated by commas",
                 );
@@ -311,7 +311,12 @@ pub(super) fn run(matches: &ArgMatches, env: &Env, printer: &Printer) -> Result<
     let is_refused = match verb.clusters {
         Clusters::None => flags.chooses_clusters(),
         Clusters::Where => flags.chooses_besides_where() && !flags.chooses_contexts(),
-        Clusters::ByName | Clusters::Choice | Clusters::Members | Clusters::Any | Clusters::Lines => false,
+        Clusters::ByName
+        | Clusters::Choice
+        | Clusters::Tool
+        | Clusters::Members
+        | Clusters::Any
+        | Clusters::Lines => false,
     };
     if is_refused {
         return Err(FlagError::NoChoice { verb: verb.name }.into());

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use super::overlay;
-use super::selection::{Fallback, Request, Selection};
+use super::selection::Chosen;
 use crate::cache;
 use crate::cli::{EnvArgs, Flags, ShellSyntax};
 use crate::env::{self, Env};
@@ -29,17 +29,13 @@ pub(crate) fn run(
         printer.out(&command.unwrap_or_default());
         return Ok(ExitStatus::Success);
     }
-    let request = Request { terms: clusters, fallback: Fallback::InUse, needs_list: false };
-    let Selection { host, clusters, .. } = request.resolve(flags, env, printer)?;
-    let overlay = cache::store_lasting(overlay::text(&host, &clusters)?.as_bytes(), env)?;
-    let list = overlay::list(&overlay, &host, env)?;
+    let chosen = Chosen::resolve(clusters, flags, env, printer)?;
+    let overlay = cache::store_lasting(overlay::text(&chosen)?.as_bytes(), env)?;
+    let list = overlay::list(&overlay, &chosen, env)?;
     printer.out(&assignment(syntax, &list)?);
     if std::io::stdout().is_terminal() {
-        let name = clusters.iter().map(|cluster| cluster.as_str()).collect::<Vec<_>>().join(",");
-        printer.note_line(&format!(
-            "to use it: {}",
-            usage(syntax, &format!("{} env {name}", host.kubectl_mc()))
-        ));
+        let command = format!("{} env {}", chosen.kubectl_mc(), chosen.terms());
+        printer.note_line(&format!("to use it: {}", usage(syntax, &command)));
     }
     Ok(ExitStatus::Success)
 }

@@ -4,28 +4,24 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use kubectl_mc_api::ClusterName;
-
 use crate::cache;
-use crate::cluster::cluster_id::ClusterId;
-use crate::cluster::context::ClusterContext;
 use crate::env::{self, Env};
 use crate::error::Explain;
 use crate::exit::ExitStatus;
+use crate::kubeconfig::selection::Chosen;
 use crate::kubectl::overlay::{self, OverlayError};
 use crate::yaml;
 
 /// The overlay's text. Its contexts are named mc/CLUSTER; the first is the current one.
-pub(super) fn text(host: &ClusterContext, clusters: &[ClusterName]) -> Result<String, OverlayError> {
-    let clusters: Vec<_> = clusters.iter().cloned().map(ClusterId::from).collect();
-    let overlay = serde_json::to_value(overlay::overlay(host, &clusters)).map_err(OverlayError)?;
+pub(super) fn text(chosen: &Chosen) -> Result<String, OverlayError> {
+    let overlay = serde_json::to_value(overlay::overlay_of_reach(&chosen.reached())).map_err(OverlayError)?;
     Ok(yaml::text(&overlay, 0))
 }
 
 /// The value of `KUBECONFIG`: the overlay, then the user's files, all absolute, because a shell changes its folder.
 /// Overlays of shells around this one are left out.
-pub(super) fn list(overlay: &Path, host: &ClusterContext, env: &Env) -> Result<OsString, ListError> {
-    let own = host.files.iter().filter(|file| !cache::is_own_file(file, env)).map(|file| absolute(file));
+pub(super) fn list(overlay: &Path, chosen: &Chosen, env: &Env) -> Result<OsString, ListError> {
+    let own = chosen.files().iter().filter(|file| !cache::is_own_file(file, env)).map(|file| absolute(file));
     let files: Vec<_> = std::iter::once(overlay.to_owned()).chain(own).collect();
     std::env::join_paths(&files).map_err(|_| ListError { files })
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::entries::{self, MemberEntry};
-use super::selection::{Fallback, Request, Selection};
+use super::selection::Members;
 use super::{merge, users};
 use crate::cli::{DataFormat, Flags, KubeconfigArgs};
 use crate::cluster::context::{ClusterContext, User};
@@ -20,8 +20,7 @@ pub(crate) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let KubeconfigArgs { clusters, context_prefix, standalone, merge, prune, output } = arguments;
-    let request = Request { terms: clusters, fallback: Fallback::All, needs_list: *prune };
-    let Selection { host, clusters, all } = request.resolve(flags, env, printer)?;
+    let Members { host, clusters, all } = Members::resolve(clusters, *prune, flags, env, printer)?;
     let entries = entries::entries(&host, &clusters, context_prefix)?;
     if *merge {
         let gone = prune.then_some(all).flatten();

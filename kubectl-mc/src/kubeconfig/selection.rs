@@ -1,23 +1,29 @@
 //! The host and the clusters that a verb was given.
 
+use std::cell::OnceCell;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
 use kubectl_mc_api::ClusterName;
 
 use crate::argv::Scanned;
 use crate::chosen_cluster::ChosenCluster;
 use crate::cli::Flags;
-use crate::cluster::context::ClusterContext;
+use crate::cluster::cluster_id::ClusterId;
+use crate::cluster::context::{self, ClusterContext, HostError};
 use crate::cluster::credential::Login;
 use crate::cluster::inventory::{self, InventoryError, ListFormat};
 use crate::config_file;
 use crate::env::{self, Env};
 use crate::error::{Explain, Failure};
 use crate::exit::ExitStatus;
-use crate::multi::selection::{self, Choice, Kind, ListOf, SelectedCluster, SelectionError, members_only};
+use crate::multi::selection::{self, Choice, Kind, ListOf, SelectedCluster, SelectionError};
+use crate::next_command::quoted;
 use crate::printer::Printer;
 use crate::settings::{ClusterChoiceError, Settings};
 
-/// What a verb was given.
-pub(super) struct Selection {
+/// The members that `kubeconfig` was given.
+pub(super) struct Members {
     pub(super) host: ClusterContext,
     /// At least one.
     pub(super) clusters: Vec<ClusterName>,
@@ -25,83 +31,221 @@ pub(super) struct Selection {
     pub(super) all: Option<Vec<ClusterName>>,
 }
 
-/// The clusters when none are chosen.
+impl Members {
+    /// Without a choice, all of them. With `needs_list` the command fails without the host's list.
+    pub(super) fn resolve(
+        terms: &[String],
+        needs_list: bool,
+        flags: &Flags,
+        env: &Env,
+        printer: &Printer,
+    ) -> Result<Self, Failure> {
+        let request = Request { terms, verb: Verb::Kubeconfig, needs_list };
+        let Resolved { host, clusters, all } = request.resolve(flags, env, printer)?;
+        let clusters = clusters.iter().filter_map(|cluster| cluster.member().cloned()).collect();
+        let host = host.ok_or(InventoryError::MembersOnly)?;
+        Ok(Self { host, clusters, all })
+    }
+}
+
+/// The members and contexts that `env` or `shell` was given.
+pub(super) struct Chosen {
+    /// None when all clusters are contexts.
+    host: Option<ClusterContext>,
+    /// At least one.
+    clusters: Vec<ClusterId>,
+}
+
+impl Chosen {
+    /// Without a choice, the cluster of `kubectl mc use`.
+    pub(super) fn resolve(
+        terms: &[String],
+        flags: &Flags,
+        env: &Env,
+        printer: &Printer,
+    ) -> Result<Self, Failure> {
+        let request = Request { terms, verb: Verb::OfTools, needs_list: false };
+        let Resolved { host, clusters, .. } = request.resolve(flags, env, printer)?;
+        Ok(Self { host, clusters })
+    }
+
+    /// Each cluster with the context by which it is reached.
+    pub(super) fn reached(&self) -> Vec<(&ClusterContext, &ClusterId)> {
+        self.clusters.iter().filter_map(|cluster| Some((self.through(cluster)?, cluster))).collect()
+    }
+
+    fn through<'a>(&'a self, cluster: &'a ClusterId) -> Option<&'a ClusterContext> {
+        match cluster {
+            ClusterId::Context(context) => Some(&context.cluster),
+            ClusterId::Member(_) => self.host.as_ref(),
+        }
+    }
+
+    /// The user's kubeconfig files.
+    pub(super) fn files(&self) -> &[PathBuf] {
+        self.reached().first().map_or(&[], |(through, _)| &through.files)
+    }
+
+    /// The names, separated by commas.
+    pub(super) fn names(&self) -> String {
+        self.clusters.iter().map(ClusterId::as_str).collect::<Vec<_>>().join(",")
+    }
+
+    /// The names without the characters that mean something to a shell: contexts are named as their owners like.
+    pub(super) fn prompt(&self) -> String {
+        self.names().replace(|c: char| !c.is_alphanumeric() && !"-_.,:/@=+".contains(c), "_")
+    }
+
+    /// The clusters and where they are from, for messages.
+    pub(super) fn describe(&self) -> String {
+        let names = self.names();
+        match (&self.host, self.clusters.as_slice()) {
+            (Some(host), clusters) if clusters.iter().all(|cluster| cluster.member().is_some()) => {
+                format!("{names} of {}", host.context_name())
+            }
+            (None, [ClusterId::Context(only)]) => only.cluster.context_name(),
+            (None, _) => format!("contexts {names}"),
+            (Some(_), _) => names,
+        }
+    }
+
+    /// `kubectl mc` with the flags that choose the same kubeconfig and host.
+    pub(super) fn kubectl_mc(&self) -> String {
+        match (&self.host, self.reached().first()) {
+            (Some(host), _) => host.kubectl_mc(),
+            (None, Some((context, _))) => context.kubectl_mc_file(),
+            (None, None) => "kubectl mc".to_owned(),
+        }
+    }
+
+    /// The clusters as arguments.
+    pub(super) fn terms(&self) -> String {
+        let terms = self.clusters.iter().map(ClusterId::as_term).collect::<Vec<_>>().join(",");
+        quoted(OsStr::new(&terms))
+    }
+}
+
+/// Which verb asks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fallback {
-    All,
-    /// That of `kubectl mc use`.
-    InUse,
+enum Verb {
+    /// Members only, and all of them without a choice.
+    Kubeconfig,
+    /// Members and contexts, and the cluster of `kubectl mc use` without a choice.
+    OfTools,
 }
 
 /// What is wanted of a selection.
-pub(super) struct Request<'a> {
+struct Request<'a> {
     /// The arguments: terms as those of `--cluster`.
-    pub(super) terms: &'a [String],
-    pub(super) fallback: Fallback,
+    terms: &'a [String],
+    verb: Verb,
     /// Whether the command fails without the host's list.
-    pub(super) needs_list: bool,
+    needs_list: bool,
+}
+
+struct Resolved {
+    /// None when all clusters are contexts.
+    host: Option<ClusterContext>,
+    clusters: Vec<ClusterId>,
+    /// All clusters of the host, if its list was needed.
+    all: Option<Vec<ClusterName>>,
 }
 
 impl Request<'_> {
     /// Resolves the arguments and the flags. A name that the host does not know is an error; if the host does not answer,
     /// exact names are taken as they are.
-    pub(super) fn resolve(&self, flags: &Flags, env: &Env, printer: &Printer) -> Result<Selection, Failure> {
+    fn resolve(&self, flags: &Flags, env: &Env, printer: &Printer) -> Result<Resolved, Failure> {
         if flags.retry_failed {
             return Err(ClusterChoiceError::RetryFailed.into());
         }
         let mut flags = flags.clone();
         flags.cluster.splice(..0, self.terms.iter().cloned());
         let settings = Settings::resolve(&flags, env)?;
-        let host = ClusterContext::load(&settings.host, env)?;
         let scanned = Scanned::default();
-        let login = Login::new(&host, &scanned);
-        let list = |selector: Option<&str>| {
-            let client = |source| InventoryError::Client { host: host.describe(), source };
-            let host = login.host().map_err(client)?;
-            let list = inventory::list(host, &scanned, env, selector, ListFormat::Objects)?;
-            Ok(SelectedCluster::of_list(&list))
+        // Contexts need no host.
+        let found = OnceCell::new();
+        let host = || -> Result<&ClusterContext, HostError> {
+            if let Some(host) = found.get() {
+                return Ok(host);
+            }
+            let host = ClusterContext::load(&settings.host, env)?;
+            Ok(found.get_or_init(|| host))
         };
-        let mut list = members_only(list);
+        if self.verb == Verb::Kubeconfig || settings.choice.is_none() && settings.from == Kind::Members {
+            host()?;
+        }
+        let login = OnceCell::new();
+        let mut list = |from: &ListOf| match from {
+            ListOf::Members(selector) => {
+                let host = host()?;
+                let login = login.get_or_init(|| Login::new(host, &scanned));
+                let client = |source| InventoryError::Client { host: host.describe(), source };
+                let selector = selector.as_deref();
+                let list = inventory::list(
+                    login.host().map_err(client)?,
+                    &scanned,
+                    env,
+                    selector,
+                    ListFormat::Objects,
+                )?;
+                Ok(SelectedCluster::of_list(&list))
+            }
+            ListOf::Contexts if self.verb == Verb::Kubeconfig => Err(InventoryError::MembersOnly),
+            ListOf::Contexts => Ok(SelectedCluster::of_contexts(context::contexts(&settings.host, env)?)),
+        };
         let choice = match settings.choice {
             Some(choice) => choice,
-            None => self.fall_back(&host, &mut list, env)?,
+            None => self.fall_back(found.get(), settings.from, &mut list, env)?,
         };
         let chosen = choice.resolve(&settings.sets, &mut list);
         let chosen = chosen.map_err(|error| error.in_file(config_file::path(env)))?;
-        let clusters: Vec<_> = chosen.iter().filter_map(|cluster| cluster.member().cloned()).collect();
-        let is_listed = chosen.iter().all(|cluster| cluster.listed.is_some());
+        let members: Vec<_> = chosen.iter().filter_map(|cluster| cluster.member().cloned()).collect();
+        if !members.is_empty() {
+            host()?;
+        }
+        let is_listed = chosen.iter().all(|cluster| cluster.listed.is_some() || cluster.member().is_none());
         let all = match list_of(&mut list, !is_listed || self.needs_list) {
             Ok(all) => all,
             Err(InventoryError::NoList { .. }) if !self.needs_list => None,
             Err(error) if !self.needs_list && !matches!(error, InventoryError::OtherHub(_)) => {
-                let names = clusters.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(", ");
+                let names = members.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(", ");
                 printer.note_line(&format!("warning: the host did not confirm {names}: {error}"));
                 None
             }
             Err(error) => return Err(error.into()),
         };
         if let Some(known) = &all
-            && let Some(name) = clusters.iter().find(|name| !known.contains(name))
+            && let Some(name) = members.iter().find(|name| !known.contains(name))
         {
             return Err(SelectionError::Unknown { name: name.clone(), known: known.clone() }.into());
         }
-        drop(list);
-        Ok(Selection { host, clusters, all })
+        let clusters = chosen.names().cloned().collect();
+        drop(login);
+        Ok(Resolved { host: found.into_inner(), clusters, all })
     }
 
     fn fall_back(
         &self,
-        host: &ClusterContext,
+        host: Option<&ClusterContext>,
+        kind: Kind,
         list: &mut selection::List<'_>,
         env: &Env,
     ) -> Result<Choice, Failure> {
-        if self.fallback == Fallback::All {
+        if self.verb == Verb::Kubeconfig {
             return Ok(Choice::default());
         }
-        match ChosenCluster::load(host, env)?.cluster {
-            Some(cluster) => Ok(Choice::names([cluster.into()])),
-            None => Err(NoCluster { known: names(&list(&ListOf::Members(None)).unwrap_or_default()) }.into()),
-        }
+        let from = match (kind, host) {
+            (Kind::Contexts, _) => ListOf::Contexts,
+            (Kind::Members, host) => {
+                let in_use = host.map(|host| ChosenCluster::load(host, env)).transpose()?;
+                if let Some(cluster) = in_use.and_then(|in_use| in_use.cluster) {
+                    return Ok(Choice::names([cluster.into()]));
+                }
+                ListOf::Members(None)
+            }
+        };
+        let known = list(&from).unwrap_or_default().into_iter().map(|cluster| cluster.name).collect();
+        Err(NoCluster { known, kind }.into())
     }
 }
 
@@ -109,26 +253,29 @@ fn list_of(
     list: &mut selection::List<'_>,
     is_needed: bool,
 ) -> Result<Option<Vec<ClusterName>>, InventoryError> {
-    is_needed.then(|| list(&ListOf::Members(None)).map(|all| names(&all))).transpose()
-}
-
-fn names(clusters: &[SelectedCluster]) -> Vec<ClusterName> {
-    clusters.iter().filter_map(|cluster| cluster.member().cloned()).collect()
+    let names = |clusters: Vec<SelectedCluster>| {
+        clusters.iter().filter_map(|cluster| cluster.member().cloned()).collect()
+    };
+    is_needed.then(|| list(&ListOf::Members(None)).map(names)).transpose()
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no cluster chosen")]
+#[error("no {} chosen", if *kind == Kind::Contexts { "context" } else { "cluster" })]
 struct NoCluster {
-    known: Vec<ClusterName>,
+    known: Vec<ClusterId>,
+    kind: Kind,
 }
 
 impl Explain for NoCluster {
     fn hint(&self) -> Option<String> {
-        Some(format!(
-            "choose by an argument, by -C NAME, {} or `kubectl mc use NAME`; {}",
-            env::CLUSTER,
-            selection::what_there_is(&self.known, Kind::Members)
-        ))
+        let there_is = selection::what_there_is(&self.known, self.kind);
+        Some(match self.kind {
+            Kind::Contexts => format!("choose by an argument, -C NAME or --context-selector; {there_is}"),
+            Kind::Members => format!(
+                "choose by an argument, by -C NAME, {} or `kubectl mc use NAME`; {there_is}",
+                env::CLUSTER
+            ),
+        })
     }
 
     fn status(&self) -> ExitStatus {

@@ -8,10 +8,8 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::process::{Child, Command};
 
-use kubectl_mc_api::ClusterName;
-
 use super::overlay;
-use super::selection::{Fallback, Request, Selection};
+use super::selection::Chosen;
 use crate::cache;
 use crate::cli::{Flags, ShellArgs};
 use crate::env::{self, Env};
@@ -27,12 +25,11 @@ pub(crate) fn run(
     printer: &Printer,
 ) -> Result<ExitStatus, Failure> {
     let ShellArgs { clusters, command } = arguments;
-    let request = Request { terms: clusters, fallback: Fallback::InUse, needs_list: false };
-    let Selection { host, clusters, .. } = request.resolve(flags, env, printer)?;
-    let names = clusters.iter().map(ClusterName::as_str).collect::<Vec<_>>().join(",");
+    let chosen = Chosen::resolve(clusters, flags, env, printer)?;
+    let names = chosen.names();
     let folder = RunFolder::new(&cache::state_folder(env)?);
-    let kubeconfig = folder.write("kubeconfig", overlay::text(&host, &clusters)?.as_bytes())?;
-    let list = overlay::list(&kubeconfig, &host, env)?;
+    let kubeconfig = folder.write("kubeconfig", overlay::text(&chosen)?.as_bytes())?;
+    let list = overlay::list(&kubeconfig, &chosen, env)?;
     let (program, mut child) = match command.split_first() {
         Some((program, arguments)) => {
             let mut child = Command::new(program);
@@ -43,13 +40,10 @@ pub(crate) fn run(
             if let Some(outer) = env.var(env::IN_SHELL) {
                 printer.note_line(&format!("note: this shell is inside the one of {}", outer.display()));
             }
-            printer.note_line(&format!(
-                "tools of this shell use {names} of {}; exit ends it",
-                host.context_name()
-            ));
+            printer.note_line(&format!("tools of this shell use {}; exit ends it", chosen.describe()));
             let shell =
                 env.var(env::SHELL).or_else(|| env.var(env::COMSPEC)).unwrap_or_else(|| OsStr::new(SHELL));
-            (shell.to_owned(), prompt::interactive(shell, &names, &list, &folder, env)?)
+            (shell.to_owned(), prompt::interactive(shell, &chosen.prompt(), &list, &folder, env)?)
         }
     };
     child.env(env::KUBECONFIG, &list).env(env::IN_SHELL, &names);
@@ -68,7 +62,7 @@ fn wait(mut command: Command) -> io::Result<ExitStatus> {
     #[cfg(unix)]
     let code = code
         .or_else(|| std::os::unix::process::ExitStatusExt::signal(&status).map(|signal| KILLED_BY + signal));
-    Ok(ExitStatus::Child(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+    Ok(ExitStatus::of_child(code))
 }
 
 #[cfg(unix)]

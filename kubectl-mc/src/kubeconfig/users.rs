@@ -25,7 +25,7 @@ pub(super) fn standalone(host: &ClusterContext) -> Result<Vec<Value>, SecretErro
 
 /// The user that a pod's service account becomes; its token stays in its file.
 pub(super) fn of_pod(host: &ClusterContext) -> Vec<Value> {
-    let users = crate::kubectl::overlay::overlay(host, &[]).auth_infos;
+    let users = crate::kubectl::overlay::users(host);
     users.iter().filter_map(|user| serde_json::to_value(user).ok()).collect()
 }
 

@@ -82,19 +82,24 @@ impl Kubectl {
         Err(KubectlError::Start { path: self.path.clone(), source })
     }
 
-    /// Runs kubectl as a child and takes over its exit code.
+    /// Runs kubectl as a child and takes over its exit code, because a process cannot replace itself on Windows.
     #[cfg(not(unix))]
     pub(crate) fn run(
         &self,
         invocation: Invocation,
         input: Option<File>,
     ) -> Result<ExitStatus, KubectlError> {
+        self.run_child(invocation, input)
+    }
+
+    #[cfg(any(not(unix), test))]
+    fn run_child(&self, invocation: Invocation, input: Option<File>) -> Result<ExitStatus, KubectlError> {
         let status = self
             .child(invocation)
             .stdin(input.map_or_else(Stdio::inherit, Stdio::from))
             .status()
             .map_err(|source| KubectlError::Start { path: self.path.clone(), source })?;
-        Ok(ExitStatus::Child(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+        Ok(ExitStatus::of_child(status.code()))
     }
 
     /// kubectl as a child, or what takes our place.
@@ -251,6 +256,29 @@ mod tests {
         let env: Env = [(env::KUBECTL, "/nowhere/kubectl")].into_iter().collect();
         let error = Kubectl::find(&env).unwrap_err();
         assert_eq!(error.to_string(), "KUBECTL_MC_KUBECTL names no executable: /nowhere/kubectl");
+    }
+
+    /// What Windows runs, with a program of Unix as kubectl.
+    #[cfg(unix)]
+    #[test]
+    fn child_gives_its_input_environment_and_exit_code() {
+        use std::io::Seek;
+        use std::io::Write;
+        let kubectl = Kubectl { path: "/bin/sh".into(), cache: None };
+        let mut input = tempfile::tempfile().unwrap();
+        input.write_all(b"exit 7\n").unwrap();
+        input.rewind().unwrap();
+        let run = |script: &str, input| {
+            let arguments = ["-c", script].map(OsString::from).into();
+            kubectl.run_child(Invocation { arguments, kubeconfig: "a:b".into() }, input).unwrap()
+        };
+        assert_eq!(run("read word code; $word $code", Some(input)), ExitStatus::Child(7));
+        assert_eq!(run("test \"$KUBECONFIG\" = a:b", None), ExitStatus::Child(0));
+        assert_eq!(run("kill -KILL $$", None), ExitStatus::Child(1));
+        let missing = Kubectl { path: "/nowhere/kubectl".into(), cache: None };
+        let invocation = Invocation { arguments: Vec::new(), kubeconfig: "a".into() };
+        let error = missing.run_child(invocation, None).unwrap_err();
+        assert_eq!(error.status(), ExitStatus::CannotStart);
     }
 
     #[cfg(unix)]

@@ -39,18 +39,41 @@ pub(crate) fn self_review_overlay_json(
 /// The overlay for `clusters`, of which the first is the current context. It is the same for the same host, user and
 /// clusters, byte for byte.
 pub(crate) fn overlay(host: &ClusterContext, clusters: &[ClusterId]) -> Kubeconfig {
+    let entries = clusters.iter().map(|cluster| self::entries(host, cluster, format!("mc/{cluster}")));
+    kubeconfig(entries, users(host))
+}
+
+/// The overlay of clusters that are reached by several contexts.
+pub(crate) fn overlay_of_reach(clusters: &[(&ClusterContext, &ClusterId)]) -> Kubeconfig {
+    let entries = clusters.iter().map(|(through, id)| entries(through, id, format!("mc/{id}")));
+    let mut auth_infos: Vec<NamedAuthInfo> = Vec::new();
+    for user in clusters.iter().flat_map(|(through, _)| users(through)) {
+        if auth_infos.iter().all(|known| known.name != user.name) {
+            auth_infos.push(user);
+        }
+    }
+    kubeconfig(entries, auth_infos)
+}
+
+/// The users that the overlay itself holds.
+pub(crate) fn users(through: &ClusterContext) -> Vec<NamedAuthInfo> {
     let entry = |name: &str, auth_info: &AuthInfo| NamedAuthInfo {
         name: name.to_owned(),
         auth_info: Some(auth_info.clone()),
         ..Default::default()
     };
-    let auth_infos = match &host.user {
+    match &through.user {
         User::Named(_) => Vec::new(),
         // Of entries of one name the first counts, and the overlay is the first file.
         User::Inline(name, auth_info) => vec![entry(name, auth_info)],
         User::ServiceAccount(auth_info) => vec![entry(SERVICE_ACCOUNT, auth_info)],
-    };
-    let entries = clusters.iter().map(|cluster| self::entries(host, cluster, format!("mc/{cluster}")));
+    }
+}
+
+fn kubeconfig(
+    entries: impl Iterator<Item = (NamedCluster, NamedContext)>,
+    auth_infos: Vec<NamedAuthInfo>,
+) -> Kubeconfig {
     let (clusters, contexts): (Vec<_>, Vec<_>) = entries.unzip();
     Kubeconfig {
         kind: Some("Config".to_owned()),

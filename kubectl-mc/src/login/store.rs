@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 
-use self::keyring::KeyringError;
+use self::keyring::{Keyring, KeyringError, SystemKeyring};
 use super::binding::Binding;
 use super::record::Record;
 use crate::cache::{self, CacheError};
@@ -21,6 +21,7 @@ pub(super) struct Store {
     /// For people who look into the keyring.
     label: String,
     file: PathBuf,
+    keyring: Box<dyn Keyring>,
 }
 
 /// Where a login is now.
@@ -39,7 +40,7 @@ impl Store {
         let key = binding.key();
         let file = cache::state_folder(env)?.join(format!("login-{}.json", &key[..32]));
         let label = format!("{} {} {}", binding.name(), binding.server(), &key[..8]);
-        Ok(Self { key, label, file })
+        Ok(Self { key, label, file, keyring: Box::new(SystemKeyring) })
     }
 
     /// Waits for the processes that renew this login at the moment.
@@ -59,7 +60,7 @@ impl Store {
                 record.map_err(|_| StoreError::Unreadable { place: self.file.display().to_string() })?;
             return Ok(Some((record, CredentialStore::File)));
         }
-        match keyring::load(&self.key, &self.label) {
+        match self.keyring.load(&self.key, &self.label) {
             Ok(None) | Err(KeyringError::Absent(_)) => Ok(None),
             Ok(Some(text)) => {
                 let record = serde_json::from_slice(&text);
@@ -86,7 +87,7 @@ impl Store {
         let refused = match wanted {
             CredentialStore::File => None,
             CredentialStore::Auto | CredentialStore::Keyring => {
-                match keyring::save(&self.key, &self.label, text.clone()) {
+                match self.keyring.save(&self.key, &self.label, text.clone()) {
                     Ok(()) => {
                         self.remove_file()?;
                         return Ok(Place::Keyring);
@@ -99,14 +100,14 @@ impl Store {
         cache::replace(&self.file, &text)
             .map_err(|source| StoreError::File { file: self.file.clone(), source })?;
         // An older one would be served once the file is gone.
-        let _ = keyring::remove(&self.key, &self.label);
+        let _ = self.keyring.remove(&self.key, &self.label);
         Ok(Place::File(self.file.clone(), refused))
     }
 
     /// Removes the login; returns whether there was one.
     pub(super) fn remove(&self) -> Result<bool, StoreError> {
         let was_in_file = self.remove_file()?;
-        match keyring::remove(&self.key, &self.label) {
+        match self.keyring.remove(&self.key, &self.label) {
             Ok(was_in_keyring) => Ok(was_in_file || was_in_keyring),
             Err(KeyringError::Absent(_)) => Ok(was_in_file),
             Err(error) => Err(error.into()),

@@ -1,5 +1,7 @@
 //! `--contexts`: the contexts of a kubeconfig are the clusters, without a host.
 
+mod tools;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -171,12 +173,19 @@ fn wrong_choice_names_the_contexts() {
     error: `kubectl mc access` works on clusters behind a host, and not on contexts
     hint: leave out --contexts and --context-selector
     ");
-    assert_snapshot!(rendered(&bed.run(&["env", "context:kind-a", "--kubeconfig=kubeconfig", "--context=kind-a"])), @r"
+    assert_snapshot!(rendered(&bed.run(&["kubeconfig", "context:kind-a", "--kubeconfig=kubeconfig", "--context=kind-a"])), @r"
     exit code: 2
     ----- stdout -----
     ----- stderr -----
     error: the command works on members of the host, and contexts are chosen
     hint: leave out --contexts, --context-selector and context:NAME
+    ");
+    assert_snapshot!(rendered(&bed.run(&["--contexts", "kubeconfig", "kind-a"])), @r"
+    exit code: 2
+    ----- stdout -----
+    ----- stderr -----
+    error: `kubectl mc kubeconfig` works on clusters behind a host, and not on contexts
+    hint: your kubeconfig has these contexts; one of them alone in a file: kubectl config view --minify --raw --flatten --context=NAME
     ");
     assert_snapshot!(rendered(&bed.run(&["use", "--contexts", "kind-a"])), @r"
     exit code: 2

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use kube::config::{Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 
-use super::{ClusterContext, HostError, HostOptions, load};
+use super::{ClusterContext, EXTENSION, HostError, HostOptions, load};
 use crate::cluster::cluster_id::KubeconfigContext;
 use crate::env::Env;
 
@@ -18,7 +18,7 @@ pub(crate) fn contexts(options: &HostOptions, env: &Env) -> Result<Vec<Kubeconfi
     let mut all: Vec<_> = contexts
         .into_iter()
         .filter_map(|NamedContext { name, context, .. }| {
-            let context = context?;
+            let context = context.filter(|context| !is_of_overlay(context))?;
             let kubeconfig = alone(&name, &context, &clusters, &users);
             let mut cluster =
                 ClusterContext::from_context(name.clone(), context, kubeconfig, files.clone()).ok()?;
@@ -28,6 +28,13 @@ pub(crate) fn contexts(options: &HostOptions, env: &Env) -> Result<Vec<Kubeconfi
         .collect();
     all.sort_by(|a, b| a.raw_name().cmp(b.raw_name()));
     Ok(all)
+}
+
+/// Whether the plugin made it for a shell around this command: the cluster has a context or a host of its own.
+fn is_of_overlay(context: &Context) -> bool {
+    let mut extensions = context.extensions.iter().flatten();
+    let mark = extensions.find(|extension| extension.name == EXTENSION);
+    mark.is_some_and(|mark| mark.extension.get("cluster").is_none())
 }
 
 /// The kubeconfig with this context only: each is kept for itself, so all entries in each would be a square of them.

@@ -31,6 +31,10 @@ impl Explain for FlagError {
             }
             Self::NoChoice { .. } => "name the cluster as an argument".to_owned(),
             Self::NoContexts { verb: "use" } => "kubectl's own: kubectl config use-context NAME".to_owned(),
+            Self::NoContexts { verb: "kubeconfig" } => {
+                "your kubeconfig has these contexts; one of them alone in a file: kubectl config view --minify --raw --flatten --context=NAME"
+                    .to_owned()
+            }
             Self::NoContexts { .. } => "leave out --contexts and --context-selector".to_owned(),
             Self::OfKubectl { verb, .. } => format!("`kubectl mc {verb} --help` lists its flags"),
         })

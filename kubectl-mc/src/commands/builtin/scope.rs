@@ -26,6 +26,8 @@ pub(super) enum Clusters {
     ByName,
     /// All of them.
     Choice,
+    /// The same for contexts too.
+    Tool,
     /// All of them, and the flags for several clusters.
     Members,
     /// The same for contexts too.
@@ -37,7 +39,7 @@ pub(super) enum Clusters {
 impl Clusters {
     /// Whether the verb works on contexts of the kubeconfig too.
     pub(super) fn has_contexts(self) -> bool {
-        matches!(self, Self::Where | Self::Any | Self::Lines)
+        matches!(self, Self::Where | Self::Tool | Self::Any | Self::Lines)
     }
 
     /// Whether the help of the verb shows this flag of the plugin.
@@ -50,7 +52,7 @@ impl Clusters {
                 Self::None => false,
                 Self::Where => flag == "where",
                 Self::ByName => flag == "cluster",
-                Self::Choice => chooses,
+                Self::Choice | Self::Tool => chooses,
                 Self::Members | Self::Any => chooses || runs_on_several || flag == "route",
                 Self::Lines => {
                     chooses || runs_on_several || ["route", "retry_failed", "color"].contains(&flag)

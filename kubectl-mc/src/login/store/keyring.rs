@@ -6,23 +6,36 @@ use std::time::Duration;
 
 use keyring::{Entry, Error};
 
-/// Reads what is stored under the key.
-pub(super) fn load(key: &str, label: &str) -> Result<Option<Vec<u8>>, KeyringError> {
-    match call(key, label, Entry::get_secret) {
-        Err(KeyringError::Refused(Error::NoEntry)) => Ok(None),
-        answer => answer.map(Some),
+/// Holds secrets, each under a key; the label is for people who look into it.
+pub(super) trait Keyring {
+    fn load(&self, key: &str, label: &str) -> Result<Option<Vec<u8>>, KeyringError>;
+
+    fn save(&self, key: &str, label: &str, secret: Vec<u8>) -> Result<(), KeyringError>;
+
+    /// Returns whether there was one.
+    fn remove(&self, key: &str, label: &str) -> Result<bool, KeyringError>;
+}
+
+/// That of the operating system.
+pub(super) struct SystemKeyring;
+
+impl Keyring for SystemKeyring {
+    fn load(&self, key: &str, label: &str) -> Result<Option<Vec<u8>>, KeyringError> {
+        match call(key, label, Entry::get_secret) {
+            Err(KeyringError::Refused(Error::NoEntry)) => Ok(None),
+            answer => answer.map(Some),
+        }
     }
-}
 
-pub(super) fn save(key: &str, label: &str, secret: Vec<u8>) -> Result<(), KeyringError> {
-    call(key, label, move |entry| entry.set_secret(&secret))
-}
+    fn save(&self, key: &str, label: &str, secret: Vec<u8>) -> Result<(), KeyringError> {
+        call(key, label, move |entry| entry.set_secret(&secret))
+    }
 
-/// Removes the secret; returns whether there was one.
-pub(super) fn remove(key: &str, label: &str) -> Result<bool, KeyringError> {
-    match call(key, label, Entry::delete_credential) {
-        Err(KeyringError::Refused(Error::NoEntry)) => Ok(false),
-        answer => answer.map(|()| true),
+    fn remove(&self, key: &str, label: &str) -> Result<bool, KeyringError> {
+        match call(key, label, Entry::delete_credential) {
+            Err(KeyringError::Refused(Error::NoEntry)) => Ok(false),
+            answer => answer.map(|()| true),
+        }
     }
 }
 

@@ -40,6 +40,60 @@ fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o777
 }
 
+/// A keyring with a limit, as those of Windows and macOS have one.
+#[derive(Clone, Default)]
+struct SmallKeyring(std::rc::Rc<std::cell::RefCell<Option<Vec<u8>>>>);
+
+impl Keyring for SmallKeyring {
+    fn load(&self, _: &str, _: &str) -> Result<Option<Vec<u8>>, KeyringError> {
+        Ok(self.0.borrow().clone())
+    }
+
+    fn save(&self, _: &str, _: &str, secret: Vec<u8>) -> Result<(), KeyringError> {
+        if secret.len() > 2560 {
+            return Err(KeyringError::Refused(::keyring::Error::TooLong("secret".to_owned(), 2560)));
+        }
+        *self.0.borrow_mut() = Some(secret);
+        Ok(())
+    }
+
+    fn remove(&self, _: &str, _: &str) -> Result<bool, KeyringError> {
+        Ok(self.0.borrow_mut().take().is_some())
+    }
+}
+
+#[test]
+fn credential_too_large_for_the_keyring_is_in_a_file() {
+    let keyring = SmallKeyring::default();
+    let mut scene = Scene::new();
+    scene.store.keyring = Box::new(keyring.clone());
+    let token = || {
+        let (record, place) = scene.store.load().unwrap().unwrap();
+        (record.credential.token.unwrap(), place)
+    };
+    let save = |token: &str, wanted| scene.store.save(&record(token), wanted);
+    let large = "x".repeat(3000);
+
+    assert!(matches!(save("small", CredentialStore::Auto), Ok(Place::Keyring)));
+    let Ok(Place::File(file, Some(reason))) = save(&large, CredentialStore::Auto) else {
+        panic!("not in a file")
+    };
+    assert!(reason.to_string().starts_with("the keyring refused: "), "{reason}");
+    assert!(!reason.to_string().contains("xxx"), "{reason}");
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    assert_eq!(token(), (large.clone(), CredentialStore::File));
+    assert!(keyring.0.borrow().is_none(), "the older credential is gone");
+
+    // The keyring alone was wanted: nothing changes.
+    let error = save(&"y".repeat(3000), CredentialStore::Keyring).unwrap_err();
+    assert!(error.hint().unwrap().contains("--credential-store=file"));
+    assert_eq!(token(), (large, CredentialStore::File));
+
+    assert!(matches!(save("small again", CredentialStore::Auto), Ok(Place::Keyring)));
+    assert!(!file.exists());
+    assert_eq!(token(), ("small again".to_owned(), CredentialStore::Keyring));
+}
+
 #[test]
 fn file_and_folder_are_for_their_owner_alone() {
     let scene = Scene::new();

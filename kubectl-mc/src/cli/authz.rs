@@ -231,8 +231,8 @@ Examples:
 
 const REMOVE_EXAMPLES: &str = "\
 Without names, the agents keep the RBAC that they need. First put the
-authorization mode of the kube-apiserver back: it denies agents while it cannot
-ask the webhook.
+authorization mode of the kube-apiserver back: it denies agents while it
+cannot ask the webhook.
 
 Examples:
   # All rights and enrollment tokens of a stolen agent

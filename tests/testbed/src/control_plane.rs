@@ -182,6 +182,9 @@ fn etcd_args(dir: &Path, ports: &Ports) -> Vec<String> {
         format!("--initial-cluster=default={peer}"),
         // Nothing here outlives a crash of the machine.
         "--unsafe-no-fsync".to_owned(),
+        // Alone, it has no follower whom a heartbeat would tell anything.
+        "--heartbeat-interval=1000".to_owned(),
+        "--election-timeout=5000".to_owned(),
         "--log-level=warn".to_owned(),
     ]
 }

@@ -95,6 +95,8 @@ pub(crate) fn join(site: &Site<'_>, plan: &ClusterPlan, node: &Prepared, cluster
         format!("--node-ip={address}"),
         format!("--root-dir={}", file("kubelet")),
         format!("--cert-dir={}", file("kubelet/pki")),
+        // Of all control groups of the machine, which are many where beds have been: nothing here reads the figures.
+        "--housekeeping-interval=1m".to_owned(),
     ];
     let mut proxy_args = vec![
         format!("--kubeconfig={}", file("kube-proxy.kubeconfig")),

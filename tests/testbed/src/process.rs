@@ -58,6 +58,13 @@ impl Launch {
         Ok(())
     }
 
+    /// What waits for most of its time needs no second thread, and beds have dozens of such programs on two cores.
+    fn threads(&self) -> Option<(&'static str, &'static str)> {
+        const WAITING: [&str; 5] =
+            ["etcd", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet"];
+        WAITING.contains(&self.name.as_str()).then_some(("GOMAXPROCS", "1"))
+    }
+
     /// With arguments more, this time only; `!--flag` takes the flag out.
     pub(crate) fn start_with(self, more: &[&str]) -> Result<Daemon> {
         let log = File::options().create(true).append(true).open(self.log())?;
@@ -68,6 +75,7 @@ impl Launch {
         let mut words = self.within.iter().map(OsStr::new).chain([self.program.as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or_default());
         let child = environment(&mut command, &self.bed)
+            .envs(self.threads())
             .args(words)
             .args(args)
             .args(more)

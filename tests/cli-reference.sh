@@ -20,7 +20,7 @@ done
 help 'kubectl mc clusters' target/debug/kubectl-mc clusters --help
 help 'kubectl mc install' target/debug/kubectl-mc install --help
 help 'kubectl mc uninstall' target/debug/kubectl-mc uninstall --help
-for verb in compare tail doctor audit join unjoin 'access grant' 'access revoke' 'access list' 'access diff' 'access explain' 'authz generate' 'authz apply' 'authz verify' 'authz token' 'authz remove'; do
+for verb in compare tail doctor audit join unjoin 'access grant' 'access revoke' 'access list' 'access diff' 'access explain' 'authz generate' 'authz apply' 'authz verify' 'authz token' 'authz remove' 'hub-api apply' 'hub-api remove'; do
     # shellcheck disable=SC2086 # the words of a verb
     help "kubectl mc $verb" target/debug/kubectl-mc $verb --help
 done

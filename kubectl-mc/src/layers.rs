@@ -7,7 +7,7 @@ const LAYERS: &[&str] = &[
     "env", "exit", "server_text", "suggestion", "next_command", "argv", "cli", "json", "tabwriter",
     "yaml", "error", "printer", "log", "cache", "config_file", "progress", "confirm", "trace",
     "cluster", "chosen_cluster", "kubectl", "multi", "settings",
-    "apply", "audit", "join", "install", "access", "authz", "doctor", "kubeconfig", "login", "completion", "commands", "main",
+    "apply", "audit", "join", "hub_api", "install", "access", "authz", "doctor", "kubeconfig", "login", "completion", "commands", "main",
 ];
 
 #[test]

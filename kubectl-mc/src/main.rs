@@ -20,6 +20,7 @@ mod doctor;
 mod env;
 mod error;
 mod exit;
+mod hub_api;
 mod install;
 mod join;
 mod json;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
-use kubectl_mc_api::names;
+use kubectl_mc_api::{Origin, names};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
@@ -23,6 +23,7 @@ use crate::endpoints::authorize;
 use crate::endpoints::clusters::Registry;
 use crate::endpoints::discovery::Documents;
 use crate::host_client;
+use crate::hub_server::HubServer;
 use crate::identity::authentication::token_review::{CacheMetrics, TokenReviews};
 use crate::identity::authentication::{self, Authenticator};
 use crate::identity::authorization::{self, Authorizer};
@@ -76,6 +77,7 @@ impl Bound {
             kubeconfig,
             namespace,
             inventories,
+            hub_server,
             address,
             admin_address,
             certificate,
@@ -109,6 +111,9 @@ impl Bound {
         } = config;
         let host = host_client::new(kubeconfig.as_deref()).await?;
         let served_hub = inventories.served_hub();
+        let hub_behind = hub_server.as_ref().map(|_| Origin::Karmada);
+        let documents = hub_behind.map_or_else(|| Documents::new(served_hub), Documents::awaiting);
+        let documents = Arc::new(ArcSwap::from_pointee(documents));
         let readiness = Readiness::default();
         let replicas = Arc::new(ReplicaTls::default());
         let (endpoint_writer, endpoint) = watch::channel(None);
@@ -125,7 +130,7 @@ impl Bound {
                 let (shown, replicas) = (certificates.clone(), replicas.clone());
                 let endpoint = direct_server.map(|server| (server, endpoint_writer));
                 let made = SelfManaged::new(host.clone(), &namespace, endpoint, shown, replicas, pending);
-                let made = made.also_for(served_hub);
+                let made = made.also_for(served_hub.or(hub_behind));
                 tokio::spawn(made.run());
                 certificates
             }
@@ -178,6 +183,11 @@ impl Bound {
         let peers = Peers::new(peers, secure.local_addr()?, replicas);
         tokio::spawn(peers.clone().run());
         let agent_tunnels = AgentTunnels::new(&replica, peers, metrics);
+        let start = |config| HubServer::new(config, &agent_tunnels, member_limits.bounds());
+        let hub_server = hub_server.map(start).transpose()?;
+        if let Some(server) = &hub_server {
+            tokio::spawn(server.clone().follow(documents.clone()));
+        }
         let agent_accounts = Accounts::new(host.clone(), endpoint);
         tokio::spawn(agent_accounts.clone().run());
         let inventory = Arc::new(Inventory::new(renewals, OnDemandAccess::new(host.clone(), &namespace)));
@@ -223,7 +233,8 @@ impl Bound {
             limits,
             inventory,
             registry,
-            documents: Documents::new(served_hub),
+            documents,
+            hub_server,
             rules,
             request_timeout,
             tunnels: Tunnels::new(metrics),

@@ -3,6 +3,7 @@
 mod audit;
 mod authorization_webhook;
 mod delegated;
+mod karmada_server;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ use crate::request::limits::Shares;
 pub use audit::Audit;
 pub use authorization_webhook::{AuthorizationWebhook, ListClusters};
 pub use delegated::Delegated;
+pub use karmada_server::KarmadaServer;
 
 /// The cluster proxy beside a host cluster's kube-apiserver.
 #[derive(Debug, Parser)]
@@ -159,6 +161,8 @@ pub struct Serve {
     /// APIServices up to date.
     #[arg(long, conflicts_with = "tls_cert_file")]
     pub rotate_server_certificates: bool,
+    #[command(flatten)]
+    pub karmada_server: KarmadaServer,
     /// URL at which clients reach the sidecars past the host's API server. Its host is a name in the certificate of
     /// --rotate-server-certificates, and the leader keeps the CA in ConfigMap kube-public/kubectl-mc up to date.
     #[arg(long, value_name = "URL")]

@@ -12,6 +12,7 @@ use kubectl_mc_api::{Origin, names};
 
 use crate::args::{Delegated, LogFormat, Serve};
 use crate::controllers::{self, credentials, leader};
+use crate::hub_server;
 use crate::identity::authorization;
 use crate::identity::authorization::always_allowed::AlwaysAllowed;
 use crate::identity::authorization::subject_access_review::Ttl;
@@ -27,6 +28,7 @@ use crate::spans;
 mod audit;
 mod authorization_webhook;
 mod inventories;
+mod karmada_server;
 
 pub use authorization_webhook::AuthorizationWebhook;
 
@@ -36,6 +38,8 @@ pub struct Config {
     pub kubeconfig: Option<PathBuf>,
     pub namespace: String,
     pub inventories: Inventories,
+    /// The server whose API group the sidecar has.
+    pub hub_server: Option<hub_server::Config>,
     pub address: SocketAddr,
     pub admin_address: SocketAddr,
     pub certificate: Certificate,
@@ -95,6 +99,7 @@ impl TryFrom<Serve> for Config {
             tls_cert_file,
             tls_private_key_file,
             rotate_server_certificates,
+            karmada_server,
             direct_server,
             cluster_profile_server,
             client_ca_file,
@@ -185,6 +190,7 @@ impl TryFrom<Serve> for Config {
                 hub: inventories.hub.as_ref().map(|hub| hub.origin),
                 ..self::authorization(delegated, priority_level_shares)?
             },
+            hub_server: self::karmada_server::parse(karmada_server, &inventories)?,
             inventories,
             cors: Cors::new(&cors_allowed_origins)
                 .map_err(|error| Error::Flag(format!("cors-allowed-origins: {error}")))?,

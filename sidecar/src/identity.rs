@@ -9,6 +9,7 @@ pub use kubectl_mc_api::access::sent::{AUTHENTICATED, MASTERS, UNAUTHENTICATED, 
 mod attempts;
 pub mod authentication;
 pub mod authorization;
+pub mod front_proxy_headers;
 pub mod impersonation;
 pub mod request_header;
 pub mod review_metrics;

@@ -15,6 +15,7 @@ pub mod log_level;
 
 // The way in, the request's path, the way to a member
 pub mod audit;
+pub mod hub_server;
 pub mod identity;
 pub mod request;
 pub mod server;

@@ -15,6 +15,7 @@ mod join;
 pub(crate) mod joined;
 mod karmada;
 mod karmada_beside;
+mod karmada_in_place;
 mod konnectivity;
 mod kubeadmiral;
 mod old_members;

@@ -155,6 +155,10 @@ fn hint(hop: Hop, host: &ClusterContext, cluster: Option<&ClusterName>) -> Strin
         Hop::Sidecar => {
             "try again; if the error stays, an admin of the host reads the log of mc-sidecar".to_owned()
         }
+        Hop::KarmadaServer => {
+            "an admin of the host checks karmada-aggregated-apiserver, which the sidecar is in front of"
+                .to_owned()
+        }
         Hop::ClusterUnknown => "`kubectl mc clusters` lists the clusters".to_owned(),
         Hop::ProxyOff => format!(
             "{name} has no credential; an admin of the host and of {name} runs: \

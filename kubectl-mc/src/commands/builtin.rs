@@ -18,8 +18,8 @@ use crate::audit;
 use crate::authz;
 use crate::cli::{
     self, AccessArgs, AuditArgs, AuthzArgs, Cli, ClustersArgs, CompareArgs, CompletionArgs, DoctorArgs,
-    EnvArgs, Flags, InstallArgs, JoinArgs, KubeconfigArgs, LoginArgs, LogoutArgs, ShellArgs, TailArgs,
-    UninstallArgs, UnjoinArgs, UseArgs, VersionArgs,
+    EnvArgs, Flags, HubApiArgs, InstallArgs, JoinArgs, KubeconfigArgs, LoginArgs, LogoutArgs, ShellArgs,
+    TailArgs, UninstallArgs, UnjoinArgs, UseArgs, VersionArgs,
 };
 use crate::cluster::context::ClusterContext;
 use crate::cluster::hub;
@@ -27,6 +27,7 @@ use crate::doctor;
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
+use crate::hub_api;
 use crate::install;
 use crate::join;
 use crate::kubeconfig;
@@ -218,6 +219,15 @@ const VERBS: &[BuiltinVerb] = &[
         },
         hubs: Hubs::None,
         run: |matches, flags, env, printer| authz::run(&read(matches)?, flags, env, printer),
+    },
+    BuiltinVerb {
+        name: "hub-api",
+        about: "Put the sidecar in front of Karmada's own API server, or remove it from there",
+        arguments: HubApiArgs::augment_args,
+        clusters: Clusters::None,
+        effect: writes_unless_shown,
+        hubs: Hubs::None,
+        run: |matches, flags, env, printer| hub_api::run(&read(matches)?, flags, env, printer),
     },
     BuiltinVerb {
         name: COMPLETION,

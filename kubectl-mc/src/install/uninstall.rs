@@ -10,9 +10,11 @@ use crate::confirm::confirm;
 use crate::env::Env;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
+use crate::hub_api;
 use crate::install::cleanup;
 use crate::install::remote::Remote;
 use crate::install::{HOST, RUNS_ON};
+use crate::join::side::Side;
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::settings::Settings;
@@ -69,6 +71,7 @@ async fn uninstall(
             confirm("Remove their registrations and credentials from the host?", printer)?;
         }
     }
+    hub_api::put_all_back(&Side { role: HOST, at: host.clone() }, *dry_run, printer).await?;
     let mut deleted = delete.all(host.target(HOST), members.objects.into_iter()).await?;
     let step = progress.step("removing");
     // What runs goes first, so that nothing is made again.

@@ -56,7 +56,8 @@ impl Side {
 
     /// A JSON merge patch (RFC 7386).
     pub(crate) async fn merge(&self, path: &str, patch: &Value) -> Result<Value, SideError> {
-        let to = format!("{path}?fieldManager={FIELD_MANAGER}");
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let to = format!("{path}{separator}fieldManager={FIELD_MANAGER}");
         let answer = self.send(Method::PATCH, &to, Some(("application/merge-patch+json", patch))).await?;
         self.success(format!("patch {path}"), &answer)
     }

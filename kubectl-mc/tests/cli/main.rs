@@ -20,6 +20,7 @@ mod explain;
 mod fleet;
 mod fleet_per_cluster;
 mod fleet_writes;
+mod hub_api;
 mod hub_limits;
 mod hub_profiles;
 mod hubs;

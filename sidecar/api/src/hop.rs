@@ -26,6 +26,8 @@ pub enum Hop {
     HostAuthorization,
     /// The sidecar is overloaded, starts, stops or failed.
     Sidecar,
+    /// Karmada's aggregated API server, for its own objects.
+    KarmadaServer,
     ClusterUnknown,
     ProxyOff,
     /// The member's agent has no tunnel, or its tunnel leads nowhere.
@@ -39,7 +41,7 @@ pub enum Hop {
 
 impl Hop {
     /// Every hop, in the order in which a request passes them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::HostUnreachable,
         Self::SidecarMissing,
         Self::SidecarUnavailable,
@@ -48,6 +50,7 @@ impl Hop {
         Self::HostAuthentication,
         Self::HostAuthorization,
         Self::Sidecar,
+        Self::KarmadaServer,
         Self::ClusterUnknown,
         Self::ProxyOff,
         Self::Agent,
@@ -68,6 +71,7 @@ impl Hop {
             Self::HostAuthentication => "host authentication",
             Self::HostAuthorization => "host authorization",
             Self::Sidecar => "sidecar",
+            Self::KarmadaServer => "karmada-aggregated-apiserver",
             Self::ClusterUnknown => "cluster unknown",
             Self::ProxyOff => "proxy off",
             Self::Agent => "agent",

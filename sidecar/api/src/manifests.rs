@@ -271,6 +271,17 @@ impl Parameters {
     }
 }
 
+/// What a sidecar in this namespace may do besides, in front of Karmada's own server.
+///
+/// # Errors
+///
+/// The manifest is no YAML.
+pub fn hub_api_rights(namespace: &str) -> Result<Vec<Value>, Error> {
+    objects(&HUB_API_KARMADA.replace(names::NAMESPACE, namespace))
+}
+
+const HUB_API_KARMADA: &str = include_str!("../../deploy/hub-api-karmada.yaml");
+
 /// The objects of a manifest.
 pub fn objects(text: &str) -> Result<Vec<Value>, Error> {
     serde_saphyr::from_multiple(text).map_err(|error| Error::Yaml(error.to_string()))

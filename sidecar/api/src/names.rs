@@ -60,6 +60,8 @@ pub const CLUSTER: &str = "fleet.kubectl-mc.dev/cluster";
 /// Annotation of a MemberCluster: the uid of the member's kube-system. An enrollment writes it on Secret `<name>.member`, and
 /// the leader copies it into the status.
 pub const MEMBER_UID: &str = "fleet.kubectl-mc.dev/uid";
+/// Annotation of an APIService that leads to the sidecar: where it led before.
+pub const REPLACED: &str = "fleet.kubectl-mc.dev/replaced";
 /// Annotation of a member's Secrets: when the enrollment of its agent ends (RFC 3339).
 pub const ENROLLMENT_UNTIL: &str = "fleet.kubectl-mc.dev/enrollment-until";
 
@@ -132,7 +134,7 @@ mod tests {
         assert_eq!(MemberCluster::api_version(&()), FLEET_GROUP_VERSION);
         assert_eq!(API_SERVICE, format!("{}.{}", path::PROXY_VERSION, path::PROXY_GROUP));
         assert!(HOST_ADMINS.starts_with(PREFIX));
-        let annotations = [HOST_UID, CLUSTER, MEMBER_UID, ENROLLMENT_UNTIL];
+        let annotations = [HOST_UID, CLUSTER, MEMBER_UID, ENROLLMENT_UNTIL, REPLACED];
         for name in [SECRET_TYPE, HOST_GRANT, MEMBER_GRANT, ACCESS, ON_DEMAND, INVENTORY, KARMADA_AGENT]
             .into_iter()
             .chain(annotations)

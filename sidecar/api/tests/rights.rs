@@ -19,6 +19,11 @@ fn the_rights_for_karmada_are_these_and_no_other() -> Result<(), Box<dyn Error>>
 }
 
 #[test]
+fn the_rights_in_front_of_karmada_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
+    compare(&["hub-api-karmada.yaml"], "hub-api-karmada.txt")
+}
+
+#[test]
 fn the_rights_for_kubeadmiral_are_these_and_no_other() -> Result<(), Box<dyn Error>> {
     compare(&["kubeadmiral.yaml"], "kubeadmiral.txt")
 }

@@ -48,6 +48,9 @@ impl Attributes {
                 let name = name.as_ref().or(info.selected.as_ref());
                 (info.verb.as_str().to_owned(), name.cloned(), own(name, ""), target.into())
             }
+            Route::HubObjects(objects) => {
+                (objects.verb.as_str().to_owned(), None, Some(objects.object.clone()), target.into())
+            }
             Route::Metrics | Route::Debug(_) | Route::Discovery(_) | Route::Health(_) => {
                 (of_method(), None, None, target.into())
             }

@@ -1,9 +1,10 @@
 //! What is served here, for the host's aggregator and for clients: groups and resources, OpenAPI and
 //! the version. The host waits for these before it deletes a namespace, so nothing here asks anybody:
-//! every document is built once, at the start.
+//! every document is built before it is asked for. Those of a group that another server has are what that server said last.
 
 use http::{HeaderMap, Response, StatusCode};
 use kubectl_mc_api::Origin;
+use serde_json::Value;
 
 use crate::endpoints::clusters::accept;
 use crate::request::body::Body;
@@ -25,6 +26,22 @@ pub struct Documents {
     openapi_v3_index: Published,
     version: Published,
     groups: Vec<OfGroup>,
+    /// A group that is served and whose documents are not known yet.
+    awaited: Option<Origin>,
+}
+
+/// What another server says of its API group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfServer {
+    pub origin: Origin,
+    /// APIGroup
+    pub group: Value,
+    /// APIResourceList
+    pub resources: Value,
+    /// APIGroupDiscovery
+    pub aggregated: Value,
+    pub openapi_v2: Value,
+    pub openapi_v3: Value,
 }
 
 /// The documents for one API group.
@@ -38,26 +55,51 @@ struct OfGroup {
 impl Documents {
     /// Those for our own group, and for the one that belongs to a hub.
     pub fn new(hub: Option<Origin>) -> Self {
-        let served: Vec<_> = [Origin::MemberCluster].into_iter().chain(hub).collect();
-        let groups: Vec<_> = served.iter().map(|&origin| OfGroup::new(origin)).collect();
+        Self::of(&[Origin::MemberCluster].into_iter().chain(hub).collect::<Vec<_>>(), None)
+    }
+
+    /// Those for our own group, before the server of this hub has said what its group is.
+    pub fn awaiting(hub: Origin) -> Self {
+        Self { awaited: Some(hub), ..Self::new(None) }
+    }
+
+    /// Those for our own group, and for the one of another server.
+    pub fn with_server(server: &OfServer) -> Self {
+        Self::of(&[Origin::MemberCluster], Some(server))
+    }
+
+    fn of(own: &[Origin], server: Option<&OfServer>) -> Self {
+        let of_server = server.map(OfGroup::of_server);
+        let groups: Vec<_> = own.iter().map(|&origin| OfGroup::new(origin)).chain(of_server).collect();
         let hashes = groups.iter().map(|group| (group.origin, group.openapi_v3.hash()));
+        let of_each = |own_document: fn(Origin) -> Value, of_server: fn(&OfServer) -> &Value| {
+            let own = own.iter().map(|&origin| own_document(origin));
+            own.chain(server.map(of_server).cloned()).collect::<Vec<_>>()
+        };
+        let list = of_each(groups::group, |server| &server.group);
+        let items = of_each(groups::aggregated_group, |server| &server.aggregated);
+        let mut openapi_v2 = openapi::v2(own);
+        if let Some(server) = server {
+            openapi_v2 = openapi::merged(openapi_v2, &server.openapi_v2);
+        }
         Self {
-            list: Published::new(JSON, &groups::list(&served)),
-            aggregated_v2: Published::new(groups::AGGREGATED_V2, &groups::aggregated("v2", &served)),
+            list: Published::new(JSON, &groups::list(&list)),
+            aggregated_v2: Published::new(groups::AGGREGATED_V2, &groups::aggregated("v2", &items)),
             aggregated_v2beta1: Published::new(
                 groups::AGGREGATED_V2BETA1,
-                &groups::aggregated("v2beta1", &served),
+                &groups::aggregated("v2beta1", &items),
             ),
-            openapi_v2: Published::new(JSON, &openapi::v2(&served)),
+            openapi_v2: Published::new(JSON, &openapi_v2),
             openapi_v3_index: Published::new(JSON, &openapi::v3_index(hashes)),
             version: Published::new(JSON, &version::info()),
             groups,
+            awaited: None,
         }
     }
 
     /// Whether the group that belongs to this inventory is served.
     pub fn has_group(&self, origin: Origin) -> bool {
-        self.of_group(origin).is_some()
+        self.of_group(origin).is_some() || self.awaited == Some(origin)
     }
 
     /// Answers a request for one of the documents, or says that the client has it already.
@@ -72,6 +114,7 @@ impl Documents {
                     (Document::Group(_), Some(of_group)) => of_group.group.respond(headers),
                     (Document::Resources(_), Some(of_group)) => of_group.resources.respond(headers),
                     (_, Some(of_group)) => json_only(&of_group.openapi_v3, headers),
+                    (_, None) if self.awaited == Some(origin) => empty(StatusCode::SERVICE_UNAVAILABLE),
                     (_, None) => empty(StatusCode::NOT_FOUND),
                 }
             }
@@ -104,6 +147,15 @@ impl OfGroup {
             group: Published::new(JSON, &groups::group(origin)),
             resources: Published::new(JSON, &groups::resources(origin)),
             openapi_v3: Published::new(JSON, &openapi::v3(origin)),
+        }
+    }
+
+    fn of_server(server: &OfServer) -> Self {
+        Self {
+            origin: server.origin,
+            group: Published::new(JSON, &server.group),
+            resources: Published::new(JSON, &server.resources),
+            openapi_v3: Published::new(JSON, &server.openapi_v3),
         }
     }
 }

@@ -12,7 +12,7 @@ use tracing::warn;
 use crate::identity::review_metrics::ReviewMetrics;
 use crate::identity::{Identity, MASTERS};
 use crate::request::limits::{Caller, Shares};
-use crate::request::request_info::{RequestInfo, Route, Verb};
+use crate::request::request_info::{HubObjects, RequestInfo, RequestedObject, Route, Verb};
 
 pub mod always_allowed;
 mod denied;
@@ -264,6 +264,19 @@ impl Attributes {
             Route::Clusters(cluster) => {
                 let cluster = cluster.as_ref().or(info.selected.as_ref());
                 (Self::cluster(info.verb, Origin::MemberCluster, cluster, ""), None)
+            }
+            Route::HubObjects(objects) => {
+                let HubObjects { hub, verb, object, .. } = &**objects;
+                let RequestedObject { namespace, name, subresource, .. } = object.clone();
+                let right = Self::Resource {
+                    verb: verb.as_str(),
+                    group: hub.grant_group(),
+                    resource: hub.grant_resource(),
+                    subresource: subresource.into(),
+                    namespace: namespace.into(),
+                    name,
+                };
+                (right, None)
             }
             // The verb of a path that names no resource is the method.
             Route::Debug(debug) => {

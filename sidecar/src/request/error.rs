@@ -3,6 +3,7 @@
 
 use crate::audit;
 use crate::endpoints::clusters;
+use crate::hub_server;
 use crate::identity::authentication;
 use crate::identity::authorization;
 use crate::identity::impersonation;
@@ -39,6 +40,8 @@ pub enum Error {
     Authorization(#[from] authorization::Error),
     #[error(transparent)]
     Clusters(clusters::Error),
+    #[error(transparent)]
+    HubServer(#[from] hub_server::Error),
     #[error(transparent)]
     Inventory(#[from] inventory::Error),
     #[error(transparent)]

@@ -122,14 +122,21 @@ async fn respond(
     head?;
     let info = RequestInfo::parse(&request)?;
     record.understood(&info, request.uri().query());
-    if !services.documents.has_group(info.group()) {
-        return Err(request_info::Error::NotFound(request.uri().path().to_owned()).into());
+    if !services.documents.load().has_group(info.group()) {
+        return Err(not_found(&request));
     }
     // These wait for nobody, neither host nor member.
     match &info.route {
-        Route::Discovery(document) => return Ok(services.documents.respond(*document, request.headers())),
+        Route::Discovery(document) => {
+            return Ok(services.documents.load().respond(*document, request.headers()));
+        }
         Route::Health(health) => return Ok(self::health(services, *health)),
-        Route::Metrics | Route::Debug(_) | Route::Clusters(_) | Route::Proxy(..) | Route::Attach(_) => {}
+        Route::Metrics
+        | Route::Debug(_)
+        | Route::Clusters(_)
+        | Route::Proxy(..)
+        | Route::Attach(_)
+        | Route::HubObjects(_) => {}
     }
 
     let long_running = info.is_long_running(request.uri().query());
@@ -205,6 +212,16 @@ async fn respond(
         Route::Attach(name) => {
             return attach::respond(services, name, request, info.upgrade, allowed, record);
         }
+        Route::HubObjects(objects) => {
+            let server = services.hub_server.as_ref().ok_or_else(|| not_found(&request))?;
+            record.hold().admitted_by_member(record.hold().queue(server.admit(user, due)).await?);
+            let identity = allowed.identity().clone();
+            if long_running {
+                record.hold().keep_revalidation(services.revalidate(allowed, None, record));
+            }
+            let answer = async { Ok(server.respond(objects, request, &identity, due).await?) };
+            return Box::pin(record.hold().unless_over(answer)).await;
+        }
         Route::Debug(debug) => return Ok(Box::pin(debug::respond(services, *debug, allowed, request)).await),
         Route::Metrics | Route::Discovery(_) | Route::Health(_) => return Ok(self::metrics(services)),
     };
@@ -240,6 +257,10 @@ async fn respond(
         }
     }
     Ok(response)
+}
+
+fn not_found(request: &Request<Incoming>) -> Error {
+    request_info::Error::NotFound(request.uri().path().to_owned()).into()
 }
 
 pub(crate) fn health(services: &Services, health: Health) -> Response<Body> {

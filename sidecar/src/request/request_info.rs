@@ -13,8 +13,10 @@ use crate::request::field_selector;
 use crate::request::protocol::{NotAllowed, Protocol};
 use crate::request::query::Query;
 
+mod hub_objects;
 mod member_path;
 
+pub use hub_objects::HubObjects;
 pub use member_path::{MemberPath, RequestedObject};
 
 /// What a request asks for.
@@ -48,6 +50,8 @@ pub enum Route {
     Proxy(Origin, ClusterName, MemberPath),
     /// The tunnel of a member's agent.
     Attach(ClusterName),
+    /// Objects in the API group of a hub, which the hub's own server has.
+    HubObjects(Box<HubObjects>),
 }
 
 /// The static documents.
@@ -117,6 +121,7 @@ pub enum Verb {
     Update,
     Patch,
     Delete,
+    DeleteCollection,
     None,
 }
 
@@ -137,7 +142,7 @@ impl RequestInfo {
         if !target.is_ascii() {
             return Err(Error::Framing("the target has characters that must be escaped"));
         }
-        let route = Route::parse(target)?;
+        let route = Route::parse(target, request.method(), request.uri().query())?;
         let upgrade = match &route {
             Route::Proxy(..) | Route::Attach(_) => {
                 Protocol::requested(request.version(), request.method(), request.headers())?
@@ -146,6 +151,7 @@ impl RequestInfo {
         };
         let verb = match &route {
             Route::Proxy(..) | Route::Attach(_) => Verb::of_method(request.method()),
+            Route::HubObjects(objects) => objects.verb,
             Route::Clusters(name) => Verb::of_read(request.method(), name.is_some(), request.uri().query())
                 .ok_or_else(|| Error::Method(request.method().clone()))?,
             Route::Debug(Debug::LogLevel) if *request.method() == Method::PUT => Verb::Update,
@@ -179,6 +185,7 @@ impl RequestInfo {
             | Route::Discovery(
                 Document::Group(group) | Document::Resources(group) | Document::OpenApiV3(group),
             ) => group,
+            Route::HubObjects(ref objects) => objects.hub,
             _ => Origin::MemberCluster,
         }
     }
@@ -203,10 +210,11 @@ impl RequestInfo {
 }
 
 impl Route {
-    fn parse(target: &str) -> Result<Self, Error> {
+    fn parse(target: &str, method: &Method, query: Option<&str>) -> Result<Self, Error> {
         // A path-cleaning reader would see another path than we do: refuse what invites cleaning.
         let Some(rest) = target.strip_prefix(path::CLUSTERS_PATH) else {
             let route = Self::fixed(target).map(Ok).or_else(|| Self::of_hub(target));
+            let route = route.or_else(|| HubObjects::of(target, method, query));
             return route.unwrap_or_else(|| Err(Error::NotFound(target.to_owned())));
         };
         let Some(rest) = rest.strip_prefix('/') else {
@@ -298,6 +306,21 @@ impl Verb {
         }
     }
 
+    /// The verb of a path (apiserver: `endpoints/request/requestinfo.go`).
+    fn of_name(name: &str) -> Self {
+        const ALL: [Verb; 8] = [
+            Verb::Get,
+            Verb::List,
+            Verb::Watch,
+            Verb::Create,
+            Verb::Update,
+            Verb::Patch,
+            Verb::Delete,
+            Verb::DeleteCollection,
+        ];
+        ALL.into_iter().find(|verb| verb.as_str() == name).unwrap_or(Self::None)
+    }
+
     fn of_read(method: &Method, named: bool, query: Option<&str>) -> Option<Self> {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return None;
@@ -318,6 +341,7 @@ impl Verb {
             Self::Update => "update",
             Self::Patch => "patch",
             Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
             Self::None => "",
         }
     }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use prometheus_client::registry::Registry as MetricRegistry;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::Auditor;
 use crate::endpoints::clusters::Registry;
 use crate::endpoints::discovery::Documents;
+use crate::hub_server::HubServer;
 use crate::identity::authentication::Authenticator;
 use crate::identity::authorization::{Allowed, Authorizer};
 use crate::identity::impersonation::member;
@@ -36,7 +38,9 @@ pub struct Services {
     pub inventory: Arc<Inventory>,
     pub registry: Registry,
     /// What is served, for discovery.
-    pub documents: Documents,
+    pub documents: Arc<ArcSwap<Documents>>,
+    /// The server of a hub whose API group the sidecar has.
+    pub hub_server: Option<Arc<HubServer>>,
     pub rules: member::Rules,
     pub request_timeout: Duration,
     pub tunnels: Tunnels,

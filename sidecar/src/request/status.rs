@@ -27,6 +27,8 @@ use crate::tunnel::{REPLICA_HEADER, accounts};
 use crate::upstream::Error as Upstream;
 use crate::upstream::breaker::Unreachable;
 
+mod hub_server;
+
 /// Turns an error into the response to its request.
 pub fn response(error: &Error, record: &Record) -> Response<Body> {
     let hop = hop(error);
@@ -79,6 +81,7 @@ fn hop(error: &Error) -> Hop {
         Error::Inventory(Inventory::NotSynced) => Hop::Sidecar,
         Error::Inventory(Inventory::Unknown(..)) => Hop::ClusterUnknown,
         Error::Inventory(Inventory::ProxyOff { .. }) => Hop::ProxyOff,
+        Error::HubServer(error) => hub_server::hop(error),
         Error::Upstream(Upstream::Credential { .. }) => Hop::MemberAuthentication,
         Error::Upstream(
             Upstream::Impersonation { .. } | Upstream::Granted { .. } | Upstream::AccessQueueFull { .. },
@@ -187,6 +190,7 @@ impl Shape {
             Error::Impersonation(_) => bad_request(),
             Error::Clusters(error) => Self::of_clusters(error),
             Error::Attach(error) => Self::of_attach(error),
+            Error::HubServer(error) => Self::of_hub_server(error),
             Error::Inventory(Inventory::Unknown(..)) => shape(StatusCode::NOT_FOUND, "NotFound"),
             Error::Closing | Error::Inventory(Inventory::NotSynced) => {
                 Self { retry_after: A_SECOND, ..unavailable() }

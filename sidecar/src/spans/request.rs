@@ -67,6 +67,8 @@ impl RequestSpan {
         let (rest, cluster) = match &info.route {
             Route::Clusters(None) => ("", None),
             Route::Clusters(Some(_)) => ("/{:name}", None),
+            Route::HubObjects(objects) if objects.object.name.is_empty() => ("", None),
+            Route::HubObjects(_) => ("/{:name}", None),
             Route::Proxy(_, cluster, _) => ("/{:name}/proxy", Some(cluster)),
             Route::Attach(cluster) => ("/{:name}/attach", Some(cluster)),
             Route::Discovery(_) | Route::Health(_) | Route::Metrics | Route::Debug(_) => return,

@@ -4,6 +4,7 @@ use http::{HeaderMap, Request, header};
 
 use super::connection::Connection;
 use super::outgoing::Outgoing;
+use crate::identity::front_proxy_headers;
 use crate::identity::impersonation::{USER, member};
 
 /// A request that is ready for a member: clean headers, the member's address, our credential and
@@ -31,6 +32,22 @@ impl Prepared {
         identity.apply(headers)?;
         self_check(headers)?;
         Ok(Self { request, inner_proxy })
+    }
+
+    /// A request to the server of a hub, which takes the identity from its front proxy. The connection's credential is the
+    /// client certificate of that front proxy, and proves nothing to other servers.
+    pub fn for_hub_server(
+        mut request: Request<Outgoing>,
+        connection: &Connection,
+        identity: &front_proxy_headers::Headers,
+    ) -> Result<Self, member::Error> {
+        let headers = request.headers_mut();
+        headers.insert(header::HOST, connection.host());
+        identity.apply(headers)?;
+        match headers.get_all(front_proxy_headers::USER).iter().count() {
+            1 => Ok(Self { request, inner_proxy: false }),
+            _ => Err(member::Error::Present),
+        }
     }
 
     /// Whether a program of the member's users answers, and not the member itself.

@@ -144,6 +144,7 @@ fn run(cli: &Cli) -> Result<()> {
     }
     if only.contains(&Figure::Hubs) {
         print("Hubs: one small ConfigMap of a member of Karmada", &hubs::measure(*quick)?)?;
+        print("Hubs: one Cluster through the sidecar in front of Karmada's server", &hubs::objects(*quick)?)?;
         print("Hubs: start of a sidecar with many members", &hubs::start(*quick)?)?;
     }
     if only.iter().all(|&figure| figure == Figure::Hubs) && !only.is_empty() {

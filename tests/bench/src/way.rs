@@ -29,6 +29,8 @@ pub(crate) struct Way {
     server: String,
     ca: PathBuf,
     token: String,
+    /// What is asked for instead of the ConfigMap.
+    path: Option<String>,
     /// Who to act as; on the other ways the proxy says it.
     act_as: Option<User>,
     /// The processes of the proxy; none when there is none.
@@ -61,6 +63,7 @@ impl Ways {
             ca: sidecar.ca_certificate.clone(),
             // nginx puts the member's token in its place, but has as much to read.
             token: user.token.clone(),
+            path: None,
             act_as: None,
             pids,
         };
@@ -76,6 +79,7 @@ impl Ways {
                 server: format!("https://{}", upstream.address),
                 ca: upstream.ca.clone(),
                 token: upstream.token.clone(),
+                path: None,
                 act_as: Some(user.clone()),
                 pids: Vec::new(),
             },
@@ -90,7 +94,7 @@ impl Ways {
 impl Way {
     /// To a member below a server, as the caller of a token.
     pub(crate) fn at(name: &'static str, server: String, ca: &Path, token: &str, pids: Vec<u32>) -> Self {
-        Self { name, server, ca: ca.to_owned(), token: token.to_owned(), act_as: None, pids }
+        Self { name, server, ca: ca.to_owned(), token: token.to_owned(), path: None, act_as: None, pids }
     }
 
     /// The same by another sidecar.
@@ -101,6 +105,7 @@ impl Way {
             server: format!("{}{CLUSTERS}{path}", sidecar.url),
             ca: sidecar.ca_certificate.clone(),
             token: self.token.clone(),
+            path: None,
             act_as: None,
             pids: vec![sidecar.pid],
         }
@@ -114,6 +119,7 @@ impl Way {
             server: format!("{}{CLUSTERS}{path}", host.server),
             ca: host.ca_certificate.clone(),
             token: self.token.clone(),
+            path: None,
             act_as: None,
             pids: [self.pids.as_slice(), &[host.apiserver_pid()?]].concat(),
         })
@@ -127,14 +133,20 @@ impl Way {
             server: format!("{url}{CLUSTERS}/{cluster}/proxy"),
             ca: self.ca.clone(),
             token: self.token.clone(),
+            path: None,
             act_as: None,
             pids: self.pids.clone(),
         }
     }
 
-    /// The URL of the ConfigMap.
+    /// The same with another question.
+    pub(crate) fn asking(self, path: String) -> Self {
+        Self { path: Some(path), ..self }
+    }
+
+    /// The URL of what is asked for.
     pub(crate) fn url(&self) -> String {
-        format!("{}{}", self.server, CONFIG_MAP)
+        format!("{}{}", self.server, self.path.as_deref().unwrap_or(CONFIG_MAP))
     }
 
     /// The headers of a request.

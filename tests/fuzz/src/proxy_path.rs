@@ -64,6 +64,12 @@ fn agrees(info: &RequestInfo, method: &str, path: &str) {
             assert_eq!(upstream.verb, "get", "what is answered here only reads");
             assert_eq!(info.verb == Verb::Get, name.is_some());
         }
+        Route::HubObjects(objects) => {
+            assert!(of_clusters, "{upstream:?}");
+            assert_eq!(upstream.subresource, objects.object.subresource);
+            assert_ne!(upstream.subresource, "proxy", "a member is not asked through another server");
+            assert!(upstream.name.is_empty() || upstream.name == objects.object.name);
+        }
         Route::Debug(debug) => {
             assert!(!upstream.resource_request, "{upstream:?}");
             assert!(["GET", "HEAD", "PUT"].contains(&method), "{method}");

@@ -2,14 +2,23 @@
 //! else a definition of its Cluster; and members as `karmadactl join` and Karmada's
 //! unified-auth controller make them (karmada-io/karmada: `pkg/util/credential.go`, `pkg/controllers/unifiedauth`).
 
-use anyhow::{Context, Result};
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use testbed::Cluster;
 
 use crate::api::Api;
 use crate::bed::{bed, host, member};
+use crate::caller::Caller;
 use crate::own_fleet::OwnFleet;
+use crate::own_service;
 use crate::own_sidecar::OwnSidecar;
+use crate::plain_requests::get;
+use crate::relay::Relay;
 use crate::tool::Tool;
 use crate::turn::Turn;
 use crate::wait::{SOON, eventually};
@@ -28,6 +37,14 @@ pub struct Karmada {
 impl Karmada {
     /// `rights` is the manifest of what the sidecar may do besides.
     pub fn start(name: &str, rights: &str, flags: &[&str]) -> Result<Self> {
+        Self::with(name, rights, |fleet, inventory| fleet.sidecar(&[inventory, flags].concat()))
+    }
+
+    fn with(
+        name: &str,
+        rights: &str,
+        sidecar: impl FnOnce(&OwnFleet, &[&str]) -> Result<OwnSidecar>,
+    ) -> Result<Self> {
         let (turn, host, fleet) = (Turn::take("karmada")?, host()?, OwnFleet::new(name)?);
         if bed()?.host.karmada.is_none() {
             host.apply(&format!("{DEFINITIONS}/clusters.cluster.karmada.io"), &definition())?;
@@ -38,7 +55,7 @@ impl Karmada {
         for cluster in host.get(CLUSTERS)?["items"].as_array().into_iter().flatten() {
             host.delete(&cluster_path(cluster["metadata"]["name"].as_str().context("no name")?))?;
         }
-        let sidecar = fleet.sidecar(&[&["--inventory=membercluster,karmada"], flags].concat())?;
+        let sidecar = sidecar(&fleet, &["--inventory=membercluster,karmada"])?;
         Ok(Self { fleet, sidecar, host, _turn: turn })
     }
 
@@ -115,6 +132,77 @@ impl Karmada {
     }
 }
 
+/// The same, whose sidecar has Karmada's own server behind it. The host leads the group there when a test says so.
+pub struct InPlace {
+    karmada: Karmada,
+    /// The sidecar's way to Karmada's server.
+    pub relay: Relay,
+    /// The patch that makes the host lead the group to Karmada's server.
+    replaced: Value,
+    _folder: TempDir,
+}
+
+impl InPlace {
+    /// `deploy` has the manifest of what the sidecar may do besides.
+    pub fn start(name: &str, deploy: &Path) -> Result<Self> {
+        let server = bed()?.host.karmada.as_ref();
+        let server = server.context("the bed has no server of Karmada: --karmada host")?;
+        let address: SocketAddr = server.url.trim_start_matches("https://").parse()?;
+        // The certificate is for this address.
+        let (relay, folder) = (Relay::at(address.ip(), &server.url)?, tempfile::tempdir()?);
+        let [certificate, key] = server.front_proxy();
+        let file = |flag: &str, path: &Path| format!("--karmada-server-{flag}={}", path.display());
+        let flags = [
+            format!("--karmada-server=https://{}", relay.address),
+            file("ca-file", &server.ca_certificate),
+            file("client-certificate", &certificate),
+            file("client-key", &key),
+        ];
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        let rights = deploy.join("karmada.yaml").display().to_string();
+        let start = |fleet: &OwnFleet, inventory: &[&str]| {
+            fleet.replica(folder.path(), &[inventory, &flags].concat())
+        };
+        let karmada = Karmada::with(name, &rights, start)?;
+        let spec = karmada.host.get(API_SERVICE)?["spec"].clone();
+        let replaced = json!({
+            "metadata": {"annotations": {"fleet.kubectl-mc.dev/replaced": null}},
+            "spec": {"service": spec["service"], "caBundle": spec["caBundle"]},
+        });
+        let in_place = Self { karmada, relay, replaced, _folder: folder };
+        eventually("the sidecar has read the documents of Karmada's server", SOON, || {
+            let admin = Caller::certificate("e2e-in-place-documents", &["system:masters"])?;
+            let answer = get(&in_place.sidecar, &admin, "/apis/cluster.karmada.io/v1alpha1")?;
+            let (status, log) = (answer.status(), in_place.sidecar.log()?);
+            ensure!(status == 200, "{status} {}: {log}", answer.text());
+            Ok(Some(()))
+        })?;
+        Ok(in_place)
+    }
+
+    /// The Service of its sidecar on the host, as `hub-api apply --service` takes it.
+    pub fn service(&self) -> Result<String> {
+        let service = own_service::reference(&self.host, &self.fleet.namespace, &self.sidecar)?;
+        let word = |key: &str| service[key].as_str().unwrap_or_default();
+        Ok(format!("{}/{}:{}", word("namespace"), word("name"), service["port"]))
+    }
+}
+
+impl Deref for InPlace {
+    type Target = Karmada;
+
+    fn deref(&self) -> &Karmada {
+        &self.karmada
+    }
+}
+
+impl Drop for InPlace {
+    /// A test that failed in between leaves the group to Karmada's server all the same.
+    fn drop(&mut self) {
+        let _ = self.host.merge(API_SERVICE, &self.replaced);
+    }
+}
+
 /// The server of a member of the bed.
 pub fn server(of_bed: &str) -> Result<&'static str> {
     let cluster: &'static Cluster = member(of_bed)?;
@@ -187,3 +275,4 @@ fn definition() -> Value {
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.cluster.karmada.io";

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use crate::api::Api;
 use crate::bed::{bed, host, member};
 use crate::karmada::account_in;
 use crate::own_fleet::OwnFleet;
+use crate::own_service;
 use crate::own_sidecar::OwnSidecar;
 use crate::tool::Tool;
 use crate::turn::Turn;
@@ -51,42 +52,15 @@ impl KubeAdmiral {
 
     /// Has the host hand the group to this sidecar.
     fn register_group(&self, manifest: &Path) -> Result<()> {
-        let (namespace, name) = (&self.fleet.namespace, "mc-sidecar");
-        let (address, port) =
-            self.sidecar.sidecar.url.trim_start_matches("https://").rsplit_once(':').context("no port")?;
-        let port: u16 = port.parse()?;
-        let is_loopback = address.starts_with("127.");
-        let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}});
-        service["spec"] = match is_loopback {
-            true => json!({"type": "ExternalName", "externalName": "localhost"}),
-            false => json!({"ports": [{"name": "https", "port": 443, "targetPort": port}]}),
-        };
-        if !is_loopback {
-            let slice = json!({
-                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-                "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
-                "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
-                "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-            });
-            let path = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices/{name}");
-            self.host.apply(&path, &slice)?;
-        }
-        self.host.apply(&format!("/api/v1/namespaces/{namespace}/services/{name}"), &service)?;
+        let service = own_service::reference(&self.host, &self.fleet.namespace, &self.sidecar)?;
         let manifest = manifest.display().to_string();
         let read = ["create", "--dry-run=client", "-o", "json", "-f", &manifest];
         let mut registration: Value = serde_json::from_str(&Tool::admin(&bed()?.host)?.ok(&read)?)?;
         let spec = &mut registration["spec"];
         spec["caBundle"] = STANDARD.encode(std::fs::read(&self.sidecar.sidecar.ca_certificate)?).into();
-        let port = if is_loopback { port } else { 443 };
-        spec["service"] = json!({"namespace": namespace, "name": name, "port": port});
+        spec["service"] = service;
         self.host.apply(API_SERVICE, &registration)?;
-        eventually("the host serves the group", SOON, || {
-            let conditions = self.host.get(API_SERVICE)?["status"]["conditions"].clone();
-            let is_available =
-                |condition: &Value| condition["type"] == "Available" && condition["status"] == "True";
-            let mut conditions = conditions.as_array().into_iter().flatten();
-            Ok(conditions.any(is_available).then_some(()))
-        })
+        own_service::available(&self.host, API_SERVICE)
     }
 
     /// Registers a member of the bed as KubeAdmiral does, whose account there may do everything.

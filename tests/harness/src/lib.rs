@@ -17,7 +17,7 @@
 //! - [`registration`]: members that the host is told of; [`managed`]: one that the controllers look after
 //! - [`http1`], [`http2`]: HTTP exactly as written, for attacks
 //! - [`hostile`]: clients that do not play along; [`good_caller`]: one that does, and measures
-//! - [`own_sidecar`]: a sidecar of one test's own; [`usage`]: what a process costs
+//! - [`own_sidecar`]: a sidecar of one test's own, [`own_service`]: the host's Service of one; [`usage`]: what a process costs
 //! - [`own_fleet`]: members that a sidecar of one test's own looks after
 //! - [`karmada`]: members of Karmada's inventory
 //! - [`own_agent`]: an agent of one test's own, with its tunnel; [`private_network`]: a network that lets nothing in
@@ -60,6 +60,7 @@ pub mod oidc;
 pub mod openid_provider;
 pub mod own_agent;
 pub mod own_fleet;
+pub mod own_service;
 pub mod own_sidecar;
 pub mod peer;
 pub mod plain_requests;

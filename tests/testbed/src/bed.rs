@@ -174,6 +174,11 @@ pub struct Karmada {
 }
 
 impl Karmada {
+    /// The files of the client certificate of a front proxy that it trusts, beside the host's: certificate and key.
+    pub fn front_proxy(&self) -> [PathBuf; 2] {
+        ["front-client.crt", "front-client.key"].map(|name| self.dir.join(name))
+    }
+
     /// Stops it, until it is restarted.
     pub fn stop(&self) -> Result<()> {
         karmada::stop(self)

@@ -30,6 +30,11 @@ pub(crate) fn start(site: &Site<'_>, plan: &ClusterPlan, cluster: &Cluster) -> R
     let authority = Authority::create(&format!("{}-karmada-ca", plan.name), &dir, "ca")?;
     let service = format!("{SERVICE}.{NAMESPACE}.svc");
     authority.serving_files(&[&service, "localhost", &address.ip().to_string()], &dir, "serving")?;
+    // A front proxy beside the host's, which nothing else trusts.
+    let front = Authority::create(&format!("{}-karmada-front-ca", plan.name), &dir, "front-ca")?;
+    front.client_files(FRONT_PROXY, &[], &dir, "front-client")?;
+    let of_host = fs::read_to_string(cluster.dir.join("front-proxy-ca.crt"))?;
+    fs::write(dir.join("front-proxies.crt"), of_host + &fs::read_to_string(&front.certificate)?)?;
     let file = |name: &str| dir.join(name).display().to_string();
     let kubeconfig = cluster.kubeconfig.display();
     let args = vec![
@@ -42,6 +47,8 @@ pub(crate) fn start(site: &Site<'_>, plan: &ClusterPlan, cluster: &Cluster) -> R
         format!("--tls-cert-file={}", file("serving.crt")),
         format!("--tls-private-key-file={}", file("serving.key")),
         "--tls-min-version=VersionTLS13".to_owned(),
+        format!("--requestheader-client-ca-file={}", file("front-proxies.crt")),
+        format!("--requestheader-allowed-names=front-proxy-client,{FRONT_PROXY}"),
         "--audit-log-path=-".to_owned(),
         "--audit-log-maxage=0".to_owned(),
         "--audit-log-maxbackup=0".to_owned(),
@@ -112,6 +119,8 @@ fn objects(loopback: bool, address: SocketAddr, authority: &[u8]) -> Vec<Value> 
 }
 
 const NAME: &str = "karmada-aggregated-apiserver";
+/// The common name of the front proxy that a sidecar is.
+const FRONT_PROXY: &str = "kubectl-mc";
 const SERVICE: &str = NAME;
 const NAMESPACE: &str = "karmada-system";
 const API_SERVICE: &str = "apiservice/v1alpha1.cluster.karmada.io";

@@ -162,7 +162,11 @@ fn another_hub_has_hints_of_its_own() {
             for word in ["sidecar", "kubectl mc --context=h install", "access", "join"] {
                 let is_general = matches!(
                     hop,
-                    Hop::Sidecar | Hop::SidecarMissing | Hop::SidecarUnavailable | Hop::Request
+                    Hop::Sidecar
+                        | Hop::KarmadaServer
+                        | Hop::SidecarMissing
+                        | Hop::SidecarUnavailable
+                        | Hop::Request
                 );
                 assert!(is_general || !hint.replace("grants access", "").contains(word), "{hop}: {hint}");
             }

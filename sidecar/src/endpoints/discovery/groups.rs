@@ -9,8 +9,7 @@ pub(super) const AGGREGATED_V2: &str = "application/json;g=apidiscovery.k8s.io;v
 pub(super) const AGGREGATED_V2BETA1: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
-pub(super) fn list(served: &[Origin]) -> Value {
-    let groups: Vec<_> = served.iter().map(|&origin| group(origin)).collect();
+pub(super) fn list(groups: &[Value]) -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
@@ -43,8 +42,7 @@ pub(super) fn resources(origin: Origin) -> Value {
 
 /// All of the above in one. A `responseKind` that is null stops older clients
 /// (kubernetes/kubernetes#118361).
-pub(super) fn aggregated(version: &str, served: &[Origin]) -> Value {
-    let items: Vec<_> = served.iter().map(|&origin| aggregated_group(origin)).collect();
+pub(super) fn aggregated(version: &str, items: &[Value]) -> Value {
     json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": format!("apidiscovery.k8s.io/{version}"),
@@ -53,7 +51,7 @@ pub(super) fn aggregated(version: &str, served: &[Origin]) -> Value {
     })
 }
 
-fn aggregated_group(origin: Origin) -> Value {
+pub(super) fn aggregated_group(origin: Origin) -> Value {
     let (group, version) = (origin.grant_group(), origin.grant_version());
     let kind = json!({"group": group, "version": version, "kind": kind(origin)});
     json!({

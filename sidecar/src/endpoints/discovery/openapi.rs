@@ -43,6 +43,16 @@ pub(super) fn v3(origin: Origin) -> Value {
     })
 }
 
+/// The document with the paths and the schemas of another server's.
+pub(super) fn merged(mut own: Value, other: &Value) -> Value {
+    for key in ["paths", "definitions"] {
+        if let (Some(own), Some(other)) = (own[key].as_object_mut(), other[key].as_object()) {
+            own.extend(other.clone());
+        }
+    }
+    own
+}
+
 /// Clients keep a document for as long as its hash stays.
 pub(super) fn v3_index<'a>(hashes: impl Iterator<Item = (Origin, &'a str)>) -> Value {
     let documents = hashes.map(|(origin, hash)| {

@@ -64,7 +64,7 @@ impl Headers {
                 if rules.omits(key) || values.is_empty() {
                     continue;
                 }
-                let name = extra_name(key)?;
+                let name = extra_name(EXTRA, key)?;
                 for text in values {
                     headers.push((name.clone(), value("extra value", text)?));
                 }
@@ -126,7 +126,7 @@ impl Rules {
 
 /// A value must reach the member as it is. White space at either end would be lost on the way, and
 /// the member would see another identity.
-fn value(what: &'static str, text: &str) -> Result<HeaderValue, Error> {
+pub(in crate::identity) fn value(what: &'static str, text: &str) -> Result<HeaderValue, Error> {
     let blank = |b: &u8| matches!(b, b' ' | b'\t');
     let bytes = text.as_bytes();
     if bytes.is_empty() || bytes.first().is_some_and(blank) || bytes.last().is_some_and(blank) {
@@ -136,11 +136,11 @@ fn value(what: &'static str, text: &str) -> Result<HeaderValue, Error> {
 }
 
 /// Escapes a key as client-go does: every byte that no header name may have, and `%` itself.
-fn extra_name(key: &str) -> Result<HeaderName, Error> {
+pub(in crate::identity) fn extra_name(prefix: &str, key: &str) -> Result<HeaderName, Error> {
     if key.is_empty() {
         return Err(Error::NotCarried("extra key", String::new()));
     }
-    let mut name = EXTRA.to_owned();
+    let mut name = prefix.to_owned();
     for byte in key.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => name.push(char::from(byte)),
@@ -171,7 +171,7 @@ pub enum Error {
          --as-group, or with all of its groups"
     )]
     WithoutGroups(String),
-    #[error("the {0} {1:?} cannot be written into an impersonation header")]
+    #[error("the {0} {1:?} cannot be written into a header")]
     NotCarried(&'static str, String),
     #[error("the request already has impersonation headers")]
     Present,

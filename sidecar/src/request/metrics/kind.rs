@@ -40,6 +40,7 @@ enum Object {
     Attach,
     Cluster,
     Clusters,
+    HubObjects(Origin),
     Path(&'static str),
     #[default]
     Unknown,
@@ -58,6 +59,7 @@ impl Kind {
             Route::Attach(_) => (Verb::Connect, Object::Attach),
             Route::Clusters(Some(_)) => (Verb::of(info.verb.as_str()), Object::Cluster),
             Route::Clusters(None) => (Verb::of(info.verb.as_str()), Object::Clusters),
+            Route::HubObjects(objects) => (Verb::of(objects.verb.as_str()), Object::HubObjects(objects.hub)),
             Route::Discovery(document) => (Verb::Get, Object::Path(document.path())),
             Route::Health(_) => (Verb::Get, Object::Path("/healthz")),
             Route::Metrics => (Verb::Get, Object::Path("/metrics")),
@@ -127,7 +129,7 @@ impl Object {
         match self {
             Self::Proxy(_) => ("resource", "proxy"),
             Self::Attach => ("resource", "attach"),
-            Self::Cluster => ("resource", ""),
+            Self::Cluster | Self::HubObjects(_) => ("resource", ""),
             Self::Clusters => ("cluster", ""),
             Self::Path(path) => ("", path),
             Self::Unknown => ("", ""),
@@ -145,7 +147,7 @@ impl EncodeLabelSet for Kind {
         let (scope, subresource) = self.object.labels();
         let [group, version, resource] = match self.object {
             Object::Path(_) | Object::Unknown => [""; 3],
-            Object::Proxy(group) => labels_of(group),
+            Object::Proxy(group) | Object::HubObjects(group) => labels_of(group),
             Object::Attach | Object::Cluster | Object::Clusters => labels_of(Origin::MemberCluster),
         };
         for label in [

@@ -152,6 +152,7 @@ impl SelfManaged {
         let bundle = ByteString(authority.bundle.clone().into_bytes());
         let mut published = self.publish_to(API_SERVICE, &bundle).await?;
         if let Some(name) = &self.of_hub
+            && self.leads_here(name).await?
             && self.publish_to(name, &bundle).await? == Published::Now
         {
             published = Published::Now;
@@ -162,6 +163,21 @@ impl SelfManaged {
             Published::Nowhere | Published::Now => self.published = None,
         }
         Ok(published)
+    }
+
+    /// Whether an APIService leads to the Service of our own: another server may have the hub's group.
+    async fn leads_here(&self, name: &str) -> anyhow::Result<bool> {
+        let service = async |name: &str| {
+            let found = match self.registrations.get_opt(name).await {
+                // It cannot lead here before `hub-api apply`, which gives the right.
+                Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
+                found => found,
+            };
+            let found = found.with_context(|| format!("APIService {name} cannot be read"))?;
+            anyhow::Ok(found.and_then(|found| found.spec?.service))
+        };
+        let own = service(API_SERVICE).await?;
+        Ok(own.is_some() && own == service(name).await?)
     }
 
     async fn publish_to(&self, name: &str, bundle: &ByteString) -> anyhow::Result<Published> {

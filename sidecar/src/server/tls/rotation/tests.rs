@@ -74,11 +74,15 @@ fn host() -> Arc<Mutex<Host>> {
     Arc::new(Mutex::new(Host { secret, ..Host::default() }))
 }
 
+fn service(name: &str) -> Value {
+    json!({"namespace": "kubectl-mc-system", "name": name, "port": 443})
+}
+
 fn register(host: &Arc<Mutex<Host>>) {
     let registration = json!({
         "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
         "metadata": {"name": API_SERVICE, "resourceVersion": "0"},
-        "spec": {"groupPriorityMinimum": 100, "versionPriority": 10},
+        "spec": {"groupPriorityMinimum": 100, "versionPriority": 10, "service": service("mc-sidecar")},
     });
     host.lock().unwrap().registration = Some(registration);
 }
@@ -134,12 +138,18 @@ async fn group_of_a_hub_has_the_same_bundle() {
     let mut replica = replica(&host, &readiness).also_for(Some(Origin::KubeAdmiral));
     settle(&mut replica).await;
     assert!(host.lock().unwrap().of_hub.is_none(), "it is not registered");
-    let registration = json!({
-        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-        "metadata": {"name": "v1alpha1.aggregated.kubeadmiral.io", "resourceVersion": "0"},
-        "spec": {"groupPriorityMinimum": 100, "versionPriority": 10},
-    });
-    host.lock().unwrap().of_hub = Some(registration);
+    let registration = |service: Value| {
+        json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": {"name": "v1alpha1.aggregated.kubeadmiral.io", "resourceVersion": "0"},
+            "spec": {"groupPriorityMinimum": 100, "versionPriority": 10, "service": service},
+        })
+    };
+    host.lock().unwrap().of_hub = Some(registration(service("another")));
+    settle(&mut replica).await;
+    let of_hub = host.lock().unwrap().of_hub.clone().unwrap();
+    assert_eq!(of_hub["spec"]["caBundle"], Value::Null, "it leads to another server");
+    host.lock().unwrap().of_hub = Some(registration(service("mc-sidecar")));
     settle(&mut replica).await;
     let of_hub = host.lock().unwrap().of_hub.clone().unwrap();
     assert_eq!(of_hub["spec"]["caBundle"], bundle(&host));

@@ -1,0 +1,255 @@
+//! `kubectl mc hub-api`: has the host hand the API group of another hub to the sidecar, which stands in front of the hub's
+//! own server, and gives it back.
+//!
+//! The APIService of the group decides, and remembers in an annotation where it led before.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::Method;
+use kubectl_mc_api::names::{API_SERVICE, NAMESPACE, REPLACED};
+use kubectl_mc_api::{Hop, Origin, manifests};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::apply::Apply;
+use crate::apply::delete::Delete;
+use crate::cli::{Flags, Hub, HubApiApplyArgs, HubApiArgs, HubApiCommand, HubApiRemoveArgs};
+use crate::cluster::connection;
+use crate::env::Env;
+use crate::error::{Explain, Failure};
+use crate::exit::ExitStatus;
+use crate::join::side::Side;
+use crate::printer::Printer;
+use crate::progress::Progress;
+use crate::settings::Settings;
+
+mod target;
+
+use target::Target;
+
+pub(crate) fn run(
+    arguments: &HubApiArgs,
+    flags: &Flags,
+    env: &Env,
+    printer: &Printer,
+) -> Result<ExitStatus, Failure> {
+    let options = Settings::host_of(flags, env)?;
+    connection::run(async {
+        let host = Side { role: "host", at: connection::connect(&options, env).await? };
+        match &arguments.command {
+            HubApiCommand::Apply(arguments) => apply(arguments, &host, printer).await,
+            HubApiCommand::Remove(arguments) => remove(arguments, &host, printer).await,
+        }
+    })
+}
+
+async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> Result<ExitStatus, Failure> {
+    let group = Group::of(arguments.group_of);
+    let wanted = match &arguments.service {
+        Some(service) => Target::given(service, arguments.certificate_authority.as_deref())?,
+        None => {
+            let own = host.get(&api_service(API_SERVICE)).await?.ok_or(HubApiError::NotInstalled)?;
+            Target::of(&own).ok_or(HubApiError::NotInstalled)?
+        }
+    };
+    let current = host.get(&group.path()).await?.ok_or(HubApiError::NoGroup { group })?;
+    if Target::of(&current).is_some_and(|now| now.service == wanted.service) {
+        printer.out_line(&format!("{} leads to the sidecar already", group.api_service));
+        return Ok(ExitStatus::Success);
+    }
+    let replaced = Target::of(&current).ok_or(HubApiError::Local { group })?;
+    let rights = manifests::hub_api_rights(&arguments.namespace).map_err(HubApiError::Manifest)?;
+    let mut patch = wanted.patch();
+    patch["metadata"] = json!({
+        "resourceVersion": current["metadata"]["resourceVersion"], "annotations": {REPLACED: replaced.to_text()},
+    });
+    let applying = Apply { dry_run: arguments.dry_run, force_conflicts: false };
+    let applied = applying.all(host.target(), rights).await?;
+    applied.iter().for_each(|one| printer.out_line(&one.line(arguments.dry_run)));
+    if arguments.dry_run {
+        host.merge(&group.dry_run(), &patch).await?;
+        printer.out_line(&format!(
+            "{} leads to {wanted} instead of {replaced} (server dry run)",
+            group.api_service
+        ));
+        return Ok(ExitStatus::Success);
+    }
+    host.merge(&group.path(), &patch).await?;
+    let step = Progress::new(printer);
+    let waiting = step.step("waiting for the sidecar to serve the group");
+    match group.answers_by(host, Some(Hop::KarmadaServer), arguments.timeout).await? {
+        Ok(()) => waiting.done(),
+        Err(last) => {
+            drop(waiting);
+            put_back(&replaced, group, host).await?;
+            return Err(HubApiError::NotServed { group, last, within: arguments.timeout }.into());
+        }
+    }
+    printer.out_line(&format!("{} leads to {wanted} instead of {replaced}", group.api_service));
+    Ok(ExitStatus::Success)
+}
+
+async fn remove(arguments: &HubApiRemoveArgs, host: &Side, printer: &Printer) -> Result<ExitStatus, Failure> {
+    let group = Group::of(arguments.group_of);
+    let current = host.get(&group.path()).await?.ok_or(HubApiError::NoGroup { group })?;
+    let replaced = current["metadata"]["annotations"][REPLACED].as_str();
+    let Some(replaced) = replaced else {
+        printer.note_line(&format!(
+            "nothing to put back: {} was not changed by hub-api apply",
+            group.api_service
+        ));
+        return Ok(ExitStatus::Success);
+    };
+    let replaced = Target::read(replaced).ok_or(HubApiError::Annotation { group })?;
+    if arguments.dry_run {
+        host.merge(&group.dry_run(), &put_back_patch(&replaced)).await?;
+        printer.out_line(&format!("{} leads to {replaced} again (server dry run)", group.api_service));
+        return Ok(ExitStatus::Success);
+    }
+    put_back(&replaced, group, host).await?;
+    let rights = manifests::hub_api_rights(NAMESPACE).map_err(HubApiError::Manifest)?;
+    let deleted =
+        Delete { dry_run: false, timeout: arguments.timeout }.all(host.target(), rights.into_iter()).await?;
+    deleted.iter().for_each(|object| printer.out_line(&format!("{object} deleted")));
+    if let Err(last) = group.answers_by(host, None, arguments.timeout).await? {
+        return Err(HubApiError::NotBack { group, target: replaced.to_string(), last }.into());
+    }
+    printer.out_line(&format!("{} leads to {replaced} again", group.api_service));
+    Ok(ExitStatus::Success)
+}
+
+/// Puts the APIServices of hubs back that lead to the sidecar, before it is removed.
+pub(crate) async fn put_all_back(host: &Side, dry_run: bool, printer: &Printer) -> Result<(), Failure> {
+    let group = Group::of(Hub::Karmada);
+    let Some(current) = host.readable(&group.path()).await? else { return Ok(()) };
+    let Some(replaced) = current["metadata"]["annotations"][REPLACED].as_str() else { return Ok(()) };
+    let replaced = Target::read(replaced).ok_or(HubApiError::Annotation { group })?;
+    if !dry_run {
+        put_back(&replaced, group, host).await?;
+    }
+    let remark = if dry_run { " (dry run)" } else { "" };
+    printer.out_line(&format!("{} leads to {replaced} again{remark}", group.api_service));
+    Ok(())
+}
+
+async fn put_back(replaced: &Target, group: Group, host: &Side) -> Result<(), Failure> {
+    host.merge(&group.path(), &put_back_patch(replaced)).await?;
+    Ok(())
+}
+
+fn put_back_patch(replaced: &Target) -> Value {
+    let mut patch = replaced.patch();
+    patch["metadata"] = json!({"annotations": {REPLACED: null}});
+    patch
+}
+
+/// The API group of a hub.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    api_service: &'static str,
+    collection: &'static str,
+}
+
+impl Group {
+    fn of(hub: Hub) -> Self {
+        let Hub::Karmada = hub;
+        Self { api_service: KARMADA, collection: Origin::Karmada.collection() }
+    }
+
+    fn path(self) -> String {
+        api_service(self.api_service)
+    }
+
+    fn dry_run(self) -> String {
+        format!("{}?dryRun=All", self.path())
+    }
+
+    /// Waits until the group answers through this hop; what it answered last if it does not.
+    async fn answers_by(
+        self,
+        host: &Side,
+        hop: Option<Hop>,
+        timeout: Duration,
+    ) -> Result<Result<(), String>, Failure> {
+        let (deadline, path) = (Instant::now() + timeout, format!("{}?limit=1", self.collection));
+        loop {
+            let answer = host.send(Method::GET, &path, None).await?;
+            if answer.status.is_success() && answer.hop == hop {
+                return Ok(Ok(()));
+            }
+            if Instant::now() >= deadline {
+                return Ok(Err(format!("{}: {}", answer.status, answer.message())));
+            }
+            sleep(INTERVAL).await;
+        }
+    }
+}
+
+fn api_service(name: &str) -> String {
+    format!("/apis/apiregistration.k8s.io/v1/apiservices/{name}")
+}
+
+const KARMADA: &str = "v1alpha1.cluster.karmada.io";
+const INTERVAL: Duration = Duration::from_millis(500);
+
+#[derive(Debug, thiserror::Error)]
+enum HubApiError {
+    #[error(
+        "the sidecar is not installed on the host: APIService {API_SERVICE} does not exist or names no Service"
+    )]
+    NotInstalled,
+    #[error("the host has no APIService {}", group.api_service)]
+    NoGroup { group: Group },
+    #[error("APIService {} names no Service: the host's kube-apiserver serves the group itself", group.api_service)]
+    Local { group: Group },
+    #[error("annotation {REPLACED} of APIService {} is not what hub-api apply wrote", group.api_service)]
+    Annotation { group: Group },
+    #[error("the rights of the sidecar: {0}")]
+    Manifest(manifests::Error),
+    #[error("cannot read the CA {}: {error}", path.display())]
+    Authority { path: PathBuf, error: std::io::Error },
+    #[error("{0:?} is not NAMESPACE/NAME or NAMESPACE/NAME:PORT")]
+    Service(String),
+    #[error(
+        "the sidecar did not serve the group of {} within {within:?}, so the APIService is as it was: {last}",
+        group.api_service
+    )]
+    NotServed { group: Group, last: String, within: Duration },
+    #[error("{} leads to {target} again, but it does not answer: {last}", group.api_service)]
+    NotBack { group: Group, target: String, last: String },
+}
+
+impl Explain for HubApiError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::NotInstalled => "install it: kubectl mc install".to_owned(),
+            Self::NoGroup { .. } => {
+                "name the kubeconfig context of Karmada's API server by --context".to_owned()
+            }
+            Self::Local { .. } | Self::Manifest(_) => return None,
+            Self::Annotation { group } => format!("see: kubectl get {} -o yaml", group.kubectl_name()),
+            Self::Authority { .. } => "name a PEM file by --certificate-authority".to_owned(),
+            Self::Service(_) => "for example --service=kubectl-mc-system/mc-sidecar".to_owned(),
+            Self::NotServed { .. } => {
+                "the sidecar needs --inventory=membercluster,karmada and --karmada-server, see its log and \
+                 docs/how-to/karmada-in-place.md"
+                    .to_owned()
+            }
+            Self::NotBack { group, .. } => format!("see: kubectl describe {}", group.kubectl_name()),
+        })
+    }
+
+    fn status(&self) -> ExitStatus {
+        match self {
+            Self::Service(_) => ExitStatus::Usage,
+            _ => ExitStatus::Failed,
+        }
+    }
+}
+
+impl Group {
+    fn kubectl_name(self) -> String {
+        format!("apiservice {}", self.api_service)
+    }
+}

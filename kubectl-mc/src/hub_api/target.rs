@@ -1,0 +1,121 @@
+//! Where an APIService leads (apiregistration.k8s.io/v1: `APIServiceSpec`).
+
+use std::fmt;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::HubApiError;
+
+/// The Service, and how the host verifies it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Target {
+    pub(super) service: Service,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ca_bundle: Option<String>,
+    #[serde(default, rename = "insecureSkipTLSVerify")]
+    insecure_skip_tls_verify: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Service {
+    namespace: String,
+    name: String,
+    #[serde(default = "https")]
+    port: u16,
+}
+
+fn https() -> u16 {
+    443
+}
+
+impl Target {
+    /// Nothing for one that the kube-apiserver serves itself.
+    pub(super) fn of(api_service: &Value) -> Option<Self> {
+        serde_json::from_value(api_service["spec"].clone()).ok()
+    }
+
+    /// What flags say.
+    pub(super) fn given(service: &str, authority: Option<&Path>) -> Result<Self, HubApiError> {
+        let invalid = || HubApiError::Service(service.to_owned());
+        let (namespace, rest) = service.split_once('/').ok_or_else(invalid)?;
+        let (name, port) = match rest.split_once(':') {
+            Some((name, port)) => (name, port.parse().map_err(|_| invalid())?),
+            None => (rest, https()),
+        };
+        if namespace.is_empty() || name.is_empty() || name.contains('/') {
+            return Err(invalid());
+        }
+        let read = |path: &Path| {
+            let bundle = std::fs::read(path);
+            let bundle = bundle.map_err(|error| HubApiError::Authority { path: path.to_owned(), error })?;
+            Ok(STANDARD.encode(bundle))
+        };
+        let ca_bundle = authority.map(read).transpose()?;
+        let service = Service { namespace: namespace.to_owned(), name: name.to_owned(), port };
+        Ok(Self { service, ca_bundle, insecure_skip_tls_verify: false })
+    }
+
+    /// The JSON merge patch that makes an APIService lead here.
+    pub(super) fn patch(&self) -> Value {
+        let Self { service, ca_bundle, insecure_skip_tls_verify } = self;
+        let insecure = insecure_skip_tls_verify.then_some(true);
+        json!({"spec": {"service": service, "caBundle": ca_bundle, "insecureSkipTLSVerify": insecure}})
+    }
+
+    /// For an annotation.
+    pub(super) fn to_text(&self) -> String {
+        json!(self).to_string()
+    }
+
+    /// Out of an annotation.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Service { namespace, name, port } = &self.service;
+        match port {
+            443 => write!(f, "Service {namespace}/{name}"),
+            port => write!(f, "Service {namespace}/{name}:{port}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn annotation_puts_back_what_was_there() {
+        for spec in [
+            json!({"service": {"namespace": "karmada-system", "name": "aa", "port": 443}, "caBundle": "Y2E="}),
+            json!({"service": {"namespace": "karmada-system", "name": "aa"}, "insecureSkipTLSVerify": true}),
+        ] {
+            let target = Target::of(&json!({"spec": spec})).unwrap();
+            let back = Target::read(&target.to_text()).unwrap();
+            assert_eq!(back, target);
+            // A merge patch removes what is null.
+            let patch = back.patch();
+            assert_eq!(patch["spec"]["caBundle"], spec["caBundle"]);
+            assert_eq!(patch["spec"]["insecureSkipTLSVerify"], spec["insecureSkipTLSVerify"]);
+        }
+        assert_eq!(Target::of(&json!({"spec": {"group": "apps"}})), None);
+    }
+
+    #[test]
+    fn service_of_a_flag_has_a_namespace() {
+        let shown = |text: &str| Target::given(text, None).map(|target| target.to_string());
+        assert_eq!(shown("a/b").unwrap(), "Service a/b");
+        assert_eq!(shown("a/b:6443").unwrap(), "Service a/b:6443");
+        for text in ["b", "a/", "/b", "a/b/c", "a/b:x", "a/b:99999"] {
+            assert!(matches!(shown(text), Err(HubApiError::Service(_))), "{text}");
+        }
+    }
+}

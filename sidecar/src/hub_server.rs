@@ -1,0 +1,337 @@
+//! The server that a hub has for its own objects, behind the sidecar: the sidecar has the whole API group, answers for the
+//! proxy to members itself, and hands all else on as the caller. The server takes the caller's identity from the sidecar
+//! as from the host's front proxy, by a client certificate of a CA that only that server trusts.
+//!
+//! - [`agents`]: what an agent of Karmada may do
+//! - [`documents`]: discovery and OpenAPI of the group, kept while the server is away
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body as _;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use k8s_openapi::ByteString;
+use kubectl_mc_api::direct::Server;
+use kubectl_mc_api::{ClusterName, Hop};
+use prometheus_client::metrics::gauge::Gauge;
+use serde_json::Value;
+use tokio::time::timeout_at;
+
+use crate::endpoints::discovery::Documents;
+use crate::identity::Identity;
+use crate::identity::front_proxy_headers::Headers;
+use crate::identity::impersonation::member;
+use crate::request::body::Body;
+use crate::request::headers::{self, HOP, Loop};
+use crate::request::limits::{self, MemberBounds, Permit};
+use crate::request::request_info::HubObjects;
+use crate::tunnel::registry::AgentTunnels;
+use crate::upstream::connection::Connection;
+use crate::upstream::outgoing::{self, Outgoing};
+use crate::upstream::prepared::Prepared;
+use crate::upstream::{self, Over, Upstream};
+
+mod agents;
+mod documents;
+
+use agents::{Caller, MAX_WRITE, Write};
+
+/// How the server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub server: Server,
+    pub ca: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    /// The namespace of the Secrets that Clusters refer to.
+    pub namespace: String,
+}
+
+/// The server behind the sidecar.
+pub struct HubServer {
+    config: Config,
+    tunnels: Arc<AgentTunnels>,
+    upstream: ArcSwap<Upstream>,
+    files: ArcSwap<Data>,
+    name: ClusterName,
+    bounds: MemberBounds,
+}
+
+type Data = BTreeMap<String, ByteString>;
+
+impl HubServer {
+    /// # Errors
+    ///
+    /// A file cannot be read, or is not what its flag says.
+    pub fn new(
+        config: Config,
+        tunnels: &Arc<AgentTunnels>,
+        bounds: MemberBounds,
+    ) -> Result<Arc<Self>, ConfigError> {
+        let files = config.read()?;
+        let name: ClusterName = NAME.parse().map_err(|_| ConfigError::Name)?;
+        let upstream = upstream(name.clone(), &files, tunnels)?;
+        let (upstream, files) = (ArcSwap::from_pointee(upstream), ArcSwap::from_pointee(files));
+        Ok(Arc::new(Self { config, tunnels: tunnels.clone(), upstream, files, name, bounds }))
+    }
+
+    /// Admits a request, so that a slow server takes no more than the share of a member.
+    pub async fn admit(&self, caller: limits::Caller, due: Option<Instant>) -> Result<Permit, limits::Error> {
+        match due {
+            Some(due) => self.bounds.admit(&self.name, caller, due).await,
+            None => self.bounds.admit_watch(&self.name, caller),
+        }
+    }
+
+    /// Keeps the documents of the group and the certificates up to date, until the process ends.
+    pub async fn follow(self: Arc<Self>, published: Arc<ArcSwap<Documents>>) {
+        documents::follow(&self, &published).await;
+    }
+
+    /// Sends a request and passes the answer on. The head must be there when the request is `due`, if it ever is.
+    pub async fn respond(
+        &self,
+        objects: &HubObjects,
+        request: Request<Incoming>,
+        identity: &Identity,
+        due: Option<Instant>,
+    ) -> Result<Response<Body>, Error> {
+        let caller = Caller::of(identity)?;
+        let (parts, body) = request.into_parts();
+        let answered = async {
+            let query = parts.uri.query();
+            match caller {
+                Caller::Agent(cluster) if agents::is_of_collection(objects) => {
+                    let query = agents::own_only(cluster, query);
+                    self.forward(&parts, objects, Some(&query), identity, outgoing::callers(body)).await
+                }
+                Caller::Agent(cluster) if agents::is_checked(objects) => {
+                    let body = self.checked(cluster, &parts, objects, identity, body).await?;
+                    self.forward(&parts, objects, query, identity, outgoing::document(body.into())).await
+                }
+                _ => self.forward(&parts, objects, query, identity, outgoing::callers(body)).await,
+            }
+        };
+        let mut response = match due {
+            None => answered.await?,
+            Some(due) => timeout_at(due.into(), answered).await.unwrap_or(Err(Error::Late))?,
+        };
+        headers::clean_response(response.headers_mut(), false);
+        response.headers_mut().insert(HOP, HeaderValue::from_static(Hop::KarmadaServer.as_str()));
+        Ok(response)
+    }
+
+    /// What an agent's write carries, if it may.
+    async fn checked(
+        &self,
+        cluster: &str,
+        parts: &Parts,
+        objects: &HubObjects,
+        identity: &Identity,
+        body: Incoming,
+    ) -> Result<Bytes, Error> {
+        let body = match Limited::new(body, MAX_WRITE).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => return Err(agents::Refused::TooLarge.into()),
+            Err(_) => return Err(Error::BrokenBody),
+        };
+        let write = Write::read(&parts.method, &parts.headers, &body)?;
+        let current = match write.needs_current() {
+            true => self.get(objects.path.as_str(), identity).await?,
+            false => None,
+        };
+        write.check(cluster, &self.config.namespace, current.as_ref())?;
+        Ok(body)
+    }
+
+    /// Sends a request, and once more if the connection had ended before and it only reads (RFC 9112, 9.3.1).
+    async fn forward(
+        &self,
+        parts: &Parts,
+        objects: &HubObjects,
+        query: Option<&str>,
+        identity: &Identity,
+        body: Outgoing,
+    ) -> Result<Response<Body>, Error> {
+        let is_safe = matches!(parts.method, Method::GET | Method::HEAD) && body.is_end_stream();
+        let upstream = self.upstream.load_full();
+        let prepare = |body| {
+            let mut sent = headers::forwarded(&parts.headers, false);
+            sent.insert(header::VIA, headers::via(&parts.headers, parts.version)?);
+            let path = objects.path.as_str();
+            prepared(&upstream, parts.method.clone(), path, query, sent, identity, body)
+        };
+        let mut answered = upstream.send(prepare(body)?, Over::Any).await;
+        if is_safe && matches!(answered, Err(upstream::Error::Stale { .. })) {
+            answered = upstream.send(prepare(outgoing::nothing())?, Over::New).await;
+        }
+        Ok(answered?.map(Body::Upstream))
+    }
+
+    /// A document of the server, as somebody; nothing if there is none.
+    async fn get(&self, path: &str, identity: &Identity) -> Result<Option<Value>, Error> {
+        let bytes = self.get_as(path, "application/json", identity).await?;
+        bytes
+            .map(|bytes| serde_json::from_slice(&bytes))
+            .transpose()
+            .map_err(|_| Error::invalid("it sent no JSON"))
+    }
+
+    async fn get_as(
+        &self,
+        path: &str,
+        accept: &'static str,
+        identity: &Identity,
+    ) -> Result<Option<Bytes>, Error> {
+        let upstream = self.upstream.load_full();
+        let ask = || {
+            let mut sent = HeaderMap::new();
+            sent.insert(header::ACCEPT, HeaderValue::from_static(accept));
+            prepared(&upstream, Method::GET, path, None, sent, identity, outgoing::nothing())
+        };
+        let mut answered = upstream.send(ask()?, Over::Any).await;
+        if matches!(answered, Err(upstream::Error::Stale { .. })) {
+            answered = upstream.send(ask()?, Over::New).await;
+        }
+        let response = answered?;
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND => return Ok(None),
+            status => return Err(Error::Invalid(format!("it answered {status} to GET {path}"))),
+        }
+        let body = Limited::new(response.into_body(), MAX_DOCUMENT).collect().await;
+        Ok(Some(body.map_err(|error| Error::Invalid(error.to_string()))?.to_bytes()))
+    }
+
+    /// Takes new certificates over.
+    fn reload(&self) -> Result<(), ConfigError> {
+        let files = self.config.read()?;
+        if files != **self.files.load() {
+            self.upstream.store(Arc::new(upstream(self.name.clone(), &files, &self.tunnels)?));
+            self.files.store(Arc::new(files));
+        }
+        Ok(())
+    }
+}
+
+fn prepared(
+    upstream: &Upstream,
+    method: Method,
+    path: &str,
+    query: Option<&str>,
+    headers: HeaderMap,
+    identity: &Identity,
+    body: Outgoing,
+) -> Result<Prepared, Error> {
+    let uri = upstream.connection().target(path, query).map_err(upstream::Error::Target)?;
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
+    *request.uri_mut() = uri;
+    *request.headers_mut() = headers;
+    Ok(Prepared::for_hub_server(request, upstream.connection(), &Headers::new(identity)?)?)
+}
+
+fn upstream(name: ClusterName, files: &Data, tunnels: &Arc<AgentTunnels>) -> Result<Upstream, ConfigError> {
+    let connection = Connection::parse(files)?;
+    Ok(Upstream::new(name, connection, Gauge::default(), tunnels)?)
+}
+
+impl Config {
+    /// The same as the data of a member's Secret.
+    fn read(&self) -> Result<Data, ConfigError> {
+        let file = |key: &str, flag: &'static str, path: &Path| {
+            let read = std::fs::read(path);
+            let data = read.map_err(|error| ConfigError::File { flag, path: path.to_owned(), error })?;
+            Ok::<_, ConfigError>((key.to_owned(), ByteString(data)))
+        };
+        Ok(BTreeMap::from([
+            ("server".to_owned(), ByteString(self.server.to_string().into_bytes())),
+            file("ca.crt", "karmada-server-ca-file", &self.ca)?,
+            file("tls.crt", "karmada-server-client-certificate", &self.certificate)?,
+            file("tls.key", "karmada-server-client-key", &self.key)?,
+        ]))
+    }
+}
+
+impl fmt::Debug for HubServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HubServer").field("server", &self.config.server).finish_non_exhaustive()
+    }
+}
+
+/// Why the connection to the server cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("--{flag}: cannot read {}: {error}", path.display())]
+    File { flag: &'static str, path: PathBuf, error: std::io::Error },
+    #[error("the connection to {NAME}: {0}")]
+    Connection(#[from] upstream::connection::Error),
+    #[error("{NAME} is not a name")]
+    Name,
+}
+
+/// Why a request for objects of a hub gets no answer of its server.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{NAME} is unreachable: {0}")]
+    Unreachable(String),
+    #[error("{NAME} did not answer before the request's deadline")]
+    Late,
+    #[error(
+        "{NAME} does not accept the sidecar as a front proxy: the file of its --requestheader-client-ca-file must have \
+         the CA of the sidecar's --karmada-server-client-certificate"
+    )]
+    Untrusted,
+    #[error("{NAME} sent an invalid response: {0}")]
+    Invalid(String),
+    #[error("the request's body ended early")]
+    BrokenBody,
+    #[error(transparent)]
+    Refused(#[from] agents::Refused),
+    #[error(transparent)]
+    Identity(#[from] member::Error),
+    #[error(transparent)]
+    Loop(#[from] Loop),
+}
+
+impl Error {
+    fn invalid(what: &str) -> Self {
+        Self::Invalid(what.to_owned())
+    }
+}
+
+impl From<upstream::Error> for Error {
+    fn from(error: upstream::Error) -> Self {
+        match error {
+            upstream::Error::Credential { .. } => Self::Untrusted,
+            upstream::Error::Unreachable { reason, .. } | upstream::Error::Stale { reason, .. } => {
+                Self::Unreachable(reason)
+            }
+            upstream::Error::Open { cause, .. } => Self::Unreachable(cause.to_string()),
+            upstream::Error::Malformed { reason, .. } => Self::Invalid(reason),
+            upstream::Error::Redirect { status, .. } => Self::Invalid(format!("it redirects ({status})")),
+            other => Self::Invalid(other.to_string()),
+        }
+    }
+}
+
+pub use agents::Refused;
+
+/// The name of Karmada's server.
+const NAME: &str = Hop::KarmadaServer.as_str();
+/// The OpenAPI of the group, version 2, has some 200 KiB.
+const MAX_DOCUMENT: usize = 8 * 1024 * 1024;
+/// Between two looks at the documents and the certificates.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! What an agent of Karmada may do with Clusters beyond what the host's rights can say: RBAC knows no selector, and no
+//! admission sees the objects of an aggregated API server.
+//!
+//! - Lists, watches and deletions of the collection are for the agent's own Cluster: the field selector says so.
+//! - A write leaves the references to Secrets as the name binds them. Where the member is, an agent says once, when it
+//!   registers the Cluster; after that an administrator does.
+
+use http::{HeaderMap, Method, header};
+use kubectl_mc_api::ownership::subject::{GROUP, Subject, is_cluster};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use crate::identity::Identity;
+use crate::request::query::Query;
+use crate::request::request_info::{HubObjects, Verb};
+
+/// A caller, as far as these rules tell callers apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller<'a> {
+    /// These rules are not about it.
+    Any,
+    /// The agent of this cluster.
+    Agent(&'a str),
+}
+
+impl<'a> Caller<'a> {
+    /// # Errors
+    ///
+    /// The caller is in the group of the agents, and the agent of no cluster.
+    pub(super) fn of(identity: &'a Identity) -> Result<Self, Refused> {
+        match Subject::parse(&identity.user, &identity.groups) {
+            Subject::NoAgent => Ok(Self::Any),
+            Subject::Agent(cluster) if is_cluster(cluster) => Ok(Self::Agent(cluster)),
+            Subject::Agent(_) | Subject::Generator | Subject::Unknown => {
+                Err(Refused::NoCluster(identity.user.clone()))
+            }
+        }
+    }
+}
+
+/// The query of a request for a collection, which selects the agent's own Cluster as well.
+pub(super) fn own_only(cluster: &str, query: Option<&str>) -> String {
+    let asked = Query::new(query).first("fieldSelector").filter(|selector| !selector.is_empty());
+    let own = format!("metadata.name={cluster}");
+    let selector = asked.map_or_else(|| own.clone(), |asked| format!("{asked},{own}"));
+    // Every spelling of the key goes: a server takes the first value.
+    let others =
+        query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !is_field_selector(pair));
+    let selector = format!("fieldSelector={}", utf8_percent_encode(&selector, NON_ALPHANUMERIC));
+    std::iter::once(selector).chain(others.map(str::to_owned)).collect::<Vec<_>>().join("&")
+}
+
+fn is_field_selector(pair: &str) -> bool {
+    Query::new(Some(pair)).first("fieldSelector").is_some()
+}
+
+/// Whether a request is for a collection.
+pub(super) fn is_of_collection(objects: &HubObjects) -> bool {
+    matches!(objects.verb, Verb::List | Verb::Watch | Verb::DeleteCollection)
+}
+
+/// Whether what a request carries is looked at. Nothing but the object itself has the fields.
+pub(super) fn is_checked(objects: &HubObjects) -> bool {
+    matches!(objects.verb, Verb::Create | Verb::Update | Verb::Patch) && objects.object.subresource.is_empty()
+}
+
+/// What a write carries.
+#[derive(Debug)]
+pub(super) struct Write {
+    document: Value,
+    is_json_patch: bool,
+    is_create: bool,
+}
+
+impl Write {
+    /// # Errors
+    ///
+    /// The document is not JSON.
+    pub(super) fn read(method: &Method, headers: &HeaderMap, body: &[u8]) -> Result<Self, Refused> {
+        let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+        let document = serde_json::from_slice(body).map_err(|_| Refused::NotJson)?;
+        let is_json_patch = media_type.eq_ignore_ascii_case("application/json-patch+json");
+        Ok(Self { document, is_json_patch, is_create: *method == Method::POST })
+    }
+
+    /// Whether the Cluster as it is decides.
+    pub(super) fn needs_current(&self) -> bool {
+        !self.is_create && !self.is_json_patch
+    }
+
+    /// Refuses what would make the agent's Cluster lead elsewhere. `current` is the Cluster as it is.
+    pub(super) fn check(
+        &self,
+        cluster: &str,
+        namespace: &str,
+        current: Option<&Value>,
+    ) -> Result<(), Refused> {
+        if self.is_json_patch {
+            return self.check_operations();
+        }
+        let named = self.document.pointer("/metadata/name").and_then(Value::as_str);
+        if self.is_create && named != Some(cluster) {
+            return Err(Refused::Another { cluster: cluster.to_owned() });
+        }
+        let spec = &self.document["spec"];
+        for (field, name) in
+            [("secretRef", cluster.to_owned()), ("impersonatorSecretRef", format!("{cluster}{IMPERSONATOR}"))]
+        {
+            let reference = &spec[field];
+            let is_bound = reference["namespace"] == namespace && reference["name"] == *name;
+            if !reference.is_null() && !is_bound {
+                return Err(Refused::Reference { field, bound: format!("{namespace}/{name}") });
+            }
+        }
+        for field in ["apiEndpoint", "proxyURL"] {
+            let (new, old) = (&spec[field], current.map(|current| &current["spec"][field]));
+            let is_left = match old {
+                _ if self.is_create => field != "apiEndpoint" || is_https(new),
+                Some(old) => new == old || (new.is_null() || *new == "") && (old.is_null() || *old == ""),
+                None => new.is_null(),
+            };
+            // A merge patch that does not name a field leaves it.
+            let is_named = spec.get(field).is_some();
+            if is_named && !is_left {
+                return Err(Refused::Moved { field, cluster: cluster.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_operations(&self) -> Result<(), Refused> {
+        let operations = self.document.as_array().ok_or(Refused::NotJson)?;
+        let paths = operations.iter().flat_map(|operation| [&operation["path"], &operation["from"]]);
+        for path in paths.filter_map(Value::as_str) {
+            // RFC 6901: an escaped letter is none of these, and only ~ and / can be escaped.
+            let field = FIELDS.into_iter().find(|field| {
+                let rest = path.strip_prefix("/spec/").and_then(|rest| rest.strip_prefix(*field));
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            });
+            if let Some(field) = field.or_else(|| matches!(path, "" | "/spec").then_some("secretRef")) {
+                return Err(Refused::Operation { path: path.to_owned(), field });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_https(endpoint: &Value) -> bool {
+    endpoint.is_null()
+        || endpoint.as_str().is_some_and(|text| text.is_empty() || text.starts_with("https://"))
+}
+
+const FIELDS: [&str; 4] = ["secretRef", "impersonatorSecretRef", "apiEndpoint", "proxyURL"];
+const IMPERSONATOR: &str = "-impersonator";
+
+/// Why an agent may not do what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error(
+        "user {0:?} is in group {GROUP} and is the agent of no cluster: it may not use clusters.cluster.karmada.io"
+    )]
+    NoCluster(String),
+    #[error("the agent of cluster {cluster} may create Cluster {cluster} only")]
+    Another { cluster: String },
+    #[error("an agent may set spec.{field} of its Cluster to {bound} only")]
+    Reference { field: &'static str, bound: String },
+    #[error(
+        "the agent of cluster {cluster} may not change spec.{field}: an administrator does, with \
+         kubectl edit clusters.cluster.karmada.io {cluster}"
+    )]
+    Moved { field: &'static str, cluster: String },
+    #[error("an agent may not patch {path:?}, which could change spec.{field} of its Cluster")]
+    Operation { path: String, field: &'static str },
+    #[error("an agent's write of a Cluster must be JSON")]
+    NotJson,
+    #[error("an agent's write of a Cluster has {MAX_WRITE} bytes at most")]
+    TooLarge,
+}
+
+/// As much as etcd takes in one request.
+pub(super) const MAX_WRITE: usize = 1536 * 1024;
+
+#[cfg(test)]
+mod tests;

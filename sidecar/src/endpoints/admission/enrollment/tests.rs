@@ -52,7 +52,7 @@ fn token_enrolls_its_cluster_and_no_other() {
     assert_eq!(token(&with_two_names()), Err(Unreadable::Subject.into()));
     let names = |names: &[(DnType, &str)]| token(&pem(names, vec![]));
     let own = (DnType::CommonName, "system:karmada:agent:a");
-    assert_eq!(names(&[own.clone()]), Err(Unreadable::Subject.into()));
+    assert_eq!(names(std::slice::from_ref(&own)), Err(Unreadable::Subject.into()));
     assert_eq!(names(&[(DnType::OrganizationName, "system:masters"), own]), Err(Refusal::Organization));
     let admin = (DnType::CommonName, "kubernetes-admin");
     assert_eq!(names(&[(DnType::OrganizationName, GROUP), admin]), other_name("a"));

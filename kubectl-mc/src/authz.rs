@@ -1,13 +1,15 @@
 //! `kubectl mc authz`: keeps the agents of another hub on this host to the objects of their own clusters.
 //!
 //! - [`policies`]: admission policies for what no authorizer sees: names of new objects, owners
-//! - [`webhook`]: what leads from the host's kube-apiserver to the sidecar's webhook
+//! - [`webhook`]: what leads from the host's kube-apiserver to the sidecar's webhooks
+//! - [`admission`]: the admission webhooks of the sidecar: requests for certificates, owners
 //! - [`objects`]: all objects of the host
 //! - [`generate`]: prints them, and the files of a kube-apiserver
 //! - [`apply`], [`remove`]: writes and removes them
 //! - [`verify`]: asks the host what agents may do
 //! - [`token`]: enrolls one cluster, by the command of [`register_command`]
 
+mod admission;
 mod apply;
 mod generate;
 mod objects;
@@ -17,6 +19,8 @@ mod remove;
 mod token;
 mod verify;
 mod webhook;
+
+use std::path::PathBuf;
 
 use kubectl_mc_api::ownership::{InvalidLayout, subject};
 use serde_json::Value;
@@ -79,6 +83,12 @@ enum AuthzError {
     Name(String),
     #[error("the system gives no random numbers")]
     Random,
+    #[error("cannot read --admission-webhook-ca-file {file}")]
+    CaFile {
+        file: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("invalid namespaces: {0}")]
     Layout(#[from] InvalidLayout),
 }
@@ -94,14 +104,14 @@ impl Explain for AuthzError {
                  rbac-generator"
                     .to_owned(),
             ),
-            Self::Layout(_) | Self::Random => None,
+            Self::Layout(_) | Self::Random | Self::CaFile { .. } => None,
         }
     }
 
     fn status(&self) -> ExitStatus {
         match self {
             Self::NoKarmada | Self::Random => ExitStatus::Failed,
-            Self::Name(_) | Self::Layout(_) => ExitStatus::Usage,
+            Self::Name(_) | Self::Layout(_) | Self::CaFile { .. } => ExitStatus::Usage,
         }
     }
 }

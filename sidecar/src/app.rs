@@ -19,6 +19,7 @@ use tracing::{info, warn};
 use crate::audit::Auditor;
 use crate::config::{self, Certificate, Config};
 use crate::controllers::{self, Controllers, leader};
+use crate::endpoints::admission;
 use crate::endpoints::authorize;
 use crate::endpoints::clusters::Registry;
 use crate::endpoints::discovery::Documents;
@@ -41,12 +42,12 @@ use crate::request::metrics::Metrics as RequestMetrics;
 use crate::request::services::Services;
 use crate::request::upgrade::Tunnels;
 use crate::server::admin;
-use crate::server::authorization_webhook::AuthorizationWebhook;
 use crate::server::listener;
 use crate::server::tls;
 use crate::server::tls::certificates::ServingCertificate;
 use crate::server::tls::replicas::ReplicaTls;
 use crate::server::tls::rotation::SelfManaged;
+use crate::server::webhook::{Service, Webhook};
 use crate::spans::Tracer;
 use crate::tunnel::accounts::Accounts;
 use crate::tunnel::peers::Peers;
@@ -65,7 +66,7 @@ pub struct Bound {
     watch: AbortOnDropHandle<()>,
     controllers: Controllers,
     connections: Arc<listener::Metrics>,
-    authorization_webhook: Option<(TcpListener, Arc<AuthorizationWebhook>, Arc<ServingCertificate>)>,
+    webhooks: Vec<(TcpListener, Arc<Webhook>, Arc<ServingCertificate>)>,
     shutdown_delay: Duration,
     shutdown_grace: Duration,
 }
@@ -106,6 +107,7 @@ impl Bound {
             controllers,
             audit,
             authorization_webhook,
+            admission_webhook,
             tracing,
             log_format: _,
         } = config;
@@ -169,16 +171,18 @@ impl Bound {
         let trust = Arc::new(ArcSwap::from_pointee(Trust::default()));
         let pending = readiness.pending(Part::Trust);
         tokio::spawn(trust::watch::run(host.clone(), trust_flags, trust.clone(), pending));
-        let authorization_webhook = match authorization_webhook {
-            None => None,
-            Some(config::AuthorizationWebhook { address, clients, layout }) => {
-                let clients =
-                    clients.map_or_else(|| trust.clone(), |clients| Arc::new(ArcSwap::from_pointee(clients)));
-                let webhook =
-                    AuthorizationWebhook::new(layout, clients, authorize::Metrics::register(metrics));
-                Some((bind(address)?, Arc::new(webhook), certificates.clone()))
-            }
-        };
+        let mut webhooks = Vec::new();
+        if let Some(config::AuthorizationWebhook { address, clients, layout }) = authorization_webhook {
+            let clients = clients.map_or_else(|| trust.clone(), |own| Arc::new(ArcSwap::from_pointee(own)));
+            let service = Service::Authorization { layout, metrics: authorize::Metrics::register(metrics) };
+            let webhook = Webhook::new(service, clients);
+            webhooks.push((bind(address)?, Arc::new(webhook), certificates.clone()));
+        }
+        if let Some(address) = admission_webhook {
+            let service = Service::admission(admission::Metrics::register(metrics));
+            let webhook = Webhook::new(service, trust.clone());
+            webhooks.push((bind(address)?, Arc::new(webhook), certificates.clone()));
+        }
         let (renewals, read) = Renewals::new(host.clone(), &namespace, &inventories);
         let peers = Peers::new(peers, secure.local_addr()?, replicas);
         tokio::spawn(peers.clone().run());
@@ -261,7 +265,7 @@ impl Bound {
             watch,
             controllers,
             connections,
-            authorization_webhook,
+            webhooks,
             shutdown_delay,
             shutdown_grace,
         })
@@ -282,7 +286,7 @@ impl Bound {
             watch,
             controllers,
             connections: connection_metrics,
-            authorization_webhook,
+            webhooks,
             shutdown_delay,
             shutdown_grace,
         } = self;
@@ -294,9 +298,9 @@ impl Bound {
         let respond = admin::of_services(services.clone(), &admin);
         probes.spawn(admin::run(admin, respond, probes.clone(), stop_admin.clone()));
         let last_call = CancellationToken::new();
-        if let Some((listener, webhook, certificates)) = authorization_webhook {
+        for (listener, webhook, certificates) in webhooks {
             if let Ok(address) = listener.local_addr() {
-                info!(%address, "serving the authorization webhook");
+                info!(%address, webhook = webhook.name(), "serving webhooks");
             }
             let open = connections.clone();
             connections.spawn(webhook.run(listener, certificates, open, last_call.clone()));

@@ -70,6 +70,8 @@ pub struct Config {
     pub controllers: controllers::Config,
     pub audit: crate::audit::Config,
     pub authorization_webhook: Option<AuthorizationWebhook>,
+    /// Where the admission webhooks for the agents of Karmada are served.
+    pub admission_webhook: Option<SocketAddr>,
     pub tracing: Option<spans::Config>,
     pub log_format: LogFormat,
 }
@@ -165,6 +167,8 @@ impl TryFrom<Serve> for Config {
             }
         }
         let admin_groups = sent::admin_groups(admin_groups);
+        let admission_webhook = authorization_webhook.admission_webhook_port;
+        let admission_webhook = admission_webhook.map(|port| SocketAddr::new(bind_address, port));
         let webhook = AuthorizationWebhook::parse(authorization_webhook, bind_address, &karmada_namespace)?;
         let namespaces = [(Origin::Karmada, karmada_namespace), (Origin::KubeAdmiral, kubeadmiral_namespace)];
         let inventories = self::inventories::parse(inventory, namespaces, inventory_allow_refs)?;
@@ -241,6 +245,7 @@ impl TryFrom<Serve> for Config {
             },
             audit: self::audit::config(audit)?,
             authorization_webhook: webhook,
+            admission_webhook,
             tracing: tracing_config_file.map(|file| self::tracing(&file)).transpose()?,
             log_format,
         })

@@ -13,12 +13,12 @@ const LAYERS: &[&str] = &[
     "identity::authentication", "identity::authorization", "identity::impersonation", "identity::front_proxy_headers",
     "request::revalidation",
     "tunnel", "upstream",
-    "audit", "spans", "request::body", "server::cors", "endpoints::authorize", "endpoints::clusters", "endpoints::discovery",
+    "audit", "spans", "request::body", "server::cors", "endpoints::authorize", "endpoints::admission", "endpoints::clusters", "endpoints::discovery",
     "hub_server",
     "members::waiter_limit", "members::cluster", "members::on_demand_access", "members::inventory",
     "request::agent_handshake", "request::error", "request::hold", "request::record", "request::guarded", "request::status", "request::redirect", "request::proxy", "request::upgrade",
     "request::services", "request::attach", "request::debug", "request::handler",
-    "server::admin", "server::authorization_webhook", "server::listener", "server::shutdown",
+    "server::admin", "server::webhook", "server::listener", "server::shutdown",
     "controllers", "args", "config", "log", "app", "agent", "check", "main",
 ];
 

@@ -1,7 +1,6 @@
 //! The ports: connections, TLS, and what is known of the peer at the other end.
 
 pub mod admin;
-pub mod authorization_webhook;
 pub mod cors;
 pub mod goaway;
 pub mod head_limit;
@@ -10,3 +9,4 @@ pub mod peer;
 pub mod places;
 pub mod shutdown;
 pub mod tls;
+pub mod webhook;

@@ -8,6 +8,8 @@ mod attacks;
 mod authorization;
 mod cluster_authorization;
 mod cluster_authorization_attacks;
+mod cluster_authorization_enrollment;
+mod cluster_authorization_open_port;
 mod cluster_authorization_policies;
 mod cluster_authorization_verbs;
 mod credentials;

@@ -1,8 +1,8 @@
 //! `kubectl mc authz generate`: prints the objects of the host and the files of its kube-apiserver. It changes nothing.
 
-use serde_json::Value;
+use kubectl_mc_api::names::WEBHOOK_SERVICE as SERVICE;
 
-use super::webhook::{CONFIG, KUBECONFIG, SERVICE};
+use super::webhook::{CONFIG, KUBECONFIG};
 use super::{objects, policies, webhook};
 use crate::apply::diff::documents;
 use crate::cli::{AuthzGenerateArgs, Part};
@@ -22,7 +22,7 @@ pub(super) async fn run(
     if is_asked(Part::Objects) {
         let objects = objects::wanted(&arguments.objects, version, host).await?;
         text += "# Objects of the host: `kubectl mc authz apply`, or kubectl apply --server-side --force-conflicts\n";
-        if !policies::stamps(version) {
+        if !policies::stamps(version) && arguments.objects.hub.without_admission_webhook {
             text += "# This host serves no MutatingAdmissionPolicy v1 (Kubernetes 1.36): new objects get no owner.\n";
         }
         text += &documents(&objects);
@@ -82,11 +82,4 @@ async fn server(arguments: &AuthzGenerateArgs, host: &Side) -> Result<(String, b
         Some(address) => (format!("https://{address}"), true),
         None => ("https://ADDRESS".to_owned(), false),
     })
-}
-
-/// Whether the object is there.
-pub(super) async fn is_there(host: &Side, kind: &str, name: &str) -> Result<bool, Failure> {
-    let found: Option<Value> =
-        host.get(&format!("/apis/admissionregistration.k8s.io/v1/{kind}/{name}")).await?;
-    Ok(found.is_some())
 }

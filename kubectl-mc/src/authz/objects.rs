@@ -1,10 +1,12 @@
 //! The objects of the host: what `authz generate` prints, `apply` applies and `remove` removes.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use kubectl_mc_api::names::API_SERVICE;
 use kubectl_mc_api::ownership::rbac;
 use serde_json::Value;
 
-use super::{AuthzError, clusters, policies, webhook};
+use super::{AuthzError, admission, clusters, policies, webhook};
 use crate::cli::ObjectsArgs;
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::error::Failure;
@@ -18,14 +20,36 @@ pub(super) async fn wanted(
 ) -> Result<Vec<Value>, Failure> {
     let layout = arguments.hub.layout().map_err(AuthzError::Layout)?;
     let mut objects = Vec::new();
-    if !arguments.hub.without_webhook {
-        objects.extend(webhook::objects(&arguments.namespace, arguments.webhook_port));
-    }
+    let ports = webhook::Ports {
+        authorization: (!arguments.hub.without_webhook).then_some(arguments.webhook_port),
+        admission: (!arguments.hub.without_admission_webhook).then_some(arguments.admission_webhook_port),
+    };
+    objects.extend(webhook::objects(&arguments.namespace, ports));
     objects.extend(policies::objects(&layout, version));
+    if !arguments.hub.without_admission_webhook {
+        objects.extend(admission::objects(&route(arguments, host).await?, policies::stamps(version)));
+    }
     for cluster in clusters(&arguments.hub, host).await? {
         objects.extend(rbac::objects(&layout, &cluster));
     }
     Ok(objects)
+}
+
+/// How the kube-apiserver reaches the admission webhooks.
+async fn route(arguments: &ObjectsArgs, host: &Side) -> Result<admission::Route, Failure> {
+    let to = match &arguments.admission_webhook_server {
+        Some(server) => admission::To::Url(server.clone()),
+        None => admission::To::Service(arguments.namespace.clone()),
+    };
+    let ca_bundle = match &arguments.admission_webhook_ca_file {
+        Some(file) => {
+            let read =
+                std::fs::read(file).map_err(|source| AuthzError::CaFile { file: file.clone(), source })?;
+            Some(STANDARD.encode(read))
+        }
+        None => ca_bundle(host).await?,
+    };
+    Ok(admission::Route { to, ca_bundle })
 }
 
 /// The host's version. One that cannot be read is taken for the oldest, whose objects every host takes.

@@ -21,7 +21,7 @@ pub(super) fn objects(layout: &Layout, version: KubernetesVersion) -> Vec<Value>
     objects
 }
 
-/// The policies of every version of a host, for their removal.
+/// The same with what no host of these versions has, for their removal.
 pub(super) fn all(layout: &Layout) -> Vec<Value> {
     objects(layout, MUTATING)
 }
@@ -151,16 +151,8 @@ fn stamp() -> [Value; 2] {
         "spec": {
             "failurePolicy": "Fail",
             "reinvocationPolicy": "IfNeeded",
-            "matchConstraints": {"resourceRules": [
-                rule("", &["secrets"], &["CREATE"]),
-                rule("coordination.k8s.io", &["leases"], &["CREATE"]),
-                rule("work.karmada.io", &["works"], &["CREATE"]),
-            ]},
-            "matchConditions": [
-                {"name": "agent", "expression": is_agent()},
-                {"name": "unowned", "expression": format!(
-                    "!has(object.metadata.annotations) || !('{OWNER}' in object.metadata.annotations)")},
-            ],
+            "matchConstraints": {"resourceRules": stamped()},
+            "matchConditions": unowned(),
             "variables": [{"name": "cluster", "expression": cluster()}],
             "mutations": [{
                 "patchType": "ApplyConfiguration",
@@ -175,6 +167,21 @@ fn stamp() -> [Value; 2] {
     [policy, binding]
 }
 
+/// What is stamped.
+pub(super) fn stamped() -> [Value; 3] {
+    [
+        rule("", &["secrets"], &["CREATE"]),
+        rule("coordination.k8s.io", &["leases"], &["CREATE"]),
+        rule("work.karmada.io", &["works"], &["CREATE"]),
+    ]
+}
+
+/// An object without an owner that an agent creates.
+pub(super) fn unowned() -> [Value; 2] {
+    let unowned = format!("!has(object.metadata.annotations) || !('{OWNER}' in object.metadata.annotations)");
+    [json!({"name": "agent", "expression": is_agent()}), json!({"name": "unowned", "expression": unowned})]
+}
+
 fn validating(name: &str, spec: &Value) -> [Value; 2] {
     [
         json!({"apiVersion": ADMISSION, "kind": "ValidatingAdmissionPolicy", "metadata": metadata(name), "spec": spec}),
@@ -185,11 +192,11 @@ fn validating(name: &str, spec: &Value) -> [Value; 2] {
     ]
 }
 
-fn metadata(name: &str) -> Value {
+pub(super) fn metadata(name: &str) -> Value {
     json!({"name": name, "labels": {MANAGED_BY: KUBECTL_MC}})
 }
 
-fn rule(group: &str, resources: &[&str], operations: &[&str]) -> Value {
+pub(super) fn rule(group: &str, resources: &[&str], operations: &[&str]) -> Value {
     json!({"apiGroups": [group], "apiVersions": ["*"], "resources": resources, "operations": operations})
 }
 
@@ -198,7 +205,7 @@ fn check(expression: &str, message: &str) -> Value {
 }
 
 /// As the authorizer tells agents from other callers.
-fn is_agent() -> String {
+pub(super) fn is_agent() -> String {
     format!(
         "request.userInfo.username.startsWith('{PREFIX}') || \
          (has(request.userInfo.groups) && '{GROUP}' in request.userInfo.groups)"
@@ -231,7 +238,7 @@ const NAMESPACE: &str = "has(variables.target.metadata.namespace) ? variables.ta
 /// What a registration grants by a ClusterRole.
 const CLUSTER_ROLE: &str = "['clusters', 'clusters/status', 'resourceinterpreterwebhookconfigurations', \
     'resourceinterpretercustomizations', 'namespaces', 'leases', 'certificatesigningrequests', 'services', 'events']";
-const ADMISSION: &str = "admissionregistration.k8s.io/v1";
+pub(super) const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 const AGENTS: &str = "kubectl-mc-karmada-agents";
 const REGISTRATION: &str = "kubectl-mc-karmada-registration";
 const STAMP: &str = "kubectl-mc-karmada-owner";

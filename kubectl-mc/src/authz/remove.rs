@@ -5,7 +5,7 @@ use kubectl_mc_api::ownership::{Layout, rbac};
 use serde_json::{Value, json};
 
 use super::token::{SYSTEM, TOKEN_TYPE};
-use super::{AuthzError, checked, policies, webhook};
+use super::{AuthzError, admission, checked, policies, webhook};
 use crate::apply::delete::Delete;
 use crate::cli::{AuthzRemoveArgs, Hub};
 use crate::confirm::confirm;
@@ -23,7 +23,7 @@ pub(super) async fn run(
     let layout = arguments.layout().map_err(AuthzError::Layout)?;
     let names = checked(&arguments.names)?;
     let (objects, question) = if names.is_empty() {
-        let question = "Remove the admission policies that keep agents to their clusters?";
+        let question = "Remove the admission policies and webhooks that keep agents to their clusters?";
         (protection(&layout, &arguments.namespace), question.to_owned())
     } else {
         let question = format!("Remove all rights of the agents of {}?", names.join(", "));
@@ -44,7 +44,11 @@ pub(super) async fn run(
 
 /// What `apply` makes, without the RBAC of agents.
 fn protection(layout: &Layout, namespace: &str) -> Vec<Value> {
-    webhook::names(namespace).into_iter().chain(policies::all(layout)).collect()
+    // The host stops to ask the webhooks before their Service goes.
+    let mut objects = admission::all(namespace);
+    objects.extend(webhook::names(namespace));
+    objects.extend(policies::all(layout));
+    objects
 }
 
 /// The RBAC of these agents, also as a registration wrote it, and tokens by which they could enroll again.

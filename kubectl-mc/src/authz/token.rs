@@ -1,6 +1,6 @@
 //! `kubectl mc authz token`: a bootstrap token (Kubernetes: "Authenticating with Bootstrap Tokens") for one cluster. Its
 //! groups are that of Karmada's tokens, to which Karmada grants the requests of a registration, and one that names the
-//! cluster. An admission webhook of the administrator can read the second; the sidecar does not judge requests yet.
+//! cluster: the admission webhook of the sidecar reads the second.
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use jiff::Timestamp;
@@ -34,10 +34,17 @@ pub(super) async fn run(
     }
     printer.out_line(&endpoint.command(&arguments.name, &token.text()));
     printer.note_line(&format!(
-        "the token is for cluster {} until {until:.0}, and is not shown again; Karmada approves its requests for \
-         the agents of other clusters too",
+        "the token is for cluster {} until {until:.0}, and is not shown again",
         arguments.name
     ));
+    if super::verify::registered(host, "validatingwebhookconfigurations", super::admission::ENROLLMENT)
+        .await?
+        .is_none()
+    {
+        printer.note_line(
+            "no admission webhook: Karmada approves its requests for the agents of other clusters too",
+        );
+    }
     if endpoint.pin.is_none() {
         printer.note_line(&format!(
             "the host's CA is not known here: replace {} by the hash of its public key",

@@ -8,8 +8,7 @@ use kubectl_mc_api::ownership::{Decision, Layout, decide, subject};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::generate::is_there;
-use super::{AuthzError, clusters, policies};
+use super::{AuthzError, admission, clusters, objects, policies};
 use crate::cli::AuthzVerifyArgs;
 use crate::error::Failure;
 use crate::exit::ExitStatus;
@@ -29,12 +28,15 @@ pub(super) async fn run(
     let mut findings = 0;
     for name in policies::VALIDATING {
         for kind in ["validatingadmissionpolicies", "validatingadmissionpolicybindings"] {
-            if !is_there(host, kind, name).await? {
+            if registered(host, kind, name).await?.is_none() {
                 findings += 1;
                 printer
                     .out_line(&format!("too wide: names of new objects are not checked: no {kind}/{name}"));
             }
         }
+    }
+    if !arguments.hub.without_admission_webhook {
+        findings += of_webhooks(host, printer).await?;
     }
     for cluster in &clusters {
         let other = clusters.iter().find(|other| *other != cluster).map_or(OTHER, String::as_str);
@@ -54,6 +56,39 @@ pub(super) async fn run(
         return Ok(ExitStatus::Success);
     }
     Ok(ExitStatus::Failed)
+}
+
+/// The object of this kind and name.
+pub(super) async fn registered(host: &Side, kind: &str, name: &str) -> Result<Option<Value>, Failure> {
+    Ok(host.get(&format!("/apis/admissionregistration.k8s.io/v1/{kind}/{name}")).await?)
+}
+
+/// Prints what the registration of the admission webhooks lacks, and counts the lines.
+async fn of_webhooks(host: &Side, printer: &Printer) -> Result<usize, Failure> {
+    let version = objects::version(host).await?;
+    let bundle = objects::ca_bundle(host).await?;
+    let mut findings = 0;
+    for (kind, name, lost) in [
+        (
+            "validatingwebhookconfigurations",
+            admission::ENROLLMENT,
+            "too wide: certificates of agents are not judged",
+        ),
+        ("mutatingwebhookconfigurations", admission::OWNER, "missing: new objects get no owner"),
+    ] {
+        if name == admission::OWNER && policies::stamps(version) {
+            continue;
+        }
+        let fault = match registered(host, kind, name).await? {
+            None => Some("it is not there"),
+            Some(found) => admission::fault(&found, bundle.as_deref()),
+        };
+        if let Some(fault) = fault {
+            findings += 1;
+            printer.out_line(&format!("{lost}: {kind}/{name}: {fault}"));
+        }
+    }
+    Ok(findings)
 }
 
 /// Prints what differs, a line for each object and target, and counts the lines.

@@ -1,33 +1,48 @@
-//! What leads from the host's kube-apiserver to the sidecar's authorization webhook: a Service, a NetworkPolicy, and two
-//! files (KEP-3221: structured authorization).
+//! What leads from the host's kube-apiserver to the sidecar's webhooks: a Service, a NetworkPolicy, and for authorization
+//! two files (KEP-3221: structured authorization).
 
 use std::num::NonZeroU16;
 
-use kubectl_mc_api::names::{self, KUBECTL_MC, MANAGED_BY, SIDECAR};
+use kubectl_mc_api::names::{self, KUBECTL_MC, MANAGED_BY, SIDECAR, WEBHOOK_SERVICE};
 use kubectl_mc_api::ownership::subject::{GROUP, PREFIX};
 use serde_json::{Value, json};
 
 use crate::cluster::kubernetes_version::KubernetesVersion;
 
-/// The Service and the NetworkPolicy of the webhook.
-pub(super) fn objects(namespace: &str, port: NonZeroU16) -> [Value; 2] {
+/// The ports at which the sidecars serve webhooks.
+#[derive(Clone, Copy)]
+pub(super) struct Ports {
+    pub(super) authorization: Option<NonZeroU16>,
+    pub(super) admission: Option<NonZeroU16>,
+}
+
+/// The Service and the NetworkPolicy of the webhooks, if there is one.
+pub(super) fn objects(namespace: &str, ports: Ports) -> Vec<Value> {
+    let ports = [("authorize", AUTHORIZATION, ports.authorization), ("admit", ADMISSION, ports.admission)];
+    let ports = ports.into_iter().filter_map(|(name, port, target)| Some((name, port, target?)));
+    let of_service = ports.clone().map(
+        |(name, port, target)| json!({"name": name, "protocol": "TCP", "port": port, "targetPort": target}),
+    );
+    let of_policy = ports.map(|(_, _, target)| json!({"protocol": "TCP", "port": target}));
+    let (of_service, of_policy): (Vec<_>, Vec<_>) = (of_service.collect(), of_policy.collect());
+    if of_service.is_empty() {
+        return Vec::new();
+    }
     let selector = json!({"app.kubernetes.io/name": SIDECAR});
     let [mut service, mut policy] = names(namespace);
-    service["spec"] = json!({
-        "selector": selector,
-        "ports": [{"name": "authorize", "protocol": "TCP", "port": 443, "targetPort": port}],
-    });
+    service["spec"] = json!({"selector": selector, "ports": of_service});
     policy["spec"] = json!({
         "podSelector": {"matchLabels": selector},
         "policyTypes": ["Ingress"],
-        "ingress": [{"ports": [{"protocol": "TCP", "port": port}]}],
+        "ingress": [{"ports": of_policy}],
     });
-    [service, policy]
+    vec![service, policy]
 }
 
-/// The two without a spec, for their removal.
+/// The two without a spec.
 pub(super) fn names(namespace: &str) -> [Value; 2] {
-    let metadata = json!({"name": SERVICE, "namespace": namespace, "labels": {MANAGED_BY: KUBECTL_MC}});
+    let metadata =
+        json!({"name": WEBHOOK_SERVICE, "namespace": namespace, "labels": {MANAGED_BY: KUBECTL_MC}});
     [
         json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata}),
         json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata}),
@@ -87,8 +102,9 @@ pub(super) fn kubeconfig(server: &str, namespace: &str, ca_bundle: Option<&str>)
 /// Where the files go.
 pub(super) const CONFIG: &str = "/etc/kubernetes/mc-authz.yaml";
 pub(super) const KUBECONFIG: &str = "/etc/kubernetes/mc-authz.kubeconfig";
-/// The Service and the NetworkPolicy.
-pub(super) const SERVICE: &str = "mc-sidecar-authorization";
+/// Ports of the Service.
+const AUTHORIZATION: u16 = 443;
+pub(super) const ADMISSION: u16 = 8443;
 const GENERAL: KubernetesVersion = KubernetesVersion::of(1, 32);
 /// The first in which the tests have seen the fields that switch the cache off.
 const WITHOUT_CACHE: KubernetesVersion = KubernetesVersion::of(1, 35);

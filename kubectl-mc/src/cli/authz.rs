@@ -1,6 +1,7 @@
 //! The flags of `authz`.
 
 use std::num::NonZeroU16;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -62,6 +63,9 @@ pub(crate) struct HubArgs {
     /// A host without the webhook: its kube-apiserver's flags cannot be set
     #[arg(long)]
     pub(crate) without_webhook: bool,
+    /// A host without the admission webhooks of the sidecar: certificates of agents are not judged
+    #[arg(long)]
+    pub(crate) without_admission_webhook: bool,
 }
 
 impl HubArgs {
@@ -93,6 +97,15 @@ pub(crate) struct ObjectsArgs {
     /// Port of the webhook, as the sidecars have it in authorization-webhook-port
     #[arg(long, value_name = "PORT", default_value = "10270")]
     pub(crate) webhook_port: NonZeroU16,
+    /// Port of the admission webhooks, as the sidecars have it in admission-webhook-port
+    #[arg(long, value_name = "PORT", default_value = "10271")]
+    pub(crate) admission_webhook_port: NonZeroU16,
+    /// URL at which the kube-apiserver reaches the admission webhooks [default: the Service of the webhooks]
+    #[arg(long, value_name = "URL")]
+    pub(crate) admission_webhook_server: Option<String>,
+    /// CA of the sidecars' serving certificates [default: that of the aggregated API on the host]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) admission_webhook_ca_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -201,7 +214,7 @@ Examples:
   kubectl mc authz generate --for karmada --only=config >mc-authz.yaml
   kubectl mc authz generate --for karmada --only=kubeconfig >authz.kubeconfig
 
-  # A managed host: RBAC and admission policies only
+  # A managed host: RBAC, admission policies, and admission webhooks
   kubectl mc authz generate --for karmada --without-webhook
 
 Nothing is changed. See docs/how-to/cluster-authorization.md.";
@@ -214,16 +227,17 @@ Examples:
   # What would change
   kubectl mc authz apply --for karmada --diff
 
-  # RBAC, admission policies, and the way to the webhook of the sidecars
+  # RBAC, admission policies, and the way to the webhooks of the sidecars
   kubectl mc authz apply --for karmada
 
-  # A managed host: RBAC and admission policies only
+  # A managed host: RBAC, admission policies, and admission webhooks
   kubectl mc authz apply --for karmada --without-webhook";
 
 const TOKEN_EXAMPLES: &str = "\
 The token is of groups system:bootstrappers:karmada:default-cluster-token and
 system:bootstrappers:karmada:cluster:CLUSTER. It is printed once. Karmada does
-not read the second group: it approves a certificate for any cluster's agent.
+not read the second group: the admission webhook of the sidecars refuses the
+token the certificate of another cluster's agent.
 
 Examples:
   # A token for cluster m1, and the command that registers it
@@ -238,7 +252,7 @@ Examples:
   # All rights and enrollment tokens of a stolen agent
   kubectl mc authz remove --for karmada m1
 
-  # Admission policies, and the way to the webhook
+  # Admission policies and webhooks, and the way to the webhooks
   kubectl mc authz remove --for karmada";
 
 const VERIFY_EXAMPLES: &str = "\

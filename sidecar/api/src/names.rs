@@ -65,6 +65,14 @@ pub const REPLACED: &str = "fleet.kubectl-mc.dev/replaced";
 /// Annotation of a member's Secrets: when the enrollment of its agent ends (RFC 3339).
 pub const ENROLLMENT_UNTIL: &str = "fleet.kubectl-mc.dev/enrollment-until";
 
+/// The Service of the sidecar's webhooks for the agents of Karmada, and its NetworkPolicy.
+pub const WEBHOOK_SERVICE: &str = "mc-sidecar-authorization";
+
+/// The DNS name of the Service of the webhooks, which the serving certificate is for, too.
+pub fn webhook_service(namespace: &str) -> String {
+    format!("{WEBHOOK_SERVICE}.{namespace}.svc")
+}
+
 /// The DNS name of the sidecar's Service, which its serving certificate is for.
 pub fn service(namespace: &str) -> String {
     format!("{SIDECAR}.{namespace}.svc")

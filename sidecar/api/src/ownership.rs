@@ -245,6 +245,14 @@ pub const AGENT_NAMESPACE: &str = "karmada-system";
 /// The annotation with the cluster that an object belongs to.
 pub const OWNER: &str = "clusterrestriction.karmada.io/owner";
 
+/// The paths of the admission webhooks.
+pub mod admission_path {
+    /// Judges requests for certificates.
+    pub const ENROLLMENT: &str = "/enrollment";
+    /// Writes owners.
+    pub const OWNER: &str = "/owner";
+}
+
 #[cfg(test)]
 mod oracle;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The flags of the authorization webhook for the agents of Karmada.
+//! The flags of the webhooks for the agents of Karmada.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use kubectl_mc_api::ownership::AGENT_NAMESPACE;
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Authorization webhook")]
+#[command(next_help_heading = "Webhooks for the agents of Karmada")]
 pub struct AuthorizationWebhook {
     /// Port on which to serve POST /authorize: an authorization webhook that keeps each Karmada agent to the objects
     /// of its own cluster. Default: off.
@@ -34,6 +34,10 @@ pub struct AuthorizationWebhook {
     /// its own.
     #[arg(long, value_enum, default_value_t = ListClusters::Deny)]
     pub agents_list_clusters: ListClusters,
+    /// Port on which to serve admission webhooks: they judge requests for certificates of agents, and write owners
+    /// where the host has no MutatingAdmissionPolicy. Callers need no certificate. Default: off.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub admission_webhook_port: Option<u16>,
     /// Namespace of the agents' election Leases in Karmada.
     #[arg(long, value_name = "NAME", default_value = AGENT_NAMESPACE)]
     pub karmada_agent_namespace: String,

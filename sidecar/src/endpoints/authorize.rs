@@ -51,7 +51,7 @@ pub fn refused(status: StatusCode, text: &str) -> Response<Body> {
     with_type(status, "text/plain; charset=utf-8", format!("{text}\n"))
 }
 
-fn with_type(status: StatusCode, kind: &'static str, body: String) -> Response<Body> {
+pub(super) fn with_type(status: StatusCode, kind: &'static str, body: String) -> Response<Body> {
     let mut response = Response::new(Body::Full(body.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));

@@ -35,7 +35,7 @@ fn agents_get_exactly_what_they_need_on_the_oldest_host() -> Result<()> {
 fn without_the_webhook_verify_names_what_is_lost() -> Result<()> {
     let host = KarmadaHost::take("k1", program())?;
     host.apply_generated(&["a", "b", "--without-webhook"])?;
-    settled(&host, &["--without-webhook"], |output| {
+    settled(&host, &["--without-webhook", "--without-admission-webhook"], |output| {
         let text = output.text();
         let lost: Vec<_> =
             text.lines().filter(|line| line.contains("agent:a:")).map(without_reason).collect();

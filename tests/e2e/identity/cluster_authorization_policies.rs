@@ -1,7 +1,7 @@
 //! The admission policies of Cluster Authorization on a real host without the webhook: names of new objects, owners, and
 //! what a registration may write. RBAC grants agents everything here, so each refusal is a policy's.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use harness::karmada_host::{Agent, KarmadaHost};
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use super::cluster_authorization::program;
 const SECRETS: &str = "/api/v1/namespaces/karmada-cluster/secrets";
 const WORKS_OF_B: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-b/works";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const REVIEWS: &str = "mc_sidecar_admission_webhook_reviews_total{webhook=\"owner\"";
 const OWNER: &str = "clusterrestriction.karmada.io/owner";
 
 #[test]
@@ -29,8 +30,37 @@ fn names_of_other_clusters_are_refused_on_the_oldest_host() -> Result<()> {
     registration_writes_its_own_names(&host)
 }
 
+#[test]
+fn sidecar_writes_owners_where_the_host_has_no_policy() -> Result<()> {
+    let mut host = KarmadaHost::take("k2", program())?;
+    host.start_webhook(&[])?;
+    let host = policies_on(host)?;
+    let a = host.agent("a")?;
+    // The host has read the registration of the webhook.
+    eventually("owners are written", SOON, || {
+        let text = a.expect(201, "POST", &format!("{SECRETS}?dryRun=All"), Some(&secret("a")))?;
+        Ok(text.contains(OWNER).then_some(()))
+    })?;
+    names_decide(&host)?;
+    owners_are_kept(&host, true)?;
+    // No other caller's objects reach it.
+    let webhook = host.webhook.as_ref().context("no webhook")?;
+    let before = webhook.metric(REVIEWS)?;
+    ensure!(before > 0.0, "the webhook was never asked");
+    host.api.create(SECRETS, &secret("of-an-administrator"))?;
+    host.api.delete(&format!("{SECRETS}/of-an-administrator"))?;
+    ensure!(webhook.metric(REVIEWS)? == before, "the object of an administrator reached the webhook");
+    host.plugin.ok(&["authz", "remove", "--for=karmada", "--yes"])?;
+    let left = host.api.get("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations")?;
+    ensure!(!left.to_string().contains("kubectl-mc"), "{left}");
+    Ok(())
+}
+
 fn with_policies(name: &str) -> Result<KarmadaHost> {
-    let host = KarmadaHost::take(name, program())?;
+    policies_on(KarmadaHost::take(name, program())?)
+}
+
+fn policies_on(host: KarmadaHost) -> Result<KarmadaHost> {
     host.apply_generated(&["--without-webhook"])?;
     let everything = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",

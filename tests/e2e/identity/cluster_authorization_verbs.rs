@@ -20,7 +20,8 @@ fn apply_narrows_what_a_registration_granted() -> Result<()> {
     let host = KarmadaHost::take("k1", program())?;
     host.grant_as_registered("a")?;
     let before = host.api.get(ROLE)?["rules"].clone();
-    let apply = ["authz", "apply", "--for=karmada", "--without-webhook", "a"];
+    let without = ["--without-webhook", "--without-admission-webhook"];
+    let apply = [&["authz", "apply", "--for=karmada", "a"][..], &without].concat();
     let judged = host.plugin.ok(&[&apply[..], &["--dry-run"]].concat())?;
     let role = "clusterrole.rbac.authorization.k8s.io/system:karmada:a:agent configured";
     ensure!(judged.contains(&format!("{role} (server dry run)")), "{judged}");
@@ -83,7 +84,8 @@ fn token_is_of_one_cluster_and_goes_with_its_agents_rights() -> Result<()> {
 
     // A stolen agent: its rights and its tokens go, those of others stay. A registration wrote the RBAC of a.
     host.grant_as_registered("a")?;
-    host.plugin.ok(&["authz", "apply", "--for=karmada", "--without-webhook", "b"])?;
+    let without = ["--without-webhook", "--without-admission-webhook"];
+    host.plugin.ok(&[&["authz", "apply", "--for=karmada", "b"][..], &without].concat())?;
     let (a, b) = (host.agent("a")?, host.agent("b")?);
     let own = |cluster: &str| format!("{SECRETS}/{cluster}");
     eventually("both agents have their rights", SOON, || {

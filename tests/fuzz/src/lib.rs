@@ -5,6 +5,7 @@
 //! Inputs are text as far as they can be, so that what is kept in `corpus/` can be read and edited.
 //! `tests/fuzz.sh` runs the targets.
 
+pub mod certificate_request;
 pub mod configuration;
 pub mod dialect;
 pub mod headers;

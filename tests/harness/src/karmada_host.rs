@@ -27,6 +27,7 @@ pub struct KarmadaHost {
     pub plugin: Tool,
     pub webhook: Option<OwnSidecar>,
     port: u16,
+    admission_port: u16,
     files: TempDir,
     is_restarted: bool,
     _clean: Clean,
@@ -58,7 +59,7 @@ impl KarmadaHost {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             api.apply(&format!("/api/v1/namespaces/{name}"), &namespace)?;
         }
-        let port = TcpListener::bind((bed()?.address, 0))?.local_addr()?.port();
+        let [port, admission_port] = free_ports()?;
         let (plugin, files) = (Tool::plugin_at(plugin, &[cluster])?, tempfile::tempdir()?);
         Ok(Self {
             cluster,
@@ -66,6 +67,7 @@ impl KarmadaHost {
             plugin,
             webhook: None,
             port,
+            admission_port,
             files,
             is_restarted: false,
             _clean: clean,
@@ -111,10 +113,11 @@ impl KarmadaHost {
         Ok(self)
     }
 
-    /// The sidecar with the webhook; flags after all others.
+    /// The sidecar with the webhooks; flags after all others.
     pub fn start_webhook(&mut self, more: &[&str]) -> Result<()> {
         let flags = [
             format!("--authorization-webhook-port={}", self.port),
+            format!("--admission-webhook-port={}", self.admission_port),
             format!(
                 "--authorization-webhook-client-ca-file={}/front-proxy-ca.crt",
                 self.cluster.dir.display()
@@ -134,6 +137,25 @@ impl KarmadaHost {
         Ok(endpoint.at(address))
     }
 
+    /// The port of the admission webhooks, for a client without a certificate.
+    pub fn admission_endpoint(&self) -> Result<Endpoint> {
+        let endpoint = self.webhook.as_ref().context("there is no webhook")?.endpoint(None)?;
+        let mut address = endpoint.address();
+        address.set_port(self.admission_port);
+        Ok(endpoint.at(address))
+    }
+
+    /// The flags by which the plugin registers the admission webhooks of the sidecar, or registers none.
+    pub fn admission_flags(&self) -> Result<Vec<String>> {
+        if self.webhook.is_none() {
+            return Ok(vec!["--without-admission-webhook".to_owned()]);
+        }
+        Ok(vec![
+            format!("--admission-webhook-server=https://{}", self.admission_endpoint()?.address()),
+            format!("--admission-webhook-ca-file={}", sidecar()?.ca_certificate.display()),
+        ])
+    }
+
     /// The certificate of the kube-apiserver.
     pub fn front_proxy(&self) -> Result<ClientCertificate> {
         let read = |file: &str| std::fs::read_to_string(self.cluster.dir.join(file));
@@ -143,10 +165,12 @@ impl KarmadaHost {
         })
     }
 
-    /// Applies what `authz generate --only=objects` prints.
+    /// Applies what `authz generate --only=objects` prints. The admission webhooks are those of the sidecar, if it runs.
     pub fn apply_generated(&self, arguments: &[&str]) -> Result<()> {
         let command = ["authz", "generate", "--for=karmada", "--only=objects"];
-        let objects = self.plugin.ok(&[&command[..], arguments].concat())?;
+        let flags = self.admission_flags()?;
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        let objects = self.plugin.ok(&[&command[..], arguments, &flags].concat())?;
         let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
         let namespace = ["create", "namespace", "kubectl-mc-system"];
         let kubectl = Tool::admin(self.cluster)?;
@@ -261,6 +285,13 @@ impl Agent {
         ensure!(code == status, "{method} {path}: {code}: {text}");
         Ok(text)
     }
+}
+
+/// Two ports that nothing listens on.
+fn free_ports() -> Result<[u16; 2]> {
+    let address = bed()?.address;
+    let [one, other] = [TcpListener::bind((address, 0))?, TcpListener::bind((address, 0))?];
+    Ok([one.local_addr()?.port(), other.local_addr()?.port()])
 }
 
 fn definition(group: &str, kind: &str, plural: &str, scope: &str) -> Value {

@@ -96,7 +96,10 @@ fn name(object: &Value) -> &str {
 }
 
 /// What does not go with a namespace.
-const KINDS: [(&str, &str); 11] = [
+const KINDS: [(&str, &str); 13] = [
+    // First: one that is left refuses what others write.
+    ("/apis/admissionregistration.k8s.io/v1", "validatingwebhookconfigurations"),
+    ("/apis/admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations"),
     ("/api/v1", "configmaps"),
     ("/apis/apiregistration.k8s.io/v1", "apiservices"),
     ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions"),

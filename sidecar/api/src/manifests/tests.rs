@@ -172,7 +172,10 @@ fn with_cert_manager_the_authority_is_its_and_so_is_the_bundle() {
     let args = container(&objects)["args"].to_string();
     assert!(args.contains("--tls-cert-file=") && !args.contains("rotate"), "{args}");
     let certificate = objects.iter().rfind(|object| object["kind"] == "Certificate").unwrap();
-    assert_eq!(certificate["spec"]["dnsNames"], json!(["mc-sidecar.kubectl-mc-system.svc"]));
+    assert_eq!(
+        certificate["spec"]["dnsNames"],
+        json!(["mc-sidecar.kubectl-mc-system.svc", "mc-sidecar-authorization.kubectl-mc-system.svc"])
+    );
     let made = parameters.of_certificates().unwrap();
     assert_eq!([&made[1]["spec"]["secretName"], &made[3]["spec"]["secretName"]], [ISSUER, SERVED]);
     assert!(made.iter().all(|object| objects.contains(object)));

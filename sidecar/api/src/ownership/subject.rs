@@ -7,6 +7,10 @@ pub const PREFIX: &str = "system:karmada:agent:";
 /// The identity that creates the RBAC of a new agent. All registrations share it.
 pub const GENERATOR: &str = "system:karmada:agent:rbac-generator";
 
+/// Begins the user name of a bootstrap token, before its id (Kubernetes: "Authenticating with Bootstrap Tokens").
+pub const BOOTSTRAP_USER: &str = "system:bootstrap:";
+/// Begins the groups of Karmada's bootstrap tokens.
+pub const BOOTSTRAP_OF_KARMADA: &str = "system:bootstrappers:karmada:";
 /// The group of every bootstrap token of Karmada (karmada: `pkg/karmadactl/util/bootstraptoken/agent`).
 pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers:karmada:default-cluster-token";
 /// The group of a bootstrap token that enrolls one cluster, before the cluster's name.

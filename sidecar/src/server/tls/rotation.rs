@@ -54,6 +54,7 @@ pub struct SelfManaged {
 fn names(namespace: &str, direct: Option<&Server>) -> Vec<String> {
     let service = names::service(namespace);
     let mut names = vec![service.clone(), format!("{service}.cluster.local"), "localhost".to_owned()];
+    names.push(names::webhook_service(namespace));
     names.extend(direct.map(|server| server.host().to_owned()));
     names
 }

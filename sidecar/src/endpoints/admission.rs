@@ -1,0 +1,140 @@
+//! The answers of the admission webhooks for the agents of Karmada (apiserver: `pkg/admission/plugin/webhook`): an
+//! AdmissionReview of admission.k8s.io/v1 goes in, the same kind with a response comes out.
+//!
+//! - [`enrollment`]: judges requests for certificates, which [`certificate_request`] reads
+//! - [`owner`]: writes the owner on what an agent creates
+//!
+//! Callers are not authenticated: a kube-apiserver shows webhooks no certificate. An answer is a function of the
+//! review alone, and holds nothing that the caller does not know. A body that is no review is answered with 400, which a
+//! kube-apiserver takes for a failed webhook.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use kubectl_mc_api::ownership::admission_path;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tracing::debug;
+
+use super::authorize::{refused, with_type};
+use crate::request::body::Body;
+
+pub mod certificate_request;
+pub mod enrollment;
+mod metrics;
+mod owner;
+
+pub use metrics::Metrics;
+use metrics::Outcome;
+
+/// A webhook, by its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Webhook {
+    Enrollment,
+    Owner,
+}
+
+impl Webhook {
+    pub fn at(path: &str) -> Option<Self> {
+        match path {
+            admission_path::ENROLLMENT => Some(Self::Enrollment),
+            admission_path::OWNER => Some(Self::Owner),
+            _ => None,
+        }
+    }
+}
+
+/// Answers a review.
+pub fn answer(webhook: Webhook, metrics: &Metrics, body: &Bytes) -> Response<Body> {
+    let Some(Review { request, .. }) = Review::parse(body) else {
+        metrics.count(webhook, Outcome::Invalid);
+        return refused(StatusCode::BAD_REQUEST, "the body is no AdmissionReview of admission.k8s.io/v1");
+    };
+    let uid = request.uid.clone();
+    let mut response = match webhook {
+        Webhook::Enrollment => match enrollment::judge(&request) {
+            Ok(()) => json!({"allowed": true}),
+            Err(reason) => refusal(&reason.to_string()),
+        },
+        Webhook::Owner => match owner::patch(&request) {
+            Ok(None) => json!({"allowed": true}),
+            Ok(Some(patch)) => json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}),
+            Err(reason) => refusal(reason),
+        },
+    };
+    let is_allowed = response["allowed"] == true;
+    metrics.count(webhook, if is_allowed { Outcome::Allowed } else { Outcome::Refused });
+    if !is_allowed {
+        debug!(?webhook, reason = %response["status"]["message"], "request refused");
+    }
+    response["uid"] = uid.into();
+    let review = json!({"apiVersion": API_VERSION, "kind": KIND, "response": response});
+    with_type(StatusCode::OK, "application/json", review.to_string())
+}
+
+fn refusal(reason: &str) -> Value {
+    let status = json!({"code": 403, "reason": "Forbidden", "message": format!("kubectl-mc: {reason}")});
+    json!({"allowed": false, "status": status})
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review {
+    api_version: String,
+    kind: String,
+    request: Request,
+}
+
+impl Review {
+    fn parse(body: &[u8]) -> Option<Self> {
+        let review = serde_json::from_slice::<Self>(body).ok()?;
+        (review.api_version == API_VERSION && review.kind == KIND).then_some(review)
+    }
+}
+
+/// What a caller of the host asks for.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    uid: String,
+    resource: Resource,
+    #[serde(default)]
+    sub_resource: String,
+    operation: String,
+    user_info: UserInfo,
+    #[serde(default)]
+    object: Value,
+}
+
+#[derive(Deserialize)]
+struct Resource {
+    #[serde(default)]
+    group: String,
+    resource: String,
+}
+
+#[derive(Deserialize)]
+struct UserInfo {
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    groups: Option<Vec<String>>,
+}
+
+impl Request {
+    fn groups(&self) -> &[String] {
+        self.user_info.groups.as_deref().unwrap_or_default()
+    }
+
+    fn creates(&self, group: &str, resource: &str) -> bool {
+        self.operation == "CREATE"
+            && self.sub_resource.is_empty()
+            && self.resource.group == group
+            && self.resource.resource == resource
+    }
+}
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+#[cfg(test)]
+mod tests;

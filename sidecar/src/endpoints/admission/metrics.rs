@@ -1,0 +1,62 @@
+//! What `/metrics` tells of the admission webhooks.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+use super::Webhook;
+use crate::metrics::own;
+
+/// Reviews by webhook and result, and connections and bodies beyond the limits.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    reviews: Family<Labels, Counter>,
+    /// Connections closed, and bodies not read, because of a limit.
+    pub limited: Counter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    webhook: &'static str,
+    result: &'static str,
+}
+
+/// What became of a review.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Allowed,
+    Refused,
+    Invalid,
+}
+
+impl Metrics {
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let registry = own(registry);
+        registry.register(
+            "admission_webhook_reviews",
+            "Reviews of the admission webhooks, by webhook and result",
+            metrics.reviews.clone(),
+        );
+        registry.register(
+            "admission_webhook_limited",
+            "Connections to the admission webhooks closed, and bodies not read, because of a limit",
+            metrics.limited.clone(),
+        );
+        metrics
+    }
+
+    pub(super) fn count(&self, webhook: Webhook, outcome: Outcome) {
+        let webhook = match webhook {
+            Webhook::Enrollment => "enrollment",
+            Webhook::Owner => "owner",
+        };
+        let result = match outcome {
+            Outcome::Allowed => "allowed",
+            Outcome::Refused => "refused",
+            Outcome::Invalid => "invalid",
+        };
+        self.reviews.get_or_create(&Labels { webhook, result }).inc();
+    }
+}

@@ -1,0 +1,36 @@
+//! Writes the owner on what an agent creates, from its user name alone. For hosts without MutatingAdmissionPolicies
+//! (Kubernetes before 1.36); the registration sends only objects without an owner.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kubectl_mc_api::ownership::OWNER;
+use kubectl_mc_api::ownership::subject::Subject;
+use serde_json::{Value, json};
+
+use super::Request;
+
+/// The JSON patch (RFC 6902) that adds the owner, in base64. `None` if the caller is no agent, or the object has one.
+pub(super) fn patch(request: &Request) -> Result<Option<String>, &'static str> {
+    let cluster = match Subject::parse(&request.user_info.username, request.groups()) {
+        Subject::Agent(cluster) => cluster,
+        // The registration of a cluster has no owner: a policy judges its names.
+        Subject::NoAgent | Subject::Generator => return Ok(None),
+        Subject::Unknown => return Err("the user and its groups are not those of one cluster's agent"),
+    };
+    if request.operation != "CREATE" || !request.sub_resource.is_empty() {
+        return Ok(None);
+    }
+    let metadata = &request.object["metadata"];
+    let annotations = &metadata["annotations"];
+    let changes = match annotations {
+        _ if !metadata.is_object() => return Err("the object has no metadata"),
+        Value::Null => json!([{"op": "add", "path": "/metadata/annotations", "value": {OWNER: cluster}}]),
+        Value::Object(annotations) if annotations.contains_key(OWNER) => return Ok(None),
+        // RFC 6901, section 3: a slash in a key is ~1.
+        _ => {
+            let path = format!("/metadata/annotations/{}", OWNER.replace('~', "~0").replace('/', "~1"));
+            json!([{"op": "add", "path": path, "value": cluster}])
+        }
+    };
+    Ok(Some(STANDARD.encode(changes.to_string())))
+}

@@ -41,7 +41,13 @@ fn clusters_and_members_are_behind_one_path() -> Result<()> {
 
     // Through the host: Karmada's objects, written and watched as the caller.
     let kubectl = Tool::kubectl(&user)?;
-    let listed = kubectl.ok(&["get", "clusters.cluster.karmada.io", JOINED])?;
+    // The host reads the group's discovery again in its own time.
+    let listed = eventually("the host lists the resource", SOON, || {
+        kubectl
+            .ok(&["get", "clusters.cluster.karmada.io", JOINED])
+            .map(Some)
+            .with_context(|| aggregated(&karmada))
+    })?;
     ensure!(listed.contains("VERSION") && listed.contains("MODE"), "the server's own columns: {listed}");
     kubectl.ok(&["label", "clusters.cluster.karmada.io", JOINED, "seen=here"])?;
     let explained =
@@ -62,7 +68,7 @@ fn clusters_and_members_are_behind_one_path() -> Result<()> {
     may_not.failure(&["Forbidden", &user.user])?;
 
     // And the member, on the same path.
-    let member = Tool::kubectl(&user.clone().edit(|config| {
+    let member = Tool::kubectl(&Caller::certificate(&user.user, &["e2e-in-place-ops"])?.edit(|config| {
         let host = bed().map_or("", |bed| &bed.host.server);
         let server = &mut config["clusters"][0]["cluster"]["server"];
         *server = format!("{host}{CLUSTERS}/{JOINED}/proxy").into();
@@ -78,7 +84,12 @@ fn clusters_and_members_are_behind_one_path() -> Result<()> {
         "{removed}"
     );
     ensure!(api_service(&karmada)? == before, "it is not as it was");
-    kubectl.ok(&["get", "clusters.cluster.karmada.io", JOINED])?;
+    eventually("the host lists the resource", SOON, || {
+        kubectl
+            .ok(&["get", "clusters.cluster.karmada.io", JOINED])
+            .map(Some)
+            .with_context(|| aggregated(&karmada))
+    })?;
     Ok(())
 }
 
@@ -259,6 +270,20 @@ fn role(karmada: &InPlace, name: &str, verbs: &[&str], subject: &Value) -> Resul
     });
     karmada.host.apply(&format!("{rbac}/clusterrolebindings/{name}"), &binding)?;
     Ok(())
+}
+
+/// What the host says of the group in its aggregated discovery.
+fn aggregated(karmada: &InPlace) -> String {
+    let accept = "Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let groups = karmada.host.with(&[accept]).get("/apis");
+    groups.map_or_else(
+        |error| format!("{error:#}"),
+        |groups| {
+            let all = groups["items"].as_array().into_iter().flatten();
+            let of_hub = all.filter(|item| item["metadata"]["name"] == "cluster.karmada.io");
+            of_hub.map(Value::to_string).collect()
+        },
+    )
 }
 
 /// Where the group leads.

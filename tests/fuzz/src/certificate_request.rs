@@ -10,7 +10,8 @@ pub fn run(input: &[u8]) {
     let pem = if input.starts_with(b"-----") { input.to_vec() } else { wrapped(input) };
     let Ok(read) = Subject::of_pem(&pem) else { return };
     let blocks: Vec<_> = Pem::iter_from_buffer(&pem).collect();
-    let [Ok(block)] = blocks.as_slice() else { panic!("{} blocks", blocks.len()) };
+    assert_eq!(blocks.len(), 1, "Go reads the first block only");
+    let block = blocks[0].as_ref().expect("a block that was read");
     assert_eq!(block.label, "CERTIFICATE REQUEST");
     let Ok((rest, request)) = X509CertificationRequest::from_der(&block.contents) else {
         // It also reads the key, which says nothing of the subject.

@@ -106,10 +106,17 @@ impl KarmadaHost {
         Ok(self)
     }
 
-    /// Lets the kube-apiserver take bootstrap tokens, as Karmada's does.
+    /// Lets the kube-apiserver take bootstrap tokens, as Karmada's does. There is none at first.
     pub fn with_bootstrap_tokens(mut self) -> Result<Self> {
         self.is_restarted = true;
         self.cluster.restart_apiserver_with(&["--enable-bootstrap-token-auth=true"])?;
+        let secrets = "/api/v1/namespaces/kube-system/secrets";
+        let tokens =
+            self.api.get(&format!("{secrets}?fieldSelector=type%3Dbootstrap.kubernetes.io/token"))?;
+        for token in tokens["items"].as_array().into_iter().flatten() {
+            self.api
+                .delete(&format!("{secrets}/{}", token["metadata"]["name"].as_str().unwrap_or_default()))?;
+        }
         Ok(self)
     }
 

@@ -46,6 +46,7 @@ fn every_hop_on_the_wire_has_a_sentence_and_a_hint() {
         ("host authentication", "kubectl --context=h auth whoami"),
         ("host authorization", "kubectl mc --context=h access grant view --user=USER -C m1"),
         ("sidecar", "try again"),
+        ("karmada-aggregated-apiserver", "checks karmada-aggregated-apiserver"),
         ("cluster unknown", "`kubectl mc clusters` lists"),
         ("proxy off", "join m1 --member-context=NAME"),
         ("agent", "get membercluster m1 -o yaml"),
@@ -61,7 +62,7 @@ fn every_hop_on_the_wire_has_a_sentence_and_a_hint() {
         }
     }
     let told = Hop::ALL.iter().filter(|hop| refusal(502, Some(**hop), "x").is_some());
-    assert_eq!(told.count(), 14, "every hop but the member is tested above");
+    assert_eq!(told.count(), 15, "every hop but the member is tested above");
 }
 
 #[test]

@@ -62,10 +62,10 @@ pub(crate) struct HubApiRemoveArgs {
 }
 
 const APPLY_EXAMPLES: &str = "\
-The sidecar needs the flags --inventory=membercluster,karmada and
---karmada-server. It then answers requests for clusters/proxy of group
-cluster.karmada.io, and forwards all others to karmada-aggregated-apiserver.
-If it does not serve the group in time, the APIService is put back.
+With its flags --inventory=membercluster,karmada and --karmada-server the
+sidecar answers requests for clusters/proxy of group cluster.karmada.io, and
+forwards all others to karmada-aggregated-apiserver. If it does not serve the
+group in time, the APIService is put back.
 
 Examples:
   # Validate, and show what would change

@@ -219,7 +219,10 @@ async fn a_leaf_is_renewed_before_its_end() {
 #[test]
 fn direct_server_is_a_name_of_the_certificate() {
     let server = |url: &str| url.parse().unwrap();
-    assert_eq!(names("n", None), ["mc-sidecar.n.svc", "mc-sidecar.n.svc.cluster.local", "localhost"]);
+    assert_eq!(
+        names("n", None),
+        ["mc-sidecar.n.svc", "mc-sidecar.n.svc.cluster.local", "localhost", "mc-sidecar-authorization.n.svc"]
+    );
     assert_eq!(names("n", Some(&server("https://mc.example:8443"))).last().unwrap(), "mc.example");
     assert_eq!(names("n", Some(&server("https://[2001:db8::7]"))).last().unwrap(), "2001:db8::7");
 }

@@ -46,7 +46,7 @@ pub(super) async fn follow(server: &HubServer, published: &ArcSwap<Documents>) {
 }
 
 async fn documents(server: &HubServer) -> Result<OfServer, Error> {
-    // As any user of the host, who may read these.
+    // Every user of the host may read these.
     let reader = Identity {
         user: "kubectl-mc".to_owned(),
         groups: vec![AUTHENTICATED.to_owned()],

@@ -109,8 +109,8 @@ fn sidecar_that_does_not_serve_the_group_is_not_left_in_front() -> Result<()> {
 #[test]
 fn forged_identity_is_not_passed_on() -> Result<()> {
     let karmada = start("in-place-forged")?;
-    let nobody = Caller::certificate("e2e-in-place-nobody", &[])?;
-    let endpoint = directly(&karmada, &nobody)?;
+    let stranger = Caller::certificate("e2e-in-place-stranger", &[])?;
+    let endpoint = directly(&karmada, &stranger)?;
     for lines in [
         "",
         "X-Remote-User: admin\r\nX-Remote-Group: system:masters\r\n",
@@ -120,12 +120,12 @@ fn forged_identity_is_not_passed_on() -> Result<()> {
         let get = format!("GET {CLUSTERS} HTTP/1.1\r\nHost: x\r\n{lines}Connection: close\r\n\r\n");
         let answer = endpoint.exchange(get.as_bytes())?;
         ensure!(
-            answer.status() == 403 && answer.text().contains(&nobody.user),
+            answer.status() == 403 && answer.text().contains(&stranger.user),
             "{lines:?}: {}",
             answer.text()
         );
     }
-    // Who may read sees what Karmada's server lets them see: the group alone has the right.
+    // The group alone has the right to read.
     let reader = Caller::certificate("e2e-in-place-reader", &["e2e-in-place-readers"])?;
     let group =
         json!({"kind": "Group", "name": "e2e-in-place-readers", "apiGroup": "rbac.authorization.k8s.io"});

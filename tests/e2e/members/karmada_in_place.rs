@@ -245,12 +245,19 @@ fn start(name: &str) -> Result<InPlace> {
 
 /// The rights of a user of Karmada's: to see and label one Cluster, and to use it.
 fn allow(karmada: &InPlace, user: &Caller) -> Result<()> {
-    let rule = |resource: &str, verbs: &[&str]| json!({"apiGroups": ["cluster.karmada.io"], "resources": [resource], "verbs": verbs});
+    let rule = |resource: &str, verbs: &[&str]| {
+        let mut rule = json!({"apiGroups": ["cluster.karmada.io"], "resources": [resource], "verbs": verbs});
+        if resource == "clusters/proxy" {
+            // A right to all clusters would show in the access of others.
+            rule["resourceNames"] = json!([JOINED]);
+        }
+        rule
+    };
     for (name, resource, verbs, verb, subresource) in [
         ("e2e-in-place-see", "clusters", &["get", "list", "watch", "patch"][..], "list", ""),
         ("e2e-in-place-use", "clusters/proxy", &["*"], "get", "proxy"),
     ] {
-        let asked = json!({"group": "cluster.karmada.io", "resource": "clusters", "subresource": subresource, "verb": verb});
+        let asked = json!({"group": "cluster.karmada.io", "resource": "clusters", "subresource": subresource, "verb": verb, "name": JOINED});
         grant(&karmada.host, name, user, &rule(resource, verbs), &asked)?;
     }
     Ok(())

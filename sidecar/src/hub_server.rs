@@ -177,7 +177,7 @@ impl HubServer {
         Ok(answered?.map(Body::Upstream))
     }
 
-    /// A document of the server, as somebody; nothing if there is none.
+    /// A document of the server, as this user may read it; nothing if there is none.
     async fn get(&self, path: &str, identity: &Identity) -> Result<Option<Value>, Error> {
         let bytes = self.get_as(path, "application/json", identity).await?;
         bytes

@@ -33,7 +33,7 @@ pub fn judge(request: &Request) -> Result<(), Refusal> {
         subject::Subject::NoAgent => match Token::parse(user, request.groups()) {
             Token::OfCluster(cluster) => vec![subject::user(cluster), GENERATOR.to_owned()],
             Token::Unbound => return Err(Refusal::UnboundToken),
-            // Nobody's agent: only the names of agents are kept from it.
+            // It is no agent, and may have any name but an agent's.
             Token::None if could_name(&pem, AGENT) => return Err(Refusal::OtherRequester),
             Token::None => return Ok(()),
         },

@@ -42,6 +42,14 @@ fn collection_is_the_own_cluster() {
     }
 }
 
+#[test]
+fn too_many_pairs_do_not_hide_the_selector() {
+    for pairs in [MAX_PAIRS + 1, 9_999, 10_000, 20_000] {
+        let query = vec!["a=b"; pairs].join("&");
+        assert_eq!(own_only("m1", Some(&query)), "fieldSelector=metadata%2Ename%3Dm1", "{pairs}");
+    }
+}
+
 fn checked(
     method: Method,
     media_type: &str,

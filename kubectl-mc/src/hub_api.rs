@@ -78,11 +78,11 @@ async fn apply(arguments: &HubApiApplyArgs, host: &Side, printer: &Printer) -> R
     host.merge(&group.path(), &patch).await?;
     let step = Progress::new(printer);
     let waiting = step.step("waiting for the sidecar to serve the group");
-    match group.answers_by(host, Some(Hop::KarmadaServer), arguments.timeout).await? {
+    match group.answers_by(host, Some(Hop::KarmadaServer), arguments.timeout).await {
         Ok(()) => waiting.done(),
         Err(last) => {
             drop(waiting);
-            put_back(&replaced, group, host).await?;
+            put_back(&replaced, group, host, printer).await?;
             return Err(HubApiError::NotServed { group, last, within: arguments.timeout }.into());
         }
     }
@@ -107,12 +107,8 @@ async fn remove(arguments: &HubApiRemoveArgs, host: &Side, printer: &Printer) ->
         printer.out_line(&format!("{} leads to {replaced} again (server dry run)", group.api_service));
         return Ok(ExitStatus::Success);
     }
-    put_back(&replaced, group, host).await?;
-    let rights = manifests::hub_api_rights(NAMESPACE).map_err(HubApiError::Manifest)?;
-    let deleted =
-        Delete { dry_run: false, timeout: arguments.timeout }.all(host.target(), rights.into_iter()).await?;
-    deleted.iter().for_each(|object| printer.out_line(&format!("{object} deleted")));
-    if let Err(last) = group.answers_by(host, None, arguments.timeout).await? {
+    put_back(&replaced, group, host, printer).await?;
+    if let Err(last) = group.answers_by(host, None, arguments.timeout).await {
         return Err(HubApiError::NotBack { group, target: replaced.to_string(), last }.into());
     }
     printer.out_line(&format!("{} leads to {replaced} again", group.api_service));
@@ -126,15 +122,19 @@ pub(crate) async fn put_all_back(host: &Side, dry_run: bool, printer: &Printer) 
     let Some(replaced) = current["metadata"]["annotations"][REPLACED].as_str() else { return Ok(()) };
     let replaced = Target::read(replaced).ok_or(HubApiError::Annotation { group })?;
     if !dry_run {
-        put_back(&replaced, group, host).await?;
+        put_back(&replaced, group, host, printer).await?;
     }
     let remark = if dry_run { " (dry run)" } else { "" };
     printer.out_line(&format!("{} leads to {replaced} again{remark}", group.api_service));
     Ok(())
 }
 
-async fn put_back(replaced: &Target, group: Group, host: &Side) -> Result<(), Failure> {
+/// Puts the APIService back, and removes the sidecar's right to it.
+async fn put_back(replaced: &Target, group: Group, host: &Side, printer: &Printer) -> Result<(), Failure> {
     host.merge(&group.path(), &put_back_patch(replaced)).await?;
+    let rights = manifests::hub_api_rights(NAMESPACE).map_err(HubApiError::Manifest)?;
+    let deleted = Delete { dry_run: false, timeout: DELETION }.all(host.target(), rights.into_iter()).await?;
+    deleted.iter().for_each(|object| printer.out_line(&format!("{object} deleted")));
     Ok(())
 }
 
@@ -166,20 +166,16 @@ impl Group {
     }
 
     /// Waits until the group answers through this hop; what it answered last if it does not.
-    async fn answers_by(
-        self,
-        host: &Side,
-        hop: Option<Hop>,
-        timeout: Duration,
-    ) -> Result<Result<(), String>, Failure> {
+    async fn answers_by(self, host: &Side, hop: Option<Hop>, timeout: Duration) -> Result<(), String> {
         let (deadline, path) = (Instant::now() + timeout, format!("{}?limit=1", self.collection));
         loop {
-            let answer = host.send(Method::GET, &path, None).await?;
-            if answer.status.is_success() && answer.hop == hop {
-                return Ok(Ok(()));
-            }
+            let last = match host.send(Method::GET, &path, None).await {
+                Ok(answer) if answer.status.is_success() && answer.hop == hop => return Ok(()),
+                Ok(answer) => format!("{}: {}", answer.status, answer.message()),
+                Err(error) => error.to_string(),
+            };
             if Instant::now() >= deadline {
-                return Ok(Err(format!("{}: {}", answer.status, answer.message())));
+                return Err(last);
             }
             sleep(INTERVAL).await;
         }
@@ -192,6 +188,8 @@ fn api_service(name: &str) -> String {
 
 const KARMADA: &str = "v1alpha1.cluster.karmada.io";
 const INTERVAL: Duration = Duration::from_millis(500);
+/// Timeout for the deletion of a right.
+const DELETION: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
 enum HubApiError {

@@ -18,10 +18,15 @@ use crate::identity::{AUTHENTICATED, Identity};
 pub(super) async fn follow(server: &HubServer, published: &ArcSwap<Documents>) {
     let mut known: Option<OfServer> = None;
     let mut pause = FIRST_PAUSE;
-    let mut failed = false;
+    let (mut failed, mut unreadable) = (false, false);
     loop {
-        if let Err(error) = server.reload() {
-            warn!(%error, "cannot read the certificates for karmada-aggregated-apiserver again");
+        match server.reload() {
+            Ok(()) => unreadable = false,
+            Err(error) if !unreadable => {
+                unreadable = true;
+                warn!(%error, "cannot read the certificates for karmada-aggregated-apiserver again");
+            }
+            Err(_) => {}
         }
         match documents(server).await {
             Ok(documents) => {

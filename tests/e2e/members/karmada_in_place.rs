@@ -102,6 +102,8 @@ fn sidecar_that_does_not_serve_the_group_is_not_left_in_front() -> Result<()> {
     let failed = admin.run(&["hub-api", "apply", "--for=karmada", "--timeout=3s"])?;
     failed.failure(&["did not serve the group", "the APIService is as it was", "--karmada-server"])?;
     ensure!(api_service(&karmada)? == before, "it is not as it was");
+    let roles = karmada.host.get("/apis/rbac.authorization.k8s.io/v1/clusterroles")?.to_string();
+    ensure!(!roles.contains("mc-sidecar-hub-api"), "the right to the APIService is left");
     eventually("Karmada's server answers", SOON, || karmada.host.get(CLUSTERS).map(Some))?;
     Ok(())
 }
@@ -204,6 +206,12 @@ fn agent_sees_and_moves_its_own_cluster_only() -> Result<()> {
     let huge = format!(r#"{{"metadata": {{"annotations": {{"a": "{}"}}}}}}"#, "x".repeat(2 << 20));
     let (status, text) = patch("merge-patch+json", &huge)?;
     ensure!(status == 413, "{status} {text}");
+    // A body that does not come ends with the request.
+    let withheld = format!(
+        "PATCH {path}?timeout=1s HTTP/1.1\r\nHost: x\r\nContent-Type: application/merge-patch+json\r\nContent-Length: 9\r\nConnection: close\r\n\r\n"
+    );
+    let answer = endpoint.exchange(withheld.as_bytes())?;
+    ensure!(answer.status() == 504, "{}", answer.text());
     let spec = karmada.host.get(&path)?["spec"].clone();
     ensure!(spec["apiEndpoint"] == server("m2")? && spec["proxyURL"].is_null(), "{spec}");
     Ok(())

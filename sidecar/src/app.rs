@@ -9,7 +9,7 @@ use anyhow::Context;
 use arc_swap::ArcSwap;
 use kubectl_mc_api::{Origin, names};
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -49,6 +49,7 @@ use crate::server::tls::replicas::ReplicaTls;
 use crate::server::tls::rotation::SelfManaged;
 use crate::server::webhook::{Service, Webhook};
 use crate::spans::Tracer;
+use crate::tcp;
 use crate::tunnel::accounts::Accounts;
 use crate::tunnel::peers::Peers;
 use crate::tunnel::registry::AgentTunnels;
@@ -143,8 +144,8 @@ impl Bound {
                 self_signed()?
             }
         };
-        let secure = bind(address)?;
-        let admin = bind(admin_address)?;
+        let secure = tcp::listen(address)?;
+        let admin = tcp::listen(admin_address)?;
 
         let mut metric_registry = metrics::registry();
         readiness.register(&mut metric_registry);
@@ -176,12 +177,12 @@ impl Bound {
             let clients = clients.map_or_else(|| trust.clone(), |own| Arc::new(ArcSwap::from_pointee(own)));
             let service = Service::Authorization { layout, metrics: authorize::Metrics::register(metrics) };
             let webhook = Webhook::new(service, clients);
-            webhooks.push((bind(address)?, Arc::new(webhook), certificates.clone()));
+            webhooks.push((tcp::listen(address)?, Arc::new(webhook), certificates.clone()));
         }
         if let Some(address) = admission_webhook {
             let service = Service::admission(admission::Metrics::register(metrics));
             let webhook = Webhook::new(service, trust.clone());
-            webhooks.push((bind(address)?, Arc::new(webhook), certificates.clone()));
+            webhooks.push((tcp::listen(address)?, Arc::new(webhook), certificates.clone()));
         }
         let (renewals, read) = Renewals::new(host.clone(), &namespace, &inventories);
         let peers = Peers::new(peers, secure.local_addr()?, replicas);
@@ -378,20 +379,6 @@ async fn forget_expired(services: Arc<Services>) {
 fn self_signed() -> anyhow::Result<Arc<ServingCertificate>> {
     Ok(Arc::new(ServingCertificate::self_signed(vec!["localhost".to_owned()])?))
 }
-
-fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listen = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    listen().with_context(|| format!("cannot bind {address}"))
-}
-
-/// Connections that are not accepted yet: as many as the kernel allows (`net.core.somaxconn`), as Go has it.
-/// Where the queue is full the kernel says nothing, and a client tries again after a second.
-const BACKLOG: u32 = 65_535;
 
 /// As long as most of it is kept.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,10 +1,12 @@
-//! The options of TCP connections that this program opens.
+//! The options of TCP connections that this program opens, and of the ports that it binds.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use anyhow::Context;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// Idle time before the first keepalive probe.
 pub(crate) const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -24,6 +26,21 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
     Ok(())
 }
+
+/// Binds a port.
+pub(crate) fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listen = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().with_context(|| format!("cannot bind {address}"))
+}
+
+/// Connections that are not accepted yet: as many as the kernel allows (`net.core.somaxconn`), as Go has it.
+/// Where the queue is full the kernel says nothing, and a client tries again after a second.
+const BACKLOG: u32 = 65_535;
 
 /// What every connection should be that this program opens.
 #[cfg(test)]

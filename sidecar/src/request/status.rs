@@ -5,8 +5,6 @@
 //! there the answer is text, 403 where the caller is refused and 502 where anything is broken.
 
 use http::{HeaderValue, Response, StatusCode, header};
-use jiff::Timestamp;
-use jiff::fmt::rfc2822::DateTimePrinter;
 use kubectl_mc_api::Hop;
 use serde::Serialize;
 
@@ -25,9 +23,11 @@ use crate::request::revalidation::End;
 use crate::tunnel::registry::{DialError, Refused};
 use crate::tunnel::{REPLICA_HEADER, accounts};
 use crate::upstream::Error as Upstream;
-use crate::upstream::breaker::Unreachable;
 
 mod hub_server;
+mod retry_after;
+
+use retry_after::{A_SECOND, RetryAfter};
 
 /// Turns an error into the response to its request.
 pub fn response(error: &Error, record: &Record) -> Response<Body> {
@@ -102,61 +102,6 @@ struct Shape {
     /// Only where nothing was done at a member, since clients repeat the request then.
     retry_after: Option<RetryAfter>,
 }
-
-/// When a client may come again, in one of the two forms of RFC 9110, 10.2.3.
-///
-/// client-go and kube wait for seconds and repeat the request without a word, which helps over
-/// moments and would hide an outage. Neither reads a date.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RetryAfter {
-    Seconds(u32),
-    Date(Timestamp),
-}
-
-impl RetryAfter {
-    fn of(cause: &Unreachable) -> Self {
-        let seconds = cause.retry_after();
-        if cause.is_short() {
-            return Self::Seconds(seconds);
-        }
-        Self::at(seconds)
-    }
-
-    /// An agent that lost its tunnel is back in some seconds, or stays away.
-    fn of_agent(gone_since: Timestamp) -> Self {
-        let gone = Timestamp::now().duration_since(gone_since);
-        if gone.as_secs() < AGENT_RECONNECTS { Self::Seconds(1) } else { Self::at(AGENT_RETRY) }
-    }
-
-    fn at(seconds: u32) -> Self {
-        // A date has no fractions, and whoever comes too early comes in vain.
-        let date = Timestamp::from_second(Timestamp::now().as_second() + 1 + i64::from(seconds));
-        date.map_or(Self::Seconds(seconds), Self::Date)
-    }
-
-    fn value(self) -> Option<HeaderValue> {
-        match self {
-            Self::Seconds(seconds) => Some(seconds.into()),
-            Self::Date(date) => {
-                let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&date).ok()?;
-                HeaderValue::try_from(date).ok()
-            }
-        }
-    }
-
-    /// For `metav1.Status`, which has no other form.
-    fn seconds(self) -> Option<u32> {
-        match self {
-            Self::Seconds(seconds) => Some(seconds),
-            Self::Date(_) => None,
-        }
-    }
-}
-
-/// Seconds in which most agents are back after a connection broke.
-const AGENT_RECONNECTS: i64 = 15;
-const AGENT_RETRY: u32 = 30;
-const A_SECOND: Option<RetryAfter> = Some(RetryAfter::Seconds(1));
 
 impl Shape {
     fn of(error: &Error) -> Self {

@@ -5,6 +5,8 @@ use http::{HeaderMap, Method, Request};
 use kubectl_mc_api::Origin;
 use serde_json::Value;
 
+use jiff::Timestamp;
+
 use super::*;
 use crate::request::audit_id::AuditId;
 use crate::request::cutoff::Listed;

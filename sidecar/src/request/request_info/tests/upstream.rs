@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::endpoints::clusters::accepts;
+use crate::request::query::Query;
 
 /// One row: a request, and what a kube-apiserver makes of it.
 #[derive(Debug)]

@@ -1,0 +1,86 @@
+//! The verbs of requests (apiserver: `endpoints/request/requestinfo.go`).
+
+use std::fmt;
+
+use http::Method;
+
+use crate::request::query::Query;
+
+/// A Kubernetes request verb; [`Verb::None`] is what the apiserver calls the empty verb, which only
+/// a `*` rule allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
+    None,
+}
+
+impl Verb {
+    pub(super) fn of_method(method: &Method) -> Self {
+        match *method {
+            Method::GET | Method::HEAD => Self::Get,
+            Method::POST => Self::Create,
+            Method::PUT => Self::Update,
+            Method::PATCH => Self::Patch,
+            Method::DELETE => Self::Delete,
+            _ => Self::None,
+        }
+    }
+
+    /// The verb of a path (apiserver: `endpoints/request/requestinfo.go`).
+    pub(super) fn of_name(name: &str) -> Self {
+        const ALL: [Verb; 8] = [
+            Verb::Get,
+            Verb::List,
+            Verb::Watch,
+            Verb::Create,
+            Verb::Update,
+            Verb::Patch,
+            Verb::Delete,
+            Verb::DeleteCollection,
+        ];
+        ALL.into_iter().find(|verb| verb.as_str() == name).unwrap_or(Self::None)
+    }
+
+    pub(super) fn of_read(method: &Method, named: bool, query: Option<&str>) -> Option<Self> {
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return None;
+        }
+        Some(match () {
+            () if named => Self::Get,
+            () if Query::new(query).is_set("watch") => Self::Watch,
+            () => Self::List,
+        })
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+            Self::None => "",
+        }
+    }
+
+    /// Whether the verb changes nothing (apiserver: `filters/maxinflight.go`).
+    pub fn is_read(self) -> bool {
+        matches!(self, Self::Get | Self::List | Self::Watch)
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,62 @@
+//! When a client may send a request again.
+
+use http::HeaderValue;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimePrinter;
+
+use crate::upstream::breaker::Unreachable;
+
+/// When a client may come again, in one of the two forms of RFC 9110, 10.2.3.
+///
+/// client-go and kube wait for seconds and repeat the request without a word, which helps over
+/// moments and would hide an outage. Neither reads a date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RetryAfter {
+    Seconds(u32),
+    Date(Timestamp),
+}
+
+impl RetryAfter {
+    pub(super) fn of(cause: &Unreachable) -> Self {
+        let seconds = cause.retry_after();
+        if cause.is_short() {
+            return Self::Seconds(seconds);
+        }
+        Self::at(seconds)
+    }
+
+    /// An agent that lost its tunnel is back in some seconds, or stays away.
+    pub(super) fn of_agent(gone_since: Timestamp) -> Self {
+        let gone = Timestamp::now().duration_since(gone_since);
+        if gone.as_secs() < AGENT_RECONNECTS { Self::Seconds(1) } else { Self::at(AGENT_RETRY) }
+    }
+
+    fn at(seconds: u32) -> Self {
+        // A date has no fractions, and whoever comes too early comes in vain.
+        let date = Timestamp::from_second(Timestamp::now().as_second() + 1 + i64::from(seconds));
+        date.map_or(Self::Seconds(seconds), Self::Date)
+    }
+
+    pub(super) fn value(self) -> Option<HeaderValue> {
+        match self {
+            Self::Seconds(seconds) => Some(seconds.into()),
+            Self::Date(date) => {
+                let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&date).ok()?;
+                HeaderValue::try_from(date).ok()
+            }
+        }
+    }
+
+    /// For `metav1.Status`, which has no other form.
+    pub(super) fn seconds(self) -> Option<u32> {
+        match self {
+            Self::Seconds(seconds) => Some(seconds),
+            Self::Date(_) => None,
+        }
+    }
+}
+
+/// Seconds in which most agents are back after a connection broke.
+const AGENT_RECONNECTS: i64 = 15;
+const AGENT_RETRY: u32 = 30;
+pub(super) const A_SECOND: Option<RetryAfter> = Some(RetryAfter::Seconds(1));

@@ -93,7 +93,7 @@ bench: ## Measure against nginx and the member itself; see docs/dev/benchmarks.m
 	cargo build --release --package kubectl-mc
 	$(MAKE) program
 	cargo build --release --package kubectl-mc-api --example access_cost
-	$(TESTBED) run --members 2 --node m1 --sidecar $(PROGRAM) -- target/debug/bench $(BENCH)
+	TESTBED_OPTIMIZED=yes $(TESTBED) run --members 2 --node m1 --sidecar $(PROGRAM) -- target/debug/bench $(BENCH)
 
 .PHONY: kubernetes
 kubernetes: ## Build the real Kubernetes of the tests (minutes once, then nothing)

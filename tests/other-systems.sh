@@ -18,12 +18,14 @@ cat >"$tools/ar" <<'EOF'
 for file; do case $file in *.a) : >"$file" ;; esac; done
 EOF
 chmod +x "$tools/cc" "$tools/ar"
+flags=()
 for target in "${targets[@]}"; do
     if ! rustup target add "$target" >/dev/null 2>&1; then
         echo "not checked for $target: rustup cannot get its standard library" >&2
         continue
     fi
     variable=${target//-/_}
-    env "CC_$variable=$tools/cc" "AR_$variable=$tools/ar" AWS_LC_SYS_PREBUILT_NASM=1 \
-        cargo clippy --quiet --locked --package kubectl-mc --target "$target" -- -D warnings
+    export "CC_$variable=$tools/cc" "AR_$variable=$tools/ar"
+    flags+=(--target "$target")
 done
+[ "${#flags[@]}" = 0 ] || AWS_LC_SYS_PREBUILT_NASM=1 cargo clippy --quiet --locked --package kubectl-mc "${flags[@]}" -- -D warnings

@@ -9,15 +9,24 @@ export RUST_BACKTRACE=0
 mkdir -p target
 : >"$SKIPPED"
 
-# The program of the image is linked by one thread for minutes: that is done beside the linter, which wants no certain
-# pace. Whatever goes wrong is told when the image is made.
+# What takes long and wants no certain pace is built beside the rest, with what the rest leaves of the machine. Whatever goes
+# wrong is told when it is used.
+in_background() { # NAME COMMAND...
+    nice -n 19 "${@:2}" >"target/$1.log" 2>&1 &
+}
+trap 'jobs -p | xargs -r kill 2>/dev/null || true' EXIT
+cargo build-all --quiet --bins
 if [ "$(uname -s)" = Linux ]; then
-    make --no-print-directory program PLATFORM="$(uname -m)-unknown-linux-gnu" PROFILE=release >target/program.log 2>&1 &
+    in_background program make --no-print-directory program PLATFORM="$(uname -m)-unknown-linux-gnu" PROFILE=release
+    program=$!
 fi
+in_background kubernetes target/debug/testbed build --everything
+kubernetes=$!
 make --no-print-directory lint
-wait
 make --no-print-directory unit
 tests/fuzz.sh
+echo "waiting for what is built beside this: target/program.log, target/kubernetes.log"
+for process in ${program:-} $kubernetes; do wait "$process" || true; done
 make --no-print-directory e2e
 # Those of exec, attach, logs, cp and port-forward; `make conformance` runs all.
 make --no-print-directory conformance FOCUS='Kubectl (logs|exec|copy)|Port forwarding|Simple pod'

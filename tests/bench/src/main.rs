@@ -20,9 +20,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Parser;
 use harness::bed::{bed, sidecar};
+use testbed::programs::OPTIMIZED;
 
 use crate::role::Role;
 use crate::site::Site;
@@ -133,6 +134,11 @@ fn run(cli: &Cli) -> Result<()> {
         let table = against::measure(&Site::new()?, program, *quick)?;
         return print(&format!("Requests: this build against {}", program.display()), &table);
     }
+    let is_optimized = std::env::var_os(OPTIMIZED).is_some();
+    ensure!(
+        is_optimized || *quick || !(wanted(Figure::Agents) || wanted(Figure::Hubs)),
+        "konnectivity and Karmada's server are compiled for tests, not for speed: set {OPTIMIZED}=yes before testbed run"
+    );
     // Before anybody asks it for anything.
     if wanted(Figure::Memory) {
         print("Memory of an idle sidecar, two members", &memory()?)?;

@@ -17,6 +17,7 @@ const OWNER: &str = "clusterrestriction.karmada.io/owner";
 #[test]
 fn names_of_other_clusters_are_refused_on_the_newest_host() -> Result<()> {
     let host = with_policies("k1")?;
+    owners_are_written(&host)?;
     names_decide(&host)?;
     owners_are_kept(&host, true)?;
     registration_writes_its_own_names(&host)
@@ -35,12 +36,7 @@ fn sidecar_writes_owners_where_the_host_has_no_policy() -> Result<()> {
     let mut host = KarmadaHost::take("k2", program())?;
     host.start_webhook(&[])?;
     let host = policies_on(host)?;
-    let a = host.agent("a")?;
-    // The host has read the registration of the webhook.
-    eventually("owners are written", SOON, || {
-        let text = a.expect(201, "POST", &format!("{SECRETS}?dryRun=All"), Some(&secret("a")))?;
-        Ok(text.contains(OWNER).then_some(()))
-    })?;
+    owners_are_written(&host)?;
     names_decide(&host)?;
     owners_are_kept(&host, true)?;
     // No other caller's objects reach it.
@@ -70,7 +66,7 @@ fn policies_on(host: KarmadaHost) -> Result<KarmadaHost> {
     });
     host.api.apply(&format!("{RBAC}/clusterrolebindings/e2e-agents"), &everything)?;
     let a = host.agent("a")?;
-    eventually("the policies are in force", 2 * SOON, || {
+    eventually("the policies are in force", 4 * SOON, || {
         let (code, text) = a.ask("POST", &format!("{SECRETS}?dryRun=All"), Some(&secret("b")))?;
         let (other, _) = a.ask("POST", &format!("{RBAC}/clusterroles?dryRun=All"), Some(&json!({})))?;
         // A policy takes a while to know a new kind, and fails until then.
@@ -81,6 +77,15 @@ fn policies_on(host: KarmadaHost) -> Result<KarmadaHost> {
         Ok((is_judged && other != 403).then_some(()))
     })?;
     Ok(host)
+}
+
+/// What writes them is read by the host apart from the policies that judge.
+fn owners_are_written(host: &KarmadaHost) -> Result<()> {
+    let a = host.agent("a")?;
+    eventually("owners are written", 2 * SOON, || {
+        let text = a.expect(201, "POST", &format!("{SECRETS}?dryRun=All"), Some(&secret("a")))?;
+        Ok(text.contains(OWNER).then_some(()))
+    })
 }
 
 fn secret(name: &str) -> Value {

@@ -119,9 +119,12 @@ fn contexts_that_do_not_answer_cost_their_line_and_the_timeout() -> Result<()> {
     let files = clusters.iter().map(|cluster| cluster.kubeconfig.clone()).chain([file]);
     let plugin = place.plugin.env("KUBECONFIG", std::env::join_paths(files)?);
     let begin = Instant::now();
-    let words = ["--all-clusters", "--cluster-timeout=3s", "--cluster-concurrency=200", "get", "configmaps"];
+    // Long enough for the three that answer on a busy machine, whose own time is not what is promised.
+    let timeout = SOON / 2;
+    let flag = format!("--cluster-timeout={}s", timeout.as_secs());
+    let words = ["--all-clusters", &flag, "--cluster-concurrency=200", "get", "configmaps"];
     let output = plugin.run(&words)?;
-    ensure!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    ensure!(begin.elapsed() < timeout + SOON, "{:?}", begin.elapsed());
     assert_eq!(output.code, 4, "{output:?}");
     for name in CLUSTERS {
         ensure!(output.text().contains(&format!("\n{name}        kube-root-ca.crt ")), "{output:?}");

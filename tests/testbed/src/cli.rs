@@ -36,6 +36,9 @@ pub(crate) enum Command {
     Build {
         #[arg(default_value = DEFAULT_VERSION)]
         versions: Vec<String>,
+        /// Whatever any test uses, in every version that is here
+        #[arg(long, conflicts_with = "versions")]
+        everything: bool,
     },
     /// Stop a cluster's kube-apiserver, in the bed that TESTBED names
     Stop { cluster: String },

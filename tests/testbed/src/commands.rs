@@ -19,7 +19,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Run { bed, command } => return run_in_bed(&bed.wanted(), &command),
         Command::Up { bed } => up(&bed.wanted())?,
         Command::Down { id } => owner::down(id.as_deref())?,
-        Command::Build { versions } => {
+        Command::Build { everything: true, .. } => programs::build_everything()?,
+        Command::Build { versions, everything: false } => {
             versions.iter().try_for_each(|version| programs::build_all(version))?
         }
         Command::Stop { cluster } => Bed::from_env()?.cluster(&cluster)?.stop_apiserver()?,

@@ -59,8 +59,12 @@ pub(crate) fn path(version: &str, program: &str) -> PathBuf {
 
 /// Builds everything that a bed may need of a version.
 pub fn build_all(version: &str) -> Result<()> {
+    let mut programs = [CONTROL_PLANE, NODE].concat();
     if version == DEFAULT_VERSION {
-        build(version, &[COMMON, IMAGES].concat())?;
+        programs.extend([COMMON, IMAGES].concat());
+    }
+    build(version, &programs)?;
+    if version == DEFAULT_VERSION {
         build_from(&cert_manager_module(), version, &[CERT_MANAGER])?;
         build_from(&root().join("tests/konnectivity"), version, &KONNECTIVITY)?;
         build_from(&root().join("tests/openid"), version, &[OPENID_PROVIDER])?;
@@ -68,13 +72,30 @@ pub fn build_all(version: &str) -> Result<()> {
         build_from(&profile_consumer_module(), version, &[PROFILE_CONSUMER])?;
         build_prometheus()?;
     }
-    build(version, &[CONTROL_PLANE, NODE].concat())
+    Ok(())
+}
+
+/// Builds everything that any test uses, in every version that is here.
+pub fn build_everything() -> Result<()> {
+    let mut versions = vec![DEFAULT_VERSION.to_owned()];
+    for entry in fs::read_dir(root().join("tests/kubernetes"))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.path().is_dir() && name != DEFAULT_VERSION {
+            versions.push(name);
+        }
+    }
+    versions[1..].sort_unstable();
+    versions.iter().try_for_each(|version| build_all(version))?;
+    build_helm()?;
+    build_krew()?;
+    build_karmada()?;
+    build_upstream_tests().map(drop)
 }
 
 /// Builds upstream's end-to-end tests of the default version, which takes minutes, and says where they are.
 pub fn build_upstream_tests() -> Result<PathBuf> {
-    let module = root().join("tests/conformance");
-    build_from(&module, DEFAULT_VERSION, &[UPSTREAM_TESTS])?;
+    build_from(&conformance_module(), DEFAULT_VERSION, &[UPSTREAM_TESTS])?;
     Ok(path(DEFAULT_VERSION, UPSTREAM_TESTS))
 }
 
@@ -169,6 +190,14 @@ fn module_folder(ours: &Path, required: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(dir.trim()))
 }
 
+fn kubernetes_module(version: &str) -> PathBuf {
+    root().join("tests/kubernetes").join(version)
+}
+
+fn conformance_module() -> PathBuf {
+    root().join("tests/conformance")
+}
+
 fn profile_consumer_module() -> PathBuf {
     root().join("tests/cluster-inventory")
 }
@@ -179,7 +208,7 @@ fn cert_manager_module() -> PathBuf {
 
 /// Builds what is missing of some programs.
 pub(crate) fn build(version: &str, programs: &[&str]) -> Result<()> {
-    build_from(&root().join("tests/kubernetes").join(version), version, programs)
+    build_from(&kubernetes_module(version), version, programs)
 }
 
 fn build_from(module: &Path, version: &str, programs: &[&str]) -> Result<()> {
@@ -189,33 +218,45 @@ fn build_from(module: &Path, version: &str, programs: &[&str]) -> Result<()> {
     // Two beds started at once build once.
     let lock = File::create(folder.join(".lock"))?;
     lock.lock()?;
-    for program in programs {
+    let stamp_file = |program: &str| folder.join(format!(".{program}.stamp"));
+    let is_missing = |program: &str| {
         let path = path(version, program);
-        let stamp_file = folder.join(format!(".{program}.stamp"));
-        let built = path.is_file() && fs::read_to_string(&stamp_file).is_ok_and(|old| old == stamp);
-        if built || !path.starts_with(&folder) {
-            continue;
-        }
-        progress::say(format_args!(
-            "building {program} (Kubernetes {version}), which may take minutes the first time"
-        ));
-        progress::step(format_args!("{program} (Kubernetes {version}) built"), || {
-            go_build(module, version, program, &path)
-        })?;
-        fs::write(&stamp_file, &stamp)?;
+        let is_built =
+            path.is_file() && fs::read_to_string(stamp_file(program)).is_ok_and(|old| old == stamp);
+        !is_built && path.starts_with(&folder)
+    };
+    let missing: Vec<_> = programs.iter().copied().filter(|program| is_missing(program)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names = missing.join(", ");
+    progress::say(format_args!("building {names} ({version}), which may take minutes the first time"));
+    progress::step(format_args!("{names} ({version}) built"), || {
+        go_build(module, version, &missing, &folder)
+    })?;
+    for program in missing {
+        fs::write(stamp_file(program), &stamp)?;
     }
     Ok(())
 }
 
-fn go_build(module: &Path, version: &str, program: &str, path: &Path) -> Result<()> {
-    // Through a new file: a bed may be running the old one.
-    let new = path.with_extension("new");
+/// All in one command: while one is linked, which one thread does, the others are compiled.
+fn go_build(module: &Path, version: &str, programs: &[&str], folder: &Path) -> Result<()> {
+    // Through a folder of its own: a bed may be running the old ones.
+    let new = folder.join(".new");
+    fs::create_dir_all(&new)?;
+    let packages: Vec<_> = programs.iter().map(|program| package(program)).collect();
+    let output = match programs {
+        [program] => new.join(program),
+        _ => new.clone(),
+    };
     let status = Command::new("go")
-        .args(if program == UPSTREAM_TESTS { &["test", "-c"] as &[&str] } else { &["build"] })
+        .args(if programs == [UPSTREAM_TESTS] { &["test", "-c"] as &[&str] } else { &["build"] })
         .args(["-mod=readonly", "-trimpath", TAGS, "-ldflags", &ldflags(version)])
-        .args(compiler_flags(version))
+        .args(compiler_flags(version, module))
         .arg("-o")
-        .args([&new, &PathBuf::from(package(program))])
+        .arg(output)
+        .args(&packages)
         .envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local")])
         .current_dir(module)
         .stdin(Stdio::null())
@@ -225,7 +266,18 @@ fn go_build(module: &Path, version: &str, program: &str, path: &Path) -> Result<
     if !status.success() {
         bail!("go build in {}: {status}", module.display());
     }
-    Ok(fs::rename(new, path)?)
+    for (program, package) in programs.iter().zip(&packages) {
+        let file = if programs.len() == 1 { program } else { file_of(package) };
+        fs::rename(new.join(file), folder.join(program))?;
+    }
+    Ok(fs::remove_dir_all(new)?)
+}
+
+/// The file that `go build` writes into a folder: the last element of the package's path that is no version.
+fn file_of(package: &str) -> &str {
+    let is_version =
+        |element: &str| element.strip_prefix('v').is_some_and(|number| number.parse::<u32>().is_ok());
+    package.rsplit('/').find(|element| !is_version(element)).unwrap_or(package)
 }
 
 fn package(program: &str) -> String {
@@ -259,10 +311,15 @@ fn ldflags(version: &str) -> String {
     )
 }
 
-/// What no benchmark runs on is compiled without inlining, and without the tables for debuggers that the linker leaves out
-/// anyway: that takes two thirds of the time.
-fn compiler_flags(version: &str) -> Option<String> {
-    (version != DEFAULT_VERSION).then(|| "-gcflags=all=-l -dwarf=false".to_owned())
+/// Set where the bed is one to measure on: all programs are compiled as upstream compiles them.
+pub const OPTIMIZED: &str = "TESTBED_OPTIMIZED";
+
+/// Compiles without inlining, and without the tables for debuggers that the linker leaves out anyway: that takes two thirds
+/// of the time. It is for what is called now and then.
+fn compiler_flags(version: &str, module: &Path) -> Option<String> {
+    let is_called_often = module == kubernetes_module(DEFAULT_VERSION) || module == conformance_module();
+    let is_plain = (is_called_often && version == DEFAULT_VERSION) || std::env::var_os(OPTIMIZED).is_some();
+    (!is_plain).then(|| "-gcflags=all=-l -dwarf=false".to_owned())
 }
 
 /// The 36 of `v1.36.3`.
@@ -282,7 +339,7 @@ fn stamp(version: &str, module: &Path) -> Result<String> {
     let go_mod = fs::read_to_string(module.join("go.mod")).with_context(unknown)?;
     let go_sum = fs::read_to_string(module.join("go.sum")).with_context(unknown)?;
     let own = fs::read_to_string(module.join("main.go")).ok();
-    Ok([Some(go_mod), Some(go_sum), Some(ldflags(version)), compiler_flags(version), own]
+    Ok([Some(go_mod), Some(go_sum), Some(ldflags(version)), compiler_flags(version, module), own]
         .into_iter()
         .flatten()
         .collect::<Vec<_>>()
@@ -305,6 +362,13 @@ mod tests {
     }
 
     #[test]
+    fn programs_are_found_by_the_name_that_go_gives_them() {
+        let names =
+            ["etcd", "konnectivity-agent", "kubelet"].map(|program| file_of(&package(program)).to_owned());
+        assert_eq!(names, ["server", "agent", "kubelet"]);
+    }
+
+    #[test]
     fn every_module_here_keeps_the_checksums_of_what_it_requires() {
         for entry in fs::read_dir(root().join("tests/kubernetes")).unwrap() {
             let path = entry.unwrap().path();
@@ -318,7 +382,7 @@ mod tests {
 
     #[test]
     fn upstreams_tests_are_of_the_default_version() {
-        let stamp = stamp(DEFAULT_VERSION, &root().join("tests/conformance")).unwrap();
+        let stamp = stamp(DEFAULT_VERSION, &conformance_module()).unwrap();
         assert!(stamp.contains(&format!("k8s.io/kubernetes {DEFAULT_VERSION} h1:")));
     }
 

@@ -49,14 +49,18 @@ e2e() { # WHAT IS LEFT OUT
     local others=("$@") filter folder process processes=() status=0
     for filter in $quiet $alone; do others+=(--skip "$filter"); done
     run() { cargo test-all --offline --test e2e -- "$@"; }
-    # Those of installations and of members wait for one cluster most of the time: they are processes of their own beside
-    # the others. Their output comes after theirs.
+    # Those of installations and of members wait for one cluster most of the time, and those of other hubs for their turn at
+    # one: they are processes of their own beside the others. Their output comes after theirs.
     folder="$(mktemp -d)"
     run --test-threads 2 "${others[@]}" install:: >"$folder/installations" 2>&1 &
     processes+=($!)
+    local hubs=(members::karmada members::kubeadmiral:: identity::cluster_authorization)
+    run --test-threads 2 "${others[@]}" "${hubs[@]}" >"$folder/hubs" 2>&1 &
+    processes+=($!)
+    for filter in "${hubs[@]}"; do others+=(--skip "$filter"); done
     run --test-threads 2 "${others[@]}" --skip install:: --skip agent_pods:: members:: >"$folder/members" 2>&1 &
     processes+=($!)
-    run --test-threads 3 "${others[@]}" --skip install:: --skip members:: || status=$?
+    run --test-threads 2 "${others[@]}" --skip install:: --skip members:: || status=$?
     # They wait for pods most of the time, on a member of their own.
     run --test-threads 1 "${others[@]}" agent_pods:: || status=$?
     for process in "${processes[@]}"; do wait "$process" || status=$?; done

@@ -21,7 +21,7 @@ chmod +x "$tools/cc" "$tools/ar"
 flags=()
 for target in "${targets[@]}"; do
     if ! rustup target add "$target" >/dev/null 2>&1; then
-        echo "not checked for $target: rustup cannot get its standard library" >&2
+        echo "plugin for $target: rustup cannot get its standard library to check it" >>"${SKIPPED:-/dev/stderr}"
         continue
     fi
     variable=${target//-/_}

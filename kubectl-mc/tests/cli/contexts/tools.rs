@@ -95,7 +95,8 @@ fn shell_names_the_contexts_when_none_fits() {
 fn hostile_name_of_a_context_is_no_command_of_the_prompt() {
     let bed = bed();
     kubeconfig(&bed, &[("x'; touch made; $(touch made) `touch made` \\", "a", json!({"token": "t"}))]);
-    fs::create_dir_all(bed.path("home")).unwrap();
+    // Without this folder fish reads every man page first, by a program that keeps the terminal open.
+    fs::create_dir_all(bed.path("home/.local/share/fish/generated_completions")).unwrap();
     for shell in ["bash", "zsh", "fish"] {
         let mut command = bed.command(&["shell", "--contexts", "-C", "x*"]);
         command.env("SHELL", shell);

@@ -7,6 +7,7 @@ mod any_user;
 mod attacks;
 mod authorization;
 mod cluster_authorization;
+mod cluster_authorization_agent;
 mod cluster_authorization_attacks;
 mod cluster_authorization_enrollment;
 mod cluster_authorization_open_port;

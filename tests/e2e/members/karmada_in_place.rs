@@ -247,12 +247,12 @@ fn server_that_is_away_is_named_and_its_documents_stay() -> Result<()> {
     })
 }
 
-fn start(name: &str) -> Result<InPlace> {
+pub(super) fn start(name: &str) -> Result<InPlace> {
     InPlace::start(name, Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../sidecar/deploy")))
 }
 
 /// The rights of a user of Karmada's: to see and label one Cluster, and to use it.
-fn allow(karmada: &InPlace, user: &Caller) -> Result<()> {
+pub(super) fn allow(karmada: &InPlace, user: &Caller) -> Result<()> {
     let rule = |resource: &str, verbs: &[&str]| {
         let mut rule = json!({"apiGroups": ["cluster.karmada.io"], "resources": [resource], "verbs": verbs});
         if resource == "clusters/proxy" {
@@ -308,7 +308,7 @@ fn api_service(karmada: &InPlace) -> Result<Value> {
     Ok(json!([found["spec"], found["metadata"]["annotations"]["fleet.kubectl-mc.dev/replaced"]]))
 }
 
-fn admin_plugin() -> Result<Tool> {
+pub(super) fn admin_plugin() -> Result<Tool> {
     Tool::plugin_at(Path::new(env!("CARGO_BIN_EXE_kubectl-mc")), &[&bed()?.host])
 }
 
@@ -316,5 +316,5 @@ fn directly(karmada: &InPlace, caller: &Caller) -> Result<Endpoint> {
     karmada.sidecar.endpoint(caller.certificate.as_deref())
 }
 
-const JOINED: &str = "e2e-in-place";
+pub(super) const JOINED: &str = "e2e-in-place";
 const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";

@@ -1,7 +1,7 @@
 //! A host whose members run Karmada's agents, for one test at a time: k1, and k2 with the oldest Kubernetes.
 //!
-//! Clusters and Works are CRDs with Karmada's groups and names here. In Karmada its aggregated API server serves
-//! them: it asks the same authorizer, and has no admission.
+//! Clusters and Works are definitions with Karmada's groups and names here, unless a test asks for Karmada's own: its
+//! aggregated API server asks the same authorizer, and has no admission.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -14,6 +14,7 @@ use testbed::{ClientCertificate, Cluster};
 use crate::api::Api;
 use crate::bed::{bed, sidecar, spare};
 use crate::http1::Endpoint;
+use crate::karmada_own::OwnKinds;
 use crate::leftovers::Clean;
 use crate::own_sidecar::{Difference, OwnSidecar};
 use crate::tool::Tool;
@@ -30,6 +31,8 @@ pub struct KarmadaHost {
     admission_port: u16,
     files: TempDir,
     is_restarted: bool,
+    /// Before the rest is cleaned.
+    _own: Option<OwnKinds>,
     _clean: Clean,
     _turn: Turn,
 }
@@ -37,26 +40,29 @@ pub struct KarmadaHost {
 impl KarmadaHost {
     /// With the kinds and namespaces of Karmada, for clusters a and b. It has no webhook.
     pub fn take(name: &str, plugin: &Path) -> Result<Self> {
+        Self::with(name, plugin, |_, api| stand_ins(api).map(|()| None))
+    }
+
+    /// The same with Karmada's own aggregated API server and definitions.
+    pub fn with_karmada(name: &str, plugin: &Path) -> Result<Self> {
+        Self::with(name, plugin, |cluster, api| OwnKinds::of(cluster, api).map(Some))
+    }
+
+    fn with(
+        name: &str,
+        plugin: &Path,
+        kinds: impl FnOnce(&'static Cluster, &Api) -> Result<Option<OwnKinds>>,
+    ) -> Result<Self> {
         let turn = Turn::take(name)?;
         let cluster = spare(name)?;
         let clean = Clean::take(cluster)?;
         let api = Api::admin(cluster)?;
-        for (group, kind, plural, scope) in [
-            ("cluster.karmada.io", "Cluster", "clusters", "Cluster"),
-            ("work.karmada.io", "Work", "works", "Namespaced"),
-        ] {
-            let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{group}");
-            api.apply(&path, &definition(group, kind, plural, scope))?;
-            let served = match scope {
-                "Cluster" => format!("/apis/{group}/v1alpha1/{plural}"),
-                _ => format!("/apis/{group}/v1alpha1/namespaces/default/{plural}"),
-            };
-            eventually("the kind is served", SOON, || {
-                Ok((api.request("GET", &served, "", "")?.status() == 200).then_some(()))
-            })?;
-        }
+        let own = kinds(cluster, &api)?;
         for name in ["karmada-cluster", "karmada-system", "karmada-es-a", "karmada-es-b"] {
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            let namespace = json!({
+                "apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": name, "labels": {"karmada.io/system": "true"}},
+            });
             api.apply(&format!("/api/v1/namespaces/{name}"), &namespace)?;
         }
         let [port, admission_port] = free_ports()?;
@@ -70,14 +76,20 @@ impl KarmadaHost {
             admission_port,
             files,
             is_restarted: false,
+            _own: own,
             _clean: clean,
             _turn: turn,
         })
     }
 
     /// Starts the webhook, and lets the kube-apiserver ask it by the files that the plugin prints.
-    pub fn with_webhook(mut self) -> Result<Self> {
-        self.start_webhook(&[])?;
+    pub fn with_webhook(self) -> Result<Self> {
+        self.with_webhook_of(&[])
+    }
+
+    /// The same with flags more for the sidecar.
+    pub fn with_webhook_of(mut self, flags: &[&str]) -> Result<Self> {
+        self.start_webhook(flags)?;
         let address = self.webhook_endpoint(None)?.address();
         let server = format!("--webhook-server=https://{address}");
         let dir = self.cluster.dir.display();
@@ -299,6 +311,25 @@ fn free_ports() -> Result<[u16; 2]> {
     let address = bed()?.address;
     let [one, other] = [TcpListener::bind((address, 0))?, TcpListener::bind((address, 0))?];
     Ok([one.local_addr()?.port(), other.local_addr()?.port()])
+}
+
+/// Definitions that keep whatever is written.
+fn stand_ins(api: &Api) -> Result<()> {
+    for (group, kind, plural, scope) in [
+        ("cluster.karmada.io", "Cluster", "clusters", "Cluster"),
+        ("work.karmada.io", "Work", "works", "Namespaced"),
+    ] {
+        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{group}");
+        api.apply(&path, &definition(group, kind, plural, scope))?;
+        let served = match scope {
+            "Cluster" => format!("/apis/{group}/v1alpha1/{plural}"),
+            _ => format!("/apis/{group}/v1alpha1/namespaces/default/{plural}"),
+        };
+        eventually("the kind is served", SOON, || {
+            Ok((api.request("GET", &served, "", "")?.status() == 200).then_some(()))
+        })?;
+    }
+    Ok(())
 }
 
 fn definition(group: &str, kind: &str, plural: &str, scope: &str) -> Value {

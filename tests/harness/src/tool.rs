@@ -240,6 +240,11 @@ impl Running {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
+    /// What it has written to its standard error so far.
+    pub fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+
     /// Closes its standard input and waits for its end.
     pub fn finish(mut self, deadline: Duration) -> Result<Output> {
         drop(self.stdin.take());

@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::certificates::{Authority, ClientCertificate};
-use crate::control_plane;
+use crate::control_plane::{self, Site};
 use crate::karmada;
 use crate::process::MARK;
+use crate::programs;
 use crate::registration;
 
 /// A running bed.
@@ -58,6 +59,13 @@ impl Bed {
     pub fn cluster(&self, name: &str) -> Result<&Cluster> {
         let cluster = if name == self.host.name { Some(&self.host) } else { self.members.get(name) };
         cluster.or_else(|| self.spares.get(name)).with_context(|| format!("no such cluster: {name}"))
+    }
+
+    /// Starts Karmada's aggregated API server for a cluster, until it is stopped.
+    pub fn start_karmada(&self, cluster: &Cluster) -> Result<Karmada> {
+        programs::build_karmada()?;
+        let site = Site { id: &self.id, dir: &self.dir, loopback: self.netns.is_none(), tracing: None };
+        karmada::start(&site, cluster)
     }
 
     /// A command that runs in the bed, and ends with it at the latest.

@@ -13,25 +13,27 @@ use crate::bed::{Cluster, Karmada};
 use crate::certificates::Authority;
 use crate::control_plane::Site;
 use crate::network;
-use crate::plan::ClusterPlan;
 use crate::probe::Probe;
 use crate::process::{self, Daemon};
 use crate::programs;
 use crate::registration::endpoints;
 
 /// Starts it for a cluster whose kube-apiserver is ready, and waits until that one serves its group.
-pub(crate) fn start(site: &Site<'_>, plan: &ClusterPlan, cluster: &Cluster) -> Result<Karmada> {
+pub(crate) fn start(site: &Site<'_>, cluster: &Cluster) -> Result<Karmada> {
     let dir = cluster.dir.join("karmada");
     fs::create_dir_all(&dir)?;
     let address = match site.loopback {
         true => network::free_port()?,
-        false => (plan.bridge_address(), PORT).into(),
+        false => {
+            let apiserver: SocketAddr = cluster.server.trim_start_matches("https://").parse()?;
+            (apiserver.ip(), PORT).into()
+        }
     };
-    let authority = Authority::create(&format!("{}-karmada-ca", plan.name), &dir, "ca")?;
+    let authority = Authority::create(&format!("{}-karmada-ca", cluster.name), &dir, "ca")?;
     let service = format!("{SERVICE}.{NAMESPACE}.svc");
     authority.serving_files(&[&service, "localhost", &address.ip().to_string()], &dir, "serving")?;
     // A front proxy beside the host's, which nothing else trusts.
-    let front = Authority::create(&format!("{}-karmada-front-ca", plan.name), &dir, "front-ca")?;
+    let front = Authority::create(&format!("{}-karmada-front-ca", cluster.name), &dir, "front-ca")?;
     front.client_files(FRONT_PROXY, &[], &dir, "front-client")?;
     let of_host = fs::read_to_string(cluster.dir.join("front-proxy-ca.crt"))?;
     fs::write(dir.join("front-proxies.crt"), of_host + &fs::read_to_string(&front.certificate)?)?;

@@ -9,6 +9,15 @@ use anyhow::{Context, Result, bail};
 
 use crate::progress;
 
+mod beside;
+
+pub use beside::{
+    build_helm, build_krew, build_prometheus, cert_manager, cert_manager_definitions, collector,
+    karmada_agent, karmada_definitions, karmadactl, konnectivity, openid_provider, profile_consumer,
+    profile_definition, prometheus,
+};
+pub(crate) use beside::{build_karmada, karmada_server};
+
 /// The version of the host, of members that name none, and of etcd and kubectl in any case.
 pub const DEFAULT_VERSION: &str = "v1.36.3";
 
@@ -23,21 +32,6 @@ pub(crate) const IMAGES: &[&str] = &["agnhost"];
 
 /// Upstream's end-to-end tests, from a module of their own: they need more than the programs do.
 const UPSTREAM_TESTS: &str = "e2e.test";
-
-const HELM: &str = "helm";
-/// krew, and what the reviewers of its index check a manifest by.
-const KREW: [&str; 2] = ["krew", "validate-krew-manifest"];
-const CERT_MANAGER: &str = "cert-manager";
-const OPENID_PROVIDER: &str = "openid-provider";
-const COLLECTOR: &str = "otlp-collector";
-/// A consumer of ClusterProfiles, by the library of their API.
-const PROFILE_CONSUMER: &str = "cluster-profile-consumer";
-const KONNECTIVITY: [&str; 2] = ["konnectivity-server", "konnectivity-agent"];
-const PROMETHEUS: [&str; 2] = ["prometheus", "promtool"];
-/// The server of Karmada's Clusters, which beds start where they are asked to.
-const KARMADA_SERVER: &str = "karmada-aggregated-apiserver";
-/// Programs that are used with it.
-const KARMADA_CLIENTS: [&str; 2] = ["karmadactl", "karmada-agent"];
 
 /// Where the tree is; this crate is only ever used from it.
 pub(crate) fn root() -> &'static Path {
@@ -65,12 +59,7 @@ pub fn build_all(version: &str) -> Result<()> {
     }
     build(version, &programs)?;
     if version == DEFAULT_VERSION {
-        build_from(&cert_manager_module(), version, &[CERT_MANAGER])?;
-        build_from(&root().join("tests/konnectivity"), version, &KONNECTIVITY)?;
-        build_from(&root().join("tests/openid"), version, &[OPENID_PROVIDER])?;
-        build_from(&root().join("tests/collector"), version, &[COLLECTOR])?;
-        build_from(&profile_consumer_module(), version, &[PROFILE_CONSUMER])?;
-        build_prometheus()?;
+        beside::build()?;
     }
     Ok(())
 }
@@ -99,111 +88,12 @@ pub fn build_upstream_tests() -> Result<PathBuf> {
     Ok(path(DEFAULT_VERSION, UPSTREAM_TESTS))
 }
 
-/// Builds Helm, which renders the chart, and says where it is.
-pub fn build_helm() -> Result<PathBuf> {
-    build_from(&root().join("tests/helm"), DEFAULT_VERSION, &[HELM])?;
-    Ok(path(DEFAULT_VERSION, HELM))
-}
-
-/// Builds krew and its validator, and kubectl, which they are run by; says where they are.
-pub fn build_krew() -> Result<[PathBuf; 3]> {
-    build_from(&root().join("tests/krew"), DEFAULT_VERSION, &KREW)?;
-    build(DEFAULT_VERSION, &["kubectl"])?;
-    let [krew, validator] = KREW.map(|program| path(DEFAULT_VERSION, program));
-    Ok([krew, validator, path(DEFAULT_VERSION, "kubectl")])
-}
-
-/// Builds Prometheus and promtool; says where they are.
-pub fn build_prometheus() -> Result<[PathBuf; 2]> {
-    build_from(&root().join("tests/prometheus"), DEFAULT_VERSION, &PROMETHEUS)?;
-    Ok(prometheus())
-}
-
-/// Builds Karmada's aggregated API server, which takes minutes the first time.
-pub(crate) fn build_karmada() -> Result<()> {
-    build_from(&root().join("tests/karmada"), DEFAULT_VERSION, &[KARMADA_SERVER])
-}
-
-/// Where Karmada's aggregated API server is in a bed that has one.
-pub(crate) fn karmada_server() -> PathBuf {
-    path(DEFAULT_VERSION, KARMADA_SERVER)
-}
-
-/// Builds karmadactl and karmada-agent, and says where they are.
-pub fn build_karmada_clients() -> Result<[PathBuf; 2]> {
-    build_from(&root().join("tests/karmada"), DEFAULT_VERSION, &KARMADA_CLIENTS)?;
-    Ok(KARMADA_CLIENTS.map(|program| path(DEFAULT_VERSION, program)))
-}
-
-/// Where Prometheus and promtool are once everything is built.
-pub fn prometheus() -> [PathBuf; 2] {
-    PROMETHEUS.map(|program| path(DEFAULT_VERSION, program))
-}
-
-/// Where cert-manager's controllers are once everything is built.
-pub fn cert_manager() -> PathBuf {
-    path(DEFAULT_VERSION, CERT_MANAGER)
-}
-
-/// Where the OpenID provider is once everything is built.
-pub fn openid_provider() -> PathBuf {
-    path(DEFAULT_VERSION, OPENID_PROVIDER)
-}
-
-/// Where the collector of traces is once everything is built.
-pub fn collector() -> PathBuf {
-    path(DEFAULT_VERSION, COLLECTOR)
-}
-
-/// Where the consumer of ClusterProfiles is once everything is built.
-pub fn profile_consumer() -> PathBuf {
-    path(DEFAULT_VERSION, PROFILE_CONSUMER)
-}
-
-/// The definition of ClusterProfile, as upstream publishes it.
-pub fn profile_definition() -> Result<PathBuf> {
-    let folder = module_folder(&profile_consumer_module(), "sigs.k8s.io/cluster-inventory-api")?;
-    Ok(folder.join("config/crd/bases/multicluster.x-k8s.io_clusterprofiles.yaml"))
-}
-
-/// Where konnectivity's server and agent are once everything is built.
-pub fn konnectivity() -> [PathBuf; 2] {
-    KONNECTIVITY.map(|program| path(DEFAULT_VERSION, program))
-}
-
-/// Where the definitions of cert-manager's resources are, as it publishes them.
-pub fn cert_manager_definitions() -> Result<PathBuf> {
-    let folder = module_folder(&cert_manager_module(), "github.com/cert-manager/cert-manager")?;
-    Ok(folder.join("deploy/crds"))
-}
-
-/// Where the files of a module are that one of ours requires.
-fn module_folder(ours: &Path, required: &str) -> Result<PathBuf> {
-    let mut command = Command::new("go");
-    command.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", required]);
-    let output = command.current_dir(ours).stdin(Stdio::null()).output();
-    let output = output.context("cannot start: go")?;
-    if !output.status.success() {
-        bail!("go list: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    let dir = String::from_utf8(output.stdout).context("a folder whose name is no text")?;
-    Ok(PathBuf::from(dir.trim()))
-}
-
 fn kubernetes_module(version: &str) -> PathBuf {
     root().join("tests/kubernetes").join(version)
 }
 
 fn conformance_module() -> PathBuf {
     root().join("tests/conformance")
-}
-
-fn profile_consumer_module() -> PathBuf {
-    root().join("tests/cluster-inventory")
-}
-
-fn cert_manager_module() -> PathBuf {
-    root().join("tests/cert-manager")
 }
 
 /// Builds what is missing of some programs.
@@ -282,20 +172,10 @@ fn file_of(package: &str) -> &str {
 
 fn package(program: &str) -> String {
     match program {
-        HELM => "helm.sh/helm/v3/cmd/helm".to_owned(),
-        "krew" | "validate-krew-manifest" => format!("sigs.k8s.io/krew/cmd/{program}"),
-        // Ours, in the module itself.
-        CERT_MANAGER | OPENID_PROVIDER | COLLECTOR | PROFILE_CONSUMER => ".".to_owned(),
-        "konnectivity-server" => "sigs.k8s.io/apiserver-network-proxy/cmd/server".to_owned(),
-        "konnectivity-agent" => "sigs.k8s.io/apiserver-network-proxy/cmd/agent".to_owned(),
-        KARMADA_SERVER => "github.com/karmada-io/karmada/cmd/aggregated-apiserver".to_owned(),
-        "karmadactl" => "github.com/karmada-io/karmada/cmd/karmadactl".to_owned(),
-        "karmada-agent" => "github.com/karmada-io/karmada/cmd/agent".to_owned(),
-        "prometheus" | "promtool" => format!("github.com/prometheus/prometheus/cmd/{program}"),
         "etcd" => "go.etcd.io/etcd/server/v3".to_owned(),
         UPSTREAM_TESTS => "k8s.io/kubernetes/test/e2e".to_owned(),
         "agnhost" => "k8s.io/kubernetes/test/images/agnhost".to_owned(),
-        _ => format!("k8s.io/kubernetes/cmd/{program}"),
+        _ => beside::package(program).unwrap_or_else(|| format!("k8s.io/kubernetes/cmd/{program}")),
     }
 }
 

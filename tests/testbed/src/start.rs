@@ -127,7 +127,7 @@ fn start_cluster(site: &Site<'_>, plan: &ClusterPlan, sidecar: Option<&SidecarIm
         }
         step(at(name, "controllers"), || control_plane::controllers_work(&kubectl))?;
         if plan.karmada {
-            cluster.karmada = Some(step(at(name, "Karmada"), || karmada::start(site, plan, &cluster))?);
+            cluster.karmada = Some(step(at(name, "Karmada"), || karmada::start(site, &cluster))?);
         }
         Ok(cluster)
     })

@@ -30,14 +30,16 @@ pub(super) fn run(
     }
     let filter = flags.context_selector.as_deref().map(ContextFilter::parse).transpose();
     let filter = filter.map_err(SettingsError::ContextSelector)?;
-    let host = Settings::host_of(flags, env)?;
-    let mut all = context::contexts(&host, env)?;
-    all.retain(|context| filter.as_ref().is_none_or(|filter| filter.matches(context)));
-    let mut all = SelectedCluster::of_contexts(all);
     let settings = Settings::resolve(flags, env)?;
+    let found = SelectedCluster::of_contexts(context::contexts(&settings.host, env)?);
+    let is_wanted = |chosen: &&SelectedCluster| {
+        let context = chosen.name.context();
+        filter.as_ref().is_none_or(|filter| context.is_some_and(|context| filter.matches(context)))
+    };
+    let mut all: Vec<_> = found.iter().filter(is_wanted).cloned().collect();
     if let Some(choice) = settings.choice.filter(|_| !flags.cluster.is_empty() || !flags.exclude.is_empty()) {
         let chosen = choice.resolve(&settings.sets, &mut |from: &ListOf| match from {
-            ListOf::Contexts => Ok(SelectedCluster::of_contexts(context::contexts(&host, env)?)),
+            ListOf::Contexts => Ok(found.clone()),
             // The members of a set are no contexts.
             ListOf::Members(_) => Ok(Vec::new()),
         });

@@ -1,0 +1,104 @@
+//! Karmada's own aggregated API server and definitions on a spare host, and karmada-agent.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+use testbed::{Cluster, Karmada, programs};
+
+use crate::api::Api;
+use crate::bed::bed;
+use crate::karmada_host::KarmadaHost;
+use crate::tool::{Running, Tool};
+use crate::wait::{SOON, eventually};
+
+/// Karmada's kinds as Karmada serves them, until this is dropped.
+pub(crate) struct OwnKinds {
+    server: Karmada,
+    api: Api,
+}
+
+impl OwnKinds {
+    pub(crate) fn of(cluster: &'static Cluster, api: &Api) -> Result<Self> {
+        let (folder, kubectl) = (programs::karmada_definitions()?, Tool::admin(cluster)?);
+        for file in [
+            "work/work.karmada.io_works.yaml",
+            "config/config.karmada.io_resourceinterpretercustomizations.yaml",
+            "config/config.karmada.io_resourceinterpreterwebhookconfigurations.yaml",
+        ] {
+            let file = folder.join(file).display().to_string();
+            kubectl.ok(&["apply", "--server-side", "-f", &file])?;
+            kubectl.ok(&["label", "--overwrite", "-f", &file, "app.kubernetes.io/managed-by=kubectl-mc"])?;
+        }
+        // That of a definition of the group, which an earlier test made.
+        eventually("no other server has the group", SOON, || {
+            Ok((api.request("GET", API_SERVICE, "", "")?.status() == 404).then_some(()))
+        })?;
+        let server = bed()?.start_karmada(cluster)?;
+        Ok(Self { server, api: Api::admin(cluster)? })
+    }
+
+    fn end(&self) -> Result<()> {
+        let clusters = self.api.get(CLUSTERS)?;
+        for cluster in clusters["items"].as_array().into_iter().flatten() {
+            let name = cluster["metadata"]["name"].as_str().context("no name")?;
+            let none = json!({"metadata": {"finalizers": null}});
+            self.api.merge(&format!("{CLUSTERS}/{name}"), &none)?;
+            self.api.delete(&format!("{CLUSTERS}/{name}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for OwnKinds {
+    fn drop(&mut self) {
+        // Whoever takes the host next says what is wrong.
+        let _ = self.end();
+        let _ = self.api.request("DELETE", API_SERVICE, "", "");
+        let _ = self.server.stop();
+    }
+}
+
+impl KarmadaHost {
+    /// karmada-agent of a cluster, by a certificate of its own, for a member of the bed.
+    pub fn start_agent(&self, cluster: &str, member: &Cluster) -> Result<Running> {
+        let user = format!("system:karmada:agent:{cluster}");
+        let certificate = self.cluster.client_certificate(&user, &["system:karmada:agents"])?;
+        let encoded = |text: &str| STANDARD.encode(text);
+        let authority = fs::read_to_string(&self.cluster.ca_certificate)?;
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "host",
+            "clusters": [{"name": "host", "cluster": {
+                "server": self.cluster.server, "certificate-authority-data": encoded(&authority),
+            }}],
+            "users": [{"name": "agent", "user": {
+                "client-certificate-data": encoded(&certificate.certificate),
+                "client-key-data": encoded(&certificate.key),
+            }}],
+            "contexts": [{"name": "host", "context": {"cluster": "host", "user": "agent"}}],
+        });
+        // It is the administrator of its member.
+        let agent = Tool::plugin_at(&programs::karmada_agent(), &[member])?;
+        let file = agent.home().join("karmada");
+        fs::write(&file, kubeconfig.to_string())?;
+        agent.start(&[
+            format!("--karmada-kubeconfig={}", file.display()),
+            format!("--cluster-name={cluster}"),
+            format!("--cluster-api-endpoint={}", member.server),
+            "--cluster-status-update-frequency=2s".to_owned(),
+            "--metrics-bind-address=0".to_owned(),
+            "--health-probe-bind-address=0".to_owned(),
+        ])
+    }
+}
+
+/// The lines of the log of an agent in which the host refuses it something.
+pub fn refusals(log: &str) -> Result<Vec<&str>> {
+    ensure!(log.contains("karmada-agent version"), "not the log of an agent: {log}");
+    Ok(log.lines().filter(|line| line.contains("orbidden")).collect())
+}
+
+const CLUSTERS: &str = "/apis/cluster.karmada.io/v1alpha1/clusters";
+const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.cluster.karmada.io";

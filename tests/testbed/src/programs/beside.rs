@@ -1,0 +1,163 @@
+//! Programs of other projects, of which each has a Go module here (`tests/<name>`). They are kept beside those of the
+//! default version of Kubernetes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::{DEFAULT_VERSION, build_from, path, root};
+
+const HELM: &str = "helm";
+/// krew, and what the reviewers of its index check a manifest by.
+const KREW: [&str; 2] = ["krew", "validate-krew-manifest"];
+const CERT_MANAGER: &str = "cert-manager";
+const OPENID_PROVIDER: &str = "openid-provider";
+const COLLECTOR: &str = "otlp-collector";
+/// A consumer of ClusterProfiles, by the library of their API.
+const PROFILE_CONSUMER: &str = "cluster-profile-consumer";
+const KONNECTIVITY: [&str; 2] = ["konnectivity-server", "konnectivity-agent"];
+const PROMETHEUS: [&str; 2] = ["prometheus", "promtool"];
+/// The server of Karmada's Clusters, which beds start where they are asked to, and programs that are used with it.
+const KARMADA: [&str; 3] = ["karmada-aggregated-apiserver", "karmadactl", "karmada-agent"];
+
+/// Builds those that a bed may need, but for Karmada's.
+pub(super) fn build() -> Result<()> {
+    let version = DEFAULT_VERSION;
+    build_from(&cert_manager_module(), version, &[CERT_MANAGER])?;
+    build_from(&root().join("tests/konnectivity"), version, &KONNECTIVITY)?;
+    build_from(&root().join("tests/openid"), version, &[OPENID_PROVIDER])?;
+    build_from(&root().join("tests/collector"), version, &[COLLECTOR])?;
+    build_from(&profile_consumer_module(), version, &[PROFILE_CONSUMER])?;
+    build_prometheus().map(drop)
+}
+
+/// The package of a program that is of another project.
+pub(super) fn package(program: &str) -> Option<String> {
+    Some(match program {
+        HELM => "helm.sh/helm/v3/cmd/helm".to_owned(),
+        "krew" | "validate-krew-manifest" => format!("sigs.k8s.io/krew/cmd/{program}"),
+        // Ours, in the module itself.
+        CERT_MANAGER | OPENID_PROVIDER | COLLECTOR | PROFILE_CONSUMER => ".".to_owned(),
+        "konnectivity-server" => "sigs.k8s.io/apiserver-network-proxy/cmd/server".to_owned(),
+        "konnectivity-agent" => "sigs.k8s.io/apiserver-network-proxy/cmd/agent".to_owned(),
+        "karmada-aggregated-apiserver" => "github.com/karmada-io/karmada/cmd/aggregated-apiserver".to_owned(),
+        "karmadactl" => "github.com/karmada-io/karmada/cmd/karmadactl".to_owned(),
+        "karmada-agent" => "github.com/karmada-io/karmada/cmd/agent".to_owned(),
+        "prometheus" | "promtool" => format!("github.com/prometheus/prometheus/cmd/{program}"),
+        _ => return None,
+    })
+}
+
+/// Builds Helm, which renders the chart, and says where it is.
+pub fn build_helm() -> Result<PathBuf> {
+    build_from(&root().join("tests/helm"), DEFAULT_VERSION, &[HELM])?;
+    Ok(path(DEFAULT_VERSION, HELM))
+}
+
+/// Builds krew and its validator, and kubectl, which they are run by; says where they are.
+pub fn build_krew() -> Result<[PathBuf; 3]> {
+    build_from(&root().join("tests/krew"), DEFAULT_VERSION, &KREW)?;
+    super::build(DEFAULT_VERSION, &["kubectl"])?;
+    let [krew, validator] = KREW.map(|program| path(DEFAULT_VERSION, program));
+    Ok([krew, validator, path(DEFAULT_VERSION, "kubectl")])
+}
+
+/// Builds Prometheus and promtool; says where they are.
+pub fn build_prometheus() -> Result<[PathBuf; 2]> {
+    build_from(&root().join("tests/prometheus"), DEFAULT_VERSION, &PROMETHEUS)?;
+    Ok(prometheus())
+}
+
+/// Builds Karmada's programs, which takes minutes the first time.
+pub(crate) fn build_karmada() -> Result<()> {
+    build_from(&karmada_module(), DEFAULT_VERSION, &KARMADA)
+}
+
+fn karmada_module() -> PathBuf {
+    root().join("tests/karmada")
+}
+
+/// Where Karmada's aggregated API server is in a bed that has one.
+pub(crate) fn karmada_server() -> PathBuf {
+    path(DEFAULT_VERSION, KARMADA[0])
+}
+
+/// Where karmadactl is once everything is built.
+pub fn karmadactl() -> PathBuf {
+    path(DEFAULT_VERSION, KARMADA[1])
+}
+
+/// Where karmada-agent is once everything is built.
+pub fn karmada_agent() -> PathBuf {
+    path(DEFAULT_VERSION, KARMADA[2])
+}
+
+/// The definitions of Karmada's resources, as it publishes them.
+pub fn karmada_definitions() -> Result<PathBuf> {
+    let folder = module_folder(&karmada_module(), "github.com/karmada-io/karmada")?;
+    Ok(folder.join("charts/karmada/_crds/bases"))
+}
+
+/// Where Prometheus and promtool are once everything is built.
+pub fn prometheus() -> [PathBuf; 2] {
+    PROMETHEUS.map(|program| path(DEFAULT_VERSION, program))
+}
+
+/// Where cert-manager's controllers are once everything is built.
+pub fn cert_manager() -> PathBuf {
+    path(DEFAULT_VERSION, CERT_MANAGER)
+}
+
+/// Where the OpenID provider is once everything is built.
+pub fn openid_provider() -> PathBuf {
+    path(DEFAULT_VERSION, OPENID_PROVIDER)
+}
+
+/// Where the collector of traces is once everything is built.
+pub fn collector() -> PathBuf {
+    path(DEFAULT_VERSION, COLLECTOR)
+}
+
+/// Where the consumer of ClusterProfiles is once everything is built.
+pub fn profile_consumer() -> PathBuf {
+    path(DEFAULT_VERSION, PROFILE_CONSUMER)
+}
+
+/// The definition of ClusterProfile, as upstream publishes it.
+pub fn profile_definition() -> Result<PathBuf> {
+    let folder = module_folder(&profile_consumer_module(), "sigs.k8s.io/cluster-inventory-api")?;
+    Ok(folder.join("config/crd/bases/multicluster.x-k8s.io_clusterprofiles.yaml"))
+}
+
+/// Where konnectivity's server and agent are once everything is built.
+pub fn konnectivity() -> [PathBuf; 2] {
+    KONNECTIVITY.map(|program| path(DEFAULT_VERSION, program))
+}
+
+/// Where the definitions of cert-manager's resources are, as it publishes them.
+pub fn cert_manager_definitions() -> Result<PathBuf> {
+    let folder = module_folder(&cert_manager_module(), "github.com/cert-manager/cert-manager")?;
+    Ok(folder.join("deploy/crds"))
+}
+
+/// Where the files of a module are that one of ours requires.
+fn module_folder(ours: &Path, required: &str) -> Result<PathBuf> {
+    let mut command = Command::new("go");
+    command.args(["list", "-mod=readonly", "-m", "-f", "{{.Dir}}", required]);
+    let output = command.current_dir(ours).stdin(Stdio::null()).output();
+    let output = output.context("cannot start: go")?;
+    if !output.status.success() {
+        bail!("go list: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let dir = String::from_utf8(output.stdout).context("a folder whose name is no text")?;
+    Ok(PathBuf::from(dir.trim()))
+}
+
+fn profile_consumer_module() -> PathBuf {
+    root().join("tests/cluster-inventory")
+}
+
+fn cert_manager_module() -> PathBuf {
+    root().join("tests/cert-manager")
+}

@@ -81,7 +81,7 @@ enum AuthzError {
     NoKarmada,
     #[error("{0:?} is no name of a cluster that has objects of its own in Karmada")]
     Name(String),
-    #[error("the system gives no random numbers")]
+    #[error("cannot read random numbers from the system")]
     Random,
     #[error("cannot read --admission-webhook-ca-file {file}")]
     CaFile {

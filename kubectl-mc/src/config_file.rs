@@ -3,6 +3,7 @@
 //! clusters.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,8 @@ use std::time::Duration;
 
 use kubectl_mc_api::go_duration::parse_flag;
 use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{MapAccess, SeqAccess, Visitor};
 
 use crate::cli::{Color, HubChoice, RouteChoice};
 use crate::env::{self, Env};
@@ -30,7 +33,8 @@ pub(crate) struct ConfigFile {
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) hub: Option<HubChoice>,
     /// Sets of clusters: `--cluster=@NAME` chooses one.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "sets")]
+    #[cfg_attr(test, schemars(with = "BTreeMap<String, SetForm>"))]
     pub(crate) sets: BTreeMap<String, ClusterSet>,
     /// What flags default to.
     #[serde(default)]
@@ -49,6 +53,17 @@ pub(crate) struct ClusterSet {
     pub(crate) selector: Option<String>,
     /// Requirements on fields, as for --where; they narrow what `clusters` and `selector` choose.
     pub(crate) r#where: Option<String>,
+}
+
+/// How a set is written.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "read by the generator of the schema")]
+enum SetForm {
+    /// The clusters alone, as in `clusters`.
+    Clusters(Vec<String>),
+    Set(ClusterSet),
 }
 
 /// What flags default to.
@@ -122,6 +137,38 @@ impl Explain for ConfigFileError {
     fn status(&self) -> ExitStatus {
         ExitStatus::Usage
     }
+}
+
+/// A set is a map, or the list of its clusters. An untagged enum would hide which key of a map is wrong.
+fn sets<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, ClusterSet>, D::Error> {
+    struct Set(ClusterSet);
+    struct Forms;
+
+    impl<'de> Deserialize<'de> for Set {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_any(Forms).map(Self)
+        }
+    }
+
+    impl<'de> Visitor<'de> for Forms {
+        type Value = ClusterSet;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of clusters, or a map with clusters, selector or where")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<ClusterSet, A::Error> {
+            let clusters = Vec::deserialize(SeqAccessDeserializer::new(list))?;
+            Ok(ClusterSet { clusters, ..ClusterSet::default() })
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ClusterSet, A::Error> {
+            ClusterSet::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+
+    let sets = BTreeMap::<String, Set>::deserialize(deserializer)?;
+    Ok(sets.into_iter().map(|(name, Set(set))| (name, set)).collect())
 }
 
 fn duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {

@@ -203,7 +203,7 @@ enum HubApiError {
     Local { group: Group },
     #[error("annotation {REPLACED} of APIService {} is not what hub-api apply wrote", group.api_service)]
     Annotation { group: Group },
-    #[error("the rights of the sidecar: {0}")]
+    #[error("cannot read the rights of the sidecar: {0}")]
     Manifest(manifests::Error),
     #[error("cannot read the CA {}: {error}", path.display())]
     Authority { path: PathBuf, error: std::io::Error },

@@ -101,7 +101,7 @@ pub(crate) enum InstallError {
     NotExposed { server: String },
     #[error("the load balancer of Service {DIRECT_SERVICE} has no address")]
     NoAddress { kubectl: String, namespace: String },
-    #[error("the load balancer of Service {DIRECT_SERVICE} has the address {address:?}, which is none")]
+    #[error("the load balancer of Service {DIRECT_SERVICE} has an invalid address: {address:?}")]
     BadAddress { address: String },
     #[error(
         "nothing was applied: the host's server {server} is {what}: the sidecars in the other cluster cannot reach it"

@@ -185,7 +185,7 @@ pub(crate) enum InventoryError {
     Answer { host: String, source: serde_json::Error },
     #[error("{host} has no list of clusters")]
     NoList { host: String },
-    #[error("{host} keeps no labels of clusters")]
+    #[error("{host} has no labels of clusters")]
     NoLabels { host: String },
     #[error(transparent)]
     OtherHub(#[from] OtherHub),

@@ -26,6 +26,19 @@ fn every_key_is_read() {
 }
 
 #[test]
+fn set_is_a_map_or_the_list_of_its_clusters() {
+    let file = ConfigFile::parse("sets: {prod: [m1, 'context:legacy-*'], eu: {selector: a=b}}").unwrap();
+    assert_eq!(file.sets["prod"].clusters, ["m1", "context:legacy-*"]);
+    assert_eq!(file.sets["prod"].selector, None);
+    assert_eq!(file.sets["eu"].selector.as_deref(), Some("a=b"));
+    for (text, reason) in [("sets: {a: m1}", "a list of clusters, or a map"), ("sets: {a: [[m1]]}", "line 1")]
+    {
+        let error = ConfigFile::parse(text).unwrap_err();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
 fn a_file_without_content_is_as_none() {
     for text in ["", "\n# nothing\n", "{}"] {
         assert_eq!(ConfigFile::parse(text).unwrap(), ConfigFile::default(), "{text:?}");

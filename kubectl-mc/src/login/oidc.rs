@@ -116,9 +116,9 @@ pub(super) enum OidcError {
     Unreachable { url: String, error: ClientError },
     #[error("{url} answered {status}: {text}")]
     Answered { url: String, status: u16, text: ServerText },
-    #[error("{url} answered with something else than expected: {what}")]
+    #[error("unexpected answer of {url}: {what}")]
     Unexpected { url: String, what: &'static str },
-    #[error("the issuer calls itself {found}, and not {wanted}")]
+    #[error("issuer mismatch: expected {wanted}, found {found}")]
     OtherIssuer { wanted: String, found: ServerText },
     #[error("the issuer offers no {0}")]
     NotOffered(&'static str),
@@ -132,7 +132,7 @@ pub(super) enum OidcError {
     Listen { ports: String, source: std::io::Error },
     #[error("the login was not finished within {minutes} minutes")]
     TooLate { minutes: u64 },
-    #[error("the system gives no random numbers")]
+    #[error("cannot read random numbers from the system")]
     Random,
 }
 

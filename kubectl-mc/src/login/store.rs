@@ -131,7 +131,7 @@ pub(super) enum StoreError {
     File { file: PathBuf, source: io::Error },
     #[error("other users may read {}", file.display())]
     NotPrivate { file: PathBuf },
-    #[error("what {place} holds is no login of this plugin")]
+    #[error("{place} holds no login of this plugin")]
     Unreadable { place: String },
     #[error("the login cannot be written as JSON")]
     Unwritable,

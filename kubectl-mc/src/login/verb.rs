@@ -230,7 +230,7 @@ enum LoginError {
     NoTerminal,
     #[error("cannot read the token")]
     Prompt(#[source] std::io::Error),
-    #[error("what was given is no token")]
+    #[error("the input is not a token")]
     NoToken,
     #[error("cannot read {}", file.display())]
     Read { file: PathBuf, source: std::io::Error },

@@ -322,6 +322,10 @@ fn members_and_contexts_are_one_command() {
     arn:aws:eks:eu-1:1:cluster/B   web-of-b
     ----- stderr -----
     ");
+    // A set mixes them too.
+    fs::create_dir_all(bed.path("home/.config/kubectl-mc")).unwrap();
+    fs::write(bed.path("home/.config/kubectl-mc/config.yaml"), "sets: {all: [m1, 'context:arn:*']}").unwrap();
+    assert_eq!(bed.run(&["-C", "@all", "get", "pods"]).out, ran.out);
     let ran = bed.run(&["-C", "kind-a,context:kind-a", "get", "pods"]);
     assert_snapshot!(rendered(&ran), @r"
     exit code: 2

@@ -331,7 +331,7 @@ fn labels_choose_where_the_hub_has_them() {
             let (code, err) = ran.failed();
             assert_eq!(code, 2);
             assert!(err.starts_with("error: cluster-gateway of host \"host\""), "{err}");
-            assert!(err.contains("keeps no labels of clusters"), "{err}");
+            assert!(err.contains("has no labels of clusters"), "{err}");
         } else {
             assert_eq!(
                 (ran.code, ran.out.trim_end()),

@@ -278,11 +278,7 @@ fn text_that_is_no_token_is_refused() {
     let scene = Scene::new(201);
     for text in ["", "two words", "line\nbreak", "ü"] {
         let ran = scene.login(text, &[]);
-        assert_eq!(
-            (ran.code, ran.err.as_str()),
-            (Some(2), "error: what was given is no token\n"),
-            "{text:?}"
-        );
+        assert_eq!((ran.code, ran.err.as_str()), (Some(2), "error: the input is not a token\n"), "{text:?}");
     }
     insta::assert_snapshot!(scene.stderr(&scene.bed.run(&["login"])), @r"
     error: cannot prompt for a token: standard input is not a terminal

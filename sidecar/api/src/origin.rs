@@ -167,7 +167,7 @@ impl FromStr for Origin {
 
 /// A name of no inventory.
 #[derive(Debug, thiserror::Error)]
-#[error("it is none of membercluster, karmada and kubeadmiral")]
+#[error("expected membercluster, karmada or kubeadmiral")]
 pub struct UnknownInventory;
 
 /// One host is the API server of one hub.

@@ -64,7 +64,7 @@ mod tests {
         };
         assert_eq!(read("https://i").unwrap(), "https://i");
         let error = read("https://evil").unwrap_err();
-        assert_eq!(error.to_string(), "the issuer calls itself https://evil, and not https://i");
+        assert_eq!(error.to_string(), "issuer mismatch: expected https://i, found https://evil");
         assert!(matches!(read("https://i/").unwrap_err(), OidcError::OtherIssuer { .. }));
         assert!(Discovery::of(&Value::Null, "https://i", "u").is_err());
     }

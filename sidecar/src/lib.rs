@@ -31,6 +31,7 @@ pub mod members;
 pub mod endpoints;
 
 // What all of them use
+mod causes;
 mod counted_io;
 pub mod host_client;
 mod last_words;

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
+use crate::causes::causes;
 use crate::random;
 
 /// Asks until there is an answer that counts. The caller sets the time in which that has to be.
@@ -68,7 +69,7 @@ pub(crate) fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
         let hyper = error.downcast_ref::<hyper::Error>();
         io || hyper.is_some_and(|error| error.is_incomplete_message() || error.is_closed())
     };
-    std::iter::successors(Some(error), |&error| error.source()).take(MAX_CAUSES).any(lost)
+    causes(error).any(lost)
 }
 
 /// Up to a fifth longer, so that those who failed together do not ask together.
@@ -80,8 +81,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
 const JITTER: f64 = 0.2;
 const STEPS: usize = 5;
-/// No chain of causes is longer, unless it is a ring.
-const MAX_CAUSES: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -19,6 +19,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::causes::{causes, innermost};
 use crate::retry;
 use crate::tcp;
 use crate::tunnel::registry::{AgentTunnels, DialError};
@@ -286,25 +287,12 @@ fn is_timeout(error: &(dyn StdError + 'static)) -> bool {
     let io = |error: &(dyn StdError + 'static)| {
         error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::TimedOut)
     };
-    std::iter::successors(Some(error), |&error| error.source()).any(io)
+    causes(error).any(io)
 }
 
-/// Whether an error or one of its causes is an `E`, be it inside an error of the operating system.
+/// Whether an error or one of its causes is an `E`.
 fn is<E: StdError + 'static>(error: &(dyn StdError + 'static)) -> bool {
-    let wrapped = |error: &(dyn StdError + 'static)| {
-        let io = error.downcast_ref::<std::io::Error>();
-        error.is::<E>() || io.and_then(std::io::Error::get_ref).is_some_and(|inner| inner.is::<E>())
-    };
-    std::iter::successors(Some(error), |&error| error.source()).any(wrapped)
-}
-
-/// The innermost causes tell what happened; the outer ones only that something did.
-fn innermost(error: &(dyn StdError + 'static)) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
+    causes(error).any(|error| error.is::<E>())
 }
 
 /// Why a member's answer does not come.

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::Agent;
 use super::login::LoginError;
+use crate::causes::causes;
 use crate::tunnel::web_socket::{self, Role, WebSocket};
 use crate::tunnel::{AGENT_HEADER, HANDSHAKE_TIMEOUT, PROTOCOL, REPLICA_HEADER};
 use crate::upstream::{connect, outgoing};
@@ -144,8 +145,7 @@ async fn message(response: Response<Incoming>) -> String {
 
 /// An error with its causes.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source()).take(8);
-    let mut texts: Vec<String> = causes.map(ToString::to_string).collect();
+    let mut texts: Vec<String> = causes(error).map(ToString::to_string).collect();
     texts.dedup();
     texts.join(": ")
 }

@@ -1,13 +1,13 @@
 //! The message of an error of kube's client. Its own display holds a Status twice, once as Rust prints it.
 
+use crate::causes::innermost;
+
 /// What the API server said, or the innermost cause: kube's errors repeat their causes.
 pub(super) fn message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         kube::Error::Api(status) => format!("{} {}", status.code, status.reason).trim_end().to_owned(),
-        error => std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source())
-            .last()
-            .map_or_else(String::new, ToString::to_string),
+        error => innermost(error),
     }
 }
 

@@ -27,8 +27,9 @@ use tower_service::Service;
 
 use super::breaker::Breaker;
 use super::connection::{self, Connection, Proxy};
+use super::is_timeout;
 use super::stream::{BeforeHead, MemberStream};
-use super::{innermost, is_timeout};
+use crate::causes::innermost;
 use crate::tcp::{KEEPALIVE, KEEPALIVE_INTERVAL, USER_TIMEOUT};
 use crate::tunnel::registry::{AgentTunnel, AgentTunnels, DialError, Opened};
 use crate::tunnel::stream::TunnelStream;
@@ -44,14 +45,14 @@ use tunnel::Tunnel;
 
 /// Opens connections to one member.
 #[derive(Clone, Debug)]
-pub struct Connector(Arc<Way>);
+pub struct Connector(Arc<Endpoint>);
 
 #[derive(Debug)]
-struct Way {
+struct Endpoint {
     address: Uri,
     server_name: ServerName<'static>,
     tls: Arc<ClientConfig>,
-    hop: Hop,
+    route: Route,
     /// The proxy's URL without its credential, if there is a proxy.
     proxy: Option<Uri>,
     breaker: Arc<Breaker>,
@@ -59,7 +60,7 @@ struct Way {
 
 /// What lies between here and the member.
 #[derive(Clone, Debug)]
-enum Hop {
+enum Route {
     Direct(Tcp),
     Http(Tunnel<Tcp>),
     Https(Tunnel<TlsToProxy>),
@@ -84,7 +85,7 @@ type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 impl Connector {
     /// Whether an agent carries its connections, by a tunnel that ends here or at another replica.
     pub(super) fn is_by_agent(&self) -> bool {
-        matches!(self.0.hop, Hop::Agent(_))
+        matches!(self.0.route, Route::Agent(_))
     }
 
     /// What becomes of each attempt is told to the breaker.
@@ -96,21 +97,21 @@ impl Connector {
     ) -> Result<Self, connection::Error> {
         let address = connection.address().map_err(|_| connection::Error::unusable_server())?;
         let proxy = connection.proxy.as_ref().map(|proxy| without_credentials(&proxy.url)).transpose()?;
-        let hop = if connection.is_via_agent {
+        let route = if connection.is_via_agent {
             let target = connection.host_and_port().map_err(|_| connection::Error::unusable_server())?;
-            Hop::Agent(ThroughAgent { tunnels: tunnels.clone(), cluster: cluster.clone(), target })
+            Route::Agent(ThroughAgent { tunnels: tunnels.clone(), cluster: cluster.clone(), target })
         } else {
-            Hop::new(connection.proxy.as_ref())?
+            Route::new(connection.proxy.as_ref())?
         };
         let (server_name, tls) = (connection.server_name.clone(), connection.tls.clone());
-        Ok(Self(Arc::new(Way { address, server_name, tls, hop, proxy, breaker })))
+        Ok(Self(Arc::new(Endpoint { address, server_name, tls, route, proxy, breaker })))
     }
 
     /// Opens a connection.
     pub(super) async fn connect(&self) -> Result<TokioIo<MemberStream>, BoxError> {
-        let way = &self.0;
-        let opening = Opening { breaker: &way.breaker, began: Instant::now(), over: false };
-        let opened = match timeout(CONNECT_TIMEOUT, way.open()).await {
+        let endpoint = &self.0;
+        let opening = Opening { breaker: &endpoint.breaker, began: Instant::now(), over: false };
+        let opened = match timeout(CONNECT_TIMEOUT, endpoint.open()).await {
             Ok(Err(error)) if is_timeout(error.as_ref()) => Err(Silent.into()),
             Ok(opened) => opened,
             Err(_) => Err(Silent.into()),
@@ -120,9 +121,9 @@ impl Connector {
     }
 }
 
-impl Way {
+impl Endpoint {
     async fn open(&self) -> Result<TokioIo<MemberStream>, BoxError> {
-        let transport = self.hop.clone().open(self.address.clone()).await;
+        let transport = self.route.clone().open(self.address.clone()).await;
         let transport = transport.map_err(|error| AtProxy::name(self.proxy.as_ref(), error))?;
         let tunnel = agent_tunnel(&transport);
         let stream =
@@ -144,10 +145,10 @@ pub(super) fn agent_tunnel(transport: &Transport) -> Option<Arc<AgentTunnel>> {
 
 /// Opens one connection by itself, without a member to look after: an agent's to the host.
 pub(crate) async fn open(connection: &Connection) -> Result<TokioIo<MemberStream>, BoxError> {
-    let hop = Hop::new(connection.proxy.as_ref())?;
+    let route = Route::new(connection.proxy.as_ref())?;
     let proxy = connection.proxy.as_ref().map(|proxy| without_credentials(&proxy.url)).transpose()?;
     let opening = async {
-        let transport = hop.open(connection.address()?).await;
+        let transport = route.open(connection.address()?).await;
         let transport = transport.map_err(|error| AtProxy::name(proxy.as_ref(), error))?;
         secured(transport, &connection.server_name, &connection.tls).await
     };
@@ -195,7 +196,7 @@ impl Drop for Opening<'_> {
     }
 }
 
-impl Hop {
+impl Route {
     fn new(proxy: Option<&Proxy>) -> Result<Self, connection::Error> {
         let tcp = tcp();
         let Some(Proxy { url, tls }) = proxy else { return Ok(Self::Direct(tcp)) };
@@ -334,7 +335,7 @@ mod tests {
     async fn a_connection_notices_that_its_other_end_is_gone() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("https://{}/", listener.local_addr().unwrap()).parse().unwrap();
-        let Either::Left(stream) = Hop::new(None).unwrap().open(address).await.unwrap() else {
+        let Either::Left(stream) = Route::new(None).unwrap().open(address).await.unwrap() else {
             panic!("TLS to a proxy that is not there")
         };
         crate::tcp::assert_prepared(&stream);

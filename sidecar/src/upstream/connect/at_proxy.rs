@@ -4,8 +4,9 @@ use std::error::Error as StdError;
 
 use http::Uri;
 
-use super::super::{innermost, is_timeout};
+use super::super::is_timeout;
 use super::BoxError;
+use crate::causes::innermost;
 
 /// A failure of a proxy, or on the way to it. It has no source: errors show their innermost cause,
 /// which does not name the proxy.

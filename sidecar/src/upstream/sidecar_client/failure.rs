@@ -8,7 +8,8 @@ use rustls::CertificateError;
 use super::super::connect::Silent;
 use super::super::connect::at_proxy::AtProxy;
 use super::super::connect::lookup::NotFound;
-use super::super::{innermost, is_timeout};
+use super::super::is_timeout;
+use crate::causes::{causes, innermost};
 use crate::retry;
 use crate::tunnel::registry::{DialError, Reason};
 
@@ -102,18 +103,6 @@ impl Failure {
     }
 }
 
-/// An error and its causes, also those within an error of the operating system.
-fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    let next = |&error: &&'a (dyn StdError + 'static)| {
-        let io = error.downcast_ref::<std::io::Error>();
-        match io.and_then(std::io::Error::get_ref) {
-            Some(inner) => Some(inner as &(dyn StdError + 'static)),
-            None => error.source(),
-        }
-    };
-    std::iter::successors(Some(error), next).take(MAX_CAUSES)
-}
-
 fn kind(error: &(dyn StdError + 'static)) -> Option<Kind> {
     if error.is::<NotFound>() {
         return Some(Kind::NameNotFound);
@@ -164,9 +153,6 @@ fn of_certificate(error: &CertificateError) -> Kind {
         _ => Kind::TlsFailed,
     }
 }
-
-/// No chain of causes is longer, unless it is a ring.
-const MAX_CAUSES: usize = 16;
 
 #[cfg(test)]
 mod tests {

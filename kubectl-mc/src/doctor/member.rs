@@ -13,6 +13,7 @@ use crate::cluster::client::{ClientError, Reply};
 use crate::cluster::context::ClusterContext;
 use crate::cluster::kubernetes_version::{KubernetesVersion, MEMBER_MINIMUM};
 use crate::kubectl::exec;
+use crate::next_command::quoted;
 use crate::server_text::ServerText;
 
 /// What the checks of every cluster need.
@@ -51,6 +52,7 @@ pub(super) async fn check(context: &CheckContext, name: &ClusterName, findings: 
     findings.extend(skew(*kubectl_minor, exec::minor(version.raw()), &version));
     if !host.hub.is_foreign() {
         findings.extend(rights(host_client, name).await);
+        findings.extend(member_rights(client, host, name).await);
     }
     if *with_streams {
         findings.push(streams::check(host, client, name, exec::minor(version.raw())).await);
@@ -202,6 +204,27 @@ async fn rights(host: &kube::Client, name: &ClusterName) -> Option<Finding> {
     let reply = post(host, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await.ok()?;
     let allowed = reply.json()["status"]["allowed"].as_bool()?;
     (!allowed).then(|| Finding::ok("rights", "you may read, and not exec or change anything"))
+}
+
+/// What the member's own RBAC lets the caller read: pods, everywhere or in the namespace of the context.
+async fn member_rights(client: &kube::Client, host: &ClusterContext, name: &ClusterName) -> Option<Finding> {
+    let namespace = host.namespace.as_deref().unwrap_or("default");
+    let path = path::self_review_root(name) + "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    for namespace in ["", namespace] {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": namespace}},
+        });
+        // A member that does not say it is judged by the other checks.
+        if post(client, &path, &review).await.ok()?.json()["status"]["allowed"].as_bool()? {
+            return None;
+        }
+    }
+    Some(Finding::warning(
+        "rights",
+        format!("RBAC of the member lets you list no pods, not even in namespace {namespace}"),
+        explain(host, name, &format!("get pods -n {}", quoted(namespace.as_ref()))),
+    ))
 }
 
 #[cfg(test)]

@@ -107,6 +107,22 @@ fn finding(script: Script, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
+fn member_whose_rbac_gives_nothing_is_shown() {
+    let script: Script = |path| {
+        let is_asked =
+            path.contains("/clusters/m1/selfreviews/") && path.ends_with("/selfsubjectaccessreviews");
+        is_asked.then(|| answer(201, &json!({"status": {"allowed": false}})).sent_by_member())
+    };
+    let (code, found) = finding(script, &["m1"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(
+        found,
+        "warning rights RBAC of the member lets you list no pods, not even in namespace ns\n\
+         fix: kubectl mc --context=host access explain -C m1 get pods -n ns"
+    );
+}
+
+#[test]
 fn healthy_fleet_takes_a_line_for_each_cluster() {
     let bed = bed(|_| None);
     let ran = bed.run(&["doctor"]);

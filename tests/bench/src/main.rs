@@ -159,7 +159,8 @@ fn run(cli: &Cli) -> Result<()> {
     let site = Site::new()?;
     if wanted(Figure::Plugin) {
         print("Plugin: start to kubectl's execve", &plugin::measure(&site, &plugin, *quick)?)?;
-        print("Plugin: one cluster, beside kubectl", &plugin::measure_get(&site, &plugin, *quick)?)?;
+        print("Plugin: one cluster, beside kubectl", &plugin::measure_commands(&site, &plugin, *quick)?)?;
+        print("Plugin: contexts of a kubeconfig", &plugin::measure_contexts(&plugin, *quick)?)?;
     }
     if wanted(Figure::Requests) {
         print("Requests: one small ConfigMap of a member", &requests::measure(&site.member, *quick)?)?;

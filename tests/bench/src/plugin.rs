@@ -52,8 +52,67 @@ pub(crate) fn measure(site: &Site, plugin: &Path, quick: bool) -> Result<Table> 
     Ok(table)
 }
 
-/// One `get` by turns: kubectl at the same path with a kubeconfig, the plugin, and both as kubectl's plugin.
-pub(crate) fn measure_get(site: &Site, plugin: &Path, quick: bool) -> Result<Table> {
+/// The list of 200 contexts of one kubeconfig, which takes no request: what each command pays before its first one. kubectl
+/// lists them by turns.
+pub(crate) fn measure_contexts(plugin: &Path, quick: bool) -> Result<Table> {
+    let folder = tempfile::tempdir()?;
+    let kubeconfig = folder.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, contexts_of_their_own(CONTEXTS))?;
+    let command = |program: &Path, words: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(words).env("KUBECONFIG", &kubeconfig).env("HOME", folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    };
+    let kubectl = kubectl()?;
+    let mut ours = command(plugin, &["clusters", "--contexts", "-o", "name"]);
+    let mut kubectls = command(&kubectl, &["config", "get-contexts", "-o", "name"]);
+    let (mut times, mut of_kubectl) = (Vec::new(), Vec::new());
+    for turn in 0..if quick { 11 } else { 201 } {
+        let [time, other] = [once(&mut ours)?, once(&mut kubectls)?];
+        if turn > 0 {
+            times.push(time);
+            of_kubectl.push(other);
+        }
+    }
+    let mut table = Table::new(&["contexts", "plugin", "goal", "kubectl config get-contexts"]);
+    let time = median(times);
+    table.row([
+        CONTEXTS.to_string(),
+        format!("{time:.1} ms"),
+        Goal::AtMost(20.0).verdict(time),
+        format!("{:.1} ms", median(of_kubectl)),
+    ]);
+    Ok(table)
+}
+
+/// A kubeconfig in which each context has a CA, a certificate and a key of the usual size.
+fn contexts_of_their_own(count: usize) -> String {
+    let data = |length: usize| "QUJD".repeat(length / 4);
+    let (authority, certificate, key) = (data(1_500), data(1_500), data(2_200));
+    let all = |line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
+    let clusters = all(&|at| {
+        format!(
+            "- name: c{at}\n  cluster:\n    certificate-authority-data: {authority}\n    server: https://192.0.2.1:{at}\n"
+        )
+    });
+    let contexts = all(&|at| {
+        format!(
+            "- name: context-{at}\n  context:\n    cluster: c{at}\n    namespace: default\n    user: u{at}\n"
+        )
+    });
+    let users = all(&|at| {
+        format!(
+            "- name: u{at}\n  user:\n    client-certificate-data: {certificate}\n    client-key-data: {key}\n"
+        )
+    });
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: context-0\nclusters:\n{clusters}contexts:\n{contexts}users:\n{users}"
+    )
+}
+
+/// One command by turns: kubectl at the same path with a kubeconfig, the plugin, and both as kubectl's plugin.
+pub(crate) fn measure_commands(site: &Site, plugin: &Path, quick: bool) -> Result<Table> {
     let folder = tempfile::tempdir()?;
     let kubectl = kubectl()?;
     std::os::unix::fs::symlink(plugin, folder.path().join("kubectl-mc"))?;
@@ -64,23 +123,43 @@ pub(crate) fn measure_get(site: &Site, plugin: &Path, quick: bool) -> Result<Tab
     std::fs::write(&context, output.stdout)?;
     let both = std::env::join_paths([&context, &own])?;
 
-    let get = ["--namespace", &site.scene.name, "get", "configmaps"];
-    let command = |program: &Path, choice: &[&str], kubeconfig: &OsStr, direct: &str| {
+    let command = |words: &[&str], program: &Path, choice: &[&str], kubeconfig: &OsStr, direct: &str| {
         let mut command = Command::new(program);
-        command.args(choice).args(get).env("KUBECONFIG", kubeconfig).env("KUBECTL_MC_DIRECT", direct);
+        command
+            .args(choice)
+            .args(["--namespace", &site.scene.name])
+            .args(words)
+            .env("KUBECONFIG", kubeconfig)
+            .env("KUBECTL_MC_DIRECT", direct);
         command.env("HOME", folder.path()).env("PATH", folder.path()).env("KUBECTL_MC_KUBECTL", &kubectl);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command
     };
     let choice: &[&str] = &["--cluster=m1"];
-    let ways = [
-        ("kubectl with a kubeconfig", command(&kubectl, &["--context=m1"], &both, "")),
-        ("kubectl-mc", command(plugin, choice, own.as_os_str(), "")),
-        ("kubectl-mc, KUBECTL_MC_DIRECT=0", command(plugin, choice, own.as_os_str(), "0")),
-        ("kubectl mc", command(&kubectl, &["mc", choice[0]], own.as_os_str(), "")),
-        ("kubectl mc, KUBECTL_MC_DIRECT=0", command(&kubectl, &["mc", choice[0]], own.as_os_str(), "0")),
-    ];
-    let mut ways = ways.map(|(name, command)| (name, command, Vec::new()));
+    let get: &[&str] = &["get", "configmaps"];
+    let mut table = Table::new(&["command", "way", "median", "of kubectl"]);
+    for words in [get, &["api-resources"], &["auth", "can-i", "list", "configmaps"]] {
+        let mut ways = vec![
+            ("kubectl with a kubeconfig", command(words, &kubectl, &["--context=m1"], &both, "")),
+            ("kubectl-mc", command(words, plugin, choice, own.as_os_str(), "")),
+        ];
+        if words == get {
+            ways.extend([
+                ("kubectl-mc, KUBECTL_MC_DIRECT=0", command(words, plugin, choice, own.as_os_str(), "0")),
+                ("kubectl mc", command(words, &kubectl, &["mc", choice[0]], own.as_os_str(), "")),
+                (
+                    "kubectl mc, KUBECTL_MC_DIRECT=0",
+                    command(words, &kubectl, &["mc", choice[0]], own.as_os_str(), "0"),
+                ),
+            ]);
+        }
+        by_turns(&words.join(" "), ways, quick, &mut table)?;
+    }
+    Ok(table)
+}
+
+fn by_turns(words: &str, ways: Vec<(&str, Command)>, quick: bool, table: &mut Table) -> Result<()> {
+    let mut ways: Vec<_> = ways.into_iter().map(|(name, command)| (name, command, Vec::new())).collect();
     // The first turn fills the caches.
     for turn in 0..if quick { 11 } else { 101 } {
         for (_, command, times) in &mut ways {
@@ -90,7 +169,6 @@ pub(crate) fn measure_get(site: &Site, plugin: &Path, quick: bool) -> Result<Tab
             }
         }
     }
-    let mut table = Table::new(&["one ConfigMap of a member", "median", "of kubectl"]);
     let kubectl = median(ways[0].2.iter().copied());
     for (name, _, times) in ways {
         let time = median(times);
@@ -99,9 +177,9 @@ pub(crate) fn measure_get(site: &Site, plugin: &Path, quick: bool) -> Result<Tab
             "kubectl-mc" => Goal::AtMost(1.0).ratio(ratio),
             _ => format!("{ratio:.2}"),
         };
-        table.row([name.to_owned(), format!("{time:.1} ms"), of_kubectl]);
+        table.row([words.to_owned(), name.to_owned(), format!("{time:.1} ms"), of_kubectl]);
     }
-    Ok(table)
+    Ok(())
 }
 
 /// Runs it, which must succeed; how long it took in milliseconds.
@@ -114,3 +192,4 @@ fn once(command: &mut Command) -> Result<f64> {
 }
 
 const TRUE: &str = "/bin/true";
+const CONTEXTS: usize = 200;

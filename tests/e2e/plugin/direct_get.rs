@@ -168,19 +168,32 @@ fn same(scene: &Scene, words: &str) -> Result<()> {
     same_by(&plugin, &[("direct requests", &direct), ("the plugin", &plugin)], words)
 }
 
+/// What a command says, without the ages of objects.
+fn said(tool: &Tool, words: &str) -> Result<(i32, String, String)> {
+    let words: Vec<&str> = words.split(' ').collect();
+    let Output { stdout, stderr, code, .. } = &tool.run(&words)?;
+    Ok((*code, without_ages(&String::from_utf8_lossy(stdout))?, stderr.clone()))
+}
+
+/// Compares the plugin and kubectl, each of which has never run before.
+pub(super) fn same_cold(new: &dyn Fn() -> Result<Tool>, words: &str) -> Result<()> {
+    // What controllers change in between is read again.
+    eventually("both say the same", SOON, || {
+        let ours = said(&new()?, words)?;
+        let theirs = said(&new()?.env("KUBECTL_MC_DIRECT", "0"), words)?;
+        ensure!(ours == theirs, "{words:?}\nkubectl: {theirs:#?}\nthe plugin, without a cache: {ours:#?}");
+        Ok(Some(()))
+    })
+}
+
 /// Compares what kubectl prints with what others do.
 pub(super) fn same_by(plugin: &Tool, others: &[(&str, &Tool)], words: &str) -> Result<()> {
     let kubectl = plugin.clone().env("KUBECTL_MC_DIRECT", "0");
-    let words: Vec<&str> = words.split(' ').collect();
-    let run = |tool: &Tool| -> Result<(i32, String, String)> {
-        let Output { stdout, stderr, code, .. } = &tool.run(&words)?;
-        Ok((*code, without_ages(&String::from_utf8_lossy(stdout))?, stderr.clone()))
-    };
     // What controllers change in between is read again.
     eventually("both say the same", SOON, || {
-        let theirs = run(&kubectl)?;
+        let theirs = said(&kubectl, words)?;
         for (name, tool) in others {
-            let ours = run(tool)?;
+            let ours = said(tool, words)?;
             ensure!(ours == theirs, "{words:?}\nkubectl: {theirs:#?}\n{name}: {ours:#?}");
         }
         Ok(Some(()))

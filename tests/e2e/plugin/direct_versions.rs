@@ -1,9 +1,10 @@
 //! What the plugin prints at one cluster is what the kubectl beside it prints, whichever of the last three minor versions
-//! it is: 300 command lines, good ones and bad ones, with cold caches and with warm ones.
+//! it is: 300 command lines, good ones and bad ones, with cold caches and with warm ones. Each version has a third of them,
+//! and with `DIRECT_LINES=all` all of them, each with a cache of its own as well.
 
 use anyhow::Result;
 
-use super::direct_get::{furnished, same_by};
+use super::direct_get::{furnished, same_by, same_cold};
 use crate::{installed, plugin_in};
 
 #[test]
@@ -21,7 +22,7 @@ fn get_matches_kubectl_1_36() -> Result<()> {
     lines_match("1.36", 2)
 }
 
-/// Every third line is this version's.
+/// Every third line is this version's, unless all are asked for.
 fn lines_match(version: &str, remainder: usize) -> Result<()> {
     let scene = furnished(&format!("direct-{}", version.replace('.', "-")))?;
     let caller = scene.caller()?;
@@ -29,12 +30,17 @@ fn lines_match(version: &str, remainder: usize) -> Result<()> {
     let plugin = || anyhow::Ok(plugin_in(&scene, &caller)?.env("KUBECTL_MC_KUBECTL", &kubectl));
     let mut warm = plugin()?;
     let lines = OBJECTS.iter().flat_map(|objects| OPTIONS.iter().map(move |options| (objects, options)));
-    for (at, (objects, options)) in lines.enumerate().filter(|(at, _)| at % 3 == remainder) {
+    let all = std::env::var("DIRECT_LINES").is_ok_and(|lines| lines == "all");
+    for (at, (objects, options)) in lines.enumerate().filter(|(at, _)| all || at % 3 == remainder) {
+        let words = format!("get {objects} {options}");
+        // A home of its own has no cache.
         if at % 30 == remainder {
-            // A home of its own has no cache.
             warm = plugin()?;
         }
-        same_by(&warm, &[("the plugin", &warm)], format!("get {objects} {options}").trim())?;
+        if all {
+            same_cold(&plugin, words.trim())?;
+        }
+        same_by(&warm, &[("the plugin", &warm)], words.trim())?;
     }
     Ok(())
 }

@@ -60,7 +60,7 @@ e2e() { # WHAT IS LEFT OUT
     for filter in "${hubs[@]}"; do others+=(--skip "$filter"); done
     run --test-threads 2 "${others[@]}" --skip install:: --skip agent_pods:: members:: >"$folder/members" 2>&1 &
     processes+=($!)
-    run --test-threads 2 "${others[@]}" --skip install:: --skip members:: || status=$?
+    run --test-threads 3 "${others[@]}" --skip install:: --skip members:: || status=$?
     # They wait for pods most of the time, on a member of their own.
     run --test-threads 1 "${others[@]}" agent_pods:: || status=$?
     for process in "${processes[@]}"; do wait "$process" || status=$?; done

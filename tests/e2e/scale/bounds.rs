@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use harness::bed::sidecar;
 use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Step, ok};
 use harness::hostile::unread::{Request, Stall, Unread};
-use harness::http1::{Connection, Endpoint, member_path, plain_get};
+use harness::http1::{Connection, Endpoint, member_path};
 use harness::http2::{END_HEADERS, END_STREAM, HEADERS, Http2, frame, literal};
 use harness::noise::MEBIBYTE;
 use harness::own_sidecar::OwnSidecar;
@@ -217,12 +217,4 @@ fn ask(endpoint: &Endpoint, fake: &FakeMember, rest: &str) -> Result<Connection>
 fn direct(name: &str) -> Result<Endpoint> {
     let admin = Caller::certificate(&format!("e2e-bounds-{name}"), &["system:masters"])?;
     Endpoint::sidecar(sidecar()?, admin.certificate.as_deref())
-}
-
-/// What the sidecar's process holds, by the kernel's word.
-pub(crate) fn resident_memory() -> Result<usize> {
-    ensure!(plain_get(&sidecar()?.admin, "/livez")?.status() == 200, "the sidecar is not alive");
-    let status = std::fs::read_to_string(format!("/proc/{}/status", sidecar()?.pid))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse::<usize>()? * 1024)
 }

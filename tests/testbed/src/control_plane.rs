@@ -28,7 +28,15 @@ pub(crate) struct Site<'a> {
 impl Site<'_> {
     pub(crate) fn launch(&self, dir: &Path, program: PathBuf, args: Vec<String>) -> Launch {
         let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Launch { bed: self.id.to_owned(), name, dir: dir.to_owned(), program, args, within: Vec::new() }
+        Launch {
+            bed: self.id.to_owned(),
+            name,
+            dir: dir.to_owned(),
+            program,
+            args,
+            within: Vec::new(),
+            waits: false,
+        }
     }
 
     /// The flag that a kube-apiserver and the sidecar share.
@@ -66,7 +74,8 @@ pub(crate) fn start(site: &Site<'_>, plan: &ClusterPlan) -> Result<Cluster> {
     let apiserver = programs::path(&plan.version, APISERVER);
     let mut args = apiserver_args(site.loopback, plan, &ports, &dir);
     args.extend(site.tracing_flag());
-    let apiserver = site.launch(&dir, apiserver, args);
+    // Those of spare clusters serve one test at a time.
+    let apiserver = Launch { waits: plan.spare, ..site.launch(&dir, apiserver, args) };
     let mut apiserver = apiserver.start()?;
     ready(&mut apiserver, ports.apiserver, &authority.certificate)?;
 
@@ -255,6 +264,7 @@ fn controller_manager_args(ports: &Ports, dir: &Path) -> Vec<String> {
         format!("--cluster-signing-cert-file={}", file("ca.crt")),
         format!("--cluster-signing-key-file={}", file("ca.key")),
         "--use-service-account-credentials=true".to_owned(),
+        format!("--controllers=*,{}", UNUSED_CONTROLLERS.map(|name| format!("-{name}-controller")).join(",")),
         // Its usual rate makes it take four seconds to get a token for each controller.
         "--kube-api-qps=1000".to_owned(),
         "--kube-api-burst=1000".to_owned(),
@@ -286,6 +296,16 @@ pub(crate) fn apiserver_pid(dir: &Path) -> Result<u32> {
 }
 
 const APISERVER: &str = "kube-apiserver";
+/// Those that look at things which no test has: persistent volumes, and metrics of pods to scale by.
+const UNUSED_CONTROLLERS: [&str; 7] = [
+    "ephemeral-volume",
+    "horizontal-pod-autoscaler",
+    "persistentvolume-attach-detach",
+    "persistentvolume-binder",
+    "persistentvolume-expander",
+    "persistentvolume-protection",
+    "persistentvolumeclaim-protection",
+];
 
 /// Who the apiserver is to kubelets.
 pub(crate) const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";

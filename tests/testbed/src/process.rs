@@ -31,6 +31,8 @@ pub(crate) struct Launch {
     pub(crate) args: Vec<String>,
     /// A command that becomes the program in other namespaces; its pid is then the program's. Often empty.
     pub(crate) within: Vec<String>,
+    /// Whether it waits for most of its time, whatever others of its name do.
+    pub(crate) waits: bool,
 }
 
 /// What is kept of a started program.
@@ -62,7 +64,8 @@ impl Launch {
     fn threads(&self) -> Option<(&'static str, &'static str)> {
         const WAITING: [&str; 5] =
             ["etcd", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet"];
-        WAITING.contains(&self.name.as_str()).then_some(("GOMAXPROCS", "1"))
+        let waits = self.waits || WAITING.contains(&self.name.as_str());
+        waits.then_some(("GOMAXPROCS", "1"))
     }
 
     /// With arguments more, this time only; `!--flag` takes the flag out.

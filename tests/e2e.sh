@@ -55,14 +55,18 @@ e2e() { # WHAT IS LEFT OUT
     run --test-threads 2 "${others[@]}" install:: >"$folder/installations" 2>&1 &
     processes+=($!)
     local hubs=(members::karmada members::kubeadmiral:: identity::cluster_authorization)
-    run --test-threads 2 "${others[@]}" "${hubs[@]}" >"$folder/hubs" 2>&1 &
+    (
+        failed=0
+        run --test-threads 2 "${others[@]}" "${hubs[@]}" || failed=$?
+        # These wait for pods most of the time, on a member of their own.
+        run --test-threads 1 "${others[@]}" agent_pods:: || failed=$?
+        exit "$failed"
+    ) >"$folder/hubs" 2>&1 &
     processes+=($!)
     for filter in "${hubs[@]}"; do others+=(--skip "$filter"); done
     run --test-threads 2 "${others[@]}" --skip install:: --skip agent_pods:: members:: >"$folder/members" 2>&1 &
     processes+=($!)
     run --test-threads 3 "${others[@]}" --skip install:: --skip members:: || status=$?
-    # They wait for pods most of the time, on a member of their own.
-    run --test-threads 1 "${others[@]}" agent_pods:: || status=$?
     for process in "${processes[@]}"; do wait "$process" || status=$?; done
     cat "$folder"/*
     rm -r "$folder"

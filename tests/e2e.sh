@@ -43,7 +43,7 @@ cargo test-all --test alert_rules --test chart --test krew_install
 cargo test-all --test e2e --no-run
 # What promises that something is done within seconds, or without a request failing, comes after the others; what takes all
 # that the machine has comes last, and alone.
-export quiet='agents::restart:: authority:: fleet:: killed_pods:: unified_auth::'
+export quiet='_within_ agents::restart:: authority:: fleet:: killed_pods:: leadership:: on_demand_access:: unified_auth::'
 export alone='crowds:: hostile:: soak::'
 e2e() { # WHAT IS LEFT OUT
     local others=("$@") filter folder process processes=() status=0

@@ -40,4 +40,4 @@ fn fault_56_fresh_replica_takes_over_what_the_leader_found() -> Result<()> {
     Ok(())
 }
 
-const FAR_LESS: Duration = Duration::from_secs(4);
+const FAR_LESS: Duration = Duration::from_secs(5);

@@ -266,5 +266,5 @@ fn send(connection: &mut Connection, member: &str, path: &str) -> Result<()> {
 
 /// The connect timeout and a second.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(11);
-/// On a machine that has much else to do.
-const AT_ONCE: Duration = Duration::from_secs(2);
+/// Half of the connect timeout, on a machine that has much else to do.
+const AT_ONCE: Duration = Duration::from_secs(5);

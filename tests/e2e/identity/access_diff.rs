@@ -6,7 +6,7 @@ use harness::managed::lets_be_user;
 use harness::wait::{SOON, eventually};
 use serde_json::json;
 
-use crate::identity::unified_auth::{FIVE_SECONDS, bind, named, rule, unbind, within};
+use crate::identity::unified_auth::{bind, named, rule, unbind, within};
 use crate::members::joined::Joined;
 
 #[test]
@@ -14,7 +14,7 @@ fn diff_shows_each_change_and_its_binding_until_in_sync() -> Result<()> {
     let joined = Joined::under(NAME)?;
     let proxy = rule(&["clusters/proxy"], &["get"], &[NAME]);
     bind("diff-goes", &proxy, &[&named("User", "e2e-diff-leaver")])?;
-    within("the user is known", FIVE_SECONDS, || lets_be_user(&joined.member, "e2e-diff-leaver"))?;
+    within("the user is known", SOON, || lets_be_user(&joined.member, "e2e-diff-leaver"))?;
     joined.in_step()?;
 
     // Without its manager's credential nobody keeps the member in step.

@@ -6,7 +6,7 @@ use harness::managed::{lets_be, lets_be_user};
 use harness::wait::{SOON, eventually};
 use serde_json::{Value, json};
 
-use crate::identity::unified_auth::{FIVE_SECONDS, RBAC, within};
+use crate::identity::unified_auth::{RBAC, within};
 use crate::members::joined::Joined;
 use crate::plugin;
 
@@ -15,7 +15,7 @@ fn impersonation_of_any_user_needs_no_list_and_no_wait() -> Result<()> {
     let joined = Joined::under(NAME)?;
     let caller = Caller::certificate("e2e-any-jane", &["e2e-any-dev"])?;
     joined.admin.ok(&["access", "grant", "view", "--group=e2e-any-dev", "-n", "default", "-C", NAME])?;
-    within("the group is known", FIVE_SECONDS, || {
+    within("the group is known", SOON, || {
         lets_be(&joined.member, &json!({"resource": "groups", "name": "e2e-any-dev"}))
     })?;
 
@@ -38,7 +38,7 @@ fn impersonation_of_any_user_needs_no_list_and_no_wait() -> Result<()> {
     let anybody = |wanted: bool| {
         joined.users(if wanted { "Any" } else { "Listed" })?;
         let so = || Ok(lets_be_user(&joined.member, ANYBODY)? == wanted);
-        within(&format!("that the sidecar may be anybody is {wanted}"), FIVE_SECONDS, so)
+        within(&format!("that the sidecar may be anybody is {wanted}"), SOON, so)
     };
     anybody(false)?;
     anybody(true)?;

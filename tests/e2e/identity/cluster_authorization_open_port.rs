@@ -121,8 +121,8 @@ fn flood_leaves_the_proven_host_and_the_secure_port() -> Result<()> {
     // Connections that never begin a handshake, and such that never ask.
     let held: Vec<_> = (0..1200).map_while(|_| stranger.dial().ok()).collect();
     let asking: Vec<_> = (0..100).map_while(|_| stranger.connect().ok()).collect();
-    let begun = Instant::now();
     for _ in 0..20 {
+        let begun = Instant::now();
         let host = port.endpoint(Some(&front_proxy::certificate()?))?;
         ensure!(host.exchange(&post("/owner", &review()))?.status() == 200);
         ensure!(
@@ -131,10 +131,13 @@ fn flood_leaves_the_proven_host_and_the_secure_port() -> Result<()> {
                 .exchange(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
                 .is_ok()
         );
+        ensure!(begun.elapsed() < HANDSHAKE_TIMEOUT / 2, "they waited {:?}", begun.elapsed());
     }
-    ensure!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     drop((held, asking));
     eventually("places are free again", SOON, || {
         Ok((port.status(&post("/owner", &review()))? == 200).then_some(()))
     })
 }
+
+/// What a connection waits for that gets no place before those that never begin are closed.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -8,10 +8,11 @@ use harness::caller::Caller;
 use harness::http1::{Endpoint, Response, member_path};
 use harness::managed::{Managed, managed};
 use harness::oidc::{TENANT, issuer, now, other_issuer};
+use harness::wait::SOON;
 use serde_json::{Value, json};
 
 use crate::identity::on_demand_access::{learnt, seen, welcome};
-use crate::identity::unified_auth::{FIVE_SECONDS, named, unbind, within};
+use crate::identity::unified_auth::{named, unbind, within};
 use crate::plugin;
 
 /// She logs in as people do: a credential plugin prints an ID token.
@@ -99,11 +100,11 @@ fn oidc_user_is_refused_once_the_group_binding_is_deleted() -> Result<()> {
     ensure!(scene.member.may_be_user(&jane.user)? && learnt()?.contains(&jane.user));
 
     unbind(scene.name)?;
-    within("the host refuses her", FIVE_SECONDS, || Ok(scene.ask(&host, &jane, "/after")?.status() == 403))?;
-    within("the member's rights are gone", FIVE_SECONDS, || {
+    within("the host refuses her", SOON, || Ok(scene.ask(&host, &jane, "/after")?.status() == 403))?;
+    within("the member's rights are gone", SOON, || {
         Ok(!scene.member.may_be_user(&jane.user)? && !scene.member.may_be_in(&scene.group("dev"))?)
     })?;
-    within("nobody is remembered", FIVE_SECONDS, || Ok(!learnt()?.contains(&jane.user)))
+    within("nobody is remembered", SOON, || Ok(!learnt()?.contains(&jane.user)))
 }
 
 /// A name is given away again: the uid tells who has it now, and nothing that is kept by name mixes them up.
@@ -148,7 +149,7 @@ impl Scene {
         // Whoever vouches for people comes first: what follows is timed.
         issuer()?;
         welcome(scene.member, name, &named("Group", &scene.group("dev")))?;
-        within("the group is known", FIVE_SECONDS, || scene.member.may_be_in(&scene.group("dev")))?;
+        within("the group is known", SOON, || scene.member.may_be_in(&scene.group("dev")))?;
         Ok(scene)
     }
 

@@ -3,9 +3,10 @@
 
 use anyhow::{Result, ensure};
 use harness::managed::managed;
+use harness::wait::SOON;
 use serde_json::{Value, json};
 
-use crate::identity::unified_auth::{FIVE_SECONDS, RBAC, bind, make_namespace, named, rule, within};
+use crate::identity::unified_auth::{RBAC, bind, make_namespace, named, rule, within};
 
 #[test]
 fn impersonator_token_has_no_access_as_itself() -> Result<()> {
@@ -45,7 +46,7 @@ fn impersonator_token_impersonates_only_listed_users() -> Result<()> {
             &json!({"kind": "ServiceAccount", "name": "robot", "namespace": "e2e-stolen"}),
         ],
     )?;
-    within("they are known", FIVE_SECONDS, || {
+    within("they are known", SOON, || {
         Ok(member.may_be_user("e2e-stolen-jane")?
             && member.may_be_in("e2e-stolen-dev")?
             && member.may_be_account("e2e-stolen", "robot")?)

@@ -17,7 +17,7 @@ fn check_needs_no_right_and_fails_on_a_host_without_sidecar() -> Result<()> {
     let member = &bed()?.cluster("m1")?.kubeconfig;
     let member = format!("--kubeconfig={}", member.display());
     checker
-        .run(&["check", &member, "--timeout=1s"])?
+        .run(&["check", &member, "--timeout=5s"])?
         .failure(&["error: the host does not reach a sidecar for v1alpha1.proxy.kubectl-mc.dev: ", "404"])
         .map(drop)
 }

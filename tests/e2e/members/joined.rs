@@ -108,7 +108,7 @@ fn unjoin_keeps_what_belongs_to_another_cluster_or_host() -> Result<()> {
 fn member_in_use_keeps_its_address_if_another_fails() -> Result<()> {
     let alone = alone()?;
     let both = both(alone.cluster, |_| {})?;
-    let join = ["join", NAME, "--member-context=member", "--timeout=5s"];
+    let join = ["join", NAME, "--member-context=member", "--timeout=20s"];
     plugin(&both)?.ok(&join)?;
     let namespaces = format!("/apis/proxy.kubectl-mc.dev/v1alpha1/clusters/{NAME}/proxy/api/v1/namespaces");
     ensure!(host()?.request("GET", &namespaces, "", "")?.status() == 200);

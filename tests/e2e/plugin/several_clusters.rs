@@ -117,10 +117,16 @@ fn black_holed_member_costs_one_line_and_its_timeout() -> Result<()> {
     register("e2e-several-hole", &json!({"server": format!("https://{}", hole.address), "token": "x"}))?;
     pair.one.let_in(&pair.caller, &["m1", "m2", "e2e-several-hole"], EVERY_VERB)?;
     let begin = Instant::now();
-    let words =
-        ["--cluster-timeout=8s", "-C", "m1,e2e-several-hole,m2", "describe", "configmap", "kube-root-ca.crt"];
+    let words = [
+        "--cluster-timeout=15s",
+        "-C",
+        "m1,e2e-several-hole,m2",
+        "describe",
+        "configmap",
+        "kube-root-ca.crt",
+    ];
     let attempt = pair.plugin()?.run(&words)?;
-    ensure!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    ensure!(begin.elapsed() < SOON + SOON / 2, "{:?}", begin.elapsed());
     assert_eq!(attempt.code, 4, "{attempt:?}");
     for member in ["m1", "m2"] {
         ensure!(attempt.text().contains(&format!("{member:16} | Name: ")), "{attempt:?}");

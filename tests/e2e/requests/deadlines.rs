@@ -10,12 +10,12 @@ use harness::http1::{Endpoint, Response, member_path};
 fn request_ends_at_its_own_timeout() -> Result<()> {
     let fake = FakeMember::start("e2e-own-timeout", |_| vec![Step::Hang])?;
     for (entrance, endpoint) in entrances("own")? {
-        let rest = format!("/api/v1/pods/{entrance}?limit=1&timeout=200ms");
+        let rest = format!("/api/v1/pods/{entrance}?limit=1&timeout=2s");
         let answer = get(&endpoint, &fake, &rest)?;
         ensure!(answer.status() == 504, "{entrance}: {} {}", answer.status(), answer.text());
         ensure!(answer.text().contains("member unreachable"), "{entrance}: {}", answer.text());
         // The member has it too, and could end the request by itself.
-        ensure!(fake.requests("timeout=200ms").iter().any(|request| request.target().contains(entrance)));
+        ensure!(fake.requests("timeout=2s").iter().any(|request| request.target().contains(entrance)));
     }
     Ok(())
 }
@@ -33,11 +33,11 @@ fn a_watch_outlives_its_timeout_parameter() -> Result<()> {
     })?;
     let [(_, endpoint), _] = entrances("watch")?;
     let mut watch = endpoint.connect()?;
-    let path = member_path(&fake.name, "/api/v1/pods?watch=1&timeout=100ms");
+    let path = member_path(&fake.name, "/api/v1/pods?watch=1&timeout=1s");
     watch.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
     ensure!(watch.head()?.status == 200, "no watch");
     // Something else with the same limit, begun later, is over: the watch's time would be up as well.
-    let other = get(&endpoint, &fake, "/api/v1/pods?timeout=100ms")?;
+    let other = get(&endpoint, &fake, "/api/v1/pods?timeout=1s")?;
     ensure!(other.status() == 504, "{}", other.text());
     gate.open();
     ensure!(watch.exactly(4)? == b"word");

@@ -52,7 +52,7 @@ e2e() { # WHAT IS LEFT OUT
     # Those of installations and of members wait for one cluster most of the time, and those of other hubs for their turn at
     # one: they are processes of their own beside the others. Their output comes after theirs.
     folder="$(mktemp -d)"
-    run --test-threads 2 "${others[@]}" install:: >"$folder/installations" 2>&1 &
+    run --test-threads 3 "${others[@]}" install:: >"$folder/installations" 2>&1 &
     processes+=($!)
     local hubs=(members::karmada members::kubeadmiral:: identity::cluster_authorization)
     (
@@ -71,6 +71,8 @@ e2e() { # WHAT IS LEFT OUT
     cat "$folder"/*
     rm -r "$folder"
     [ "$status" = 0 ] || return "$status"
+    # What else was started beside these.
+    while [ -n "${BESIDE:-}" ] && kill -0 "$BESIDE" 2>/dev/null; do sleep 1; done
     # shellcheck disable=SC2086 # several filters
     run --test-threads 2 "$@" $quiet || return
     # shellcheck disable=SC2086 # several filters

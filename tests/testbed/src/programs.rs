@@ -143,7 +143,7 @@ fn go_build(module: &Path, version: &str, programs: &[&str], folder: &Path) -> R
     let status = Command::new("go")
         .args(if programs == [UPSTREAM_TESTS] { &["test", "-c"] as &[&str] } else { &["build"] })
         .args(["-mod=readonly", "-trimpath", TAGS, "-ldflags", &ldflags(version)])
-        .args(compiler_flags(version, module))
+        .arg(compiler_flags(is_compiled_as_upstream(version, module)))
         .arg("-o")
         .arg(output)
         .args(&packages)
@@ -194,12 +194,17 @@ fn ldflags(version: &str) -> String {
 /// Set where the bed is one to measure on: all programs are compiled as upstream compiles them.
 pub const OPTIMIZED: &str = "TESTBED_OPTIMIZED";
 
-/// Compiles without inlining, and without the tables for debuggers that the linker leaves out anyway: that takes two thirds
-/// of the time. It is for what is called now and then.
-fn compiler_flags(version: &str, module: &Path) -> Option<String> {
+/// Whether programs are compiled with all that upstream's own compiler does for their speed: what is called now and then is
+/// not.
+fn is_compiled_as_upstream(version: &str, module: &Path) -> bool {
     let is_called_often = module == kubernetes_module(DEFAULT_VERSION) || module == conformance_module();
-    let is_plain = (is_called_often && version == DEFAULT_VERSION) || std::env::var_os(OPTIMIZED).is_some();
-    (!is_plain).then(|| "-gcflags=all=-l -dwarf=false".to_owned())
+    (is_called_often && version == DEFAULT_VERSION) || std::env::var_os(OPTIMIZED).is_some()
+}
+
+/// Without the tables for debuggers that the linker leaves out anyway, which takes a tenth of the time; without inlining it is
+/// a third. `tests/request-info/generate.sh` has the first, so that it finds what is compiled here.
+fn compiler_flags(as_upstream: bool) -> &'static str {
+    if as_upstream { "-gcflags=all=-dwarf=false" } else { "-gcflags=all=-l -dwarf=false" }
 }
 
 /// The 36 of `v1.36.3`.
@@ -219,7 +224,8 @@ fn stamp(version: &str, module: &Path) -> Result<String> {
     let go_mod = fs::read_to_string(module.join("go.mod")).with_context(unknown)?;
     let go_sum = fs::read_to_string(module.join("go.sum")).with_context(unknown)?;
     let own = fs::read_to_string(module.join("main.go")).ok();
-    Ok([Some(go_mod), Some(go_sum), Some(ldflags(version)), compiler_flags(version, module), own]
+    let slower = (!is_compiled_as_upstream(version, module)).then(|| compiler_flags(false).to_owned());
+    Ok([Some(go_mod), Some(go_sum), Some(ldflags(version)), slower, own]
         .into_iter()
         .flatten()
         .collect::<Vec<_>>()

@@ -92,7 +92,7 @@ bench: ## Measure against nginx and the member itself; see docs/dev/benchmarks.m
 	cargo build-all --bins
 	cargo build --release --package kubectl-mc
 	$(MAKE) program
-	cargo build --release --package kubectl-mc-api --example access_cost
+	cargo build --release --package kubectl-mc-api --examples
 	TESTBED_OPTIMIZED=yes $(TESTBED) run --members 2 --node m1 --sidecar $(PROGRAM) -- target/debug/bench $(BENCH)
 
 .PHONY: kubernetes

@@ -8,8 +8,9 @@
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
 //! - [`observability`]: the cost of audit events and of traces
 //! - [`agents`]: a member by its agent, direct and through konnectivity; [`agent_fleet`]: thousands of agents
-//! - [`controllers`]: what members cost that nobody asks for, [`access_index`]: what their rights do
+//! - [`controllers`]: what members cost that nobody asks for; [`computed`]: what rights and decisions cost to compute
 //! - [`hubs`]: the sidecar beside the server of another hub, on the same members
+//! - [`authz`]: Cluster Authorization at a kube-apiserver
 //! - [`visible_clusters`]: what it costs to show each caller their own clusters
 //! - [`many_clusters`]: the plugin's figures of scale; [`pods`]: what it gets
 //! - [`role`], [`member`], [`bare`]: what this program is when it starts itself
@@ -29,11 +30,12 @@ use crate::role::Role;
 use crate::site::Site;
 use crate::table::{Goal, Table};
 
-mod access_index;
 mod against;
 mod agent_fleet;
 mod agents;
+mod authz;
 mod bare;
+mod computed;
 mod controllers;
 mod fleet;
 mod hubs;
@@ -65,9 +67,12 @@ struct Cli {
     /// The plugin to measure
     #[arg(long, default_value = "target/release/kubectl-mc")]
     plugin: PathBuf,
-    /// The program that measures the index of access, as `cargo build --release --example access_cost` makes it
+    /// The program that measures the index of access: `cargo build --release --package kubectl-mc-api --examples`
     #[arg(long, default_value = "target/release/examples/access_cost")]
     access_cost: PathBuf,
+    /// The program that measures the decisions of Cluster Authorization, built like that of access
+    #[arg(long, default_value = "target/release/examples/decide_cost")]
+    decide_cost: PathBuf,
     /// How long the controllers are watched while nothing happens; what they do least often is every six minutes
     #[arg(long, value_name = "SECONDS", default_value_t = 360)]
     idle_seconds: u64,
@@ -108,6 +113,15 @@ enum Figure {
     AgentFleet,
     /// Needs a bed with Karmada's server: `testbed run --karmada host`; no other figure does
     Hubs,
+    /// Needs a bed with such a host: `testbed run --spare k1`; no other figure does
+    Authz,
+}
+
+impl Figure {
+    /// Whether it is measured only when it is asked for, in a bed of its own.
+    fn needs_its_own_bed(self) -> bool {
+        [Self::Hubs, Self::Authz].contains(&self)
+    }
 }
 
 fn main() -> ExitCode {
@@ -122,7 +136,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let Cli { plugin, access_cost, idle_seconds, agents, against, quick, only, role } = cli;
+    let Cli { plugin, access_cost, decide_cost, idle_seconds, agents, against, quick, only, role } = cli;
     let files = usage::raise_open_files();
     if let Some(role) = role {
         return role.play();
@@ -153,7 +167,13 @@ fn run(cli: &Cli) -> Result<()> {
         print("Hubs: one Cluster through the sidecar in front of Karmada's server", &hubs::objects(*quick)?)?;
         print("Hubs: start of a sidecar with many members", &hubs::start(*quick)?)?;
     }
-    if only.iter().all(|&figure| figure == Figure::Hubs) && !only.is_empty() {
+    if only.contains(&Figure::Authz) {
+        computed::measure("Cluster Authorization: decisions", decide_cost)?;
+        let [figures, judged] = authz::measure(&plugin, *quick)?;
+        print("Cluster Authorization: requests", &figures)?;
+        print("Cluster Authorization: what the webhook costs", &judged)?;
+    }
+    if only.iter().all(|figure| figure.needs_its_own_bed()) && !only.is_empty() {
         return Ok(());
     }
     let site = Site::new()?;
@@ -206,7 +226,7 @@ fn run(cli: &Cli) -> Result<()> {
         agent_fleet::measure(&site, if *quick { (*agents).min(500) } else { *agents }, *quick)?;
     }
     if wanted(Figure::AccessIndex) {
-        access_index::measure(access_cost)?;
+        computed::measure("Access: 1,000 members and 1,000 bindings", access_cost)?;
     }
     if wanted(Figure::ManyClusters) {
         print("The plugin on many clusters: get pods", &many_clusters::measure(&site, &plugin, *quick)?)?;

@@ -80,4 +80,4 @@ e2e() { # WHAT IS LEFT OUT
 }
 export -f e2e
 exec target/debug/testbed run "${bed[@]}" -- bash -euo pipefail -c \
-    'status=0; e2e "$@" || status=$?; tests/credentials-in-output.sh || status=$?; exit "$status"' e2e "${left_out[@]}"
+    'touch target/bed-is-up; status=0; e2e "$@" || status=$?; tests/credentials-in-output.sh || status=$?; exit "$status"' e2e "${left_out[@]}"

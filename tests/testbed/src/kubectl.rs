@@ -25,10 +25,18 @@ impl Kubectl {
         self.run_with_input(args, "")
     }
 
-    /// Applies objects, in order.
+    /// Applies objects, in order. What the kube-apiserver does not answer in kubectl's time, while a dozen of them start on
+    /// one machine, is asked again.
     pub(crate) fn apply(&self, objects: &[Value]) -> Result<()> {
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        self.run_with_input(&["apply", "--server-side", "-f", "-"], &list.to_string()).map(drop)
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
+        let apply = || self.run_with_input(&["apply", "--server-side", "-f", "-"], &list).map(drop);
+        for _ in 0..RETRIES {
+            match apply() {
+                Err(error) if error.to_string().contains("Client.Timeout") => {}
+                done => return done,
+            }
+        }
+        apply()
     }
 
     fn run_with_input(&self, args: &[&str], input: &str) -> Result<String> {
@@ -52,3 +60,5 @@ impl Kubectl {
         Ok(String::from_utf8(output.stdout)?)
     }
 }
+
+const RETRIES: usize = 2;

@@ -8,7 +8,7 @@ use harness::caller::Caller;
 use harness::fake_member::{FakeMember, Gate, Step, ok, reply};
 use harness::http1::{Connection, Endpoint, member_path};
 use harness::noise::MEBIBYTE;
-use harness::own_sidecar::OwnSidecar;
+use harness::own_sidecar::{Difference, OwnSidecar};
 use harness::usage;
 
 #[test]
@@ -207,8 +207,9 @@ fn fault_57_an_answer_of_a_gibibyte_leaves_the_memory_flat() -> Result<()> {
         "/gibibyte" => vec![Step::Send(head.clone().into()), Step::Repeat(vec![b'x'; MEBIBYTE], 1024)],
         _ => ok(),
     })?;
-    // The memory of the bed's own changes with every other test.
-    let own = OwnSidecar::start()?;
+    // The memory of the bed's own changes with every other test. A busy machine takes more than the minute of a request.
+    let flags = ["--request-timeout=10m"];
+    let own = OwnSidecar::with(&Difference { flags: &flags, ..Difference::default() })?;
     let admin = Caller::certificate(&format!("{}-admin", fake.name), &["system:masters"])?;
     let mut client = own.endpoint(admin.certificate.as_deref())?.connect()?;
     send(&mut client, &fake, "/gibibyte")?;

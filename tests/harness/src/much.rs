@@ -49,4 +49,4 @@ fn let_go(plugin: &Tool, pod: &str) -> Result<()> {
 }
 
 const HOLD: &str = "touch /held; until [ -e /heard ]; do sleep 0.1; done; rm /heard";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);

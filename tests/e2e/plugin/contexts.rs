@@ -124,7 +124,8 @@ fn contexts_that_do_not_answer_cost_their_line_and_the_timeout() -> Result<()> {
     let flag = format!("--cluster-timeout={}s", timeout.as_secs());
     let words = ["--all-clusters", &flag, "--cluster-concurrency=200", "get", "configmaps"];
     let output = plugin.run(&words)?;
-    ensure!(begin.elapsed() < timeout + SOON, "{:?}", begin.elapsed());
+    // One after the other would take most of an hour.
+    ensure!(begin.elapsed() < timeout + 4 * SOON, "{:?}", begin.elapsed());
     assert_eq!(output.code, 4, "{output:?}");
     for name in CLUSTERS {
         ensure!(output.text().contains(&format!("\n{name}        kube-root-ca.crt ")), "{output:?}");

@@ -43,7 +43,7 @@ cargo test-all --test alert_rules --test chart --test krew_install
 cargo test-all --test e2e --no-run
 # What promises that something is done within seconds, or without a request failing, comes after the others; what takes all
 # that the machine has comes last, and alone.
-export quiet='_within_ agents::restart:: authority:: fleet:: killed_pods:: leadership:: on_demand_access:: unified_auth::'
+export quiet='_within_ agents::restart:: authority:: fleet:: killed_pods:: leadership:: on_demand_access:: silent_collector unified_auth::'
 export alone='crowds:: hostile:: soak::'
 e2e() { # WHAT IS LEFT OUT
     local others=("$@") filter folder process processes=() status=0
@@ -71,7 +71,7 @@ e2e() { # WHAT IS LEFT OUT
     cat "$folder"/*
     rm -r "$folder"
     [ "$status" = 0 ] || return "$status"
-    # What else was started beside these.
+    # Upstream's tests, which tests/test.sh has started.
     while [ -n "${BESIDE:-}" ] && kill -0 "$BESIDE" 2>/dev/null; do sleep 1; done
     # shellcheck disable=SC2086 # several filters
     run --test-threads 2 "$@" $quiet || return

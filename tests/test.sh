@@ -27,8 +27,8 @@ make --no-print-directory unit
 tests/fuzz.sh
 echo "waiting for what is built beside this: target/program.log, target/kubernetes.log"
 for process in ${program:-} $kubernetes; do wait "$process" || true; done
-# Those of exec, attach, logs, cp and port-forward, which wait most of the time; `make conformance` runs all. Its bed starts
-# when the larger one is up, and it is over before our tests want a quiet machine.
+# Upstream's tests of exec, attach, logs, cp and port-forward; `make conformance` runs all. They wait most of the time, so they
+# run beside ours: their bed starts when ours is up, and our tests that need a quiet machine wait for their end.
 rm -f target/bed-is-up
 (
     until [ -e target/bed-is-up ]; do sleep 1; done

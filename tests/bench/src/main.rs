@@ -8,7 +8,7 @@
 //! - [`watches`], [`tunnels`], [`isolation`], [`fleet`]: the figures of scale
 //! - [`observability`]: the cost of audit events and of traces
 //! - [`agents`]: a member by its agent, direct and through konnectivity; [`agent_fleet`]: thousands of agents
-//! - [`controllers`]: what members cost that nobody asks for; [`computed`]: what rights and decisions cost to compute
+//! - [`controllers`]: the cost of members without requests; [`computed`]: the cost of computing rights and decisions
 //! - [`hubs`]: the sidecar beside the server of another hub, on the same members
 //! - [`authz`]: Cluster Authorization at a kube-apiserver
 //! - [`visible_clusters`]: what it costs to show each caller their own clusters

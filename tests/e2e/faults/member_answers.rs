@@ -207,7 +207,8 @@ fn fault_57_an_answer_of_a_gibibyte_leaves_the_memory_flat() -> Result<()> {
         "/gibibyte" => vec![Step::Send(head.clone().into()), Step::Repeat(vec![b'x'; MEBIBYTE], 1024)],
         _ => ok(),
     })?;
-    // The memory of the bed's own changes with every other test. A busy machine takes more than the minute of a request.
+    // The memory of the bed's own sidecar changes with every other test. On a busy machine a gibibyte takes more than the
+    // default timeout of a request.
     let flags = ["--request-timeout=10m"];
     let own = OwnSidecar::with(&Difference { flags: &flags, ..Difference::default() })?;
     let admin = Caller::certificate(&format!("{}-admin", fake.name), &["system:masters"])?;

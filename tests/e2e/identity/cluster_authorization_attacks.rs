@@ -134,5 +134,5 @@ fn flood_of_strangers_leaves_the_host_its_answers() -> Result<()> {
     Ok(())
 }
 
-/// What a connection waits for that gets no place before those that never begin are closed.
+/// The webhooks close a connection without a handshake after this time: a caller without a place waits for that.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

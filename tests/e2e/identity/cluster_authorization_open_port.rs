@@ -139,5 +139,5 @@ fn flood_leaves_the_proven_host_and_the_secure_port() -> Result<()> {
     })
 }
 
-/// What a connection waits for that gets no place before those that never begin are closed.
+/// The webhooks close a connection without a handshake after this time: a caller without a place waits for that.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -104,7 +104,7 @@ fn oidc_user_is_refused_once_the_group_binding_is_deleted() -> Result<()> {
     within("the member's rights are gone", SOON, || {
         Ok(!scene.member.may_be_user(&jane.user)? && !scene.member.may_be_in(&scene.group("dev"))?)
     })?;
-    within("nobody is remembered", SOON, || Ok(!learnt()?.contains(&jane.user)))
+    within("the user is forgotten", SOON, || Ok(!learnt()?.contains(&jane.user)))
 }
 
 /// A name is given away again: the uid tells who has it now, and nothing that is kept by name mixes them up.

@@ -93,5 +93,5 @@ const GROUP: &str = "/apis/proxy.kubectl-mc.dev";
 const GROUP_VERSION: &str = "/apis/proxy.kubectl-mc.dev/v1alpha1";
 const OPENAPI_V3: &str = "/openapi/v3/apis/proxy.kubectl-mc.dev/v1alpha1";
 
-/// Far less than the member takes, which never answers.
+/// For one answer on a busy machine. The member never answers, so a request that waits for it takes longer.
 const AT_ONCE: Duration = Duration::from_secs(10);

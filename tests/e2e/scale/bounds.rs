@@ -31,7 +31,7 @@ fn a_member_that_hangs_slows_no_other() -> Result<()> {
     fake.wait_for("/hang/49", |_| true)?;
     let asked = Instant::now();
     plugin.ok(&["get", "configmaps"])?;
-    // The other never answers.
+    // A request that waits for the other member takes longer: it never answers.
     ensure!(asked.elapsed() < Duration::from_secs(15), "it took {:?}", asked.elapsed());
     Ok(())
 }

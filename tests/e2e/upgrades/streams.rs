@@ -163,5 +163,5 @@ fn entrances(name: &str) -> Result<Vec<Endpoint>> {
 
 const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\
                         X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n";
-/// Far less than the timeouts that would end the exchange otherwise.
+/// For one disconnect on a busy machine. Otherwise the exchange ends at its timeout of a minute.
 const AT_ONCE: Duration = Duration::from_secs(10);

@@ -252,5 +252,5 @@ fn direct(name: &str) -> Result<Endpoint> {
     Endpoint::sidecar(sidecar()?, admin(name)?.certificate.as_deref())
 }
 
-/// How soon the other side of a tunnel is told, which never ends otherwise, on a machine that has much else to do.
+/// When the other side of a tunnel must have seen the end, on a busy machine. Without the defense it never sees it.
 const AT_ONCE: Duration = Duration::from_secs(15);

@@ -25,8 +25,7 @@ impl Kubectl {
         self.run_with_input(args, "")
     }
 
-    /// Applies objects, in order. What the kube-apiserver does not answer in kubectl's time, while a dozen of them start on
-    /// one machine, is asked again.
+    /// Applies objects, in order. It tries again after a timeout of kubectl: a dozen kube-apiservers start on one machine.
     pub(crate) fn apply(&self, objects: &[Value]) -> Result<()> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
         let apply = || self.run_with_input(&["apply", "--server-side", "-f", "-"], &list).map(drop);

@@ -194,15 +194,15 @@ fn ldflags(version: &str) -> String {
 /// Set where the bed is one to measure on: all programs are compiled as upstream compiles them.
 pub const OPTIMIZED: &str = "TESTBED_OPTIMIZED";
 
-/// Whether programs are compiled with all that upstream's own compiler does for their speed: what is called now and then is
-/// not.
+/// Whether programs are compiled with all of the compiler's optimizations, as upstream compiles them.
 fn is_compiled_as_upstream(version: &str, module: &Path) -> bool {
     let is_called_often = module == kubernetes_module(DEFAULT_VERSION) || module == conformance_module();
     (is_called_often && version == DEFAULT_VERSION) || std::env::var_os(OPTIMIZED).is_some()
 }
 
-/// Without the tables for debuggers that the linker leaves out anyway, which takes a tenth of the time; without inlining it is
-/// a third. `tests/request-info/generate.sh` has the first, so that it finds what is compiled here.
+/// The tables for debuggers are a tenth of the time of a compilation, and the linker leaves them out anyway. Inlining is a
+/// further quarter: programs that run seldom go without it. `tests/request-info/generate.sh` repeats the first flag, so that
+/// both use one build cache.
 fn compiler_flags(as_upstream: bool) -> &'static str {
     if as_upstream { "-gcflags=all=-dwarf=false" } else { "-gcflags=all=-l -dwarf=false" }
 }

@@ -66,6 +66,22 @@ fn cluster_is_joined_used_and_removed_completely() -> Result<()> {
     Ok(())
 }
 
+/// As `docs/how-to/join.md` warns.
+#[test]
+fn join_again_without_labels_removes_those_of_the_first() -> Result<()> {
+    let alone = alone()?;
+    let both = both(alone.cluster, |_| {})?;
+    let join = ["join", NAME, "--member-context=member"];
+    let member = format!("/apis/fleet.kubectl-mc.dev/v1alpha1/memberclusters/{NAME}");
+    let label = |key: &str| Ok::<_, anyhow::Error>(host()?.get(&member)?["metadata"]["labels"][key].clone());
+    plugin(&both)?.ok(&[&join[..], &["--labels=env=e2e"]].concat())?;
+    host()?.merge(&member, &json!({"metadata": {"labels": {"by-hand": "yes"}}}))?;
+    ensure!(label("env")? == "e2e");
+    plugin(&both)?.ok(&join)?;
+    ensure!(label("env")?.is_null() && label("by-hand")? == "yes", "{}", host()?.get(&member)?);
+    plugin(&both)?.ok(&["unjoin", NAME, "--member-context=member", "--yes"]).map(drop)
+}
+
 #[test]
 fn unjoin_keeps_what_belongs_to_another_cluster_or_host() -> Result<()> {
     let alone = alone()?;

@@ -105,8 +105,10 @@ impl OnDemandAccess {
                 warn!(cluster = %cluster.name, error = %error, "cannot record the user for on-demand access");
                 return Outcome::Late;
             }
+            let mut pause = FIRST_PAUSE;
             while !cluster.upstream.grants(lacking).await {
-                sleep(PACE).await;
+                sleep(pause).await;
+                pause = (pause * 2).min(LAST_PAUSE);
             }
             info!(cluster = %cluster.name, user = identity.user, "on-demand access granted");
             Outcome::Granted
@@ -166,9 +168,11 @@ fn is_grantable(right: &Attributes) -> bool {
 /// The label of the ConfigMaps, by which the access controller finds them.
 pub const LABEL: &str = kubectl_mc_api::names::ON_DEMAND;
 
-/// A caller waits for it. The leader hears of a new entry at once and writes one object.
-const TIMEOUT: Duration = Duration::from_secs(3);
-const PACE: Duration = Duration::from_millis(100);
+/// The leader's watch delivers a new entry at once and it writes one object: far less on an idle host. On a busy host or a
+/// distant member a caller prefers to wait over an error that says to try again.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_millis(800);
 /// A user who got no right is not recorded again so soon.
 const KEPT: Duration = Duration::from_secs(15);
 const MAX_KEPT: usize = 10_000;

@@ -7,6 +7,7 @@
 //! - [`generate`]: prints them, and the files of a kube-apiserver
 //! - [`apply`], [`remove`]: writes and removes them
 //! - [`verify`]: asks the host what agents may do
+//! - [`status`]: whether it is in force, for `doctor`
 //! - [`token`]: enrolls one cluster, by the command of [`register_command`]
 
 mod admission;
@@ -16,6 +17,7 @@ mod objects;
 mod policies;
 mod register_command;
 mod remove;
+mod status;
 mod token;
 mod verify;
 mod webhook;
@@ -33,6 +35,8 @@ use crate::exit::ExitStatus;
 use crate::join::side::Side;
 use crate::printer::Printer;
 use crate::settings::Settings;
+
+pub(crate) use self::status::Restriction;
 
 pub(crate) fn run(
     arguments: &AuthzArgs,

@@ -26,14 +26,9 @@ pub(super) async fn run(
     // RBAC grants a create for every name, and the policies judge the name.
     let judges_names = !arguments.hub.without_webhook;
     let mut findings = 0;
-    for name in policies::VALIDATING {
-        for kind in ["validatingadmissionpolicies", "validatingadmissionpolicybindings"] {
-            if registered(host, kind, name).await?.is_none() {
-                findings += 1;
-                printer
-                    .out_line(&format!("too wide: names of new objects are not checked: no {kind}/{name}"));
-            }
-        }
+    for missing in missing_policies(host).await?.objects {
+        findings += 1;
+        printer.out_line(&format!("too wide: names of new objects are not checked: no {missing}"));
     }
     if !arguments.hub.without_admission_webhook {
         findings += of_webhooks(host, printer).await?;
@@ -56,6 +51,26 @@ pub(super) async fn run(
         return Ok(ExitStatus::Success);
     }
     Ok(ExitStatus::Failed)
+}
+
+/// The policies and bindings that judge names and that the host does not have.
+pub(super) struct MissingPolicies {
+    /// As `kind/name`.
+    pub(super) objects: Vec<String>,
+    pub(super) is_everything: bool,
+}
+
+pub(super) async fn missing_policies(host: &Side) -> Result<MissingPolicies, Failure> {
+    let (mut objects, mut is_everything) = (Vec::new(), true);
+    for name in policies::VALIDATING {
+        for kind in ["validatingadmissionpolicies", "validatingadmissionpolicybindings"] {
+            match registered(host, kind, name).await? {
+                Some(_) => is_everything = false,
+                None => objects.push(format!("{kind}/{name}")),
+            }
+        }
+    }
+    Ok(MissingPolicies { objects, is_everything })
 }
 
 /// The object of this kind and name.
@@ -193,6 +208,11 @@ fn review(user: &str, cell: &Cell) -> Value {
             {"key": "metadata.name", "operator": "In", "values": [cell.name]},
         ]});
     }
+    review_of(user, &attributes)
+}
+
+/// Asks the host whether an agent may do this.
+pub(super) fn review_of(user: &str, attributes: &Value) -> Value {
     json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
         "spec": {
@@ -216,7 +236,7 @@ fn describe(cell: &Cell) -> String {
     format!("{} {place}{target}", cell.kind())
 }
 
-const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+pub(super) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// Parts that some kind has.
 const PARTS: &[&str] = &["", "status", "finalizers"];
 /// Reviews that the host is asked for at a time.

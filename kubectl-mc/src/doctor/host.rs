@@ -1,4 +1,4 @@
-//! The checks of the host: reached, trusted and logged in, its clock, and the sidecar behind it.
+//! The checks of the host: reached, trusted and logged in, its clock, the sidecar behind it, and the rights of agents.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,15 @@ use serde_json::{Value, json};
 use super::hub;
 use super::report::Finding;
 use super::requests::{post, send};
+use crate::authz::Restriction;
 use crate::cli;
 use crate::cluster::client::{self, ClientError, Reply};
+use crate::cluster::connection::Connection;
 use crate::cluster::context::ClusterContext;
 use crate::cluster::hop::Hop;
 use crate::cluster::kubernetes_version::{HOST_MINIMUM, KubernetesVersion};
 use crate::cluster::sidecar_version::SidecarVersion;
+use crate::join::side::Side;
 
 /// Stops at the first hop that nothing can pass.
 pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<Finding> {
@@ -37,10 +40,12 @@ pub(super) async fn check(host: &ClusterContext, client: &kube::Client) -> Vec<F
             .iter()
             .any(|finding| finding.check == "login" && finding.message.starts_with("system:serviceaccount:"));
         findings.extend(hub::check(host, client, is_service_account).await);
+        findings.extend(agents(host, client).await);
         return findings;
     }
     findings.push(sidecar(host, client).await);
     findings.extend(registration(host, client).await);
+    findings.extend(agents(host, client).await);
     findings
 }
 
@@ -194,6 +199,23 @@ async fn registration(host: &ClusterContext, client: &kube::Client) -> Option<Fi
         format!("the APIService is not available: {}: {}", text("reason"), text("message")),
         Some(format!("{} describe apiservice {}", host.kubectl(), names::API_SERVICE)),
     ))
+}
+
+/// Whether the agents of Karmada may use objects of their own clusters only, where the host has rules for that and the
+/// caller may read them.
+async fn agents(host: &ClusterContext, client: &kube::Client) -> Option<Finding> {
+    let side = Side { role: "host", at: Connection { client: client.clone(), cluster: host.clone() } };
+    match Restriction::of(&side).await {
+        Restriction::Absent => None,
+        Restriction::InForce => {
+            Some(Finding::ok("agents", "an agent may not use objects of another cluster"))
+        }
+        Restriction::Broken(fault) => Some(Finding::problem(
+            "agents",
+            format!("an agent may use objects of other clusters: {fault}"),
+            Some(format!("{} authz verify --for karmada", host.kubectl_mc())),
+        )),
+    }
 }
 
 const JSON: &str = "application/json";

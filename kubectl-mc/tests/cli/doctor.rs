@@ -1,5 +1,7 @@
 //! `kubectl mc doctor`: each fault that it knows, with the command that mends it.
 
+mod agents;
+
 use serde_json::{Value, json};
 
 use crate::bed::{Answer, Bed, Ran, status};

@@ -78,7 +78,10 @@ fn matrix_is_exact(host: &KarmadaHost) -> Result<()> {
     verify("everything")?;
     host.api.delete(&path)?;
     host.apply_generated(&["a", "b"])?;
-    verify("the generated RBAC")
+    verify("the generated RBAC")?;
+    let doctor = host.plugin.run(&["doctor", "--no-streams"])?.text();
+    ensure!(doctor.contains("an agent may not use objects of another cluster"), "{doctor}");
+    Ok(())
 }
 
 fn own_work_passes_and_other_clusters_are_closed(host: &KarmadaHost) -> Result<()> {

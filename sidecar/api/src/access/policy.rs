@@ -13,14 +13,14 @@ pub struct Policy {
     pub any_user: bool,
     pub refused_users: BTreeSet<String>,
     pub refused_groups: BTreeSet<String>,
-    /// Namespaces whose service accounts nobody may act as.
+    /// Namespaces whose service accounts may not be impersonated.
     pub refused_namespaces: BTreeSet<String>,
     /// The roles that a ClusterAccess may bind, as [`RoleRef::from_entry`] reads them.
     pub bindable_roles: BTreeSet<String>,
 }
 
 impl Policy {
-    /// Reads the ConfigMap's data: lists are one name a line.
+    /// Reads the ConfigMap's data. A list has one name per line.
     pub fn parse(data: &BTreeMap<String, String>) -> Self {
         let list = |key: &str| {
             let lines = data.get(key).map(String::as_str).unwrap_or_default().split('\n');

@@ -1,7 +1,6 @@
 //! Probes members and reports condition `Reachable`, `version` and `lastSeen`. Each member is probed every
 //! `--member-monitor-period` over the same connection as callers' requests, even without a credential.
-//! Requests are not refused because of a probe, except through the circuit breaker, which counts its
-//! failures.
+//! A probe does not refuse requests by itself; only the circuit breaker, which receives its results, does.
 //!
 //! A single failed probe of a reachable member does not change the condition, and neither does a single
 //! successful probe of an unreachable one: the condition changes after [`DOWN`] or [`UP`] results in a row.

@@ -133,8 +133,8 @@ impl RoleRef {
         Self { kind, name: name.into() }
     }
 
-    /// Reads an entry of a member's list of bindable roles: `NAME` is a ClusterRole, `NAMESPACE/NAME` a Role of that
-    /// namespace. No name of a role has a slash.
+    /// Reads an entry of a member's list of bindable roles: `NAME` is a ClusterRole, `NAMESPACE/NAME` a Role
+    /// of that namespace. No name of a role has a slash.
     pub fn from_entry(entry: &str) -> (Self, Option<&str>) {
         match entry.split_once('/') {
             Some((namespace, name)) => (Self::new(RoleKind::Role, name), Some(namespace)),

@@ -194,8 +194,8 @@ impl Dialect {
         format!("{before}{cluster}{after}")
     }
 
-    /// The cluster of a path below the hub's server, and the rest, which is a path of the cluster's API: the reverse of
-    /// [`Self::root`].
+    /// The cluster of a path below the hub's server, and the rest, which is a path of the cluster's API: the
+    /// reverse of [`Self::root`].
     pub fn split<'a>(&self, path: &'a str) -> Option<(Segment, &'a str)> {
         let (before, after) = self.around();
         let (in_segment, after) = after.split_at(after.find('/').unwrap_or(after.len()));

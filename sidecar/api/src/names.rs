@@ -1,7 +1,8 @@
 //! Defines the names of the objects that the plugin and the sidecar create and read. Each name is defined
 //! once here; the manifests in `sidecar/deploy` repeat the names, and a test compares them.
 
-/// The namespace of the sidecar on the host, unless it is installed elsewhere, and of its accounts on every member.
+/// The namespace of the sidecar on the host, unless it is installed elsewhere, and of its accounts on every
+/// member.
 pub const NAMESPACE: &str = "kubectl-mc-system";
 /// The sidecar's Deployment, Service, account and Lease on the host.
 pub const SIDECAR: &str = "mc-sidecar";
@@ -10,7 +11,8 @@ pub const IMPERSONATOR: &str = "kubectl-mc-impersonator";
 /// The account that maintains the impersonator's rights on a member, and the ConfigMap and the policy that
 /// limit it.
 pub const MANAGER: &str = "kubectl-mc-manager";
-/// The group that takes the place of the host's admin groups on members; a join binds it to cluster-admin there.
+/// The group that takes the place of the host's admin groups on members; a join binds it to cluster-admin
+/// there.
 pub const HOST_ADMINS: &str = "kubectl-mc:host-admins";
 /// The prefix of users and groups that belong to kubectl-mc.
 pub const PREFIX: &str = "kubectl-mc:";
@@ -57,10 +59,11 @@ pub const INVENTORY: &str = "fleet.kubectl-mc.dev/inventory";
 pub const KARMADA_AGENT: &str = "fleet.kubectl-mc.dev/karmada-agent";
 /// Annotation of the member's namespace: the uid of the host's kube-system.
 pub const HOST_UID: &str = "fleet.kubectl-mc.dev/host";
-/// Annotation of the member's namespace, and of objects that the plugin merges: the name of the cluster on the host.
+/// Annotation of the member's namespace, and of objects that the plugin merges: the name of the cluster on
+/// the host.
 pub const CLUSTER: &str = "fleet.kubectl-mc.dev/cluster";
-/// Annotation of a MemberCluster: the uid of the member's kube-system. An enrollment writes it on Secret `<name>.member`, and
-/// the leader copies it into the status.
+/// Annotation of a MemberCluster: the uid of the member's kube-system. An enrollment writes it on Secret
+/// `<name>.member`, and the leader copies it into the status.
 pub const MEMBER_UID: &str = "fleet.kubectl-mc.dev/uid";
 /// Annotation of an APIService that refers to the sidecar: the backend that it referred to before.
 pub const REPLACED: &str = "fleet.kubectl-mc.dev/replaced";

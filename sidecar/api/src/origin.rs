@@ -179,7 +179,8 @@ pub struct TwoHubs;
 pub const KARMADA_GROUP: &str = "cluster.karmada.io";
 /// The namespace on Karmada's API server where `karmadactl join` stores the Secrets of members.
 pub const KARMADA_NAMESPACE: &str = "karmada-cluster";
-/// The API group that KubeAdmiral's clients expect for the proxy to members. KubeAdmiral itself does not serve it.
+/// The API group that KubeAdmiral's clients expect for the proxy to members. KubeAdmiral itself does not
+/// serve it.
 pub const KUBEADMIRAL_GROUP: &str = "aggregated.kubeadmiral.io";
 /// The namespace of the Secrets of KubeAdmiral's FederatedClusters.
 pub const KUBEADMIRAL_NAMESPACE: &str = "kube-admiral-system";

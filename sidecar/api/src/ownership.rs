@@ -24,7 +24,8 @@ use table::{Names, Place};
 /// The settings of a Karmada installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The namespace of the clusters' Secrets and heartbeat Leases (`karmadactl register --cluster-namespace`).
+    /// The namespace of the clusters' Secrets and heartbeat Leases (`karmadactl register
+    /// --cluster-namespace`).
     pub cluster_namespace: String,
     /// The namespace of the agents' election Leases (`karmadactl register --namespace`).
     pub agent_namespace: String,

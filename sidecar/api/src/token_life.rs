@@ -16,8 +16,8 @@ pub fn of_manager(impersonator: Duration) -> Duration {
     impersonator.mul_f64(1.5)
 }
 
-/// The longest outage of the host after which a manager's token of this life can still renew, when the outage begins
-/// just before a renewal.
+/// The longest outage of the host after which a manager's token of this life can still renew, when the outage
+/// begins just before a renewal.
 pub fn survived_outage(manager: Duration) -> Duration {
     manager.mul_f64(1.0 - RENEWAL_FRACTION)
 }

@@ -77,15 +77,15 @@ fn rights(objects: &[Value]) -> BTreeSet<String> {
             .flat_map(|binding| {
                 let namespace = of(&binding["metadata"]["namespace"]);
                 let subjects = binding["subjects"].as_array().cloned().unwrap_or_default();
-                subjects.into_iter().map(move |subject| (who(&subject), namespace.clone()))
+                subjects.into_iter().map(move |subject| (subject_text(&subject), namespace.clone()))
             })
             .collect();
         let subjects =
             if subjects.is_empty() { vec![(format!("role {name}"), String::new())] } else { subjects };
         for rule in role["rules"].as_array().cloned().unwrap_or_default() {
-            for (who, namespace) in &subjects {
+            for (subject, namespace) in &subjects {
                 let place = if namespace.is_empty() { "everywhere" } else { namespace };
-                lines.insert(format!("{who} | {place} | {}", what(&rule)));
+                lines.insert(format!("{subject} | {place} | {}", rule_text(&rule)));
             }
         }
     }
@@ -101,7 +101,7 @@ fn rights(objects: &[Value]) -> BTreeSet<String> {
                 let place = if place.is_empty() { "everywhere".to_owned() } else { place };
                 lines.insert(format!(
                     "{} | {place} | all of {} {role}",
-                    who(&subject),
+                    subject_text(&subject),
                     of(&binding["roleRef"]["kind"])
                 ));
             }
@@ -110,12 +110,12 @@ fn rights(objects: &[Value]) -> BTreeSet<String> {
     lines
 }
 
-fn who(subject: &Value) -> String {
+fn subject_text(subject: &Value) -> String {
     let text = |key: &str| subject[key].as_str().unwrap_or_default();
     format!("{} {}", text("kind"), text("name"))
 }
 
-fn what(rule: &Value) -> String {
+fn rule_text(rule: &Value) -> String {
     let list = |key: &str| {
         let words = rule[key].as_array().cloned().unwrap_or_default();
         let words: Vec<_> = words.iter().map(|word| word.as_str().unwrap_or_default().to_owned()).collect();

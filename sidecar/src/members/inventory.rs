@@ -115,7 +115,7 @@ impl Inventory {
         all
     }
 
-    /// Closes idle connections that have expired.
+    /// Closes surplus and expired idle connections, before the sidecar stops.
     pub fn sweep(&self) {
         let snapshot = self.members.load();
         let members = snapshot.iter().flat_map(HashMap::values);

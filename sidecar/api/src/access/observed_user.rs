@@ -1,5 +1,5 @@
-//! Records the users whom the host authorizes although no binding names them: ConfigMap `<cluster>.learnt` on
-//! the host.
+//! Defines the record of a user whom the host authorizes although no binding names them. The records are in
+//! ConfigMap `<cluster>.learnt` on the host.
 //!
 //! A binding to a group names no users, and a user may be in more groups than are bound. Impersonation on a
 //! member, however, needs a right on the user's name and on each group. The sidecar therefore records such a

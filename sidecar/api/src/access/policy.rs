@@ -1,5 +1,5 @@
-//! The subjects that a member's administrators refuse: ConfigMap `kubectl-mc-manager` on the member, which the
-//! sidecar's accounts cannot write. The member's ValidatingAdmissionPolicy has the same lists.
+//! The subjects that a member's administrators refuse: ConfigMap `kubectl-mc-manager` on the member, which
+//! the sidecar's accounts cannot write. The member's ValidatingAdmissionPolicy has the same lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,8 +11,8 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const MASTERS: &str = "system:masters";
 /// The group of every service account.
 pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
-/// Groups of administrators of Kubernetes, kubeadm and OpenShift. They are never sent; [`HOST_ADMINS`] is sent
-/// in their place. `--admin-groups` adds to them.
+/// Groups of administrators of Kubernetes, kubeadm and OpenShift. They are never sent; [`HOST_ADMINS`] is
+/// sent in their place. `--admin-groups` adds to them.
 pub const BUILTIN_ADMIN_GROUPS: &[&str] = &[MASTERS, "kubeadm:cluster-admins", "system:cluster-admins"];
 
 /// The built-in admin groups and these.
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn further_admin_groups_add_to_the_builtin_ones() {
+    fn configured_admin_groups_extend_the_builtin_ones() {
         let groups = |more: &[&str]| admin_groups(more.iter().map(|&group| group.to_owned()));
         let builtin = ["system:masters", "kubeadm:cluster-admins", "system:cluster-admins"];
         assert_eq!(groups(&[]), builtin);

@@ -227,7 +227,7 @@ fn clusters_of_each_hub_are_parsed() {
 }
 
 #[test]
-fn credentials_in_a_list_are_not_kept() {
+fn credentials_in_a_list_are_dropped() {
     let gateway = |status: serde_json::Value| {
         json!({"items": [{
             "metadata": {"name": "m1", "creationTimestamp": "2026-01-01T00:00:00Z"},
@@ -266,7 +266,7 @@ fn ambiguous_name_is_replaced_by_the_id() {
 }
 
 #[test]
-fn names_that_leave_their_segment_are_refused() {
+fn names_that_are_no_plain_segment_are_refused() {
     let bad = ["..", ".", "a/b", "a%2fb", "a?b", "a#b", "a\\b", "", "a b", "ü", "a\0", "A_B", "a.b"];
     let items: Vec<_> = bad.iter().map(|name| json!({"metadata": {"name": name}})).collect();
     for hub in [Dialect::Karmada, Dialect::KubeAdmiral, Dialect::ClusterGateway] {

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn switch_grants_lists_of_all_clusters() {
+    fn agents_list_clusters_grants_lists_of_all_clusters() {
         let rules = rules(&Layout { agents_list_clusters: true, ..Layout::default() }, "agent");
         assert_eq!(rules[1]["verbs"], json!(["list", "watch", "create"]));
         assert!(rules[1]["resourceNames"].is_null());

@@ -175,7 +175,7 @@ fn status(mut respond: SendResponse<Bytes>, status: StatusCode, body: Vec<u8>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn agent_that_does_not_enroll_writes_nothing() {
+async fn failed_enrollment_writes_nothing() {
     let hang: Answer = std::mem::forget;
     let cases: [(Answer, &str); 7] = [
         (hang, "did not answer"),

@@ -93,7 +93,7 @@ async fn each_waiting_replica_tries_once_when_the_lease_expires() {
 #[tokio::test(start_paused = true)]
 async fn election_works_without_the_watch() {
     for (watches, longest) in [(Watches::Silent, 4), (Watches::End, 3), (Watches::Forbidden, 3)] {
-        let host = Host::whose_watches(watches);
+        let host = Host::with_watches(watches);
         let mut first = host.candidate();
         first.until(true).await;
         let mut second = host.candidate();

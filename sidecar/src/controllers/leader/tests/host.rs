@@ -65,7 +65,7 @@ pub(super) enum Watches {
 type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
 impl Host {
-    pub(super) fn whose_watches(watches: Watches) -> Self {
+    pub(super) fn with_watches(watches: Watches) -> Self {
         Self(Arc::new(Kept { watches, ..Kept::default() }))
     }
 

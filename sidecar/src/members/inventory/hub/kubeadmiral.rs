@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bad_field_turns_the_proxy_off() {
+    fn invalid_field_turns_the_proxy_off() {
         for (changes, expected) in [
             (json!({"secretRef": {"name": "m2"}}), "spec.secretRef.name is \"m2\", and must be \"m1\""),
             (json!({"secretRef": {"name": ""}}), "spec.secretRef.name is \"\", and must be \"m1\""),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn server_without_a_known_authority_can_stay_unverified() {
+    fn server_without_a_known_ca_may_be_unverified() {
         let known = Secrets([("m1", secret(&[(TOKEN, "t")]))].into());
         let read = read(json!({"insecure": true}), &known).unwrap();
         assert_eq!(read, map(&[(INSECURE, "true"), ("server", "https://203.0.113.7:6443"), ("token", "t")]));

@@ -93,7 +93,7 @@ fn cluster_without_a_ca_is_verified_by_the_system_roots() {
 }
 
 #[test]
-fn each_bad_field_turns_the_proxy_off() {
+fn invalid_field_turns_the_proxy_off() {
     let reference = |namespace: &str, name: &str| json!({"namespace": namespace, "name": name});
     let other = [("karmada-cluster", "m2"), ("kube-system", "m1"), ("", "m1"), ("karmada-cluster", "")];
     for (namespace, name) in other {

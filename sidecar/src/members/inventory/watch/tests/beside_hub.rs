@@ -133,7 +133,7 @@ async fn invalid_cluster_turns_the_proxy_off_with_a_reason() {
 }
 
 #[tokio::test]
-async fn name_in_both_inventories_is_served_from_the_first() {
+async fn name_in_two_inventories_is_served_from_the_first() {
     for order in [BOTH, [Origin::Karmada, Origin::MemberCluster]] {
         let mut host = with_karmada(&order).hub_listed().joined("k1");
         assert!(!host.in_two("m1") && !host.in_two("k1"));

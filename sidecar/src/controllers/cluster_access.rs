@@ -3,8 +3,7 @@
 //! - [`wanted`]: computes the desired state of all ClusterAccesses
 //! - [`host`]: writes the host's roles and bindings
 //! - [`member`]: writes one member's bindings with its manager's credential; [`bindings`] computes them, and
-//!   which the
-//!   member's administrators refuse
+//!   which the member's administrators refuse
 //! - [`status`]: writes the status of each ClusterAccess
 //!
 //! The desired state is recomputed when a ClusterAccess, a member or its labels change, and when an access

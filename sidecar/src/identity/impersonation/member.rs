@@ -4,13 +4,12 @@
 //! - `system:authenticated` and `system:unauthenticated` are left out, because the member adds them.
 //! - A service account's groups are left out when they are the derived ones, and its host uid always: the
 //!   host's account `n` in namespace `ns` acts as the member's own account `n` in namespace `ns`. An account
-//! without groups (`--as` with `--as-group=system:authenticated`) is refused, because the member would derive
-//! them.
+//!   without groups (`--as` with `--as-group=system:authenticated`) is refused, because the member would
+//!   derive them.
 //! - The admin groups are never sent. `kubectl-mc:host-admins` replaces them, so that the member's RBAC
 //!   decides.
 //! - Identities of the host's own components (`access::builtin`) are refused, because on the member they
-//!   belong
-//!   to another program.
+//!   belong to another program.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use kubectl_mc_api::access::builtin::{is_privileged_group, is_privileged_user};
